@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+
+
+class Environment(models.TextChoices):
+    SANDBOX = "sandbox"
+    PRODUCTION = "production"
+
+
+class Scope(models.TextChoices):
+    REPORTS_CREATE = "reports:create"
+    REPORTS_READ = "reports:read"
+    MONITORING_WRITE = "monitoring:write"
+    MONITORING_READ = "monitoring:read"
+    WEBHOOKS_MANAGE = "webhooks:manage"
+
+
+def all_scopes() -> list[str]:
+    return list(Scope.values)
+
+
+class Workspace(models.Model):
+    """A client of the service: whose reports, keys and money these are."""
+
+    class Kind(models.TextChoices):
+        INDIVIDUAL = "INDIVIDUAL"
+        BUSINESS = "BUSINESS"
+
+    class GoLive(models.TextChoices):
+        NONE = "NONE"
+        SUBMITTED = "SUBMITTED"
+        IN_REVIEW = "IN_REVIEW"
+        APPROVED = "APPROVED"
+        REJECTED = "REJECTED"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=200)
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.BUSINESS)
+    owner_email = EncryptedJSONField()
+    go_live = models.CharField(max_length=10, choices=GoLive, default=GoLive.NONE)
+    retention_days = models.PositiveIntegerField(default=365)
+    suspended_at = models.DateTimeField(null=True, blank=True)
+    suspension_reason = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="a_suspension_says_why",
+                condition=Q(suspended_at__isnull=True, suspension_reason="")
+                | (Q(suspended_at__isnull=False) & ~Q(suspension_reason="")),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_suspended(self) -> bool:
+        return self.suspended_at is not None
+
+    def suspend(self, reason: str) -> bool:
+        """Refuse its keys and hold its jobs; False if it is suspended already."""
+        return self._set_suspension(True, suspended_at=now(), suspension_reason=reason)
+
+    def resume(self) -> bool:
+        """False if it is not suspended."""
+        return self._set_suspension(False, suspended_at=None, suspension_reason="")
+
+    def _set_suspension(self, suspended: bool, **changes: object) -> bool:
+        others = Workspace.objects.filter(pk=self.pk, suspended_at__isnull=suspended)
+        changed = others.update(**changes)
+        self.refresh_from_db(fields=["suspended_at", "suspension_reason"])
+        return bool(changed)
+
+
+class Account(models.Model):
+    """A workspace's money in one environment.
+
+    `balance` is the sum of the entries, kept beside them so that one conditional
+    update both charges and refuses; `audit_ledger` recomputes it.
+    """
+
+    class Billing(models.TextChoices):
+        PREPAID = "PREPAID", "Prepaid: refused when balance and credit are used up"
+        POSTPAID = "POSTPAID", "Postpaid: invoiced"
+        PLAY = "PLAY", "Play money of the sandbox, without limit"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="accounts")
+    environment = models.CharField(max_length=10, choices=Environment)
+    billing = models.CharField(max_length=8, choices=Billing)
+    currency = models.CharField(max_length=3, default="KES")
+    balance = models.DecimalField(max_digits=14, decimal_places=2, default=Decimal(0))
+    credit_limit = models.DecimalField(
+        max_digits=14, decimal_places=2, default=Decimal(0)
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "environment"], name="one_account_an_environment"
+            ),
+            models.CheckConstraint(
+                name="prepaid_is_never_overdrawn",
+                condition=~Q(billing="PREPAID") | Q(balance__gte=-F("credit_limit")),
+            ),
+            models.CheckConstraint(
+                name="play_money_is_for_the_sandbox",
+                condition=Q(billing="PLAY", environment="sandbox")
+                | (~Q(billing="PLAY") & Q(environment="production")),
+            ),
+            models.CheckConstraint(
+                name="credit_limit_is_not_negative",
+                condition=Q(credit_limit__gte=0),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workspace} ({self.environment})"
+
+
+class LedgerEntry(models.Model):
+    """One movement of money, for good: a mistake is put right by another entry."""
+
+    class Kind(models.TextChoices):
+        CHARGE = "CHARGE"
+        REVERSAL = "REVERSAL"
+        TOP_UP = "TOP_UP"
+        ADJUSTMENT = "ADJUSTMENT"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    account = models.ForeignKey(Account, models.PROTECT, related_name="entries")
+    kind = models.CharField(max_length=10, choices=Kind)
+    # What it does to the balance: a charge is below zero.
+    amount = models.DecimalField(max_digits=14, decimal_places=2)
+    report_id = models.UUIDField(null=True)
+    result_id = models.UUIDField(null=True)
+    # Which time the result was run: a retry is charged anew.
+    attempt = models.PositiveSmallIntegerField(null=True)
+    note = models.CharField(max_length=200, blank=True)
+    actor = models.CharField(max_length=100)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        verbose_name_plural = "ledger entries"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["result_id", "attempt", "kind"],
+                condition=Q(result_id__isnull=False),
+                name="a_result_is_charged_and_reversed_once_an_attempt",
+            ),
+            models.CheckConstraint(
+                name="charges_take_and_reversals_give",
+                condition=Q(kind="CHARGE", amount__lt=0)
+                | Q(kind__in=["REVERSAL", "TOP_UP"], amount__gt=0)
+                | Q(kind="ADJUSTMENT"),
+            ),
+            models.CheckConstraint(
+                name="charges_and_reversals_name_their_result",
+                condition=Q(kind__in=["TOP_UP", "ADJUSTMENT"])
+                | Q(result_id__isnull=False, attempt__isnull=False),
+            ),
+        ]
+        indexes = [
+            # The statement of an account, newest first.
+            models.Index(fields=["account", "-created_at", "-id"], name="statement")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.amount}"
+
+
+class ApiKey(models.Model):
+    """A client's key. The key itself is shown once and never kept."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="api_keys")
+    name = models.CharField(max_length=100)
+    environment = models.CharField(max_length=10, choices=Environment)
+    scopes = ArrayField(
+        models.CharField(max_length=30, choices=Scope), default=all_scopes
+    )
+    # SHA-256 of the whole key; 190 random bits need no salt.
+    digest = models.BinaryField(unique=True)
+    first_characters = models.CharField(max_length=12)
+    last_characters = models.CharField(max_length=4)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+    creates_per_minute = models.PositiveIntegerField(default=600)
+    requests_per_minute = models.PositiveIntegerField(default=3000)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    # How stale `last_used_at` may be: it is written at most this often.
+    LAST_USED_RESOLUTION = timedelta(minutes=1)
+
+    def __str__(self) -> str:
+        return f"{self.first_characters}…{self.last_characters}"
+
+    @property
+    def is_usable(self) -> bool:
+        moment = now()
+        return not (
+            (self.revoked_at and self.revoked_at <= moment)
+            or (self.expires_at and self.expires_at <= moment)
+        )
+
+
+class RateCount(models.Model):
+    """How often something was done in one minute, counted over all processes.
+
+    The table is UNLOGGED: a crash of the database forgets a minute's counts.
+    """
+
+    pk = models.CompositePrimaryKey("subject", "minute")
+    # "create:<key id>", "rest:<key id>" or "failed:<keyed hash of an address>"
+    subject = models.CharField(max_length=100)
+    minute = models.DateTimeField()
+    count = models.PositiveIntegerField(default=1)
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.count}"
