@@ -1,0 +1,106 @@
+"""The three secrets of an installation, read from the environment or a file."""
+
+import base64
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+KEY_ID = re.compile(r"[a-z0-9]{1,8}")
+
+
+def secret_key(data_dir: Path, *, development: bool) -> str:
+    """Django's SECRET_KEY."""
+    return _read("SECRET_KEY", data_dir, development, lambda: secrets.token_urlsafe(50))
+
+
+def field_keys(data_dir: Path, *, development: bool) -> list[tuple[str, bytes]]:
+    """FIELD_KEYS as (key id, 32 bytes); the first encrypts, all of them decrypt.
+
+    Written `k2:<base64>,k1:<base64>`.
+    """
+    text = _read("FIELD_KEYS", data_dir, development, lambda: f"k1:{_random_key()}")
+    ring = [_field_key(item) for item in text.split(",")]
+    if len({key_id for key_id, _ in ring}) != len(ring):
+        raise ImproperlyConfigured("FIELD_KEYS names a key id twice.")
+    return ring
+
+
+def lookup_key(data_dir: Path, *, development: bool) -> bytes:
+    """LOOKUP_KEY: 32 bytes in base64, for keyed hashes of identifiers and links."""
+    return _key_bytes(
+        "LOOKUP_KEY", _read("LOOKUP_KEY", data_dir, development, _random_key)
+    )
+
+
+def _random_key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def _field_key(item: str) -> tuple[str, bytes]:
+    key_id, _, encoded = item.strip().partition(":")
+    if not KEY_ID.fullmatch(key_id):
+        raise ImproperlyConfigured(
+            "FIELD_KEYS must be written id:base64,id:base64 with ids of 1 to 8 "
+            "characters a-z and 0-9."
+        )
+    return key_id, _key_bytes("FIELD_KEYS", encoded)
+
+
+def _key_bytes(name: str, encoded: str) -> bytes:
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise ImproperlyConfigured(f"{name} must hold 32 bytes written in base64.")
+    return key
+
+
+def _read(name: str, data_dir: Path, development: bool, make: Callable[[], str]) -> str:
+    if value := os.environ.get(name):
+        return value
+    if path := os.environ.get(f"{name}_FILE"):
+        return _from_file(name, Path(path))
+    if not development:
+        raise ImproperlyConfigured(
+            f"{name} is not set. Set {name}, or {name}_FILE to a file that holds it "
+            "(docs/configuration.md says how to make one), or DEBUG=True for "
+            "development."
+        )
+    return _development_secret(data_dir / "keys" / name.lower(), make)
+
+
+def _from_file(name: str, path: Path) -> str:
+    try:
+        value = path.read_text().strip()
+    except OSError as e:
+        raise ImproperlyConfigured(f"{name}_FILE cannot be read: {e}") from e
+    if not value:
+        raise ImproperlyConfigured(f"{name}_FILE names an empty file: {path}")
+    return value
+
+
+def _development_secret(path: Path, make: Callable[[], str]) -> str:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_once(path, make)
+    return path.read_text()
+
+
+def _make_once(path: Path, make: Callable[[], str]) -> None:
+    # Written aside and then linked: of two processes that start at once one makes
+    # the secret, and neither ever reads half of it.
+    descriptor, aside = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(make())
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        Path(aside).unlink()
