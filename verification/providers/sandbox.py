@@ -1,0 +1,176 @@
+"""The sandbox's only source: it plays every ending, and never asks anybody.
+
+Everything it says is in `sandbox.toml`. It must stay without network, database and
+settings: a test looks at what this module imports.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar
+
+import orjson
+
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotYet,
+    Refused,
+    Unavailable,
+)
+from verification.providers.fixtures import Case, Fixture, prepare, seed_of
+
+DATA = tomllib.loads(Path(__file__).with_name("sandbox.toml").read_text("utf-8"))
+FAILURES = {
+    outcome: (failure["code"], failure["message"])
+    for outcome, failure in DATA["failures"].items()
+}
+SLOW = timedelta(seconds=20)
+TRIES_DOWN = 2
+
+
+def _normalised(number: str) -> str:
+    return "".join(number.split()).upper()
+
+
+# key of the subject -> reserved number -> outcome
+RESERVED: dict[str, dict[str, str]] = {
+    key: {
+        number.replace("?", str(outcome["digit"])): name
+        for name, outcome in DATA["outcomes"].items()
+    }
+    for key, number in DATA["numbers"].items()
+}
+
+
+def is_reserved(key: str, value: str) -> bool:
+    """Whether this member of a subject holds a number kept for the sandbox."""
+    return _normalised(value) in RESERVED.get(key, ())
+
+
+def table() -> list[dict[str, str]]:
+    """The reserved numbers and what each brings about."""
+    return [
+        {
+            **{
+                key: number.replace("?", str(outcome["digit"]))
+                for key, number in DATA["numbers"].items()
+            },
+            "outcome": name,
+            "description": outcome["description"],
+        }
+        for name, outcome in DATA["outcomes"].items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """The fixtures of one check."""
+
+    # The subject's members that may hold its number, the first given one decides.
+    keys: list[str]
+    fixtures: dict[str, Fixture]
+    changing: list[Fixture]
+
+    def number_of(self, subject: dict[str, Any]) -> tuple[str, str]:
+        for key in self.keys:
+            if value := subject.get(key):
+                return key, _normalised(value)
+        return "", ""
+
+
+def _prepared(check: dict[str, Any]) -> _Check:
+    clear = check["CLEAR"]
+    fields = tuple(clear["details"])
+    fixtures: dict[str, dict[str, Any]] = {
+        "CLEAR": clear,
+        "NOT_FOUND": check["NOT_FOUND"],
+        **{
+            name: {
+                **check[name],
+                "details": {**clear["details"], **check[name]["details"]},
+            }
+            for name in ("NAME_MISMATCH", "ADVERSE")
+        },
+    }
+    changing = check["CHANGING"]
+    changes = changing.get("details", {})
+    return _Check(
+        keys=check["number"],
+        fixtures={
+            name: prepare(DATA, fixture, fields) for name, fixture in fixtures.items()
+        },
+        changing=[
+            prepare(
+                DATA,
+                {
+                    **fixtures[name],
+                    "details": {**fixtures[name]["details"], **changes},
+                },
+                fields,
+            )
+            for name in changing["like"]
+        ],
+    )
+
+
+CHECKS = {name: _prepared(check) for name, check in DATA["checks"].items()}
+
+
+class Sandbox:
+    name: ClassVar[str] = "sandbox"
+    waits_on_network: ClassVar[bool] = False
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        check = CHECKS.get(inquiry.check)
+        if check is None:
+            raise Refused(*FAILURES["FIXTURE_MISSING"])
+        key, number = check.number_of(inquiry.subject)
+        outcome = RESERVED[key].get(number, "CLEAR") if key else "CLEAR"
+        _play_failure(outcome, inquiry)
+        subject = _with_name(inquiry.subject)
+        run = seed_of(inquiry.reference)
+        if outcome == "CHANGING":
+            fixture = check.changing[run % len(check.changing)]
+            return _finding(fixture, Case(subject, run), run)
+        fixture = check.fixtures.get(outcome, check.fixtures["CLEAR"])
+        seed = seed_of(number or str(subject["fullName"]))
+        return _finding(fixture, Case(subject, seed), run)
+
+
+def _play_failure(outcome: str, inquiry: Inquiry) -> None:
+    match outcome:
+        case "SLOW" if datetime.now(UTC) < inquiry.asked_at + SLOW:
+            raise NotYet(inquiry.asked_at + SLOW)
+        case "RECOVERS" if inquiry.attempt <= TRIES_DOWN:
+            raise Unavailable(*FAILURES[outcome])
+        case "DOWN":
+            raise Unavailable(*FAILURES[outcome])
+        case "REFUSED" | "FIXTURE_MISSING":
+            raise Refused(*FAILURES[outcome])
+
+
+def _with_name(subject: dict[str, Any]) -> dict[str, Any]:
+    if subject.get("fullName"):
+        return subject
+    parts = [subject.get(key) for key in ("firstName", "middleName", "lastName")]
+    return {**subject, "fullName": " ".join(filter(None, parts)) or None}
+
+
+def _finding(fixture: Fixture, case: Case, run: int) -> Finding:
+    details = fixture.details(case)
+    return Finding(
+        summary=fixture.summary,
+        score=fixture.score(case),
+        details=details,
+        provider=Sandbox.name,
+        flags=list(fixture.flags),
+        provider_reference=f"sbx-{run:016x}",
+        response_digest=sha256(
+            orjson.dumps(details, option=orjson.OPT_SORT_KEYS)
+        ).hexdigest(),
+    )
