@@ -1,0 +1,40 @@
+"""Where a request comes from, behind proxies that are believed and others."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from django.conf import settings
+from django.http import HttpRequest
+
+Address = IPv4Address | IPv6Address
+
+
+def client_address(request: HttpRequest) -> Address | None:
+    """The nearest address that is not one of TRUSTED_PROXIES.
+
+    X-Forwarded-For is read from the right: each trusted proxy vouches for the entry
+    to its left, and what a client writes itself stands further left.
+    """
+    address = _parsed(request.META.get("REMOTE_ADDR", ""))
+    hops = request.headers.get("X-Forwarded-For", "").split(",")
+    while address is not None and hops and _is_trusted(address):
+        before = _parsed(hops.pop())
+        if before is None:
+            break
+        address = before
+    return address
+
+
+def _parsed(text: str) -> Address | None:
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _is_trusted(address: Address) -> bool:
+    return any(
+        address in ip_network(entry, strict=False) for entry in settings.TRUSTED_PROXIES
+    )

@@ -1,0 +1,118 @@
+"""Who asks: the API key of a request, its workspace, and what the key may do."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_network
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from verification.addresses import client_address
+from verification.api import throttling
+from verification.api.problems import Problem
+from verification.encryption import keyed_hash
+from verification.requestlog import bearer_token
+from workspaces import keys, rates
+from workspaces.models import ApiKey, Environment, Workspace
+
+FAILURES_PER_MINUTE = 60
+INVALID_TOKEN = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+
+
+class ApiKeyBearer(BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[Workspace, ApiKey]:
+        token = bearer_token(request._request)
+        if token is None:
+            raise Problem(
+                "authentication-required", headers={"WWW-Authenticate": "Bearer"}
+            )
+        key = keys.find(token) if keys.is_well_formed(token) else None
+        if key is None:
+            _count_failure(request._request)
+            raise Problem("invalid-api-key", headers=INVALID_TOKEN)
+        request._request.api_key = key  # type: ignore[attr-defined]
+        try:
+            _admit(request._request, key)
+        except Problem:
+            throttling.count(request, request.parser_context["view"], key)
+            raise
+        keys.touch(key)
+        return key.workspace, key
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+def _admit(request: HttpRequest, key: ApiKey) -> None:
+    if _is_other_environments_host(request, key):
+        raise Problem("wrong-environment", headers=INVALID_TOKEN)
+    if key.workspace.is_suspended:
+        raise Problem("workspace-suspended")
+
+
+def _is_other_environments_host(request: HttpRequest, key: ApiKey) -> bool:
+    is_sandbox = key.environment == Environment.SANDBOX
+    other = settings.PRODUCTION_HOST if is_sandbox else settings.SANDBOX_HOST
+    own = settings.SANDBOX_HOST if is_sandbox else settings.PRODUCTION_HOST
+    here = request.get_host().lower()
+    names = {here, here.rpartition(":")[0]}
+    return bool(other) and other.lower() in names and own.lower() not in names
+
+
+def _count_failure(request: HttpRequest) -> None:
+    """Guessing is slowed down; who has a good key is let in from the same address."""
+    address = client_address(request)
+    # One customer has a whole /64, and can use another address for each guess.
+    if isinstance(address, IPv6Address):
+        where = str(ip_network((address, 64), strict=False))
+    else:
+        where = str(address)
+    subject = f"failed:{keyed_hash('failed-authentication', where).hex()}"
+    rate = rates.count(subject, FAILURES_PER_MINUTE)
+    if rate.exceeded:
+        raise throttling.exceeded(rate)
+
+
+class HasScope(BasePermission):
+    """The view's `required_scopes` names a scope, or None, for each of its actions."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        if not _is_handled(request, view):
+            return True  # about to be answered with method-not-allowed
+        scope = required_scope(view, action_of(request, view))
+        if scope is None or scope in request.auth.scopes:
+            return True
+        throttling.count(request, view, request.auth)
+        raise _insufficient(scope)
+
+
+def _insufficient(scope: str) -> Problem:
+    challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+    return Problem(
+        "insufficient-scope",
+        f"This operation needs the scope {scope}, which the API key does not have.",
+        headers={"WWW-Authenticate": challenge},
+        requiredScope=scope,
+    )
+
+
+def _is_handled(request: Request, view: APIView) -> bool:
+    return hasattr(view, (request.method or "").lower()) and request.method != "OPTIONS"
+
+
+def action_of(request: Request, view: Any) -> str:
+    """The action of a viewset, or the method in lower case of any other view."""
+    return getattr(view, "action", None) or (request.method or "").lower()
+
+
+def required_scope(view: Any, action: str) -> str | None:
+    scopes = getattr(view, "required_scopes", {})
+    if action not in scopes:
+        name = type(view).__name__
+        raise AssertionError(f"{name}.required_scopes says nothing about {action!r}")
+    return scopes[action]

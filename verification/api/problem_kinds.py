@@ -1,0 +1,189 @@
+"""Every problem the API can answer with: its code, status and words.
+
+The words are also the page that a problem's `type` leads to; their Kiswahili is in
+`locale/sw`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    code: str
+    status: int
+    title: str
+    explanation: str
+    way_out: str
+
+
+_KINDS = [
+    Kind(
+        "malformed-body",
+        400,
+        "The body cannot be read",
+        "The body is not a JSON object, or it holds something JSON does not allow.",
+        "Send one JSON object in UTF-8, with each member once. The detail says where "
+        "reading stopped.",
+    ),
+    Kind(
+        "validation-failed",
+        400,
+        "The request breaks a rule",
+        "A member, parameter or header of the request breaks a rule, and nothing was "
+        "done.",
+        "Mend every entry of “errors” and send the request again. Each names its place "
+        "and the rule.",
+    ),
+    Kind(
+        "authentication-required",
+        401,
+        "An API key is needed",
+        "The request has no Authorization header, or one that cannot be read.",
+        "Send the header “Authorization: Bearer” followed by your API key.",
+    ),
+    Kind(
+        "invalid-api-key",
+        401,
+        "The API key is not valid",
+        "The API key is misspelt, unknown, revoked or expired.",
+        "Compare the key with the one you were given, or make a new one.",
+    ),
+    Kind(
+        "wrong-environment",
+        401,
+        "The API key belongs to the other environment",
+        "A test key was used at the production address, or a live key at the sandbox "
+        "address.",
+        "Use test keys at the sandbox address and live keys at the production address.",
+    ),
+    Kind(
+        "insufficient-balance",
+        402,
+        "The balance is too low",
+        "The prepaid balance and credit of the workspace do not cover this request, "
+        "and nothing was created.",
+        "Top up the workspace and send the request again. The detail says how "
+        "much is needed.",
+    ),
+    Kind(
+        "insufficient-scope",
+        403,
+        "The API key lacks a scope",
+        "The API key is valid, but it was not given the scope this operation needs.",
+        "Use a key with the scope that the problem names, or make one.",
+    ),
+    Kind(
+        "workspace-suspended",
+        403,
+        "The workspace is suspended",
+        "The operator has suspended the workspace. Its data is kept.",
+        "Ask the operator of the service.",
+    ),
+    Kind(
+        "not-found",
+        404,
+        "Not found",
+        "There is nothing at this address that this API key can see.",
+        "Check the address and the id. Sandbox and production data are apart: use the "
+        "key the object was made with.",
+    ),
+    Kind(
+        "method-not-allowed",
+        405,
+        "The method is not allowed here",
+        "This address does not take this HTTP method.",
+        "Use one of the methods in the Allow header.",
+    ),
+    Kind(
+        "not-acceptable",
+        406,
+        "Only JSON can be sent back",
+        "The Accept header of the request excludes JSON.",
+        "Leave the Accept header out, or let it include application/json.",
+    ),
+    Kind(
+        "report-not-launchable",
+        409,
+        "The report cannot be launched now",
+        "The report is not a draft any more, or its consent or payment is outstanding.",
+        "See “reasons”. Wait for consent or payment and launch again; a report that is "
+        "not a draft needs no launch.",
+    ),
+    Kind(
+        "report-not-editable",
+        409,
+        "The report cannot be changed now",
+        "Only a draft can be changed, and not in what its payer has paid for.",
+        "Cancel the report and create another one.",
+    ),
+    Kind(
+        "report-not-cancellable",
+        409,
+        "The report cannot be cancelled now",
+        "The report has already ended.",
+        "There is nothing left to cancel; read the report as it is.",
+    ),
+    Kind(
+        "report-not-retryable",
+        409,
+        "The report cannot be retried now",
+        "Only a report that has ended with failed checks can be retried.",
+        "Wait until the report has ended, and retry it if a check failed.",
+    ),
+    Kind(
+        "idempotency-in-progress",
+        409,
+        "The same request is still running",
+        "A request with this Idempotency-Key is being worked on.",
+        "Wait for the time in Retry-After, then send the same request again to get its "
+        "answer.",
+    ),
+    Kind(
+        "body-too-large",
+        413,
+        "The body is too large",
+        "The body is larger than 2 MiB.",
+        "Split the request into smaller ones.",
+    ),
+    Kind(
+        "unsupported-media-type",
+        415,
+        "The body is not sent as JSON",
+        "The Content-Type of the request is not application/json in UTF-8, or the body "
+        "is compressed.",
+        "Send the header “Content-Type: application/json” and a plain JSON body.",
+    ),
+    Kind(
+        "idempotency-key-reused",
+        422,
+        "The Idempotency-Key was used for another request",
+        "The same Idempotency-Key came with a different request within 72 hours.",
+        "Use a new key for each new request, and an old one only to repeat a request.",
+    ),
+    Kind(
+        "rate-limited",
+        429,
+        "Too many requests",
+        "More requests were made in a minute than are allowed.",
+        "Wait for the time in Retry-After, then go on at a slower pace.",
+    ),
+    Kind(
+        "internal-error",
+        500,
+        "The service made an error",
+        "The service made an error that is not your fault, and it is in its log.",
+        "Try again with the same Idempotency-Key. If it stays, give the operator the "
+        "request id.",
+    ),
+    Kind(
+        "unavailable",
+        503,
+        "The service is not available just now",
+        "The database of the service cannot be reached or is too busy.",
+        "Wait for the time in Retry-After, then try again with the same "
+        "Idempotency-Key.",
+    ),
+]
+KINDS = {kind.code: kind for kind in _KINDS}

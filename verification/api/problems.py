@@ -1,0 +1,240 @@
+"""Every error of the API as a problem (RFC 9457), made in one place.
+
+Code raises `Problem`, or an exception of its own that is registered here; views catch
+nothing. `handle` is where the framework hands over what a view raised, and
+`ProblemMiddleware` sees to what never reaches a view.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from django.conf import settings
+from django.core import exceptions, signals
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.utils.encoding import escape_uri_path
+from rest_framework import exceptions as rest
+
+from verification.api.chunked import receive_chunks
+from verification.api.problem_kinds import KINDS, Kind
+from verification.requestlog import current_id
+from workspaces.ledger import InsufficientBalance
+
+log = logging.getLogger("verification.api")
+
+MEDIA_TYPE = "application/problem+json"
+MAX_ERRORS = 100
+SECONDS_UNTIL_AVAILABLE = 5
+
+E = TypeVar("E", bound=Exception)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberError:
+    """One broken rule, at one place: a pointer into the body, or a name."""
+
+    code: str
+    detail: str
+    pointer: str | None = None
+    parameter: str | None = None
+    header: str | None = None
+
+    def as_dict(self) -> dict[str, str]:
+        named = {
+            "pointer": self.pointer,
+            "parameter": self.parameter,
+            "header": self.header,
+        }
+        place = {name: value for name, value in named.items() if value is not None}
+        return {**place, "code": self.code, "detail": self.detail}
+
+
+def pointer(*steps: str | int) -> str:
+    """A JSON Pointer in its URI fragment form: `#/reports/17/subject/idNumber`."""
+    return "#" + "".join(f"/{_escaped(str(step))}" for step in steps)
+
+
+def _escaped(step: str) -> str:
+    # What RFC 3986 allows in a fragment stays readable; a lone surrogate becomes "?".
+    text = step.replace("~", "~0").replace("/", "~1")
+    return quote(text, safe="!$&'()*+,;=:@~", errors="replace")
+
+
+class Problem(Exception):
+    """An answer that says what is wrong; `members` are its additional members."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str = "",
+        *,
+        errors: Sequence[MemberError] = (),
+        headers: dict[str, str] | None = None,
+        **members: Any,
+    ) -> None:
+        self.kind: Kind = KINDS[code]
+        self.detail = detail or self.kind.explanation
+        self.errors = errors
+        self.headers = headers or {}
+        self.members = members
+        super().__init__(code)
+
+    def body(self, path: str, request_id: str) -> dict[str, Any]:
+        body = {
+            "type": f"{settings.BASE_URL}/problems/{self.kind.code}",
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+            "instance": escape_uri_path(path),
+            "code": self.kind.code,
+            "requestId": request_id,
+            **self.members,
+        }
+        if self.errors:
+            body["errors"] = [error.as_dict() for error in self.errors[:MAX_ERRORS]]
+        return body
+
+    def response(self, request: HttpRequest) -> HttpResponse:
+        body = self.body(request.path, current_id())
+        return HttpResponse(
+            # Not orjson: what is quoted may hold lone surrogates, and these can only
+            # be sent escaped.
+            json.dumps(body),
+            status=self.kind.status,
+            content_type=MEDIA_TYPE,
+            headers=self.headers,
+        )
+
+
+def invalid(errors: Sequence[MemberError]) -> Problem:
+    """validation-failed with these errors, of which the first 100 are told."""
+    detail = (
+        "One rule is broken" if len(errors) == 1 else f"{len(errors)} rules are broken"
+    )
+    more = (
+        f", of which the first {MAX_ERRORS} are told"
+        if len(errors) > MAX_ERRORS
+        else ""
+    )
+    return Problem("validation-failed", f"{detail}{more}: see “errors”.", errors=errors)
+
+
+_translations: dict[type[Exception], Callable[[Any], Problem]] = {}
+
+
+def register(exception: type[E], translate: Callable[[E], Problem]) -> None:
+    """Answer this exception, and those derived from it, with a problem."""
+    _translations[exception] = translate
+
+
+def _retry_after(seconds: float | None) -> dict[str, str]:
+    return {"Retry-After": str(max(1, round(seconds or 1)))}
+
+
+def _unavailable(error: Exception) -> Problem:
+    log.warning("the database did not answer", exc_info=error)
+    return Problem("unavailable", headers=_retry_after(SECONDS_UNTIL_AVAILABLE))
+
+
+def _register_all(
+    exceptions: Iterable[type[Exception]], translate: Callable[[Any], Problem]
+) -> None:
+    for exception in exceptions:
+        register(exception, translate)
+
+
+register(Problem, lambda problem: problem)
+register(InsufficientBalance, lambda e: Problem("insufficient-balance", str(e)))
+# Statement and lock timeouts and deadlocks are OperationalErrors, too.
+_register_all([OperationalError, InterfaceError], _unavailable)
+_register_all([Http404, rest.NotFound], lambda e: Problem("not-found"))
+_register_all(
+    [rest.ParseError, UnreadablePostError], lambda e: Problem("malformed-body")
+)
+register(rest.MethodNotAllowed, lambda e: Problem("method-not-allowed"))
+register(rest.NotAcceptable, lambda e: Problem("not-acceptable"))
+register(rest.UnsupportedMediaType, lambda e: Problem("unsupported-media-type"))
+register(exceptions.RequestDataTooBig, lambda e: Problem("body-too-large"))
+register(rest.NotAuthenticated, lambda e: Problem("authentication-required"))
+register(
+    rest.Throttled, lambda e: Problem("rate-limited", headers=_retry_after(e.wait))
+)
+
+
+def problem_for(error: Exception, request: HttpRequest) -> Problem:
+    for exception in type(error).__mro__:
+        if exception in _translations:
+            return _translations[exception](error)
+    log.error("unhandled exception", exc_info=error)
+    signals.got_request_exception.send(sender=None, request=request)
+    return Problem("internal-error")
+
+
+def handle(error: Exception, context: dict[str, Any]) -> HttpResponse:
+    """The framework's exception handler."""
+    request = context["request"]._request
+    return problem_for(error, request).response(request)
+
+
+class ProblemMiddleware:
+    """Makes problems of the errors that no view of the API was there to answer."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not is_api(request):
+            return self.get_response(request)
+        receive_chunks(request)
+        response = self.get_response(request)
+        if response.status_code >= 400 and response["Content-Type"] != MEDIA_TYPE:
+            response = _as_problem(request, response)
+        _add_headers(request, response)
+        return response
+
+    def process_exception(
+        self, request: HttpRequest, error: Exception
+    ) -> HttpResponse | None:
+        if not is_api(request):
+            return None
+        return problem_for(error, request).response(request)
+
+
+def is_api(request: HttpRequest) -> bool:
+    return f"{request.path_info}/".startswith("/api/")
+
+
+def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    problem = _problem_of(request, response.status_code)
+    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
+        if name in response:
+            problem.headers[name] = response[name]
+    return problem.response(request)
+
+
+def _problem_of(request: HttpRequest, status: int) -> Problem:
+    try:
+        request.get_host()
+    except exceptions.DisallowedHost:
+        told = "This service does not answer under this host name."
+        return invalid([MemberError("not-allowed-here", told, header="Host")])
+    fallback = "internal-error" if status >= 500 else "validation-failed"
+    codes = (kind.code for kind in KINDS.values() if kind.status == status)
+    return Problem("validation-failed" if status == 400 else next(codes, fallback))
+
+
+def _add_headers(request: HttpRequest, response: HttpResponse) -> None:
+    for name, value in getattr(request, "api_headers", {}).items():
+        response[name] = value
+    # SecurityMiddleware does not see what is made out here.
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Cache-Control"] = "no-store"
+    response.headers.setdefault(
+        "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"
+    )

@@ -1,0 +1,146 @@
+"""One log line a request, its id everywhere, and nothing personal anywhere.
+
+What is logged is chosen, not filtered: the route's pattern in place of the path, and
+ids. `SecretsFilter` is the second net, for what other code and libraries log.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import traceback
+import uuid
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from django.http import HttpRequest, HttpResponse
+
+from verification.secret_text import redacted
+from workspaces import keys
+
+log = logging.getLogger("verification.request")
+
+KEPT_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# A method is the client's own text, as long as nobody has checked it.
+METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+TEST_PREFIX = "vrf_test_"
+
+_request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+def current_id() -> str:
+    """The id of the request being answered; empty outside of one."""
+    return _request_id.get()
+
+
+def bearer_token(request: HttpRequest) -> str | None:
+    """What follows `Bearer` in Authorization, or None when it is not of that form."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    token = token.strip(" ")
+    if scheme.lower() != "bearer" or not token or re.search(r"[\s,]", token):
+        return None
+    return token
+
+
+class RequestLogMiddleware:
+    """Outermost: sees every response, whoever made it."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        started = time.perf_counter()
+        given = request.headers.get("X-Request-Id", "")
+        request_id = given if KEPT_ID.fullmatch(given) else str(uuid.uuid4())
+        request.id = request_id  # type: ignore[attr-defined]
+        token = _request_id.set(request_id)
+        try:
+            response = self.get_response(request)
+            response["X-Request-Id"] = request_id
+            if _is_made_with_test_key(request):
+                response["X-Service-Sandbox"] = "true"
+            _log(request, response, time.perf_counter() - started)
+            return response
+        finally:
+            _request_id.reset(token)
+
+
+def _is_made_with_test_key(request: HttpRequest) -> bool:
+    # Read from the header, not from what authentication found: a wrong URL or a
+    # refused key is answered before or without it.
+    token = bearer_token(request) or ""
+    return token.startswith(TEST_PREFIX) and keys.is_well_formed(token)
+
+
+def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
+    match = request.resolver_match
+    key = getattr(request, "api_key", None)
+    log.log(
+        logging.ERROR if response.status_code >= 500 else logging.INFO,
+        "request",
+        extra={
+            "method": request.method if request.method in METHODS else "OTHER",
+            "route": match.route if match else None,
+            "status": response.status_code,
+            "ms": round(seconds * 1000, 1),
+            "workspace_id": str(key.workspace_id) if key else None,
+            "key_id": str(key.id) if key else None,
+        },
+    )
+
+
+class RequestIdFilter(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.request_id = current_id() or None
+        return True
+
+
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"request_id"}
+
+
+class SecretsFilter(logging.Filter):
+    """Masks what looks personal or secret in messages, and cuts tracebacks.
+
+    The message of an exception often quotes the values that caused it (a database
+    error quotes the whole row), so a traceback keeps types, places and the code of a
+    database error, and no message.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = redacted(record.getMessage()), None
+        if record.exc_info and record.exc_info[1] is not None:
+            record.exc_text = traceback_without_messages(record.exc_info[1])
+            record.exc_info = None
+        elif record.exc_text:
+            record.exc_text = redacted(record.exc_text)
+        for name in record.__dict__.keys() - _STANDARD:
+            if isinstance(record.__dict__[name], str):
+                record.__dict__[name] = redacted(record.__dict__[name])
+        return True
+
+
+def traceback_without_messages(error: BaseException) -> str:
+    lines: list[str] = []
+    while True:
+        stack = "".join(traceback.format_tb(error.__traceback__))
+        lines.append(f"{stack}{_name(error)}")
+        cause = error.__cause__ or (
+            None if error.__suppress_context__ else error.__context__
+        )
+        if cause is None:
+            return "\n\nabove, the exception raised while handling:\n\n".join(lines)
+        error = cause
+
+
+def _name(error: BaseException) -> str:
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    diagnosis = getattr(error, "diag", None)
+    known = [
+        f"{part}={getattr(diagnosis, part)}"
+        for part in ("sqlstate", "table_name", "constraint_name")
+        if getattr(diagnosis, part, None)
+    ]
+    return f"{name} ({', '.join(known)})" if known else name
