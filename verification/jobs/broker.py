@@ -1,0 +1,231 @@
+"""A django-q2 broker on our own table, woken by LISTEN/NOTIFY."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import psycopg
+from django.db import connection
+from django.utils import timezone
+from django_q.brokers import Broker
+from django_q.conf import Conf
+from django_q.signing import SignedPackage
+from django_q.utils import get_func_repr
+
+from verification.jobs import heartbeat
+from verification.jobs.models import Job
+from verification.jobs.queue import CHANNEL, cluster_name, enqueue
+
+# A job that was claimed so often and never ended kills its workers.
+MAX_ATTEMPTS = 5
+BEAT_SECONDS = 1
+HOUSEKEEPING_SECONDS = 5
+# A cluster without a heartbeat for so long is dead: its jobs come due at once.
+DEAD_AFTER_SECONDS = 20
+RECONNECT_SECONDS = 0.5
+BEAT_ID = -1
+
+# Of the wake-ups that wait for the same function one is claimed and the rest deleted:
+# its run sees whatever they were enqueued for. One enqueued from now on is not seen
+# here and runs on its own.
+CLAIM = """
+WITH next AS (
+    SELECT id, function, arguments, attempts FROM jobs_job
+    WHERE gave_up_at IS NULL AND due_at <= now() AND attempts < %(max_attempts)s
+    ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), kept AS (
+    SELECT DISTINCT ON (function, alone) id, function, arguments
+    FROM (SELECT *, CASE WHEN arguments = '[]' THEN 0 ELSE id END AS alone FROM next) x
+    ORDER BY function, alone, attempts DESC, id
+), same AS (
+    SELECT id FROM jobs_job
+    WHERE gave_up_at IS NULL AND due_at <= now() AND arguments = '[]'
+        AND function IN (SELECT function FROM kept WHERE arguments = '[]')
+        AND id NOT IN (SELECT id FROM kept)
+    FOR UPDATE SKIP LOCKED
+), merged AS (
+    DELETE FROM jobs_job WHERE id IN (SELECT id FROM same)
+)
+UPDATE jobs_job SET attempts = attempts + 1, claimed_by = %(cluster)s,
+    due_at = now() + %(lease)s * interval '1 second'
+WHERE id IN (SELECT id FROM kept) RETURNING id, function, arguments
+"""
+GIVE_UP = """
+UPDATE jobs_job SET gave_up_at = now()
+WHERE gave_up_at IS NULL AND due_at <= now() AND attempts >= %s
+RETURNING id, function
+"""
+# A new pusher takes back what the one before it claimed and may not have passed on.
+TAKE_BACK = """
+UPDATE jobs_job SET due_at = now(), claimed_by = ''
+WHERE claimed_by = %s AND due_at > now() AND gave_up_at IS NULL
+"""
+TAKE_FROM_DEAD = """
+UPDATE jobs_job SET due_at = now(), claimed_by = ''
+WHERE claimed_by <> '' AND due_at > now() AND gave_up_at IS NULL AND NOT EXISTS (
+    SELECT FROM jobs_heartbeat
+    WHERE cluster = claimed_by AND beat_at > now() - %s * interval '1 second'
+)
+"""
+# The more attempts, the longer the wait: 1, 4, 9 and 16 seconds.
+RETRY_SOON = """
+UPDATE jobs_job SET due_at = now() + attempts * attempts * interval '1 second'
+WHERE id = %s AND gave_up_at IS NULL
+"""
+
+logger = logging.getLogger(__name__)
+
+
+class ClaimedJob(NamedTuple):
+    id: int
+    function: str
+    arguments: list[str | int]
+
+    def package(self) -> tuple[int, str]:
+        """As django-q2's pusher wants it."""
+        task = {
+            # The same for each attempt, so that failures share a row.
+            "id": f"{self.id & 0xFFFFFFFFFFFFFFFF:032x}",
+            "name": self.function[-100:],
+            "func": self.function,
+            "args": tuple(self.arguments),
+            "kwargs": {},
+            "started": timezone.now(),
+        }
+        return self.id, SignedPackage.dumps(task)
+
+
+BEAT = ClaimedJob(BEAT_ID, heartbeat.BEAT, [])
+
+
+class WakeUpBroker(Broker):
+    def __init__(self, list_key: str | None = None) -> None:
+        super().__init__(list_key)
+        # Opened by the process that uses it: pusher and monitor, each its own.
+        self._private: psycopg.Connection[Any] | None = None
+        self._beat_at = 0.0
+        self._housekeeping_at = 0.0
+        self._settled = False
+        self.on_guard: Callable[[], None] = lambda: None
+
+    def enqueue(self, task: str) -> int:
+        """Take a package of django-q2: its scheduler's and its admin's."""
+        package = SignedPackage.loads(task)
+        if package["kwargs"]:
+            raise ValueError("Jobs take ids, not keyword arguments.")
+        return enqueue(get_func_repr(package["func"]), package["args"])
+
+    def dequeue(self) -> list[tuple[int, str]]:
+        """Jobs to run now, or nothing after waiting a while."""
+        if time.monotonic() >= self._beat_at:
+            self._beat_at = time.monotonic() + BEAT_SECONDS
+            return [BEAT.package()]
+        try:
+            self._keep_house()
+            jobs = self._claim()
+            if not jobs:
+                self._wait(self._beat_at - time.monotonic())
+        except psycopg.Error:
+            logger.warning("jobs cannot be claimed", exc_info=True)
+            self._disconnect()
+            time.sleep(RECONNECT_SECONDS)
+            return []
+        return [job.package() for job in jobs]
+
+    def acknowledge(self, task_id: int) -> None:
+        if task_id != BEAT_ID:
+            self._delete(task_id)
+        heartbeat.tell_supervisor(heartbeat.FLOWS)
+
+    def delete(self, task_id: int) -> None:
+        Job.objects.filter(pk=task_id).delete()
+
+    def fail(self, task_id: int) -> None:
+        self.delete(task_id)
+
+    def queue_size(self) -> int:
+        return Job.objects.filter(due_at__lte=timezone.now(), gave_up_at=None).count()
+
+    def lock_size(self) -> int:
+        return Job.objects.filter(due_at__gt=timezone.now(), gave_up_at=None).count()
+
+    def purge_queue(self) -> None:
+        Job.objects.all().delete()
+
+    def delete_queue(self) -> None:
+        self.purge_queue()
+
+    def ping(self) -> bool:
+        return True
+
+    def info(self) -> str:
+        return "PostgreSQL"
+
+    def set_stat(self, key: str, value: str, timeout: int) -> None:
+        # The sentinel saves its state at each round; nobody reads that, we count it.
+        self.on_guard()
+
+    def _delete(self, task_id: int) -> None:
+        for _ in range(2):
+            try:
+                self._connection().execute(
+                    "DELETE FROM jobs_job WHERE id = %s", [task_id]
+                )
+                return
+            except psycopg.Error:
+                self._disconnect()
+        logger.warning("job %s is not acknowledged and will run again", task_id)
+
+    def _claim(self) -> list[ClaimedJob]:
+        values = {
+            "limit": Conf.BULK,
+            "lease": Conf.RETRY,
+            "max_attempts": MAX_ATTEMPTS,
+            "cluster": cluster_name(),
+        }
+        rows = self._connection().execute(CLAIM, values).fetchall()
+        return sorted(ClaimedJob(*row) for row in rows)
+
+    def _wait(self, seconds: float) -> None:
+        for _ in self._connection().notifies(timeout=max(0, seconds), stop_after=1):
+            pass
+
+    def _keep_house(self) -> None:
+        if time.monotonic() < self._housekeeping_at:
+            return
+        self._housekeeping_at = time.monotonic() + HOUSEKEEPING_SECONDS
+        conn = self._connection()
+        if not self._settled:
+            # Others take the jobs of a cluster without a heartbeat.
+            conn.execute(heartbeat.WRITE, [cluster_name()])
+            conn.execute(TAKE_BACK, [cluster_name()])
+            self._settled = True
+        conn.execute(TAKE_FROM_DEAD, [DEAD_AFTER_SECONDS])
+        for id, function in conn.execute(GIVE_UP, [MAX_ATTEMPTS]).fetchall():
+            logger.error("gave up job %s: %s", id, function)
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        if self._private is None:
+            values = connection.get_connection_params()
+            # A half-open connection would wait for a wake-up that cannot come.
+            values |= {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+            # Django reads JSON as text.
+            del values["context"]
+            self._private = psycopg.connect(**values, autocommit=True)
+            # A claim or an acknowledgement that a crash of the server undoes only
+            # makes a job run again.
+            self._private.execute("SET synchronous_commit = off")
+            self._private.execute(f"LISTEN {CHANNEL}")
+        return self._private
+
+    def _disconnect(self) -> None:
+        if self._private is not None:
+            self._private.close()
+            self._private = None
+
+
+def retry_soon(job_id: int) -> None:
+    """Let a job whose run failed or died come due before its lease ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(RETRY_SOON, [job_id])

@@ -1,0 +1,13 @@
+from typing import Any
+
+from django_q.management.commands import qcluster
+
+from verification.jobs.cluster import harden
+
+
+class Command(qcluster.Command):
+    help = "Runs one job cluster; `jobs` runs it under a supervisor."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        harden()
+        super().handle(*args, **options)

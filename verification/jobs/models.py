@@ -1,0 +1,48 @@
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Job(models.Model):
+    """A call of `function` with ids, waiting to run or running; it ends by deletion.
+
+    A claim moves `due_at` to the end of its lease, so that the job of a claimer that
+    died comes due again by itself.
+    """
+
+    function = models.CharField(max_length=200)
+    arguments = models.JSONField(default=list)
+    due_at = models.DateTimeField(db_default=Now())
+    attempts = models.PositiveSmallIntegerField(db_default=0)
+    claimed_by = models.CharField(max_length=100, blank=True, db_default="")
+    # Claimed as often as allowed and never finished: kept for the operator.
+    gave_up_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [
+            # The claim, which runs at each wake-up and once a second.
+            models.Index(
+                fields=["due_at", "id"],
+                condition=models.Q(gave_up_at=None),
+                name="jobs_due",
+            ),
+            # Finding the other wake-ups that wait for the same function.
+            models.Index(
+                fields=["function", "due_at"],
+                condition=models.Q(gave_up_at=None, arguments=[]),
+                name="jobs_wake_ups",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+class Heartbeat(models.Model):
+    """The last time that work flowed through this cluster."""
+
+    cluster = models.CharField(max_length=100, primary_key=True)
+    beat_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.cluster

@@ -1,0 +1,40 @@
+"""What runs by the clock. A missed time runs once, and any number of clusters run it
+once: each takes what is due under a lock, every half minute."""
+
+from typing import NamedTuple
+
+from django.db import transaction
+from django_q.models import Schedule
+
+
+class Every(NamedTuple):
+    name: str
+    minutes: int
+    function: str
+
+
+SCHEDULES = [
+    Every("Run due checks", 1, "verification.checks.tasks.run_due"),
+    Every(
+        "Purge used idempotency keys",
+        60,
+        "verification.ordering.tasks.purge_idempotency_keys",
+    ),
+    Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
+]
+
+
+@transaction.atomic
+def declare() -> None:
+    """Make the stored schedules those of this file, keeping when each is next due."""
+    Schedule.objects.exclude(name__in=[s.name for s in SCHEDULES]).delete()
+    for schedule in SCHEDULES:
+        Schedule.objects.update_or_create(
+            name=schedule.name,
+            defaults={
+                "func": schedule.function,
+                "schedule_type": Schedule.MINUTES,
+                "minutes": schedule.minutes,
+                "repeats": -1,
+            },
+        )

@@ -1,0 +1,135 @@
+"""Keeps one job cluster working: watches its heartbeat, ends it whole, starts it anew.
+
+The cluster's processes write what happens to a pipe (`heartbeat`). Whatever the
+fault, a process that died and was not replaced, one that hangs, a lock that nobody
+lets go, the sign is the same: work no longer flows.
+"""
+
+import logging
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from django.conf import settings
+
+from verification.jobs import heartbeat, processes
+
+STALE_SECONDS = 6
+# The sentinel's round holds the scheduler's queries, which may wait for a lock.
+GUARD_STALE_SECONDS = 45
+STARTING_SECONDS = 30
+GRACE_SECONDS = 10
+LONGEST_PAUSE_SECONDS = 10
+ROUND_SECONDS = 0.25
+
+logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    def __init__(self) -> None:
+        self._cluster = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        self._stopping = False
+        self._pause = 0.0
+        self._process: subprocess.Popen[bytes]
+        self._pipe = -1
+        self._started_at = self._flowed_at = self._guarded_at = 0.0
+
+    def run(self) -> None:
+        """Return when told to stop, by `stop` or a signal, and the cluster is gone."""
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sign, lambda *_: self.stop())
+        while not self._stopping:
+            self._start()
+            try:
+                self._watch()
+                if self._stopping:
+                    self._ask_to_stop()
+            finally:
+                self._kill()
+            self._wait_before_next()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def _start(self) -> None:
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(theirs, False)
+        os.set_blocking(self._pipe, False)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "django", "qcluster"],
+            cwd=settings.BASE_DIR,
+            env=os.environ
+            | {"JOB_CLUSTER": self._cluster, "JOB_SUPERVISOR_PIPE": str(theirs)},
+            pass_fds=[theirs],
+            # A session of its own: signals for us are not for it, and killing its
+            # group kills all of it.
+            start_new_session=True,
+            preexec_fn=processes.dying_with_us(),
+        )
+        os.close(theirs)
+        self._started_at = time.monotonic()
+        # In the future: the first signs take a while to come.
+        self._flowed_at = self._guarded_at = self._started_at + STARTING_SECONDS
+
+    def _watch(self) -> None:
+        while not self._stopping:
+            self._read_signs()
+            if fault := self._fault():
+                logger.error("job cluster: %s; it is killed and started again", fault)
+                return
+
+    def _read_signs(self) -> None:
+        if not select.select([self._pipe], [], [], ROUND_SECONDS)[0]:
+            return
+        signs = os.read(self._pipe, 65536)
+        if not signs:  # every process of the cluster has ended
+            time.sleep(ROUND_SECONDS)
+            return
+        now = time.monotonic()
+        if heartbeat.FLOWS in signs or heartbeat.BUSY in signs:
+            self._flowed_at = now
+        if heartbeat.GUARDED in signs or heartbeat.BUSY in signs:
+            self._guarded_at = now
+
+    def _fault(self) -> str:
+        now = time.monotonic()
+        if self._has_ended():
+            return "its main process ended"
+        if now - self._flowed_at > STALE_SECONDS:
+            return "no work flows"
+        if now - self._guarded_at > GUARD_STALE_SECONDS:
+            return "its sentinel hangs"
+        return ""
+
+    def _has_ended(self) -> bool:
+        # Without reaping it, so that its number keeps naming its group.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
+
+    def _ask_to_stop(self) -> None:
+        """Workers finish the jobs they are in; no new ones are taken."""
+        self._process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while not self._has_ended() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._pipe)
+
+    def _wait_before_next(self) -> None:
+        lasted = time.monotonic() - self._started_at
+        if lasted > STARTING_SECONDS:
+            self._pause = 0
+        self._pause = min(max(2 * self._pause, 0.2), LONGEST_PAUSE_SECONDS)
+        until = time.monotonic() + self._pause
+        while not self._stopping and time.monotonic() < until:
+            time.sleep(0.05)
