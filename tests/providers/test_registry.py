@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+
+from verification.checks.catalogue import CATALOGUE
+from verification.providers import registry, sandbox
+from verification.providers.base import Finding, Inquiry, NotYet, ProviderError
+
+ROOT = Path(registry.__file__).parents[2]
+CHECKS = [entry.name for entry in CATALOGUE]
+# All that the sandbox's modules may import, at the top or inside a function.
+ALLOWED = {
+    "__future__",
+    "collections.abc",
+    "dataclasses",
+    "datetime",
+    "hashlib",
+    "orjson",
+    "pathlib",
+    "re",
+    "tomllib",
+    "typing",
+    "uuid",
+    "verification.providers.base",
+    "verification.providers.fixtures",
+}
+NETWORK_OR_ROWS = {
+    "_socket",
+    "asyncio",
+    "django",
+    "http.client",
+    "httpx",
+    "psycopg",
+    "requests",
+    "socket",
+    "ssl",
+    "subprocess",
+    "urllib.request",
+    "urllib3",
+}
+
+
+class Recording:
+    """A live adapter that remembers whether it was asked."""
+
+    name: ClassVar[str] = "recording"
+    waits_on_network: ClassVar[bool] = True
+    asked: ClassVar[list[str]] = []
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        self.asked.append(inquiry.check)
+        return Finding("Found.", 5, {}, self.name)
+
+
+@pytest.fixture
+def live_everywhere() -> Iterator[type[Recording]]:
+    Recording.asked.clear()
+    adapter = (f"{__name__}.Recording", {"url": "https://registry.example"})
+    registry.configure(dict.fromkeys(CHECKS, adapter))
+    yield Recording
+    registry.configure(settings.PROVIDERS)
+
+
+@pytest.fixture
+def live_nowhere() -> Iterator[None]:
+    registry.configure({})
+    yield
+    registry.configure(settings.PROVIDERS)
+
+
+def inquiry(check: str, digit: int = 0) -> Inquiry:
+    subject = {
+        "subjectType": "INDIVIDUAL",
+        "fullName": "Ada Obi",
+        "idNumber": f"9000000{digit}",
+        "registrationNumber": f"SBX-000000{digit}",
+    }
+    return Inquiry(check, subject, "run-1", UUID(int=1), 1, datetime.now(UTC))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_live_adapter_is_asked_in_production_only(
+    live_everywhere: type[Recording], check: str
+) -> None:
+    registry.provider_for(check, "production").ask(inquiry(check))
+    assert live_everywhere.asked == [check]
+
+    live_everywhere.asked.clear()
+    for digit in range(10):
+        try:
+            registry.provider_for(check, "sandbox").ask(inquiry(check, digit))
+        except (ProviderError, NotYet):
+            continue
+    assert not live_everywhere.asked
+
+
+@pytest.mark.parametrize(
+    "environment", ["sandbox", "", "live", "PRODUCTION", "production ", "test"]
+)
+@pytest.mark.parametrize("check", [*CHECKS, "AML"])
+def test_whatever_is_not_production_is_the_sandbox(
+    live_everywhere: type[Recording], check: str, environment: str
+) -> None:
+    provider = registry.provider_for(check, environment)
+
+    assert type(provider) is sandbox.Sandbox
+    assert not provider.waits_on_network
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_production_never_gets_the_sandbox(live_nowhere: None, check: str) -> None:
+    provider = registry.provider_for(check, "production")
+
+    assert not isinstance(provider, sandbox.Sandbox)
+    with pytest.raises(ProviderError) as refusal:
+        provider.ask(inquiry(check))
+    assert refusal.value.code == "PROVIDER_NOT_CONFIGURED"
+
+
+def test_options_of_the_settings_reach_the_adapter(
+    live_everywhere: type[Recording],
+) -> None:
+    provider = registry.provider_for("IDENTITY", "production")
+
+    assert isinstance(provider, Recording)
+    assert provider.url == "https://registry.example"
+
+
+def test_the_sandbox_imports_nothing_that_could_ask_anybody() -> None:
+    seen: set[str] = set()
+    waiting = ["verification.providers.sandbox"]
+    while waiting:
+        module = waiting.pop()
+        if module in seen or not module.startswith("verification"):
+            continue
+        seen.add(module)
+        imports = imports_of(ROOT.joinpath(*module.split(".")).with_suffix(".py"))
+        assert imports <= ALLOWED, module
+        waiting.extend(imports)
+    assert "verification.providers.fixtures" in seen
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level
+            assert node.module
+            found.add(node.module)
+        elif isinstance(node, ast.Name):
+            assert node.id not in ("__import__", "eval", "exec")
+    return found
+
+
+def test_loading_the_sandbox_loads_no_network_and_no_database() -> None:
+    code = "import sys, verification.providers.sandbox; print(*sys.modules)"
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+
+    assert "verification.providers.fixtures" in loaded
+    assert not NETWORK_OR_ROWS & set(loaded)
