@@ -202,6 +202,9 @@ class ApiKey(models.Model):
     requests_per_minute = models.PositiveIntegerField(default=3000)
     created_at = models.DateTimeField(default=now, editable=False)
 
+    # The money of its workspace in its environment, set by `keys.find`.
+    account: Account
+
     # How stale `last_used_at` may be: it is written at most this often.
     LAST_USED_RESOLUTION = timedelta(minutes=1)
 

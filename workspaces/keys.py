@@ -1,0 +1,212 @@
+"""API keys: made, recognised and ended.
+
+A key is `vrf_test_` or `vrf_live_`, 32 random base62 characters, and the CRC32 of all
+before it in 6 more. Only its SHA-256 is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import zlib
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import cache
+from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Model, Q
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from workspaces.models import (
+    Account,
+    ApiKey,
+    Environment,
+    Scope,
+    Workspace,
+    all_scopes,
+)
+
+ALPHABET = digits + ascii_uppercase + ascii_lowercase
+PREFIXES = {Environment.SANDBOX: "vrf_test_", Environment.PRODUCTION: "vrf_live_"}
+RANDOM_CHARACTERS = 32
+CHECKSUM_CHARACTERS = 6
+SHAPE = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
+
+# How long a key still works beside its successor, unless told otherwise.
+OVERLAP = timedelta(hours=24)
+
+
+class NotApproved(Exception):
+    """A production key needs a workspace that was approved to go live."""
+
+
+class KeyHasEnded(Exception):
+    """The key is revoked, expired or about to be: it can have no successor."""
+
+
+def issue(
+    workspace: Workspace,
+    *,
+    environment: str,
+    name: str,
+    scopes: Iterable[str] | None = None,
+    expires_at: datetime | None = None,
+    force: bool = False,
+) -> tuple[ApiKey, str]:
+    """A new key and its text, which nothing can show again.
+
+    Raises ValueError for an unknown environment or scope, and NotApproved for a
+    production key of a workspace that is not approved, unless `force` is set.
+    """
+    environment = Environment(environment)
+    approved = workspace.go_live == Workspace.GoLive.APPROVED
+    if environment == Environment.PRODUCTION and not (approved or force):
+        raise NotApproved(f"{workspace} is not approved to go live.")
+    text = _new_text(environment)
+    key = ApiKey.objects.create(
+        workspace=workspace,
+        name=name,
+        environment=environment,
+        scopes=all_scopes() if scopes is None else [Scope(s).value for s in scopes],
+        digest=digest(text),
+        first_characters=text[:12],
+        last_characters=text[-4:],
+        expires_at=expires_at,
+    )
+    return key, text
+
+
+def is_well_formed(text: str) -> bool:
+    """Whether shape and checksum are right; asks nobody."""
+    body, checksum = text[:-CHECKSUM_CHARACTERS], text[-CHECKSUM_CHARACTERS:]
+    return bool(SHAPE.fullmatch(text)) and hmac.compare_digest(
+        _checksum(body), checksum
+    )
+
+
+def digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def find(text: str) -> ApiKey | None:
+    """The usable key with this text, its workspace loaded and its `account` set.
+
+    None says nothing about why: unknown, revoked and expired are not told apart.
+    """
+    if not is_well_formed(text):
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(_find_statement(), [digest(text)])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    key = _key_with_its_account(row)
+    return key if key.is_usable else None
+
+
+def touch(key: ApiKey) -> bool:
+    """Note that the key is used; False if that was noted within the last minute."""
+    moment = now()
+    seen = key.last_used_at
+    if seen and moment - seen < ApiKey.LAST_USED_RESOLUTION:
+        return False
+    # Names what was read, so that of many requests at once one writes.
+    unchanged = ApiKey.objects.filter(pk=key.pk, last_used_at=seen)
+    key.last_used_at = moment
+    return bool(unchanged.update(last_used_at=moment))
+
+
+def revoke(key: ApiKey, at: datetime | None = None) -> bool:
+    """End the key now, or at a time to come; False if it ends before that anyway.
+
+    An end that is set can be brought forward and never put off.
+    """
+    moment = max(at or now(), now())
+    later = Q(revoked_at__isnull=True) | Q(revoked_at__gt=moment)
+    revoked = ApiKey.objects.filter(later, pk=key.pk).update(revoked_at=moment)
+    key.refresh_from_db(fields=["revoked_at"])
+    return bool(revoked)
+
+
+@transaction.atomic
+def rotate(key: ApiKey, *, old_ends_at: datetime | None = None) -> tuple[ApiKey, str]:
+    """A successor that may do the same, and the end of the old key (in OVERLAP).
+
+    A key that was to live for a time has a successor that lives as long.
+    """
+    if not key.is_usable or not revoke(key, old_ends_at or now() + OVERLAP):
+        raise KeyHasEnded(f"{key} has ended, or is being replaced already.")
+    lifetime = key.expires_at - key.created_at if key.expires_at else None
+    successor, text = issue(
+        key.workspace,
+        environment=key.environment,
+        name=key.name,
+        scopes=key.scopes,
+        expires_at=now() + lifetime if lifetime else None,
+        # Whoever let the old key be made has let this one be made.
+        force=True,
+    )
+    successor.creates_per_minute = key.creates_per_minute
+    successor.requests_per_minute = key.requests_per_minute
+    successor.save(update_fields=["creates_per_minute", "requests_per_minute"])
+    return successor, text
+
+
+# Every request finds its key. Building this statement with the ORM takes longer than
+# running it.
+@cache
+def _find_statement() -> str:
+    columns = ", ".join(
+        f"{model._meta.db_table}.{name}"
+        for model in (ApiKey, Workspace, Account)
+        for name in _names(model)
+    )
+    # Every name comes from a model; the digest is a parameter.
+    return f"""
+        SELECT {columns} FROM workspaces_apikey
+        JOIN workspaces_workspace
+            ON workspaces_workspace.id = workspaces_apikey.workspace_id
+        JOIN workspaces_account
+            ON workspaces_account.workspace_id = workspaces_apikey.workspace_id
+            AND workspaces_account.environment = workspaces_apikey.environment
+        WHERE workspaces_apikey.digest = %s
+        """  # noqa: S608
+
+
+@cache
+def _names(model: type[Model]) -> list[str]:
+    """All columns but the sealed ones, which are deferred."""
+    fields = model._meta.concrete_fields
+    return [f.attname for f in fields if not isinstance(f, EncryptedJSONField)]
+
+
+def _key_with_its_account(row: tuple[Any, ...]) -> ApiKey:
+    loaded: list[Any] = []
+    for model in (ApiKey, Workspace, Account):
+        names = _names(model)
+        loaded.append(model.from_db(connection.alias, names, row[: len(names)]))
+        row = row[len(names) :]
+    key, workspace, account = loaded
+    key.workspace = account.workspace = workspace
+    key.account = account
+    return key
+
+
+def _new_text(environment: Environment) -> str:
+    random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS))
+    body = PREFIXES[environment] + random
+    return body + _checksum(body)
+
+
+def _checksum(body: str) -> str:
+    number = zlib.crc32(body.encode())
+    characters = []
+    for _ in range(CHECKSUM_CHARACTERS):
+        number, digit = divmod(number, 62)
+        characters.append(ALPHABET[digit])
+    return "".join(reversed(characters))
