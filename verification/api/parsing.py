@@ -49,7 +49,7 @@ class StrictJsonParser(BaseParser):
 
 
 def refuse_other_encodings(request: HttpRequest) -> None:
-    charset = request.content_params.get("charset", "utf-8")
+    charset = (request.content_params or {}).get("charset", "utf-8")
     if charset.lower() not in {"utf-8", "utf8"}:
         raise Problem("unsupported-media-type", "The body must be in UTF-8.")
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":

@@ -30,7 +30,7 @@ log = logging.getLogger("verification.api")
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 100
-SECONDS_UNTIL_AVAILABLE = 5
+SECONDS_UNTIL_AVAILABLE = "5"
 
 E = TypeVar("E", bound=Exception)
 
@@ -133,13 +133,9 @@ def register(exception: type[E], translate: Callable[[E], Problem]) -> None:
     _translations[exception] = translate
 
 
-def _retry_after(seconds: float | None) -> dict[str, str]:
-    return {"Retry-After": str(max(1, round(seconds or 1)))}
-
-
 def _unavailable(error: Exception) -> Problem:
     log.warning("the database did not answer", exc_info=error)
-    return Problem("unavailable", headers=_retry_after(SECONDS_UNTIL_AVAILABLE))
+    return Problem("unavailable", headers={"Retry-After": SECONDS_UNTIL_AVAILABLE})
 
 
 def _register_all(
@@ -162,9 +158,6 @@ register(rest.NotAcceptable, lambda e: Problem("not-acceptable"))
 register(rest.UnsupportedMediaType, lambda e: Problem("unsupported-media-type"))
 register(exceptions.RequestDataTooBig, lambda e: Problem("body-too-large"))
 register(rest.NotAuthenticated, lambda e: Problem("authentication-required"))
-register(
-    rest.Throttled, lambda e: Problem("rate-limited", headers=_retry_after(e.wait))
-)
 
 
 def problem_for(error: Exception, request: HttpRequest) -> Problem:

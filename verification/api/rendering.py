@@ -24,7 +24,7 @@ SENT = ("application/json", "application/problem+json")
 class JsonRenderer(BaseRenderer):
     media_type = "application/json"
     format = "json"
-    charset = None  # type: ignore[assignment]  # JSON is UTF-8 and takes no charset
+    charset = None  # JSON is UTF-8 and takes no charset
 
     def render(
         self,

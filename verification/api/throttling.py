@@ -10,8 +10,6 @@ from verification.api import problems
 from workspaces import rates
 from workspaces.models import ApiKey
 
-WINDOW_SECONDS = 60
-
 
 class KeyRate(BaseThrottle):
     """Counts in the bucket of the view's action.
@@ -51,6 +49,6 @@ def exceeded(rate: rates.Rate) -> problems.Problem:
 def _headers(bucket: str, rate: rates.Rate) -> dict[str, str]:
     """As in draft-ietf-httpapi-ratelimit-headers."""
     return {
-        "RateLimit-Policy": f'"{bucket}";q={rate.limit};w={WINDOW_SECONDS}',
+        "RateLimit-Policy": f'"{bucket}";q={rate.limit};w={rates.WINDOW_SECONDS}',
         "RateLimit": f'"{bucket}";r={rate.remaining};t={rate.resets_in}',
     }

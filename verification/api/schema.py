@@ -1,0 +1,224 @@
+"""What every operation of the OpenAPI document has: key, scope, headers, problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+
+# Registered by being imported.
+from verification.api import shape_schema  # noqa: F401
+from verification.api.authentication import required_scope
+from verification.api.problem_kinds import KINDS, Kind
+from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
+
+Schema = dict[str, Any]
+
+ALWAYS = ("validation-failed", "not-acceptable", "internal-error", "unavailable")
+WITH_KEY = (
+    "authentication-required",
+    "invalid-api-key",
+    "wrong-environment",
+    "workspace-suspended",
+    "rate-limited",
+)
+WITH_BODY = ("malformed-body", "body-too-large", "unsupported-media-type")
+
+_TEXT: Schema = {"type": "string"}
+_PLACE = "where the rule is broken"
+PROBLEM: Schema = {
+    "type": "object",
+    "description": "What went wrong, in the form of RFC 9457.",
+    "required": ["type", "title", "status", "detail", "instance", "code", "requestId"],
+    "properties": {
+        "type": {**_TEXT, "format": "uri", "description": "A page that explains it."},
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": {**_TEXT, "description": "For people; do not parse it."},
+        "instance": {**_TEXT, "description": "The path of the request."},
+        "code": {**_TEXT, "enum": sorted(KINDS), "description": "For programs."},
+        "requestId": {**_TEXT, "description": "Finds this request in the log."},
+        "requiredScope": {**_TEXT, "description": "With insufficient-scope."},
+        "reportStatus": {**_TEXT, "description": "With report-not-…: its status."},
+        "reasons": {
+            "type": "array",
+            "description": "With report-not-launchable.",
+            "items": {
+                **_TEXT,
+                "enum": ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING", "NOT_A_DRAFT"],
+            },
+        },
+        "errors": {
+            "type": "array",
+            "description": "With validation-failed: all broken rules, up to 100.",
+            "maxItems": MAX_ERRORS,
+            "items": {"$ref": "#/components/schemas/MemberError"},
+        },
+    },
+}
+MEMBER_ERROR: Schema = {
+    "type": "object",
+    "description": "One broken rule, with one of pointer, parameter and header.",
+    "required": ["code", "detail"],
+    "properties": {
+        "pointer": {
+            **_TEXT,
+            "description": f"A JSON Pointer into the body: {_PLACE}.",
+            "examples": ["#/reports/17/subject/idNumber"],
+        },
+        "parameter": {**_TEXT, "description": f"The query parameter: {_PLACE}."},
+        "header": {**_TEXT, "description": f"The header: {_PLACE}."},
+        "code": _TEXT,
+        "detail": _TEXT,
+    },
+}
+HEADERS: dict[str, Schema] = {
+    "X-Request-Id": {
+        "description": "The id of the request: its own X-Request-Id, or a new one.",
+        "schema": {**_TEXT, "pattern": "^[A-Za-z0-9._-]{1,128}$"},
+    },
+    "X-Service-Sandbox": {
+        "description": "There when the request was made with a test key.",
+        "schema": {**_TEXT, "enum": ["true"]},
+    },
+    "RateLimit-Policy": {
+        "description": "The limit of the key (IETF draft): quota and window.",
+        "schema": {**_TEXT, "examples": ['"rest";q=3000;w=60']},
+    },
+    "RateLimit": {
+        "description": "What is left of it, and the seconds until it starts anew.",
+        "schema": {**_TEXT, "examples": ['"rest";r=2998;t=31']},
+    },
+    "Retry-After": {
+        "description": "Seconds to wait before trying again.",
+        "schema": {"type": "integer"},
+    },
+    "WWW-Authenticate": {
+        "description": "How to authenticate (RFC 6750).",
+        "schema": _TEXT,
+    },
+}
+
+
+class BearerScheme(OpenApiAuthenticationExtension):
+    target_class = "verification.api.authentication.ApiKeyBearer"
+    name = "Bearer"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> Schema:
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "vrf_test_… or vrf_live_…",
+            "description": "An API key: vrf_test_… in the sandbox, vrf_live_… in "
+            "production. A test key never causes a charge.",
+        }
+
+    def get_security_requirement(self, auto_schema: AutoSchema) -> Schema:
+        scope = getattr(auto_schema, "required_scope", None)
+        return {"Bearer": [scope] if scope else []}
+
+
+class OperationSchema(AutoSchema):
+    """Views add what is their own: `problem_codes` by action, beside the usual ones."""
+
+    @property
+    def action(self) -> str:
+        return getattr(self.view, "action", None) or self.method.lower()
+
+    @property
+    def takes_key(self) -> bool:
+        return bool(self.view.get_authenticators())
+
+    @property
+    def required_scope(self) -> str | None:
+        return required_scope(self.view, self.action) if self.takes_key else None
+
+    def get_description(self) -> str:
+        text = super().get_description()
+        scope = self.required_scope
+        return f"{text}\n\nNeeds the scope `{scope}`." if scope else text
+
+    def get_extensions(self) -> Schema:
+        scope = self.required_scope
+        extensions = dict(super().get_extensions())
+        return {**extensions, "x-required-scope": scope} if scope else extensions
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        # Our lists are envelopes, each a shape of its own.
+        return False
+
+    def _get_response_bodies(self, direction: Any = "response") -> Schema:
+        bodies = super()._get_response_bodies(direction)
+        for body in bodies.values():
+            headers = {name: self._header(name) for name in self._usual_headers()}
+            body["headers"] = {**body.get("headers", {}), **headers}
+        return {**bodies, **self._problems()}
+
+    def _usual_headers(self) -> list[str]:
+        names = ["X-Request-Id"]
+        if self.takes_key:
+            names += ["X-Service-Sandbox", "RateLimit-Policy", "RateLimit"]
+        return names
+
+    def _codes(self) -> Iterator[str]:
+        yield from ALWAYS
+        if self.takes_key:
+            yield from WITH_KEY
+        if self.required_scope:
+            yield "insufficient-scope"
+        if self.method in {"POST", "PUT", "PATCH"}:
+            yield from WITH_BODY
+        if "{" in self.path:
+            yield "not-found"
+        yield from getattr(self.view, "problem_codes", {}).get(self.action, ())
+
+    def _problems(self) -> dict[str, Schema]:
+        codes = set(self._codes())
+        by_status: dict[int, list[Kind]] = {}
+        for kind in KINDS.values():
+            if kind.code in codes:
+                by_status.setdefault(kind.status, []).append(kind)
+        return {str(status): self._problem(by_status[status]) for status in by_status}
+
+    def _problem(self, kinds: list[Kind]) -> Schema:
+        names = self._usual_headers()
+        if kinds[0].status in {401, 403}:
+            names.append("WWW-Authenticate")
+        if {kind.code for kind in kinds} & {
+            "idempotency-in-progress",
+            "rate-limited",
+            "unavailable",
+        }:
+            names.append("Retry-After")
+        self._component("schemas", "MemberError", MEMBER_ERROR)
+        schema = self._component("schemas", "Problem", PROBLEM)
+        examples = {kind.code: self._example(kind) for kind in kinds}
+        return {
+            "description": " ".join(f"`{k.code}`: {k.explanation}" for k in kinds),
+            "headers": {name: self._header(name) for name in names},
+            "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
+        }
+
+    def _example(self, kind: Kind) -> Schema:
+        value = {
+            # Not BASE_URL: the document is the same wherever it is made.
+            "type": f"https://verify.example.com/problems/{kind.code}",
+            "title": kind.title,
+            "status": kind.status,
+            "detail": kind.explanation,
+            "instance": "/api/v1/reports",
+            "code": kind.code,
+            "requestId": "0192f3a1-7c1e-4f3a-9f0e-3b8a1c2d4e5f",
+        }
+        return self._component("examples", kind.code, {"value": value})
+
+    def _header(self, name: str) -> Schema:
+        return self._component("headers", name, HEADERS[name])
+
+    def _component(self, type_: str, name: str, schema: Schema) -> Schema:
+        component = ResolvedComponent(name, type_, schema, object=name)
+        self.registry.register_on_missing(component)
+        return component.ref

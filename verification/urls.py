@@ -1,0 +1,21 @@
+from django.contrib import admin
+from django.urls import include, path
+
+from verification import health, pages
+from verification.api import problem_pages
+from verification.api.docs import DocsView, SchemaView
+
+urlpatterns = [
+    path("", pages.landing, name="landing"),
+    path("admin/", admin.site.urls),
+    path("api/v1/schema", SchemaView.as_view(), name="schema"),
+    path("api/v1/", include("verification.api.urls")),
+    path("docs", DocsView.as_view(), name="docs"),
+    path("problems/", problem_pages.index, name="problems"),
+    path("problems/<str:code>", problem_pages.detail, name="problem"),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+]
+# Those of the API are made into problems by its middleware.
+handler404 = "verification.pages.not_found"
+handler500 = "verification.pages.server_error"
