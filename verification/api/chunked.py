@@ -15,4 +15,4 @@ def receive_chunks(request: HttpRequest) -> None:
     # One byte more than is allowed is enough for the parser to refuse it.
     body = request.META["wsgi.input"].read(settings.MAX_BODY_BYTES + 1)
     request.META["CONTENT_LENGTH"] = str(len(body))
-    request._stream = BytesIO(body)  # type: ignore[attr-defined]
+    request._stream = BytesIO(body)

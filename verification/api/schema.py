@@ -136,7 +136,7 @@ class OperationSchema(AutoSchema):
     def required_scope(self) -> str | None:
         return required_scope(self.view, self.action) if self.takes_key else None
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]
         text = super().get_description()
         scope = self.required_scope
         return f"{text}\n\nNeeds the scope `{scope}`." if scope else text
