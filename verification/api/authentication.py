@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from django.conf import settings
 from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from verification.addresses import client_address
 from verification.api import throttling
@@ -17,6 +16,9 @@ from verification.api.problems import Problem
 from verification.requestlog import bearer_token
 from workspaces import keys, rates
 from workspaces.models import ApiKey, Environment, Workspace
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
 
 INVALID_TOKEN = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
 
 from verification.api import problems
 from workspaces import rates
 from workspaces.models import ApiKey
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
 
 
 class KeyRate(BaseThrottle):
