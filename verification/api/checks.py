@@ -1,0 +1,61 @@
+"""The catalogue of checks, and the sandbox's reserved subjects, over HTTP."""
+
+from __future__ import annotations
+
+from django.http import Http404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from verification.api.clients import client_of
+from verification.api.parsing import refuse_unknown_parameters
+from verification.api.shapes import (
+    CheckDefinitionBody,
+    CheckDefinitionPage,
+    ReservedSubject,
+    ReservedSubjectPage,
+    paged,
+)
+from verification.checks.models import CheckDefinition
+from verification.providers.sandbox import table
+from workspaces.models import Environment
+
+
+class CheckDefinitionViewSet(ViewSet):
+    """The checks that can be requested."""
+
+    lookup_url_kwarg = "checkName"
+    required_scopes = {"retrieve": None, "list": None}
+
+    def list(self, request: Request) -> Response:
+        """List the checks that are offered, with their prices and inputs."""
+        refuse_unknown_parameters(request, ())
+        offered = CheckDefinition.objects.filter(active=True)
+        content = [CheckDefinitionBody.of(definition) for definition in offered]
+        return Response(_whole(CheckDefinitionPage, content))
+
+    def retrieve(self, request: Request, checkName: str) -> Response:
+        """Get one check: who it is for, what it needs, costs and answers."""
+        refuse_unknown_parameters(request, ())
+        definition = CheckDefinition.objects.filter(name=checkName).first()
+        if definition is None:
+            raise Http404
+        return Response(CheckDefinitionBody.of(definition))
+
+
+class SandboxSubjectViewSet(ViewSet):
+    """The reserved numbers of the sandbox."""
+
+    required_scopes = {"list": None}
+
+    def list(self, request: Request) -> Response:
+        """List the reserved numbers and how a check on them ends. Test keys only."""
+        refuse_unknown_parameters(request, ())
+        if client_of(request).environment != Environment.SANDBOX:
+            raise Http404
+        content = [ReservedSubject.model_validate(row) for row in table()]
+        return Response(_whole(ReservedSubjectPage, content))
+
+
+def _whole(shape, content):  # type: ignore[no-untyped-def]
+    return paged(shape, content, len(content), page=0, size=max(1, len(content)))

@@ -1,0 +1,61 @@
+"""Query parameters of lists: each is known, and right, or told."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, ValidationError
+from rest_framework.request import Request
+
+from verification.api.parsing import refuse_unknown_parameters
+from verification.api.problems import MemberError, invalid
+from verification.ordering import formats
+from verification.ordering.faults import shape_faults
+from verification.reports.listing import Filters
+from verification.reports.models import ReportStatus, SubjectType
+from verification.wire import Shape
+
+
+Query = TypeVar("Query", bound=Shape)
+
+
+class ReportQuery(Shape):
+    """Pages start at 0; days are in UTC and both ends count."""
+
+    page: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+    size: Annotated[int, Field(ge=1, le=200)] = 20
+    search: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Any part of the subject's name, or exactly its ID number, registration number,
+    e-mail, the report's reference or the report's id."""
+    status: ReportStatus | None = None
+    subject_type: SubjectType | None = None
+    from_: Annotated[formats.Date | None, Field(alias="from")] = None
+    """First day, in UTC."""
+    to: formats.Date | None = None
+    """Last day, in UTC."""
+
+    def filters(self) -> Filters:
+        return Filters(
+            search=self.search,
+            status=self.status,
+            subject_type=self.subject_type,
+            first_day=date.fromisoformat(self.from_) if self.from_ else None,
+            last_day=date.fromisoformat(self.to) if self.to else None,
+        )
+
+
+def read_query(request: Request, query: type[Query]) -> Query:
+    """The query parameters as this shape, or validation-failed."""
+    names = [f.alias or name for name, f in query.model_fields.items()]
+    refuse_unknown_parameters(request, names)
+    values: dict[str, Any] = request.query_params.dict()
+    try:
+        return query.model_validate(values)
+    except ValidationError as e:
+        raise invalid(
+            [
+                MemberError(fault.code, fault.detail, parameter=str(fault.path[0]))
+                for fault in shape_faults(e)
+            ]
+        ) from e

@@ -1,0 +1,74 @@
+"""Which problem each refusal of the domain is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verification.api.problems import (
+    MemberError,
+    Problem,
+    invalid,
+    pointer,
+    register,
+)
+from verification.ordering.faults import InvalidRequest
+from verification.ordering.idempotency import InProgress, InvalidKey, KeyReused
+from verification.ordering.refusals import (
+    NotCancellable,
+    NotEditable,
+    NotLaunchable,
+    NotRetryable,
+)
+from verification.reports.models import InvalidTransition, Report
+
+WAYS_OUT = {
+    "CONSENT_OUTSTANDING": "Consent has not been given yet: send the subject the "
+    "consentUrl, or edit the draft to attest it.",
+    "PAYMENT_OUTSTANDING": "The payment has not arrived yet: send the payer the "
+    "paymentUrl.",
+    "NOT_A_DRAFT": "Only a draft can be launched, and this report is one no more.",
+}
+
+
+def register_refusals() -> None:
+    register(InvalidRequest, _invalid_request)
+    register(InvalidKey, _invalid_key)
+    register(
+        InProgress,
+        lambda e: Problem("idempotency-in-progress", headers={"Retry-After": "1"}),
+    )
+    register(KeyReused, lambda e: Problem("idempotency-key-reused"))
+    register(Report.DoesNotExist, lambda e: Problem("not-found"))
+    register(NotLaunchable, _not_launchable)
+    register(NotEditable, lambda e: _conflict("report-not-editable", e))
+    register(NotCancellable, lambda e: _conflict("report-not-cancellable", e))
+    register(NotRetryable, lambda e: _conflict("report-not-retryable", e))
+    # Another request moved the report between our look and our move.
+    register(
+        InvalidTransition,
+        lambda e: Problem(
+            "report-not-editable",
+            "The report changed at the same moment; read it and try again.",
+            reportStatus=e.source,
+        ),
+    )
+
+
+def _invalid_request(e: InvalidRequest) -> Problem:
+    return invalid(
+        [MemberError(f.code, f.detail, pointer=pointer(*f.path)) for f in e.faults]
+    )
+
+
+def _invalid_key(e: InvalidKey) -> Problem:
+    told = "1 to 120 printable ASCII characters are needed."
+    return invalid([MemberError("invalid-format", told, header="Idempotency-Key")])
+
+
+def _not_launchable(e: NotLaunchable) -> Problem:
+    told = " ".join(WAYS_OUT[reason] for reason in e.reasons)
+    return Problem("report-not-launchable", told, reasons=e.reasons)
+
+
+def _conflict(code: str, e: Any) -> Problem:
+    return Problem(code, str(e), reportStatus=e.status)

@@ -1,0 +1,213 @@
+"""Reports over HTTP: each operation looks up, calls one verb, and renders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count
+from django.utils.timezone import now
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from verification.api.clients import client_of
+from verification.api.parameters import ReportQuery, read_query
+from verification.api.parsing import refuse_body, refuse_unknown_parameters
+from verification.api.shapes import (
+    ConsentState,
+    CreatedReport,
+    CreatedReports,
+    ReportBody,
+    ReportPage,
+    ReportSummary,
+    StatusChangeBody,
+    Timeline,
+    paged,
+    quote_body,
+)
+from verification.checks.models import CheckResult, ResultStatus
+from verification.ordering.cancelling import cancel
+from verification.ordering.client import Client
+from verification.ordering.creating import create_reports
+from verification.ordering.editing import edit_draft
+from verification.ordering.idempotency import Key, once
+from verification.ordering.intake import catalogue, read_orders
+from verification.ordering.launching import launch, quote_lines
+from verification.ordering.pricing import total
+from verification.ordering.quoting import quote
+from verification.ordering.retrying import retry
+from verification.reports.listing import list_reports
+from verification.reports.models import Report, ReportStatus
+from workspaces.models import Scope
+
+
+class ReportViewSet(GenericViewSet):
+    """Reports of the key's workspace, in the key's environment."""
+
+    lookup_url_kwarg = "reportId"
+    lookup_value_converter = "uuid"
+    required_scopes = {
+        "create": Scope.REPORTS_CREATE,
+        "retrieve": Scope.REPORTS_READ,
+        "list": Scope.REPORTS_READ,
+        "launch": Scope.REPORTS_CREATE,
+        "draft": Scope.REPORTS_CREATE,
+        "cancel": Scope.REPORTS_CREATE,
+        "retry": Scope.REPORTS_CREATE,
+        "quote": Scope.REPORTS_CREATE,
+        "consent_state": Scope.REPORTS_READ,
+        "events": Scope.REPORTS_READ,
+    }
+    rate_buckets = {"create": "create"}
+
+    def create(self, request: Request) -> Response:
+        """Create up to 500 reports, and launch them unless they are drafts.
+
+        All of them are created or none. Launching is the billable moment. With an
+        `Idempotency-Key` a repeated request gets the first answer again, for 72 hours,
+        and creates nothing.
+        """
+        refuse_unknown_parameters(request, ())
+        client = client_of(request)
+        answer = once(
+            idempotency_key(request, client), lambda: _create(client, request.data)
+        )
+        headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
+        return Response(answer.body, status=201, headers=headers)
+
+    def list(self, request: Request) -> Response:
+        """List reports, newest first. The results come with each single report."""
+        query = read_query(request, ReportQuery)
+        client = client_of(request)
+        found = list_reports(
+            client.workspace.pk,
+            client.environment,
+            query.filters(),
+            page=query.page,
+            size=query.size,
+        )
+        summaries = _summaries(found.reports)
+        return Response(
+            paged(ReportPage, summaries, found.total, page=query.page, size=query.size)
+        )
+
+    def retrieve(self, request: Request, reportId: UUID) -> Response:
+        """Get a report with its results."""
+        refuse_unknown_parameters(request, ())
+        client = client_of(request)
+        return Response(_body(client, _theirs(client, reportId)))
+
+    @action(detail=True, methods=["post"])
+    def launch(self, request: Request, reportId: UUID) -> Response:
+        """Launch a draft: this is the billable moment.
+
+        Refused with 409 and nothing changed while consent or payment is outstanding.
+        """
+        return self._verb(launch, request, reportId)
+
+    @action(detail=True, methods=["post"])
+    def draft(self, request: Request, reportId: UUID) -> Response:
+        """Edit a draft. Nothing is billed and no check runs.
+
+        Members left out stay; `subject` and `checksRequested` are replaced whole. An
+        edit of subject, checks or purpose voids a consent the subject gave.
+        """
+        refuse_unknown_parameters(request, ())
+        client = client_of(request)
+        edit_draft(client, reportId, request.data)
+        return Response(_body(client, _theirs(client, reportId)))
+
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, reportId: UUID) -> Response:
+        """Cancel a report that has not ended.
+
+        Checks that have not run are credited; those that ran stay billed.
+        """
+        return self._verb(cancel, request, reportId)
+
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, reportId: UUID) -> Response:
+        """Run the failed checks of an ended report again.
+
+        Only what completes is billed.
+        """
+        return self._verb(retry, request, reportId)
+
+    @action(detail=False, methods=["post"])
+    def quote(self, request: Request) -> Response:
+        """Say what the same request would cost and do. Nothing is stored."""
+        refuse_unknown_parameters(request, ())
+        client = client_of(request)
+        orders = read_orders(request.data, client.environment, catalogue())
+        return Response(quote_body(quote(client, orders)))
+
+    @action(detail=True, methods=["get"], url_path="consent/state")
+    def consent_state(self, request: Request, reportId: UUID) -> Response:
+        """Get where the subject is in the consent workflow."""
+        refuse_unknown_parameters(request, ())
+        report = _theirs(client_of(request), reportId)
+        return Response(ConsentState.of(getattr(report, "consent", None)))
+
+    @action(detail=True, methods=["get"])
+    def events(self, request: Request, reportId: UUID) -> Response:
+        """Get the timeline of a report: every move it made, oldest first."""
+        refuse_unknown_parameters(request, ())
+        changes = _theirs(client_of(request), reportId).status_changes.all()
+        return Response(Timeline(events=[StatusChangeBody.of(c) for c in changes]))
+
+    def _verb(
+        self, verb: Callable[[Client, UUID], Report], request: Request, report_id: UUID
+    ) -> Response:
+        refuse_unknown_parameters(request, ())
+        refuse_body(request)
+        client = client_of(request)
+        verb(client, report_id)
+        return Response(_body(client, _theirs(client, report_id)))
+
+
+def _create(client: Client, body: Any) -> dict[str, Any]:
+    orders = read_orders(body, client.environment, catalogue())
+    made = create_reports(client, orders)
+    answer = CreatedReports(
+        count=len(made), reports=[CreatedReport.of(one) for one in made]
+    )
+    return answer.model_dump(mode="json", by_alias=True)
+
+
+def idempotency_key(request: Request, client: Client) -> Key | None:
+    header = request.headers.get("Idempotency-Key")
+    if header is None:
+        return None
+    return Key.read(header, client, "POST /reports", request.data)
+
+
+def _theirs(client: Client, report_id: UUID) -> Report:
+    """A stranger's report is not found, like one that does not exist."""
+    return Report.objects.select_related("consent", "payment").get(
+        pk=report_id, workspace=client.workspace, environment=client.environment
+    )
+
+
+def _body(client: Client, report: Report) -> ReportBody:
+    results = list(report.results.all())
+    price = sum((result.price for result in results), Decimal(0))
+    if report.status == ReportStatus.DRAFT:
+        definitions = catalogue()
+        asked = [definitions[name] for name in report.checks_requested]
+        price = total(quote_lines(client, report, asked, now()))
+    return ReportBody.of(report, results, price)
+
+
+def _summaries(reports: list[Report]) -> list[ReportSummary]:
+    completed = dict(
+        CheckResult.objects.filter(
+            report__in=[report.pk for report in reports], status=ResultStatus.COMPLETED
+        )
+        .values_list("report")
+        .annotate(Count("id"))
+    )
+    return [ReportSummary.of(r, completed.get(r.pk, 0)) for r in reports]

@@ -1,0 +1,500 @@
+"""Reports and checks as the API shows them; the OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, Self, TypeVar
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from verification import links
+from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.consents.models import Consent, ConsentStatus
+from verification.ordering.creating import Created
+from verification.ordering.pricing import total
+from verification.ordering.quoting import Quoted
+from verification.payments.models import Payment, PaymentStatus
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    RiskLevel,
+    StatusChange,
+    SubjectType,
+)
+from verification.wire import Money, Shape, Timestamp
+
+CURRENCY = "KES"
+Score = Annotated[int, Field(ge=0, le=100)]
+
+
+class SubjectBody(Shape):
+    """The subject, with the inputs that its checks asked for besides these members."""
+
+    model_config = ConfigDict(extra="allow")
+
+    subject_type: SubjectType
+    full_name: str | None = None
+    first_name: str | None = None
+    middle_name: str | None = None
+    last_name: str | None = None
+    id_number: str | None = None
+    registration_number: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    date_of_birth: str | None = None
+    country: str
+
+
+class FlagBody(Shape):
+    """An adverse finding."""
+
+    code: str
+    severity: str
+    """LOW, MEDIUM or HIGH."""
+    message: str
+
+
+class Failure(Shape):
+    """Why something could not be completed."""
+
+    code: str
+    message: str
+
+
+class CheckFailure(Failure):
+    """Why a check could not be done, and whether running it again can help."""
+
+    retryable: bool
+
+
+class Evidence(Shape):
+    """Where a result comes from."""
+
+    provider: str
+    provider_reference: str | None
+    retrieved_at: str
+    environment: str
+    reused_from_result_id: UUID | None
+    response_digest: str | None
+    """SHA-256 of the source's answer as it came, in hex."""
+
+
+class CheckResultBody(Shape):
+    id: UUID
+    check_name: str
+    status: ResultStatus
+    summary: str | None = None
+    """One-line outcome."""
+    risk_level: RiskLevel
+    score: Score | None = None
+    flags: list[FlagBody] = []
+    details: dict[str, Any] | None = None
+    """The fields that the check definition's outputFields name."""
+    evidence: Evidence | None = None
+    failure: CheckFailure | None = None
+    reused: bool
+    started_at: Timestamp | None = None
+    completed_at: Timestamp | None = None
+    duration_ms: int | None = None
+
+    @classmethod
+    def of(cls, result: CheckResult, environment: str) -> Self:
+        found = result.finding or {}
+        return cls(
+            id=result.pk,
+            check_name=result.name,
+            status=ResultStatus(result.status),
+            summary=found.get("summary"),
+            risk_level=RiskLevel(result.risk_level),
+            score=result.score,
+            flags=[FlagBody(**flag) for flag in found.get("flags", ())],
+            details=found.get("details"),
+            evidence=_evidence(found, result, environment),
+            failure=_check_failure(result),
+            reused=result.reused,
+            started_at=result.started_at,
+            completed_at=result.completed_at,
+            duration_ms=result.duration_ms,
+        )
+
+
+class ConsentState(Shape):
+    """Where the subject is in the consent workflow."""
+
+    status: ConsentStatus
+    consent_url: str | None = None
+    """The link for the subject, while hosted consent can be given."""
+    expires_at: Timestamp | None = None
+
+    @classmethod
+    def of(cls, consent: Consent | None) -> Self:
+        if consent is None:
+            return cls(status=ConsentStatus.NOT_REQUIRED)
+        hosted = consent.mode == Consent.Mode.SERVICE_HOSTED
+        pending = consent.status == ConsentStatus.PENDING
+        return cls(
+            status=ConsentStatus(consent.status),
+            consent_url=links.consent_url(consent.pk, consent.generation)
+            if hosted and pending
+            else None,
+            expires_at=consent.expires_at,
+        )
+
+
+class PaymentState(Shape):
+    status: PaymentStatus
+    amount: Money | None = None
+    """What the report costs; of a draft, what it would cost now."""
+    paid_at: Timestamp | None = None
+    payment_url: str | None = None
+    expires_at: Timestamp | None = None
+
+    @classmethod
+    def of(cls, payment: Payment | None, total: Decimal) -> Self:
+        if payment is None:
+            return cls(
+                status=PaymentStatus.NOT_REQUIRED,
+                amount=Money(amount=total, currency=CURRENCY),
+            )
+        return cls(
+            status=PaymentStatus(payment.status),
+            amount=Money(amount=payment.amount, currency=payment.currency),
+            paid_at=payment.paid_at,
+            payment_url=links.payment_url(payment.pk, payment.generation)
+            if payment.is_outstanding
+            else None,
+            expires_at=payment.expires_at,
+        )
+
+
+class ReportBody(Shape):
+    """A report with its subject, states and results."""
+
+    id: UUID
+    status: ReportStatus
+    reference: str | None
+    """The client's own id of this report."""
+    subject: SubjectBody | None
+    """Null after the subject's data was erased."""
+    checks_requested: list[str]
+    purpose: str
+    payment_mode: PaymentMode
+    check_results: list[CheckResultBody]
+    risk_score: Score | None
+    """The worst of the completed checks' scores; null until one is scored."""
+    risk_level: RiskLevel
+    consent_state: ConsentState
+    payment_state: PaymentState
+    failure: Failure | None
+    created_at: Timestamp
+    updated_at: Timestamp
+    completed_at: Timestamp | None
+
+    @classmethod
+    def of(cls, report: Report, results: Iterable[CheckResult], total: Decimal) -> Self:
+        """The body; the report comes with its consent and payment."""
+        return cls(
+            id=report.pk,
+            status=ReportStatus(report.status),
+            reference=report.reference,
+            subject=SubjectBody(**report.subject) if report.subject else None,
+            checks_requested=report.checks_requested,
+            purpose=report.purpose,
+            payment_mode=PaymentMode(report.payment_mode),
+            check_results=[CheckResultBody.of(r, report.environment) for r in results],
+            risk_score=report.risk_score,
+            risk_level=RiskLevel(report.risk_level),
+            consent_state=ConsentState.of(getattr(report, "consent", None)),
+            payment_state=PaymentState.of(getattr(report, "payment", None), total),
+            failure=_failure(report),
+            created_at=report.created_at,
+            updated_at=report.updated_at,
+            completed_at=report.completed_at,
+        )
+
+
+class CreatedReport(Shape):
+    id: UUID
+    status: ReportStatus
+    payment_state: PaymentState
+    consent_state: ConsentState
+
+    @classmethod
+    def of(cls, made: Created) -> Self:
+        return cls(
+            id=made.report.pk,
+            status=ReportStatus(made.report.status),
+            payment_state=PaymentState.of(made.payment, made.total),
+            consent_state=ConsentState.of(made.consent),
+        )
+
+
+class CreatedReports(Shape):
+    """What was created, in the order of the request."""
+
+    count: int
+    reports: list[CreatedReport]
+
+
+class ReportSummary(Shape):
+    id: UUID
+    subject_name: str
+    subject_type: SubjectType
+    status: ReportStatus
+    reference: str | None
+    risk_score: Score | None
+    checks_count: int
+    completed_checks_count: int
+    created_at: Timestamp
+
+    @classmethod
+    def of(cls, report: Report, completed: int) -> Self:
+        return cls(
+            id=report.pk,
+            subject_name=report.subject_name,
+            subject_type=SubjectType(report.subject_type),
+            status=ReportStatus(report.status),
+            reference=report.reference,
+            risk_score=report.risk_score,
+            checks_count=len(report.checks_requested),
+            completed_checks_count=completed,
+            created_at=report.created_at,
+        )
+
+
+class StatusChangeBody(Shape):
+    """One move of a report."""
+
+    id: UUID
+    source: ReportStatus | None
+    """Null for the creation."""
+    target: ReportStatus
+    trigger: str
+    actor: str
+    created_at: Timestamp
+
+    @classmethod
+    def of(cls, change: StatusChange) -> Self:
+        return cls(
+            id=change.pk,
+            source=ReportStatus(change.source) if change.source else None,
+            target=ReportStatus(change.target),
+            trigger=change.trigger,
+            actor=change.actor,
+            created_at=change.created_at,
+        )
+
+
+class Timeline(Shape):
+    """Every move of a report, oldest first."""
+
+    events: list[StatusChangeBody]
+
+
+class QuotedCheck(Shape):
+    check_name: str
+    price: Money
+    reused: bool
+    """True when an earlier, still fresh result would be used again, for nothing."""
+    reused_from_result_id: UUID | None
+
+
+class QuotedReport(Shape):
+    price: Money
+    checks: list[QuotedCheck]
+    gates: list[str]
+    """What would hold the report up: CONSENT, PAYMENT."""
+    status: ReportStatus
+    """Where the report would start."""
+
+
+class Quote(Shape):
+    """What the same request would cost and do if it were sent to create reports."""
+
+    count: int
+    total: Money
+    payable_by_workspace: Money
+    """The part that would be charged to the workspace's own balance."""
+    reports: list[QuotedReport]
+
+
+class RequiredInput(Shape):
+    """A member of the subject that the check uses."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    key: str
+    label: str
+    type: str
+    """TEXT, EMAIL, PHONE, DATE, NUMBER or COUNTRY."""
+    required: bool
+    description: str
+
+
+class RetryPolicy(Shape):
+    """Exponential with full jitter: how often a source that is down is asked again."""
+
+    max_attempts: int
+    initial_delay_seconds: float
+    backoff_multiplier: float
+    max_delay_seconds: float
+
+
+class CheckDefinitionBody(Shape):
+    id: UUID
+    name: str
+    display_name: str
+    category: str
+    description: str
+    subject_types: list[SubjectType]
+    active: bool
+    requires_consent: bool
+    price: Money
+    required_inputs: list[RequiredInput]
+    output_fields: list[str]
+    flag_codes: list[str]
+    """The codes that flags of this check can have."""
+    freshness_days: int
+    retry_policy: RetryPolicy
+
+    @classmethod
+    def of(cls, definition: CheckDefinition) -> Self:
+        return cls(
+            id=definition.pk,
+            name=definition.name,
+            display_name=definition.display_name,
+            category=definition.category,
+            description=definition.description,
+            subject_types=[SubjectType(kind) for kind in definition.subject_types],
+            active=definition.active,
+            requires_consent=definition.requires_consent,
+            price=Money(amount=definition.price, currency=definition.currency),
+            required_inputs=[RequiredInput(**i) for i in definition.required_inputs],
+            output_fields=definition.output_fields,
+            flag_codes=definition.flag_codes,
+            freshness_days=definition.freshness_days,
+            retry_policy=RetryPolicy(**definition.retry_policy),
+        )
+
+
+class ReservedSubject(Shape):
+    """Numbers that decide how a sandbox check ends."""
+
+    id_number: str
+    kra_pin: str
+    registration_number: str
+    outcome: str
+    description: str
+
+
+class PageEnvelope(Shape):
+    page: int
+    """Zero-based."""
+    size: int
+    total_elements: int
+    total_pages: int
+    first: bool
+    last: bool
+    content: list[Any]
+
+
+PageOf = TypeVar("PageOf", bound=PageEnvelope)
+
+
+class ReportPage(PageEnvelope):
+    """One page of reports, newest first."""
+
+    content: list[ReportSummary]
+
+
+class CheckDefinitionPage(PageEnvelope):
+    """The checks that are offered, on one page."""
+
+    content: list[CheckDefinitionBody]
+
+
+class ReservedSubjectPage(PageEnvelope):
+    """The reserved numbers of the sandbox, on one page."""
+
+    content: list[ReservedSubject]
+
+
+def paged(
+    shape: type[PageOf], content: list[Any], total: int, *, page: int, size: int
+) -> PageOf:
+    """The envelope around one page of a list."""
+    pages = -(-total // size)
+    return shape(
+        page=page,
+        size=size,
+        total_elements=total,
+        total_pages=pages,
+        first=page == 0,
+        last=page >= pages - 1,
+        content=content,
+    )
+
+
+def quote_body(quoted: Sequence[Quoted]) -> Quote:
+    reports = [_quoted_report(one) for one in quoted]
+    by_workspace = [q for q in quoted if q.order.payment_mode == PaymentMode.SELF]
+    return Quote(
+        count=len(reports),
+        total=_money(sum((total(q.lines) for q in quoted), Decimal(0))),
+        payable_by_workspace=_money(
+            sum((total(q.lines) for q in by_workspace), Decimal(0))
+        ),
+        reports=reports,
+    )
+
+
+def _quoted_report(quoted: Quoted) -> QuotedReport:
+    return QuotedReport(
+        price=_money(total(quoted.lines)),
+        checks=[
+            QuotedCheck(
+                check_name=line.definition.name,
+                price=_money(line.price),
+                reused=line.reused_from_id is not None,
+                reused_from_result_id=line.reused_from_id,
+            )
+            for line in quoted.lines
+        ],
+        gates=quoted.gates,
+        status=quoted.status,
+    )
+
+
+def _money(amount: Decimal) -> Money:
+    return Money(amount=amount, currency=CURRENCY)
+
+
+def _evidence(
+    found: dict[str, Any], result: CheckResult, environment: str
+) -> Evidence | None:
+    if not found:
+        return None
+    return Evidence(
+        **found["evidence"],
+        environment=environment,
+        reused_from_result_id=result.reused_from_id,
+    )
+
+
+def _check_failure(result: CheckResult) -> CheckFailure | None:
+    if not result.failure_code:
+        return None
+    return CheckFailure(
+        code=result.failure_code,
+        message=result.failure_message,
+        retryable=result.failure_retryable,
+    )
+
+
+def _failure(report: Report) -> Failure | None:
+    if not report.failure_code:
+        return None
+    return Failure(code=report.failure_code, message=report.failure_message)

@@ -1,0 +1,125 @@
+"""What the events of reports and their checks say: the one place that renders them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from verification.checks.models import CheckDefinition
+from verification.consents.models import ConsentStatus
+from verification.reports.models import Report, ReportStatus
+from verification.wire import utc_text
+from webhooks.events import Happening
+from webhooks.models import Event
+from workspaces.models import Workspace
+
+# (check name, status, result id) of each of a report's checks, in its order
+Stack = Iterable[tuple[str, str, UUID]]
+
+
+def report_event(
+    name: Event.Name,
+    cause: str,
+    report: Report,
+    stack: Stack,
+    *,
+    consent_status: str,
+) -> Happening:
+    """report.created, report.ready and report.failed."""
+    data = {
+        **_about(report, stack, consent_status),
+        "riskScore": report.risk_score,
+        "riskLevel": report.risk_level,
+    }
+    if name == Event.Name.REPORT_FAILED:
+        data["failure"] = {
+            "code": report.failure_code,
+            "message": report.failure_message,
+        }
+    return _happening(name, cause, report, data)
+
+
+def check_event(
+    report: Report,
+    stack: Stack,
+    check: dict[str, Any],
+    *,
+    attempt: int,
+    consent_status: str,
+) -> Happening:
+    """check.completed and check.failed; `check` is what `check_body` made."""
+    name = Event.Name.CHECK_FAILED if "failure" in check else Event.Name.CHECK_COMPLETED
+    data = {
+        **_about(report, stack, consent_status),
+        "check": check,
+        "checkId": check["id"],
+        "checkResultId": check["resultId"],
+        "checkType": check["type"],
+        "checkName": check["name"],
+        "checkDefinitionId": check["definitionId"],
+        "status": check["status"],
+        "riskLevel": check["riskLevel"],
+        "riskScore": check["riskScore"],
+    }
+    return _happening(name, f"{check['id']}:{attempt}", report, data)
+
+
+def check_body(
+    definition: CheckDefinition, result_id: UUID, outcome: dict[str, Any]
+) -> dict[str, Any]:
+    """The `check` member; `outcome` holds what depends on how the check ended."""
+    return {
+        "id": str(result_id),
+        "resultId": str(result_id),
+        "definitionId": str(definition.id),
+        "type": definition.name,
+        "name": definition.name,
+        "displayName": definition.display_name,
+        "description": definition.description,
+        "category": definition.category,
+        **outcome,
+    }
+
+
+def consent_status_of(report: Report) -> str:
+    consent = getattr(report, "consent", None)
+    return consent.status if consent else ConsentStatus.NOT_REQUIRED.value
+
+
+def _happening(
+    name: Event.Name, cause: str, report: Report, data: dict[str, Any]
+) -> Happening:
+    return Happening(
+        name, cause, report.workspace_id, report.environment, report.pk, data
+    )
+
+
+def _about(report: Report, stack: Stack, consent_status: str) -> dict[str, Any]:
+    return {
+        "workspaceId": str(report.workspace_id),
+        "reportId": str(report.pk),
+        "report": {
+            "id": str(report.pk),
+            "workspaceId": str(report.workspace_id),
+            "status": _outward_status(report),
+            "createdAt": utc_text(report.created_at),
+            "selfVerification": report.workspace.kind == Workspace.Kind.INDIVIDUAL,
+            "paymentMode": report.payment_mode,
+            "consentStatus": consent_status,
+            "checksRequested": report.checks_requested,
+            "checkStack": [
+                {"checkName": name, "status": status, "checkResultId": str(result_id)}
+                for name, status, result_id in stack
+            ],
+        },
+        "subject": {"id": str(report.subject_id), "type": report.subject_type},
+    }
+
+
+def _outward_status(report: Report) -> str:
+    """PROCESSING stands for RUNNING and for a PARTIAL that has not ended."""
+    on_its_way = report.status == ReportStatus.RUNNING or (
+        report.status == ReportStatus.PARTIAL and not report.is_ended
+    )
+    return "PROCESSING" if on_its_way else report.status

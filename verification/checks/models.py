@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+from verification.reports.models import Report, RiskLevel, SubjectType
+
+
+class CheckDefinition(models.Model):
+    """A check that can be requested: what it needs, costs and answers."""
+
+    class Category(models.TextChoices):
+        IDENTITY = "IDENTITY"
+        TAX = "TAX"
+        EMPLOYMENT = "EMPLOYMENT"
+        BUSINESS = "BUSINESS"
+        CREDIT = "CREDIT"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=40, unique=True)
+    position = models.PositiveSmallIntegerField(default=0)
+    display_name = models.CharField(max_length=100)
+    category = models.CharField(max_length=12, choices=Category)
+    description = models.TextField()
+    subject_types = ArrayField(models.CharField(max_length=10, choices=SubjectType))
+    active = models.BooleanField(default=True)
+    requires_consent = models.BooleanField(default=True)
+    price = models.DecimalField(max_digits=10, decimal_places=2)
+    currency = models.CharField(max_length=3, default="KES")
+    # [{key, label, type, required, description}], and for the conditional ones
+    # `requiredFor` (subject types) and `unless` (another key that will do).
+    required_inputs = models.JSONField(default=list)
+    output_fields = ArrayField(models.CharField(max_length=60))
+    flag_codes = ArrayField(models.CharField(max_length=40), default=list)
+    freshness_days = models.PositiveIntegerField()
+    # {maxAttempts, initialDelaySeconds, backoffMultiplier, maxDelaySeconds}
+    retry_policy = models.JSONField(default=dict)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["position", "name"]
+        constraints = [
+            models.CheckConstraint(
+                name="check_price_is_not_negative", condition=Q(price__gte=0)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ResultStatus(models.TextChoices):
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+R = ResultStatus
+
+
+class CheckResult(models.Model):
+    """One check of one report. The row is also the queue that checks run from.
+
+    A row is due when `next_attempt_at` has passed. A worker claims it by moving that
+    time past the lease and counting `claims`; what it then writes names the count it
+    claimed with, so that a worker that comes back late overwrites nothing.
+    """
+
+    Status = ResultStatus
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(Report, models.CASCADE, related_name="results")
+    definition = models.ForeignKey(CheckDefinition, models.PROTECT)
+    name = models.CharField(max_length=40)
+    position = models.PositiveSmallIntegerField()
+    status = models.CharField(
+        max_length=9, choices=ResultStatus, default=ResultStatus.PENDING
+    )
+    price = models.DecimalField(max_digits=10, decimal_places=2, default=Decimal(0))
+    # Which time it is run for the client: 1, and one more for each retry.
+    attempt = models.PositiveSmallIntegerField(default=1)
+    # Answers "unavailable" of this attempt, against the retry policy.
+    tries = models.PositiveSmallIntegerField(default=0)
+    # Claims since a worker last recorded how one ended.
+    claims = models.PositiveSmallIntegerField(default=0)
+    # Every claim ever, which fences a late worker off.
+    fence = models.PositiveIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    completed_at = models.DateTimeField(null=True)
+    duration_ms = models.PositiveIntegerField(null=True)
+    # Equal for the same question: workspace, environment, check, subject and inputs.
+    question = models.BinaryField()
+    # The earlier result whose findings this one repeats.
+    reused_from_id = models.UUIDField(null=True)
+    score = models.PositiveSmallIntegerField(null=True)
+    risk_level = models.CharField(
+        max_length=7, choices=RiskLevel, default=RiskLevel.UNKNOWN
+    )
+    # {summary, flags, details, evidence}: what the source said about the subject.
+    finding = EncryptedJSONField(null=True)
+    failure_code = models.CharField(max_length=40, blank=True)
+    failure_message = models.CharField(max_length=300, blank=True)
+    failure_retryable = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        ordering = ["position"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["report", "name"], name="a_report_has_each_check_once"
+            ),
+            models.CheckConstraint(
+                name="only_unfinished_results_are_due",
+                condition=Q(next_attempt_at__isnull=True)
+                | Q(status__in=[R.PENDING, R.RUNNING]),
+            ),
+            models.CheckConstraint(
+                name="result_completed_at_iff_ended",
+                condition=Q(status__in=[R.PENDING, R.RUNNING], completed_at=None)
+                | Q(
+                    status__in=[R.COMPLETED, R.FAILED, R.CANCELLED],
+                    completed_at__isnull=False,
+                ),
+            ),
+            models.CheckConstraint(
+                name="failed_results_say_why",
+                condition=Q(status=R.FAILED) ^ Q(failure_code=""),
+            ),
+            models.CheckConstraint(
+                name="result_score_0_to_100",
+                condition=Q(score__isnull=True) | Q(score__lte=100),
+            ),
+        ]
+        indexes = [
+            # The claim of due work.
+            models.Index(
+                fields=["next_attempt_at", "id"],
+                condition=Q(next_attempt_at__isnull=False),
+                name="results_due",
+            ),
+            # The newest answer to a question, for reuse.
+            models.Index(
+                F("question"),
+                F("completed_at").desc(),
+                condition=Q(status=R.COMPLETED, reused_from_id__isnull=True),
+                name="results_reusable",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.report_id}"
+
+    @property
+    def reused(self) -> bool:
+        return self.reused_from_id is not None

@@ -1,0 +1,232 @@
+"""Recording how checks ended: results, reports, money and events in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, connection, transaction
+from django.utils.timezone import now
+
+from verification.checks.claiming import Claim
+from verification.checks.events import check_body, check_event, consent_status_of
+from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.checks.outcomes import Again, Cancelled, Completed, Failed, Outcome
+from verification.checks.settling import Settled, settle
+from verification.reports.models import PaymentMode, Report, RiskLevel
+from verification.tables import insert
+from verification.wire import utc_text
+from webhooks.events import Happening, event_rows
+from workspaces.ledger import Kind, Movement, entries, move_balances
+from workspaces.models import Account
+
+logger = logging.getLogger(__name__)
+
+Ended = tuple[Claim, Outcome]
+Definitions = Mapping[Any, CheckDefinition]
+
+ENGINE = "engine"
+UPDATE = """
+UPDATE checks_checkresult r
+SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
+    completed_at = CASE WHEN u.due IS NULL THEN %s END,
+    duration_ms = u.duration, score = u.score, risk_level = u.level,
+    finding = u.finding, failure_code = u.code, failure_message = u.message,
+    failure_retryable = u.retryable
+FROM unnest(
+    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::int[],
+    %s::smallint[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bool[]
+) AS u(id, fence, status, tries, due, duration, score, level, finding, code, message,
+    retryable)
+WHERE r.id = u.id AND r.fence = u.fence AND r.status = 'RUNNING'
+RETURNING r.id, r.price
+"""
+
+
+def record(ended: Sequence[Ended], definitions: Definitions) -> None:
+    """Record these ends, together if the database takes them together.
+
+    If it does not, each is recorded alone, so that one bad row holds up no other; the
+    bad one is claimed again until the engine gives it up.
+    """
+    if not ended:
+        return
+    try:
+        _record(ended, definitions)
+    except DatabaseError:
+        if len(ended) == 1:
+            raise
+        for one in ended:
+            try:
+                _record([one], definitions)
+            except DatabaseError as e:
+                logger.error(  # noqa: TRY400 - the message may quote the row
+                    "check %s could not be recorded: %s",
+                    one[0].result_id,
+                    type(e).__name__,
+                )
+
+
+@transaction.atomic
+def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
+    at = now()
+    reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Again)})
+    ours = _update(ended, at)
+    mine = [(c, o) for c, o in ended if c.result_id in ours and c.report.pk in reports]
+    if not mine:
+        return
+    settled = settle(reports, at)
+    movements = _reversals(mine, ours, reports)
+    happenings = _check_events(mine, settled, definitions, at)
+    insert(
+        entries(movements, at),
+        event_rows([*happenings, *(s.event for s in settled.values() if s.event)], at),
+    )
+    move_balances(movements)
+
+
+def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
+    """The reports, held until the commit: the last check to end sees all the others."""
+    held = (
+        Report.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("workspace", "consent")
+        .filter(pk__in=report_ids)
+        .order_by("pk")
+    )
+    return {report.pk: report for report in held} if report_ids else {}
+
+
+def _update(ended: Sequence[Ended], at: datetime) -> dict[UUID, Any]:
+    """Write the results that are still ours; result id -> price of those."""
+    seal = CheckResult._meta.get_field("finding").seal  # type: ignore[union-attr]
+    rows = [_row(claimed, outcome, at, seal) for claimed, outcome in ended]
+    with connection.cursor() as cursor:
+        cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
+        return dict(cursor.fetchall())
+
+
+def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
+    took = max(0, round((at - claimed.started_at).total_seconds() * 1000))
+    key = (claimed.result_id, claimed.fence)
+    match outcome:
+        case Completed(score, finding):
+            level = RiskLevel.of(score).value
+            sealed = seal(finding, claimed.result_id)
+            end = ("COMPLETED", claimed.tries, None, took, score, level, sealed)
+            return (*key, *end, "", "", False)
+        case Failed(code, message, retryable):
+            end = ("FAILED", claimed.tries, None, took, None, "UNKNOWN", None)
+            return (*key, *end, code, message, retryable)
+        case Again(due, tries):
+            end = ("RUNNING", tries, due, None, None, "UNKNOWN", None)
+            return (*key, *end, "", "", False)
+        case Cancelled():
+            end = ("CANCELLED", claimed.tries, None, None, None, "UNKNOWN", None)
+            return (*key, *end, "", "", False)
+
+
+def _reversals(
+    mine: Iterable[Ended], prices: Mapping[UUID, Any], reports: Mapping[UUID, Report]
+) -> list[Movement]:
+    """A check that could not be done, or was not begun, is given back."""
+    given_back = [
+        (claimed, reports[claimed.report.pk])
+        for claimed, outcome in mine
+        if isinstance(outcome, Failed | Cancelled) and prices[claimed.result_id]
+    ]
+    given_back = [
+        (claimed, report)
+        for claimed, report in given_back
+        if report.payment_mode == PaymentMode.SELF
+    ]
+    accounts = accounts_of({report for _, report in given_back})
+    return [
+        Movement(
+            accounts[report.workspace_id, report.environment],
+            Kind.REVERSAL,
+            prices[claimed.result_id],
+            ENGINE,
+            report.pk,
+            claimed.result_id,
+            claimed.attempt,
+        )
+        for claimed, report in given_back
+    ]
+
+
+def accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
+    """(workspace, environment) -> the account that paid for these reports."""
+    workspaces = {report.workspace_id for report in reports}
+    if not workspaces:
+        return {}
+    rows = Account.objects.filter(workspace__in=workspaces)
+    return {
+        (workspace, environment): account
+        for account, workspace, environment in rows.values_list(
+            "pk", "workspace_id", "environment"
+        )
+    }
+
+
+def _check_events(
+    mine: Iterable[Ended],
+    settled: Mapping[UUID, Settled],
+    definitions: Definitions,
+    at: datetime,
+) -> list[Happening]:
+    happenings = []
+    for claimed, outcome in mine:
+        if isinstance(outcome, Again | Cancelled):
+            continue
+        report = settled[claimed.report.pk]
+        happenings.append(
+            check_event(
+                report.report,
+                report.stack,
+                check_body(
+                    definitions[claimed.definition_id],
+                    claimed.result_id,
+                    _outcome_body(claimed, outcome, at),
+                ),
+                attempt=claimed.attempt,
+                consent_status=consent_status_of(report.report),
+            )
+        )
+    return happenings
+
+
+def _outcome_body(claimed: Claim, outcome: Outcome, at: datetime) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "status": ResultStatus.COMPLETED.value,
+        "riskLevel": RiskLevel.UNKNOWN.value,
+        "riskScore": None,
+        "summary": None,
+        "flags": [],
+        "details": {},
+        "executedAt": utc_text(claimed.started_at),
+        "durationMs": max(0, round((at - claimed.started_at).total_seconds() * 1000)),
+        "reused": claimed.reused_from_id is not None,
+    }
+    if isinstance(outcome, Completed):
+        return body | {
+            "riskLevel": RiskLevel.of(outcome.score).value,
+            "riskScore": outcome.score,
+            "summary": outcome.finding["summary"],
+            "flags": outcome.finding["flags"],
+            "details": outcome.finding["details"],
+        }
+    assert isinstance(outcome, Failed)
+    return body | {
+        "status": ResultStatus.FAILED.value,
+        "summary": outcome.message,
+        "failure": {
+            "code": outcome.code,
+            "message": outcome.message,
+            "retryable": outcome.retryable,
+        },
+    }

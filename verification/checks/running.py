@@ -1,0 +1,164 @@
+"""Running checks: claim what is due, ask the sources, record how it ended.
+
+Sources are asked outside any transaction, many at once in threads, because they wait
+on the network; threads touch no database. What they answer is recorded in batches.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from datetime import timedelta
+from typing import Any
+
+from django.utils.timezone import now
+
+from verification.checks.claiming import Claim, claim, earlier_finding
+from verification.checks.models import CheckDefinition
+from verification.checks.outcomes import (
+    Again,
+    Cancelled,
+    Completed,
+    Failed,
+    Outcome,
+    finding_of,
+)
+from verification.checks.recording import Ended, record
+from verification.jobs.heartbeat import beat
+from verification.providers.base import (
+    Inquiry,
+    NotYet,
+    Provider,
+    ProviderError,
+    Unavailable,
+)
+from verification.providers.registry import provider_for
+from verification.reports.models import ReportStatus
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+IN_FLIGHT = 64
+# A job ends after this long, so that the cluster can be stopped and watched.
+JOB_SECONDS = 20.0
+# A check claimed this often without an end kills its workers, or takes for ever.
+MAX_CLAIMS = 5
+SUSPENDED_PAUSE = timedelta(minutes=5)
+
+Definitions = Mapping[Any, CheckDefinition]
+
+
+def drain() -> bool:
+    """Run what is due until nothing is; False if time was up before that."""
+    stop_at = time.monotonic() + JOB_SECONDS
+    definitions: Definitions = {d.pk: d for d in CheckDefinition.objects.all()}
+    flying: dict[Future[Outcome], Claim] = {}
+    with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="ask") as pool:
+        while True:
+            beat()
+            in_time = time.monotonic() < stop_at
+            room = min(BATCH, IN_FLIGHT - len(flying))
+            claims = claim(room) if in_time and room else []
+            at_once = _start(claims, definitions, pool, flying)
+            record(at_once, definitions)
+            record(_landed(flying), definitions)
+            if not claims and not flying:
+                return in_time
+
+
+def _start(
+    claims: Iterable[Claim],
+    definitions: Definitions,
+    pool: ThreadPoolExecutor,
+    flying: dict[Future[Outcome], Claim],
+) -> list[Ended]:
+    """Send each claim to its source; those that need no network have ended."""
+    at_once: list[Ended] = []
+    for claimed in claims:
+        outcome = _without_asking(claimed)
+        if outcome is None:
+            provider = provider_for(claimed.name, claimed.report.environment)
+            inquiry = _inquiry(claimed)
+            policy = definitions[claimed.definition_id].retry_policy
+            if provider.waits_on_network:
+                future = pool.submit(ask, provider, inquiry, policy)
+                flying[future] = claimed
+                continue
+            outcome = ask(provider, inquiry, policy)
+        at_once.append((claimed, outcome))
+    return at_once
+
+
+def _landed(flying: dict[Future[Outcome], Claim]) -> list[Ended]:
+    """Answers that have come; waits a little for the first of them."""
+    if not flying:
+        return []
+    done, _ = wait(flying, timeout=0.1, return_when=FIRST_COMPLETED)
+    return [(flying.pop(future), future.result()) for future in done]
+
+
+def _without_asking(claimed: Claim) -> Outcome | None:
+    """How the check ends, if no source may or need be asked."""
+    report = claimed.report
+    if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
+        return Cancelled()
+    consent = getattr(report, "consent", None)
+    if consent and not consent.is_given:
+        return Cancelled()
+    if report.workspace.is_suspended:
+        return Again(now() + SUSPENDED_PAUSE, tries=claimed.tries)
+    if claimed.claims > MAX_CLAIMS:
+        logger.error("check %s was given up by the engine", claimed.result_id)
+        return Failed(
+            "ENGINE_GAVE_UP",
+            "The check was started five times and never ended; staff have been told.",
+            retryable=True,
+        )
+    if claimed.reused_from_id and (earlier := earlier_finding(claimed.reused_from_id)):
+        return Completed(earlier.score, earlier.finding)
+    return None
+
+
+def _inquiry(claimed: Claim) -> Inquiry:
+    return Inquiry(
+        check=claimed.name,
+        subject=claimed.report.subject,
+        reference=f"{claimed.result_id}-{claimed.attempt}",
+        result_id=claimed.result_id,
+        attempt=claimed.tries + 1,
+        asked_at=claimed.started_at,
+    )
+
+
+def ask(provider: Provider, inquiry: Inquiry, policy: Mapping[str, Any]) -> Outcome:
+    """The source's answer, or what is to be done without one. Never raises."""
+    try:
+        return finding_of(provider.ask(inquiry))
+    except NotYet as e:
+        return Again(e.ask_at, tries=inquiry.attempt - 1)
+    except Unavailable as e:
+        return _after_unavailable(e, inquiry.attempt, policy)
+    except ProviderError as e:
+        return Failed(e.code, e.message, retryable=False)
+    except Exception as e:  # noqa: BLE001
+        # The message may hold what the source said of the subject: it is not logged.
+        logger.error("%s raised %s", provider.name, type(e).__name__)  # noqa: TRY400
+        fault = Unavailable("SOURCE_ERROR", "The source's answer was not understood.")
+        return _after_unavailable(fault, inquiry.attempt, policy)
+
+
+def _after_unavailable(
+    e: Unavailable, attempt: int, policy: Mapping[str, Any]
+) -> Outcome:
+    if attempt >= policy["maxAttempts"]:
+        return Failed(e.code, e.message, retryable=True)
+    longest = min(
+        policy["maxDelaySeconds"],
+        policy["initialDelaySeconds"] * policy["backoffMultiplier"] ** (attempt - 1),
+    )
+    # Full jitter: sources that come back are not met by everybody at once.
+    delay = random.uniform(0, longest)  # noqa: S311
+    return Again(now() + timedelta(seconds=delay), tries=attempt)

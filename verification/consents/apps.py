@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class ConsentsConfig(AppConfig):
+    name = "verification.consents"
+    label = "consents"

@@ -1,0 +1,26 @@
+"""Database rules that Django has no words for, as migration operations."""
+
+from django.db import migrations
+
+FORBID = """
+CREATE OR REPLACE FUNCTION append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = '23001';
+END $$;
+"""
+
+
+def append_only(table: str) -> migrations.RunSQL:
+    """Refuse UPDATE, DELETE and TRUNCATE on this table, whoever asks."""
+    return migrations.RunSQL(
+        f"""{FORBID}
+        CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
+            FOR EACH ROW EXECUTE FUNCTION append_only();
+        CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
+            FOR EACH STATEMENT EXECUTE FUNCTION append_only();
+        """,
+        f"""
+        DROP TRIGGER {table}_append_only ON {table};
+        DROP TRIGGER {table}_no_truncate ON {table};
+        """,
+    )

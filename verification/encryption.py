@@ -1,0 +1,148 @@
+"""Encryption of fields at rest, and keyed hashes to look rows up without reading them.
+
+A sealed value is AES-256-GCM under a key of its own column (HKDF from the ring
+FIELD_KEYS), bound to column and row: a value copied to another row or column, a
+changed byte or an unknown key raises `cryptography.exceptions.InvalidTag` or
+`UnknownKey`; nothing is ever returned as it stands in the table.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import unicodedata
+import uuid
+from functools import cache
+from typing import Any
+
+import orjson
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+from django.db import models
+from django.db.models.query_utils import DeferredAttribute
+
+VERSION = 1
+NONCE_BYTES = 12
+
+
+class UnknownKey(Exception):
+    """The value was sealed with a key that FIELD_KEYS no longer names."""
+
+
+def seal(plaintext: bytes, *, column: str, row: object) -> bytes:
+    """version, length of key id, key id, nonce, ciphertext with its tag."""
+    key_id, _ = settings.FIELD_KEYS[0]
+    nonce = os.urandom(NONCE_BYTES)
+    sealed = _cipher(key_id, column).encrypt(nonce, plaintext, _bound_to(column, row))
+    return bytes((VERSION, len(key_id))) + key_id.encode() + nonce + sealed
+
+
+def unseal(sealed: bytes, *, column: str, row: object) -> bytes:
+    key_id = sealed_with(sealed)
+    start = 2 + len(key_id)
+    nonce = sealed[start : start + NONCE_BYTES]
+    ciphertext = sealed[start + NONCE_BYTES :]
+    return _cipher(key_id, column).decrypt(nonce, ciphertext, _bound_to(column, row))
+
+
+def sealed_with(sealed: bytes) -> str:
+    """The id of the key that sealed this value."""
+    if len(sealed) < 2 or sealed[0] != VERSION:
+        raise UnknownKey("not a sealed value, or one of an unknown version")
+    return sealed[2 : 2 + sealed[1]].decode("ascii", "replace")
+
+
+def _bound_to(column: str, row: object) -> bytes:
+    return f"{column}|{row}".encode()
+
+
+@cache
+def _cipher(key_id: str, column: str) -> AESGCM:
+    ring = dict(settings.FIELD_KEYS)
+    if key_id not in ring:
+        raise UnknownKey(f"FIELD_KEYS has no key {key_id!r}")
+    derive = HKDF(SHA256(), length=32, salt=None, info=f"field|{column}".encode())
+    return AESGCM(derive.derive(ring[key_id]))
+
+
+class _Sealed(bytes):
+    """A value as it stands in the table, not opened yet."""
+
+
+class _OpenedOnAccess(DeferredAttribute):
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        if instance is None:
+            return self
+        value = super().__get__(instance, cls)
+        if isinstance(value, _Sealed):
+            value = self.field.open(value, instance.pk)
+            instance.__dict__[self.field.attname] = value
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        # Without this Python reads the instance's dictionary before it asks us.
+        instance.__dict__[self.field.attname] = value
+
+
+class EncryptedJSONField(models.BinaryField):
+    """A JSON value, sealed to its row, opened when it is first read.
+
+    The row needs its primary key before it is saved, as all of ours have.
+    """
+
+    descriptor_class = _OpenedOnAccess
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["editable"] = False
+        super().__init__(*args, **kwargs)
+
+    @property
+    def column_name(self) -> str:
+        return f"{self.model._meta.db_table}.{self.column}"
+
+    def seal(self, value: Any, pk: object) -> bytes | None:
+        if value is None:
+            return None
+        return seal(orjson.dumps(value), column=self.column_name, row=pk)
+
+    def open(self, sealed: bytes, pk: object) -> Any:
+        return orjson.loads(unseal(bytes(sealed), column=self.column_name, row=pk))
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return None if value is None else _Sealed(value)
+
+    def pre_save(self, model_instance: Any, add: bool) -> bytes | None:
+        value = model_instance.__dict__.get(self.attname)
+        if isinstance(value, _Sealed):
+            return bytes(value)
+        return self.seal(value, model_instance.pk)
+
+    def value_to_string(self, obj: Any) -> str:
+        return ""
+
+
+def keyed_hash(purpose: str, *parts: object) -> bytes:
+    """HMAC-SHA256 under LOOKUP_KEY: finds equal values, tells nothing else."""
+    message = "\x1f".join([purpose, *map(str, parts)])
+    return hmac.new(settings.LOOKUP_KEY, message.encode(), hashlib.sha256).digest()
+
+
+def keyed_uuid(purpose: str, *parts: object) -> uuid.UUID:
+    """A keyed hash in the form of a UUID (version 8: vendor specific)."""
+    return uuid.UUID(bytes=_as_version_8(keyed_hash(purpose, *parts)[:16]))
+
+
+def _as_version_8(raw: bytes) -> bytes:
+    return (
+        raw[:6]
+        + bytes((raw[6] & 0x0F | 0x80, raw[7], raw[8] & 0x3F | 0x80))
+        + (raw[9:])
+    )
+
+
+def normalised(identifier: str) -> str:
+    """An identity or registration number as it is compared: no case, no spacing."""
+    text = unicodedata.normalize("NFKC", identifier).upper()
+    return re.sub(r"[\s\-./]", "", text)

@@ -1,0 +1,38 @@
+"""Links to hosted pages: derived from the row, so that no token is kept anywhere.
+
+A token is 22 base62 characters (131 bits) of a keyed hash over purpose, row and
+generation. The table holds its SHA-256, by which the page finds the row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from uuid import UUID
+
+from django.conf import settings
+
+from verification.encryption import keyed_hash
+
+ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+TOKEN_LENGTH = 22
+
+
+def token(purpose: str, row: UUID, generation: int) -> str:
+    number = int.from_bytes(keyed_hash(f"link:{purpose}", row, generation))
+    characters = []
+    for _ in range(TOKEN_LENGTH):
+        number, digit = divmod(number, 62)
+        characters.append(ALPHABET[digit])
+    return "".join(characters)
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def consent_url(consent_id: UUID, generation: int) -> str:
+    return f"{settings.BASE_URL}/c/{token('consent', consent_id, generation)}"
+
+
+def payment_url(payment_id: UUID, generation: int) -> str:
+    return f"{settings.BASE_URL}/p/{token('payment', payment_id, generation)}"

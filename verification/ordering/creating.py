@@ -1,0 +1,264 @@
+"""Creating reports: every row of every report in one statement, and one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification import links
+from verification.checks.events import report_event
+from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.tasks import wake_up
+from verification.consents.models import Consent, ConsentStatus
+from verification.ids import uuid7
+from verification.ordering.client import Client
+from verification.ordering.intake import Order
+from verification.ordering.pricing import Line, price_orders, total
+from verification.payments.models import Payment, PaymentStatus
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    StatusChange,
+)
+from verification.reports.search import entry_rows
+from verification.tables import Rows, insert
+from webhooks.events import Happening, event_rows
+from webhooks.models import Event
+from workspaces.ledger import Kind, Movement, entries, move_balances
+
+REPORT_COLUMNS = (
+    "id workspace_id environment status subject_id subject_type country subject_name "
+    "subject checks_requested purpose payment_mode reuse reference risk_level "
+    "failure_code failure_message created_by created_at updated_at launched_at"
+).split()
+RESULT_COLUMNS = (
+    "id report_id definition_id name position status price attempt tries claims fence "
+    "next_attempt_at question reused_from_id risk_level failure_code failure_message "
+    "failure_retryable created_at"
+).split()
+CHANGE_COLUMNS = "id report_id source target trigger actor created_at".split()
+CONSENT_COLUMNS = (
+    "id report_id mode status generation token_digest expires_at attestation"
+).split()
+PAYMENT_COLUMNS = (
+    "id report_id status amount currency payer generation token_digest expires_at"
+).split()
+
+
+@dataclass(slots=True)
+class Created:
+    """A report just made, with what the answer says of it."""
+
+    report: Report
+    consent: Consent | None
+    payment: Payment | None
+    total: Decimal
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The rows of one request, gathered table by table."""
+
+    reports: list[tuple[Any, ...]] = field(default_factory=list)
+    results: list[tuple[Any, ...]] = field(default_factory=list)
+    changes: list[tuple[Any, ...]] = field(default_factory=list)
+    consents: list[tuple[Any, ...]] = field(default_factory=list)
+    payments: list[tuple[Any, ...]] = field(default_factory=list)
+    movements: list[Movement] = field(default_factory=list)
+    happenings: list[Happening] = field(default_factory=list)
+
+
+@transaction.atomic
+def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
+    """Create the reports, launched unless they are drafts: all of them or none.
+
+    Raises InsufficientBalance when a prepaid workspace cannot pay for all of them.
+    """
+    at = now()
+    batch = _Batch()
+    priced = price_orders(orders, client.workspace.pk, client.environment, at)
+    created = [
+        _gather(client, order, lines, batch, at)
+        for order, lines in zip(orders, priced, strict=True)
+    ]
+    found_by = (
+        (made.report.pk, order.subject, order.reference)
+        for made, order in zip(created, orders, strict=True)
+    )
+    insert(
+        Rows(Report, REPORT_COLUMNS, batch.reports),
+        entry_rows(client.workspace.pk, client.environment, found_by, at),
+        Rows(CheckResult, RESULT_COLUMNS, batch.results),
+        Rows(StatusChange, CHANGE_COLUMNS, batch.changes),
+        Rows(Consent, CONSENT_COLUMNS, batch.consents),
+        Rows(Payment, PAYMENT_COLUMNS, batch.payments),
+        entries(batch.movements, at),
+        event_rows(batch.happenings, at),
+    )
+    if any(made.report.status == ReportStatus.RUNNING for made in created):
+        wake_up()
+    # Last, because until the commit every other order of this workspace waits for it.
+    move_balances(batch.movements)
+    return created
+
+
+def _gather(
+    client: Client, order: Order, lines: list[Line], batch: _Batch, at: datetime
+) -> Created:
+    report = _report(client, order, at)
+    consent = consent_for(report, order, at)
+    payment = payment_for(report, order, total(lines), at)
+    report.status = first_status(order, consent, payment)
+    report.launched_at = None if order.draft else at
+    results = [
+        result_for(report, position, line, at) for position, line in enumerate(lines)
+    ]
+    batch.reports.append(values_of(report, REPORT_COLUMNS))
+    batch.results += [values_of(result, RESULT_COLUMNS) for result in results]
+    batch.changes.append(
+        (uuid7(), report.pk, "", report.status, "created", client.actor, at)
+    )
+    if consent:
+        batch.consents.append(values_of(consent, CONSENT_COLUMNS))
+    if payment:
+        batch.payments.append(values_of(payment, PAYMENT_COLUMNS))
+    if not order.draft:
+        batch.movements += charges(client, report, results)
+    batch.happenings.append(_created_event(report, results, consent))
+    return Created(report, consent, payment, total(lines))
+
+
+def first_status(
+    order: Order, consent: Consent | None, payment: Payment | None
+) -> ReportStatus:
+    """Where a new report starts: at its first gate that is not open."""
+    if order.draft:
+        return ReportStatus.DRAFT
+    if consent and not consent.is_given:
+        return ReportStatus.PENDING_CONSENT
+    if payment and payment.is_outstanding:
+        return ReportStatus.PENDING_PAYMENT
+    return ReportStatus.RUNNING
+
+
+def charges(
+    client: Client, report: Report, results: Sequence[CheckResult]
+) -> list[Movement]:
+    """What the workspace pays for these results, when it is the one who pays."""
+    if report.payment_mode != PaymentMode.SELF:
+        return []
+    return [
+        Movement(
+            client.account.pk,
+            Kind.CHARGE,
+            -result.price,
+            client.actor,
+            report.pk,
+            result.pk,
+            result.attempt,
+        )
+        for result in results
+        if result.price
+    ]
+
+
+def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
+    asked = order.consent
+    if asked is None:
+        return None
+    consent = Consent(id=uuid7(), report=report, mode=asked.mode.value)
+    if asked.mode == Consent.Mode.SERVICE_HOSTED:
+        consent.status = ConsentStatus.PENDING
+        consent.token_digest = links.digest(
+            links.token("consent", consent.pk, consent.generation)
+        )
+        consent.expires_at = at + timedelta(days=settings.CONSENT_LINK_DAYS)
+        return consent
+    consent.status = ConsentStatus.ATTESTED if asked.obtained else ConsentStatus.PENDING
+    attested = asked.model_dump(
+        mode="json", by_alias=True, exclude={"mode", "obtained"}, exclude_none=True
+    )
+    consent.attestation = attested or None
+    return consent
+
+
+def payment_for(
+    report: Report, order: Order, amount: Decimal, at: datetime
+) -> Payment | None:
+    """None where nobody but the workspace pays, or where there is nothing to pay."""
+    if order.payment_mode == PaymentMode.SELF or not amount:
+        return None
+    payment = Payment(
+        id=uuid7(),
+        report=report,
+        status=PaymentStatus.PENDING,
+        amount=amount,
+        payer=order.payer.model_dump(by_alias=True) if order.payer else None,
+        expires_at=at + timedelta(days=settings.PAYMENT_LINK_DAYS),
+    )
+    payment.token_digest = links.digest(
+        links.token("payment", payment.pk, payment.generation)
+    )
+    return payment
+
+
+def _report(client: Client, order: Order, at: datetime) -> Report:
+    subject = order.subject
+    return Report(
+        id=uuid7(),
+        workspace=client.workspace,
+        environment=client.environment,
+        subject_id=subject.id_in(client.workspace.pk, client.environment),
+        subject_type=subject.type,
+        country=subject.country,
+        subject_name=subject.name,
+        subject=subject.members,
+        checks_requested=[definition.name for definition in order.definitions],
+        purpose=order.purpose,
+        payment_mode=order.payment_mode,
+        reuse=order.reuse,
+        reference=order.reference,
+        created_by=client.actor,
+        created_at=at,
+        updated_at=at,
+    )
+
+
+def result_for(report: Report, position: int, line: Line, at: datetime) -> CheckResult:
+    return CheckResult(
+        id=uuid7(),
+        report=report,
+        definition=line.definition,
+        name=line.definition.name,
+        position=position,
+        status=ResultStatus.PENDING,
+        price=line.price,
+        question=line.question,
+        reused_from_id=line.reused_from_id,
+        next_attempt_at=at if report.status == ReportStatus.RUNNING else None,
+        created_at=at,
+    )
+
+
+def _created_event(
+    report: Report, results: list[CheckResult], consent: Consent | None
+) -> Happening:
+    return report_event(
+        Event.Name.REPORT_CREATED,
+        str(report.pk),
+        report,
+        [(result.name, result.status, result.pk) for result in results],
+        consent_status=consent.status if consent else ConsentStatus.NOT_REQUIRED.value,
+    )
+
+
+def values_of(row: Any, columns: list[str]) -> tuple[Any, ...]:
+    return tuple(getattr(row, column) for column in columns)

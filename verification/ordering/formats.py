@@ -1,0 +1,124 @@
+"""Formats of single values; each raises a pydantic error that carries our code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any
+
+import phonenumbers
+import pycountry
+from email_validator import EmailNotValidError, validate_email
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+COUNTRIES = frozenset(country.alpha_2 for country in pycountry.countries)
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+TIMESTAMP = re.compile(
+    r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})"
+)
+EARLIEST_BIRTH = date(1900, 1, 1)
+# How far a client's clock may be ahead of ours.
+CLOCK_SKEW = timedelta(minutes=1)
+
+
+def wrong(code: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError(code, message)  # type: ignore[arg-type]
+
+
+def phone(value: str) -> str:
+    """E.164, of a number that exists in its region."""
+    try:
+        number = phonenumbers.parse(value)
+    except phonenumbers.NumberParseException:
+        number = None
+    if number is None or not phonenumbers.is_valid_number(number):
+        raise wrong(
+            "invalid-format",
+            "A valid phone number in international form is needed, "
+            "such as +254712345678",
+        )
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def email(value: str) -> str:
+    try:
+        # Names under .test are for tests of our clients, and reach nobody.
+        validate_email(value, check_deliverability=False, test_environment=True)
+    except EmailNotValidError as e:
+        raise wrong("invalid-format", "A valid e-mail address is needed") from e
+    return value
+
+
+def country(value: str) -> str:
+    if value not in COUNTRIES:
+        raise wrong("invalid-choice", "A two-letter country code is needed, such as KE")
+    return value
+
+
+def real_date(value: str) -> str:
+    if DATE.fullmatch(value):
+        try:
+            date.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return value
+    raise wrong("invalid-format", "A date as YYYY-MM-DD is needed")
+
+
+def birth_date(value: str) -> str:
+    born = date.fromisoformat(real_date(value))
+    if born < EARLIEST_BIRTH or born > datetime.now(UTC).date():
+        raise wrong("out-of-range", "A date from 1900-01-01 to today is needed")
+    return value
+
+
+def past_moment(value: str) -> str:
+    moment = _moment(value)
+    if moment is None:
+        raise wrong(
+            "invalid-format",
+            "An RFC 3339 timestamp with its offset is needed, "
+            "such as 2026-11-21T08:15:30Z",
+        )
+    if moment > datetime.now(UTC) + CLOCK_SKEW:
+        raise wrong("out-of-range", "This must not be in the future")
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _moment(value: str) -> datetime | None:
+    if not TIMESTAMP.fullmatch(value):
+        return None
+    try:
+        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def text(limit: int) -> Any:
+    return Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=limit)
+    ]
+
+
+def _string(check: Callable[[str], str], limit: int, **schema: Any) -> Any:
+    return Annotated[
+        str,
+        Field(min_length=1, max_length=limit),
+        AfterValidator(check),
+        WithJsonSchema({"type": "string", "maxLength": limit, **schema}),
+    ]
+
+
+Name = text(200)
+Identifier = text(64)
+Email = _string(email, 254, format="email", examples=["jane@example.com"])
+Phone = _string(phone, 40, examples=["+254712345678"])
+Country = _string(country, 2, pattern="^[A-Z]{2}$", examples=["KE"])
+Date = _string(real_date, 10, format="date")
+BirthDate = _string(birth_date, 10, format="date", examples=["1990-01-31"])
+PastMoment = _string(
+    past_moment, 40, format="date-time", examples=["2026-11-21T08:15:30Z"]
+)

@@ -1,0 +1,141 @@
+"""From a request body to orders that can be carried out, or all that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from verification.checks.models import CheckDefinition
+from verification.ordering.faults import Fault, InvalidRequest, Path, shape_faults
+from verification.ordering.requests import (
+    ConsentInput,
+    PayerInput,
+    ReportItem,
+    ReportsEnvelope,
+)
+from verification.ordering.rules import Circumstances, broken
+from verification.reports.models import SubjectType
+from verification.reports.subjects import Subject
+from workspaces.models import Environment
+
+Catalogue = Mapping[str, CheckDefinition]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One report as it was asked for, every rule kept."""
+
+    subject: Subject
+    definitions: list[CheckDefinition]
+    purpose: str
+    consent: ConsentInput | None
+    payment_mode: str
+    payer: PayerInput | None
+    draft: bool
+    reuse: bool
+    reference: str | None
+
+
+def catalogue() -> dict[str, CheckDefinition]:
+    return {definition.name: definition for definition in CheckDefinition.objects.all()}
+
+
+def read_orders(
+    body: Mapping[str, Any], environment: str, definitions: Catalogue
+) -> list[Order]:
+    """The orders of a create request, or InvalidRequest with all their faults."""
+    faults: list[Fault] = []
+    draft = body.get("draft", False) is True
+    faults += _envelope_faults(body)
+    orders: list[Order] = []
+    reports = body.get("reports")
+    if not faults or not any(f.path[:1] == ("reports",) for f in faults):
+        for number, item in enumerate(reports or ()):
+            found = read_order(
+                item, environment, definitions, draft=draft, at=("reports", number)
+            )
+            if isinstance(found, Order):
+                orders.append(found)
+            else:
+                faults += found
+    if faults:
+        raise InvalidRequest(faults)
+    return orders
+
+
+def read_order(
+    item: Any,
+    environment: str,
+    definitions: Catalogue,
+    *,
+    draft: bool,
+    at: Path = (),
+) -> Order | list[Fault]:
+    """One item; `draft` is what holds where the item does not say it."""
+    if isinstance(item, dict) and isinstance(item.get("draft"), bool):
+        draft = item["draft"]
+    known = Circumstances(definitions, draft, environment == Environment.PRODUCTION)
+    try:
+        request = ReportItem.model_validate(item)
+    except ValidationError as e:
+        faults = shape_faults(e, at)
+        wrong = {fault.path for fault in faults}
+        readable = _without(item, wrong, at)
+        if isinstance(readable, dict):
+            faults += [f for f in _broken(readable, known, at) if f.path not in wrong]
+        return faults
+    if faults := _broken(item, known, at):
+        return faults
+    return _order(request, definitions, draft)
+
+
+def _envelope_faults(body: Mapping[str, Any]) -> list[Fault]:
+    try:
+        ReportsEnvelope.model_validate(body)
+    except ValidationError as e:
+        return shape_faults(e)
+    return []
+
+
+def _broken(item: Mapping[str, Any], known: Circumstances, at: Path) -> list[Fault]:
+    return [Fault((*at, *f.path), f.code, f.detail) for f in broken(item, known)]
+
+
+def _without(value: Any, wrong: set[Path], at: Path) -> Any:
+    """The value without the members that are wrong in themselves."""
+    if isinstance(value, dict):
+        return {
+            key: _without(member, wrong, (*at, key))
+            for key, member in value.items()
+            if (*at, key) not in wrong
+        }
+    if isinstance(value, list):
+        return [
+            _without(element, wrong, (*at, number))
+            for number, element in enumerate(value)
+            if (*at, number) not in wrong
+        ]
+    return value
+
+
+def _order(request: ReportItem, definitions: Catalogue, draft: bool) -> Order:
+    return Order(
+        subject=Subject.of(_members(request.subject)),
+        definitions=[definitions[name] for name in request.checks_requested],
+        purpose=request.purpose,
+        consent=request.consent,
+        payment_mode=request.payment_mode.value,
+        payer=request.payer,
+        draft=draft,
+        reuse=request.reuse,
+        reference=request.reference,
+    )
+
+
+def _members(shape: BaseModel) -> dict[str, Any]:
+    members = shape.model_dump(by_alias=True, exclude_none=True)
+    members["subjectType"] = SubjectType(members["subjectType"]).value
+    return members

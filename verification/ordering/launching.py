@@ -1,0 +1,104 @@
+"""Launching a draft: the moment at which it is priced and billed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.tasks import wake_up
+from verification.ordering.client import Client
+from verification.ordering.creating import charges
+from verification.ordering.faults import Fault, InvalidRequest
+from verification.ordering.holding import hold
+from verification.ordering.pricing import Line, price
+from verification.ordering.refusals import NotLaunchable
+from verification.reports.models import Report, ReportStatus
+from verification.reports.subjects import Subject
+from verification.reports.transitions import Move, move
+from verification.tables import insert
+from workspaces.ledger import entries, move_balances
+
+
+@transaction.atomic
+def launch(client: Client, report_id: UUID) -> Report:
+    """Start a draft, or raise NotLaunchable and change nothing."""
+    report = hold(client, report_id)
+    results = list(report.results.select_related("definition"))
+    if reasons := outstanding(report, results):
+        raise NotLaunchable(report.status, reasons)
+    _refuse_inactive([result.definition for result in results])
+    at = now()
+    if not hasattr(report, "payment"):
+        # Who has a payment link pays, or has paid, the price it showed.
+        reprice(client, report, results, at)
+    movements = charges(client, report, results)
+    move(
+        [
+            Move(
+                report,
+                ReportStatus.RUNNING,
+                "launched",
+                client.actor,
+                {"launched_at": at},
+            )
+        ],
+        at,
+    )
+    CheckResult.objects.filter(report=report).update(next_attempt_at=at)
+    insert(entries(movements, at))
+    wake_up()
+    move_balances(movements)
+    return report
+
+
+def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
+    """Why this report cannot be launched now."""
+    if report.status != ReportStatus.DRAFT:
+        return ["NOT_A_DRAFT"]
+    reasons = []
+    consent = getattr(report, "consent", None)
+    asked_for = any(result.definition.requires_consent for result in results)
+    given = consent.is_given if consent else not asked_for
+    if not given:
+        reasons.append("CONSENT_OUTSTANDING")
+    payment = getattr(report, "payment", None)
+    if payment and payment.is_outstanding:
+        reasons.append("PAYMENT_OUTSTANDING")
+    return reasons
+
+
+def reprice(
+    client: Client, report: Report, results: list[CheckResult], at: datetime
+) -> None:
+    """Write today's prices on the results, and what each of them may reuse."""
+    lines = quote_lines(client, report, [result.definition for result in results], at)
+    for result, line in zip(results, lines, strict=True):
+        result.price = line.price
+        result.reused_from_id = line.reused_from_id
+        result.question = line.question
+    CheckResult.objects.bulk_update(results, ["price", "reused_from_id", "question"])
+
+
+def quote_lines(
+    client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
+) -> list[Line]:
+    wanted = [(Subject(report.subject), definitions, report.reuse)]
+    return price(wanted, client.workspace.pk, client.environment, at)[0]
+
+
+def _refuse_inactive(definitions: list[CheckDefinition]) -> None:
+    faults = [
+        Fault(
+            ("checksRequested", number),
+            "inactive-check",
+            f"{definition.name} is not offered at present; edit the draft without it.",
+        )
+        for number, definition in enumerate(definitions)
+        if not definition.active
+    ]
+    if faults:
+        raise InvalidRequest(faults)

@@ -1,0 +1,108 @@
+"""What reports cost, and which earlier results will be used again for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import connection
+
+from verification.checks.models import CheckDefinition
+from verification.ordering.intake import Order
+from verification.reports.subjects import Subject
+
+FREE = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One check of one report: its price, and the result it repeats if any."""
+
+    definition: CheckDefinition
+    question: bytes
+    price: Decimal
+    reused_from_id: UUID | None
+
+
+def price_orders(
+    orders: Sequence[Order], workspace_id: UUID, environment: str, at: datetime
+) -> list[list[Line]]:
+    """The lines of each order, in one query however many there are."""
+    return price(
+        [(order.subject, order.definitions, order.reuse) for order in orders],
+        workspace_id,
+        environment,
+        at,
+    )
+
+
+def price(
+    wanted: Sequence[tuple[Subject, Sequence[CheckDefinition], bool]],
+    workspace_id: UUID,
+    environment: str,
+    at: datetime,
+) -> list[list[Line]]:
+    """The same for (subject, definitions, may reuse)."""
+    questions = [
+        [
+            subject.question(workspace_id, environment, d.name, input_keys(d))
+            for d in definitions
+        ]
+        for subject, definitions, _ in wanted
+    ]
+    fresh = _fresh_answers(
+        [
+            (question, at - timedelta(days=definition.freshness_days))
+            for (_, definitions, reuse), asked in zip(wanted, questions, strict=True)
+            if reuse
+            for definition, question in zip(definitions, asked, strict=True)
+        ]
+    )
+    return [
+        [
+            _line(definition, question, fresh.get(question) if reuse else None)
+            for definition, question in zip(definitions, asked, strict=True)
+        ]
+        for (_, definitions, reuse), asked in zip(wanted, questions, strict=True)
+    ]
+
+
+def total(lines: Sequence[Line]) -> Decimal:
+    return sum((line.price for line in lines), FREE)
+
+
+def input_keys(definition: CheckDefinition) -> list[str]:
+    return [entry["key"] for entry in definition.required_inputs]
+
+
+def _line(
+    definition: CheckDefinition, question: bytes, reused_from_id: UUID | None
+) -> Line:
+    price = FREE if reused_from_id else definition.price
+    return Line(definition, question, price, reused_from_id)
+
+
+def _fresh_answers(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
+    """question -> the newest result that answered it since the moment given."""
+    if not asked:
+        return {}
+    questions, since = zip(*asked, strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT asked.question, newest.id
+            FROM unnest(%s::bytea[], %s::timestamptz[]) AS asked(question, since)
+            CROSS JOIN LATERAL (
+                SELECT id FROM checks_checkresult
+                WHERE question = asked.question AND completed_at >= asked.since
+                    AND status = 'COMPLETED' AND reused_from_id IS NULL
+                    AND finding IS NOT NULL
+                ORDER BY completed_at DESC LIMIT 1
+            ) AS newest
+            """,
+            [list(questions), list(since)],
+        )
+        return {bytes(question): result for question, result in cursor.fetchall()}

@@ -1,0 +1,51 @@
+"""What a request would cost and do; nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.timezone import now
+
+from verification.consents.models import Consent
+from verification.ordering.client import Client
+from verification.ordering.intake import Order
+from verification.ordering.pricing import Line, price_orders, total
+from verification.reports.models import PaymentMode, ReportStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """One order with its lines, its gates (CONSENT, PAYMENT) and its first status."""
+
+    order: Order
+    lines: list[Line]
+    gates: list[str]
+    status: ReportStatus
+
+
+def quote(client: Client, orders: Sequence[Order]) -> list[Quoted]:
+    priced = price_orders(orders, client.workspace.pk, client.environment, now())
+    return [_quoted(o, lines) for o, lines in zip(orders, priced, strict=True)]
+
+
+def _quoted(order: Order, lines: list[Line]) -> Quoted:
+    gates = ["CONSENT"] if _awaits_consent(order) else []
+    if order.payment_mode != PaymentMode.SELF and total(lines):
+        gates.append("PAYMENT")
+    return Quoted(order, lines, gates, _first_status(order, gates))
+
+
+def _awaits_consent(order: Order) -> bool:
+    if order.consent is None:
+        return any(definition.requires_consent for definition in order.definitions)
+    attested = order.consent.mode == Consent.Mode.CUSTOMER_ATTESTED
+    return not (attested and order.consent.obtained)
+
+
+def _first_status(order: Order, gates: list[str]) -> ReportStatus:
+    if order.draft:
+        return ReportStatus.DRAFT
+    if "CONSENT" in gates:
+        return ReportStatus.PENDING_CONSENT
+    return ReportStatus.PENDING_PAYMENT if gates else ReportStatus.RUNNING

@@ -1,0 +1,53 @@
+"""Running the failed checks of an ended report again."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.tasks import wake_up
+from verification.ordering.client import Client
+from verification.ordering.creating import charges
+from verification.ordering.holding import hold
+from verification.ordering.refusals import NotRetryable
+from verification.reports.models import Report, ReportStatus
+from verification.reports.transitions import Move, move
+from verification.tables import insert
+from workspaces.ledger import entries, move_balances
+
+
+@transaction.atomic
+def retry(client: Client, report_id: UUID) -> Report:
+    """Each failed check is charged as at launch, and given back if it fails again."""
+    report = hold(client, report_id)
+    failed = list(report.results.filter(status=ResultStatus.FAILED))
+    if not (report.is_ended and failed) or report.status == ReportStatus.CANCELLED:
+        raise NotRetryable(report.status)
+    at = now()
+    CheckResult.objects.filter(pk__in=[result.pk for result in failed]).update(
+        status=ResultStatus.PENDING,
+        attempt=F("attempt") + 1,
+        tries=0,
+        claims=0,
+        next_attempt_at=at,
+        started_at=None,
+        completed_at=None,
+        failure_code="",
+        failure_message="",
+        failure_retryable=False,
+    )
+    for result in failed:
+        result.attempt += 1
+    some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
+    target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
+    changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
+    move([Move(report, target, "retried", client.actor, changes)], at)
+    movements = charges(client, report, failed)
+    insert(entries(movements, at))
+    wake_up()
+    move_balances(movements)
+    return report

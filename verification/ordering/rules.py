@@ -1,0 +1,267 @@
+"""Rules that look at several members of a report request at once.
+
+They read the body as JSON, without the members that are wrong in themselves, so that
+everything wrong with a request is told in one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from verification.checks.models import CheckDefinition
+from verification.consents.models import Consent
+from verification.ordering import formats
+from verification.ordering.faults import Fault, Path
+from verification.ordering.requests import SUBJECT_MEMBERS
+from verification.providers.sandbox import is_reserved
+from verification.reports.models import PaymentMode, SubjectType
+
+Json = Mapping[str, Any]
+
+PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastName")
+COMPANY_MEMBERS = ("registrationNumber",)
+ATTESTED_MEMBERS = (
+    "obtained",
+    "obtainedAt",
+    "method",
+    "policyVersion",
+    "evidenceReference",
+)
+TEXT_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the rules need to know besides the body."""
+
+    definitions: Mapping[str, CheckDefinition]
+    draft: bool
+    live: bool
+
+
+def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
+    """Every rule that the item breaks; paths start at the item."""
+    yield from _checks(item, known)
+    requested = _requested(item, known)
+    if (subject := item.get("subject")) is not None:
+        yield from _subject(subject, requested, known)
+    yield from _consent(item, requested, known)
+    yield from _payer(item)
+
+
+def _requested(item: Json, known: Circumstances) -> list[CheckDefinition]:
+    names = item.get("checksRequested") or ()
+    return [known.definitions[name] for name in names if name in known.definitions]
+
+
+def _checks(item: Json, known: Circumstances) -> Iterator[Fault]:
+    kind = (item.get("subject") or {}).get("subjectType")
+    seen: set[str] = set()
+    for number, name in enumerate(item.get("checksRequested") or ()):
+        path: Path = ("checksRequested", number)
+        definition = known.definitions.get(name)
+        if definition is None:
+            names = ", ".join(known.definitions)
+            yield Fault(
+                path, "unknown-check", f"There is no such check; known: {names}."
+            )
+        elif not definition.active:
+            yield Fault(path, "inactive-check", f"{name} is not offered at present.")
+        elif name in seen:
+            yield Fault(path, "duplicate", f"{name} is requested twice.")
+        elif kind and kind not in definition.subject_types:
+            accepted = " and ".join(definition.subject_types)
+            yield Fault(
+                path, "subject-type-not-accepted", f"{name} accepts {accepted} only."
+            )
+        seen.add(name)
+
+
+def _subject(
+    subject: Json, requested: list[CheckDefinition], known: Circumstances
+) -> Iterator[Fault]:
+    kind = subject.get("subjectType")
+    yield from _names(subject, kind)
+    yield from _foreign_members(subject, kind)
+    yield from _missing_inputs(subject, kind, requested)
+    yield from _further_inputs(subject, requested)
+    if known.live:
+        yield from _reserved(subject)
+
+
+def _names(subject: Json, kind: str | None) -> Iterator[Fault]:
+    if subject.get("fullName"):
+        return
+    if kind == SubjectType.COMPANY and not subject.get("registrationNumber"):
+        yield Fault(
+            ("subject", "fullName"),
+            "required",
+            "A company needs fullName (its registered name) or registrationNumber.",
+        )
+    if kind == SubjectType.INDIVIDUAL:
+        first, last = subject.get("firstName"), subject.get("lastName")
+        if not (first or last):
+            yield Fault(
+                ("subject", "fullName"),
+                "required",
+                "A person needs fullName, or firstName and lastName.",
+            )
+        elif not (first and last):
+            missing = "lastName" if first else "firstName"
+            yield Fault(
+                ("subject", missing),
+                "required",
+                "Without fullName both firstName and lastName are needed.",
+            )
+
+
+def _foreign_members(subject: Json, kind: str | None) -> Iterator[Fault]:
+    members, whose = {
+        SubjectType.INDIVIDUAL: (COMPANY_MEMBERS, "a company"),
+        SubjectType.COMPANY: (PERSON_MEMBERS, "a person"),
+    }.get(kind, ((), ""))  # type: ignore[call-overload]
+    for member in members:
+        if subject.get(member) is not None:
+            yield Fault(
+                ("subject", member), "not-allowed-here", f"{member} is for {whose}."
+            )
+
+
+def _missing_inputs(
+    subject: Json, kind: str | None, requested: list[CheckDefinition]
+) -> Iterator[Fault]:
+    for definition in requested:
+        for entry in definition.required_inputs:
+            if subject.get(entry["key"]) is None and _is_required(entry, subject, kind):
+                hint = f" (or {entry['unless']})" if entry.get("unless") else ""
+                yield Fault(
+                    ("subject", entry["key"]),
+                    "missing-input",
+                    f"{definition.name} needs {entry['key']}{hint}.",
+                )
+
+
+def _is_required(entry: Json, subject: Json, kind: str | None) -> bool:
+    if entry["required"]:
+        return True
+    if kind not in entry.get("requiredFor", ()):
+        return False
+    return subject.get(entry.get("unless", "")) is None
+
+
+def _further_inputs(subject: Json, requested: list[CheckDefinition]) -> Iterator[Fault]:
+    """Members beyond the fixed ones are what the requested checks name, by type."""
+    types = {
+        entry["key"]: entry["type"]
+        for definition in requested
+        for entry in definition.required_inputs
+    }
+    for member, value in subject.items():
+        if member in SUBJECT_MEMBERS or value is None:
+            continue
+        if member not in types:
+            yield Fault(
+                ("subject", member),
+                "unknown-member",
+                "A subject has no such member, and no requested check asks for it.",
+            )
+        elif (fault := _mistyped(value, types[member])) is not None:
+            yield Fault(("subject", member), fault[0], fault[1])
+
+
+def _mistyped(value: Any, kind: str) -> tuple[str, str] | None:
+    if kind == "NUMBER":
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if is_number else ("invalid-type", "A number is needed.")
+    if not isinstance(value, str):
+        return "invalid-type", "A string is needed."
+    if not value.strip():
+        return "required", "This must not be empty."
+    if len(value) > TEXT_LIMIT:
+        return "too-long", f"At most {TEXT_LIMIT} characters are accepted."
+    try:
+        FORMATS[kind](value)
+    except PydanticCustomError as e:
+        return e.type, f"{e.message()}."
+    return None
+
+
+FORMATS: dict[str, Callable[[str], str]] = {
+    "TEXT": str,
+    "EMAIL": formats.email,
+    "PHONE": formats.phone,
+    "DATE": formats.real_date,
+    "COUNTRY": formats.country,
+}
+
+
+def _reserved(subject: Json) -> Iterator[Fault]:
+    for member in ("idNumber", "kraPin", "registrationNumber"):
+        value = subject.get(member)
+        if isinstance(value, str) and is_reserved(member, value):
+            yield Fault(
+                ("subject", member),
+                "not-allowed-here",
+                "This number is reserved for the sandbox; use a test key.",
+            )
+
+
+def _consent(
+    item: Json, requested: list[CheckDefinition], known: Circumstances
+) -> Iterator[Fault]:
+    consent = item.get("consent")
+    if consent is None:
+        asking = [d.name for d in requested if d.requires_consent]
+        if asking and not known.draft:
+            yield Fault(
+                ("consent",),
+                "consent-required",
+                f"{', '.join(asking)} needs the subject's consent.",
+            )
+    elif consent.get("mode") == Consent.Mode.SERVICE_HOSTED:
+        for member in ATTESTED_MEMBERS:
+            if consent.get(member) is not None:
+                yield Fault(
+                    ("consent", member),
+                    "not-allowed-here",
+                    "With SERVICE_HOSTED only mode is sent.",
+                )
+    elif consent.get("mode") == Consent.Mode.CUSTOMER_ATTESTED:
+        yield from _attested(consent, known)
+
+
+def _attested(consent: Json, known: Circumstances) -> Iterator[Fault]:
+    if consent.get("obtained") is False:
+        if not known.draft:
+            yield Fault(
+                ("consent", "obtained"),
+                "consent-required",
+                "Consent must have been obtained before the report is launched.",
+            )
+        return
+    for member in ("obtained", "obtainedAt", "method", "policyVersion"):
+        if consent.get(member) is None:
+            yield Fault(
+                ("consent", member), "required", "CUSTOMER_ATTESTED needs this member."
+            )
+
+
+def _payer(item: Json) -> Iterator[Fault]:
+    payer, mode = item.get("payer"), item.get("paymentMode")
+    if mode != PaymentMode.THIRD_PARTY:
+        if payer is not None:
+            yield Fault(
+                ("payer",),
+                "not-allowed-here",
+                "A payer is named with paymentMode THIRD_PARTY only.",
+            )
+    elif payer is None:
+        yield Fault(("payer",), "required", "THIRD_PARTY needs a payer.")
+    elif payer.get("email") is None and payer.get("phone") is None:
+        yield Fault(
+            ("payer", "email"), "required", "A payer needs an e-mail or a phone."
+        )

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+from verification.reports.models import Report
+
+
+class PaymentStatus(models.TextChoices):
+    NOT_REQUIRED = "NOT_REQUIRED"
+    PENDING = "PENDING"
+    PAID = "PAID"
+    FAILED = "FAILED", "The last attempt failed"
+    EXPIRED = "EXPIRED"
+    REFUNDED = "REFUNDED"
+    CANCELLED = "CANCELLED"
+
+
+class Payment(models.Model):
+    """What the subject or a nominated payer pays for one report.
+
+    A report that the workspace pays for has no row.
+    """
+
+    Status = PaymentStatus
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.OneToOneField(Report, models.CASCADE, related_name="payment")
+    status = models.CharField(max_length=12, choices=PaymentStatus)
+    amount = models.DecimalField(max_digits=10, decimal_places=2)
+    currency = models.CharField(max_length=3, default="KES")
+    # {name, email, phone} of a nominated payer
+    payer = EncryptedJSONField(null=True)
+    generation = models.PositiveIntegerField(default=1)
+    token_digest = models.BinaryField(null=True, unique=True)
+    expires_at = models.DateTimeField(null=True)
+    paid_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="paid_at_iff_paid",
+                condition=Q(status__in=["PAID", "REFUNDED"], paid_at__isnull=False)
+                | (~Q(status__in=["PAID", "REFUNDED"]) & Q(paid_at=None)),
+            ),
+            models.CheckConstraint(
+                name="payment_amount_is_not_negative", condition=Q(amount__gte=0)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.amount} {self.currency}"
+
+    @property
+    def is_outstanding(self) -> bool:
+        return self.status in {PaymentStatus.PENDING, PaymentStatus.FAILED}

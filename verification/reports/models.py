@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Q
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+from workspaces.models import Environment, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SubjectType(models.TextChoices):
+    INDIVIDUAL = "INDIVIDUAL"
+    COMPANY = "COMPANY"
+
+
+class PaymentMode(models.TextChoices):
+    SELF = "SELF", "The workspace pays"
+    CANDIDATE = "CANDIDATE", "The subject pays through a payment link"
+    THIRD_PARTY = "THIRD_PARTY", "A nominated payer pays"
+
+
+class RiskLevel(models.TextChoices):
+    LOW = "LOW"
+    MEDIUM = "MEDIUM"
+    HIGH = "HIGH"
+    UNKNOWN = "UNKNOWN"
+
+    @classmethod
+    def of(cls, score: int | None) -> RiskLevel:
+        if score is None:
+            return cls.UNKNOWN
+        if score < 30:
+            return cls.LOW
+        return cls.MEDIUM if score < 70 else cls.HIGH
+
+
+class ReportStatus(models.TextChoices):
+    DRAFT = "DRAFT"
+    PENDING_CONSENT = "PENDING_CONSENT"
+    PENDING_PAYMENT = "PENDING_PAYMENT"
+    RUNNING = "RUNNING"
+    PARTIAL = "PARTIAL"
+    READY = "READY"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+S = ReportStatus
+
+
+class Report(models.Model):
+    """Checks on one subject, ordered together: their consent, payment and results."""
+
+    Status = ReportStatus
+
+    # Every legal move; PARTIAL to PARTIAL is a retry of an ended report or its end.
+    # CANCELLED is final.
+    TRANSITIONS: dict[str, set[str]] = {
+        S.DRAFT: {S.RUNNING, S.CANCELLED},
+        S.PENDING_CONSENT: {S.PENDING_PAYMENT, S.RUNNING, S.FAILED, S.CANCELLED},
+        S.PENDING_PAYMENT: {S.RUNNING, S.FAILED, S.CANCELLED},
+        S.RUNNING: {S.PARTIAL, S.READY, S.FAILED, S.CANCELLED},
+        S.PARTIAL: {S.RUNNING, S.PARTIAL, S.READY, S.FAILED, S.CANCELLED},
+        S.READY: {S.RUNNING, S.PARTIAL},
+        S.FAILED: {S.RUNNING, S.PARTIAL},
+    }
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="reports")
+    environment = models.CharField(max_length=10, choices=Environment)
+    status = models.CharField(max_length=15, choices=ReportStatus)
+    # The same person or company has the same id in every report of a workspace.
+    subject_id = models.UUIDField()
+    subject_type = models.CharField(max_length=10, choices=SubjectType)
+    country = models.CharField(max_length=2)
+    subject_name = models.CharField(max_length=620)
+    # The members of the interface's Subject object, and the inputs of the checks.
+    subject = EncryptedJSONField(null=True)
+    checks_requested = ArrayField(models.CharField(max_length=40))
+    purpose = models.CharField(max_length=500)
+    payment_mode = models.CharField(max_length=11, choices=PaymentMode)
+    # Whether fresh earlier results may be used again.
+    reuse = models.BooleanField(default=True)
+    reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
+    risk_score = models.PositiveSmallIntegerField(null=True)
+    risk_level = models.CharField(
+        max_length=7, choices=RiskLevel, default=RiskLevel.UNKNOWN
+    )
+    failure_code = models.CharField(max_length=40, blank=True)
+    failure_message = models.CharField(max_length=300, blank=True)
+    created_by = models.CharField(max_length=100)
+    created_at = models.DateTimeField(default=now, editable=False)
+    updated_at = models.DateTimeField(default=now, editable=False)
+    launched_at = models.DateTimeField(null=True)
+    completed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            # PARTIAL is both on the way and an end; `completed_at` tells which.
+            models.CheckConstraint(
+                name="report_completed_at_tells_its_end",
+                condition=Q(
+                    status__in=[S.READY, S.FAILED, S.CANCELLED],
+                    completed_at__isnull=False,
+                )
+                | Q(status=S.PARTIAL)
+                | Q(
+                    status__in=[
+                        S.DRAFT,
+                        S.PENDING_CONSENT,
+                        S.PENDING_PAYMENT,
+                        S.RUNNING,
+                    ],
+                    completed_at__isnull=True,
+                ),
+            ),
+            models.CheckConstraint(
+                name="report_launched_at_unless_draft",
+                condition=Q(status=S.DRAFT, launched_at__isnull=True)
+                | Q(status=S.CANCELLED)
+                | (~Q(status=S.DRAFT) & Q(launched_at__isnull=False)),
+            ),
+            models.CheckConstraint(
+                name="report_risk_score_0_to_100",
+                condition=Q(risk_score__isnull=True) | Q(risk_score__lte=100),
+            ),
+        ]
+        indexes = [
+            # Lists: pages, totals and every filter are read from the index alone.
+            models.Index(
+                "workspace",
+                "environment",
+                models.F("created_at").desc(),
+                models.F("id").desc(),
+                include=["status", "subject_type"],
+                name="report_list",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    @property
+    def is_ended(self) -> bool:
+        return self.completed_at is not None
+
+
+class SearchEntry(models.Model):
+    """What a report is found by; written once, so that its index never churns.
+
+    `terms` are 64-bit keyed hashes, each within its workspace and environment: of
+    every three letters in a row of the name, and of the exact identifiers.
+    """
+
+    report = models.OneToOneField(
+        Report, models.CASCADE, primary_key=True, related_name="search_entry"
+    )
+    workspace_id = models.UUIDField()
+    environment = models.CharField(max_length=10)
+    created_at = models.DateTimeField()
+    name = models.TextField()
+    terms = ArrayField(models.BigIntegerField())
+
+    class Meta:
+        verbose_name_plural = "search entries"
+        indexes = [
+            GinIndex(fields=["terms"], name="search_terms"),
+            # Parts of a name too short for three letters are looked for in here.
+            models.Index(
+                "workspace_id",
+                "environment",
+                models.F("created_at").desc(),
+                models.F("report_id").desc(),
+                include=["name"],
+                name="search_short",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.report_id)
+
+
+class StatusChange(models.Model):
+    """One move of a report: its audit trail and its timeline."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(Report, models.CASCADE, related_name="status_changes")
+    source = models.CharField(max_length=15, choices=ReportStatus, blank=True)
+    target = models.CharField(max_length=15, choices=ReportStatus)
+    trigger = models.CharField(max_length=60)
+    actor = models.CharField(max_length=100)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        ordering = ["created_at", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.source or '-'} → {self.target}"
+
+
+class InvalidTransition(Exception):
+    """The report is not in a status from which it can go there."""
+
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(f"A report that is {source} cannot become {target}.")
+        self.source, self.target = source, target
+
+
+def unfinished() -> Iterable[str]:
+    return (S.DRAFT, S.PENDING_CONSENT, S.PENDING_PAYMENT, S.RUNNING, S.PARTIAL)

@@ -1,0 +1,98 @@
+"""Finding reports by any part of the subject's name, or by an exact identifier.
+
+Every three letters in a row of a name, and every identifier, become 64-bit hashes that
+hold for one workspace and environment only. PostgreSQL's own array index finds the
+reports that have all of them, without an extension, and the identifiers themselves
+cannot be read from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from verification.encryption import keyed_hash, normalised
+from verification.reports.models import SearchEntry
+from verification.reports.subjects import Subject, folded
+from verification.tables import Rows
+
+GRAM = 3
+NUMBERS = ("idNumber", "registrationNumber")
+
+
+class Terms:
+    """Makes the terms of one workspace and environment."""
+
+    def __init__(self, workspace_id: UUID, environment: str) -> None:
+        # blake2b takes a key by itself, and is several times faster than an HMAC.
+        self._key = keyed_hash("search", workspace_id, environment)
+        self._grams: dict[str, int] = {}
+
+    def of_report(
+        self, report_id: UUID, subject: Subject, name: str, reference: str | None
+    ) -> list[int]:
+        numbers = [subject.members[key] for key in NUMBERS if key in subject.members]
+        texts = [str(report_id), subject.members.get("email"), reference]
+        return [
+            *self.of_name(name),
+            *(self.of_number(number) for number in numbers),
+            *(self.of_text(text) for text in texts if text),
+        ]
+
+    def of_name(self, name: str) -> set[int]:
+        grams = {name[i : i + GRAM] for i in range(len(name) - GRAM + 1)}
+        return {self._of_gram(gram) for gram in grams}
+
+    def of_number(self, text: str) -> int:
+        return self._hash(f"number:{normalised(text)}")
+
+    def of_text(self, text: str) -> int:
+        return self._hash(f"text:{folded(text)}")
+
+    def _of_gram(self, gram: str) -> int:
+        term = self._grams.get(gram)
+        if term is None:
+            term = self._grams[gram] = self._hash(f"gram:{gram}")
+        return term
+
+    def _hash(self, text: str) -> int:
+        raw = blake2b(text.encode(), digest_size=8, key=self._key).digest()
+        return int.from_bytes(raw, signed=True)
+
+
+def entry_rows(
+    workspace_id: UUID,
+    environment: str,
+    reports: Iterator[tuple[UUID, Subject, str | None]],
+    at: datetime,
+) -> Rows:
+    """Rows of SearchEntry for (report id, subject, reference)."""
+    terms = Terms(workspace_id, environment)
+    values: list[tuple[Any, ...]] = []
+    for report_id, subject, reference in reports:
+        name = folded(subject.name)
+        found_by = terms.of_report(report_id, subject, name, reference)
+        values.append((report_id, workspace_id, environment, at, name, found_by))
+    columns = ["report_id", "workspace_id", "environment", "created_at", "name"]
+    return Rows(SearchEntry, [*columns, "terms"], values)
+
+
+def matching(workspace_id: UUID, environment: str, text: str) -> QuerySet[SearchEntry]:
+    """The entries that this text finds."""
+    terms = Terms(workspace_id, environment)
+    name = folded(text.strip())
+    by_name = Q(name__contains=name)
+    if grams := terms.of_name(name):
+        by_name &= Q(terms__contains=list(grams))
+    by_identifier = Q(terms__contains=[terms.of_number(text)]) | Q(
+        terms__contains=[terms.of_text(text.strip())]
+    )
+    # Without a full gram the name is looked for along the index of the workspace.
+    return SearchEntry.objects.filter(
+        by_name | by_identifier, workspace_id=workspace_id, environment=environment
+    )

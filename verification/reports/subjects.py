@@ -1,0 +1,98 @@
+"""The subject of a report: its members, and what it is recognised by."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from verification.encryption import keyed_hash, keyed_uuid, normalised
+from verification.reports.models import SubjectType
+
+# The members of the interface's Subject, in its order.
+MEMBERS = (
+    "subjectType",
+    "fullName",
+    "firstName",
+    "middleName",
+    "lastName",
+    "idNumber",
+    "registrationNumber",
+    "email",
+    "phone",
+    "dateOfBirth",
+    "country",
+)
+# The first of these that a subject has says who it is.
+IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`members` are the API's, without those that are not known."""
+
+    members: dict[str, Any]
+
+    @classmethod
+    def of(cls, members: dict[str, Any]) -> Subject:
+        """A subject from what the client sent, with the other form of its name."""
+        if members["subjectType"] == SubjectType.INDIVIDUAL:
+            members = {**members, **_both_names(members)}
+        return cls(members)
+
+    @property
+    def type(self) -> str:
+        return self.members["subjectType"]
+
+    @property
+    def country(self) -> str:
+        return self.members["country"]
+
+    @property
+    def name(self) -> str:
+        return self.members.get("fullName") or self.members["registrationNumber"]
+
+    def id_in(self, workspace_id: UUID, environment: str) -> UUID:
+        """The same person or company has the same id in all reports of a workspace."""
+        return keyed_uuid("subject", workspace_id, environment, *self._identity())
+
+    def question(
+        self, workspace_id: UUID, environment: str, check: str, inputs: list[str]
+    ) -> bytes:
+        """Equal where the same would be asked of a source about the same subject."""
+        asked = [f"{key}={self.members[key]}" for key in inputs if key in self.members]
+        return keyed_hash(
+            "question",
+            workspace_id,
+            environment,
+            check,
+            *self._identity(),
+            folded(self.name),
+            self.members.get("dateOfBirth", ""),
+            *asked,
+        )
+
+    def _identity(self) -> tuple[str, ...]:
+        for key in IDENTIFIERS:
+            if value := self.members.get(key):
+                return self.type, self.country, key, normalised(value)
+        described = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
+        return self.type, self.country, "name", folded(self.name), *described
+
+
+def folded(text: str) -> str:
+    """A name as it is searched: no case, no compatibility forms."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _both_names(members: dict[str, Any]) -> dict[str, str]:
+    if "fullName" not in members:
+        parts = (members.get(key) for key in ("firstName", "middleName", "lastName"))
+        return {"fullName": " ".join(part for part in parts if part)}
+    if "firstName" in members or "lastName" in members:
+        return {}
+    first, *middle = members["fullName"].split()
+    last = middle.pop() if middle else ""
+    names = {"firstName": first, "middleName": " ".join(middle), "lastName": last}
+    return {key: value for key, value in names.items() if value}

@@ -1,0 +1,90 @@
+"""The one place where a report changes its status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from verification.ids import uuid7
+from verification.reports.models import InvalidTransition, Report
+
+# What may change together with the status.
+CHANGEABLE = {
+    "launched_at": "timestamptz",
+    "completed_at": "timestamptz",
+    "risk_score": "smallint",
+    "risk_level": "text",
+    "failure_code": "text",
+    "failure_message": "text",
+}
+ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
+
+SQL = """
+WITH move AS (
+    SELECT * FROM unnest({arrays})
+        AS m(change_id, id, source, target, trigger, actor, {columns})
+), moved AS (
+    UPDATE reports_report r
+    SET status = m.target, updated_at = %s, {assignments}
+    FROM move m WHERE r.id = m.id AND r.status = m.source
+    RETURNING r.id
+)
+INSERT INTO reports_statuschange
+    (id, report_id, source, target, trigger, actor, created_at)
+SELECT m.change_id, m.id, m.source, m.target, m.trigger, m.actor, %s
+FROM move m JOIN moved USING (id)
+""".format(
+    arrays=", ".join(f"%s::{kind}[]" for kind in ARRAYS),
+    columns=", ".join(CHANGEABLE),
+    assignments=", ".join(f"{name} = m.{name}" for name in CHANGEABLE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A report, where it goes, why and by whom; `changes` of the fields above."""
+
+    report: Report
+    target: str
+    trigger: str
+    actor: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+def move(moves: Sequence[Move], at: datetime) -> None:
+    """Make and record the moves: all of them, or InvalidTransition and none.
+
+    The statement names the status each report was read with, so that of two callers
+    one wins. The reports given are brought up to date.
+    """
+    if not moves:
+        return
+    for m in moves:
+        if m.target not in Report.TRANSITIONS.get(m.report.status, ()):
+            raise InvalidTransition(m.report.status, m.target)
+    rows = [_row(m) for m in moves]
+    with connection.cursor() as cursor:
+        cursor.execute(SQL, [*map(list, zip(*rows, strict=True)), at, at])
+        if cursor.rowcount != len(moves):
+            # Somebody else moved one of them; the caller's transaction ends here.
+            raise InvalidTransition(moves[0].report.status, moves[0].target)
+    for m in moves:
+        m.report.status, m.report.updated_at = m.target, at
+
+
+def _row(m: Move) -> tuple[Any, ...]:
+    for name, value in m.changes.items():
+        setattr(m.report, name, value)
+    return (
+        uuid7(),
+        m.report.pk,
+        m.report.status,
+        m.target,
+        m.trigger,
+        m.actor,
+        *(getattr(m.report, name) for name in CHANGEABLE),
+    )

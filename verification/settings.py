@@ -1,0 +1,248 @@
+"""Settings, all from the environment; `docs/configuration.md` lists them.
+
+Each secret is also read from the file that `NAME_FILE` names. With DEBUG on,
+secrets that are not given are made once and kept in DATA_DIR; with DEBUG off the
+start is refused until they are given.
+"""
+
+from pathlib import Path
+
+import dj_database_url
+from environs import Env
+
+from verification import embedded
+from verification.secret_settings import field_keys, lookup_key, secret_key
+
+env = Env()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = embedded.data_dir()
+DEBUG = env.bool("DEBUG", False)
+
+SECRET_KEY = secret_key(DATA_DIR, development=DEBUG)
+FIELD_KEYS = field_keys(DATA_DIR, development=DEBUG)
+LOOKUP_KEY = lookup_key(DATA_DIR, development=DEBUG)
+
+PORT = env.int("PORT", 8000)
+BASE_URL = env.str("BASE_URL", f"http://localhost:{PORT}").rstrip("/")
+SANDBOX_HOST = env.str("SANDBOX_HOST", "")
+PRODUCTION_HOST = env.str("PRODUCTION_HOST", "")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["*"])
+# Addresses of proxies whose X-Forwarded-For is believed.
+TRUSTED_PROXIES = env.list("TRUSTED_PROXIES", [])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    # Before django_q: our `qcluster` is the hardened one.
+    "verification.jobs",
+    "django_q",
+    "workspaces",
+    "webhooks",
+    "verification.reports",
+    "verification.consents",
+    "verification.payments",
+    "verification.checks",
+    "verification.ordering",
+    "verification.api",
+]
+
+MIDDLEWARE = [
+    "verification.requestlog.RequestLogMiddleware",
+    "verification.api.problems.ProblemMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "verification.urls"
+WSGI_APPLICATION = "verification.wsgi.application"
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+DATABASES = {
+    "default": {
+        **dj_database_url.parse(
+            env.str("DATABASE_URL", "") or embedded.url(DATA_DIR),
+            # Each web worker serves one request at a time and each job worker is
+            # a process, so a kept connection beats a pool.
+            conn_max_age=None,
+            conn_health_checks=True,
+        ),
+        "TEST": {"NAME": env.str("TEST_DATABASE", "test_verification")},
+    }
+}
+DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
+    "-c statement_timeout=30s -c lock_timeout=10s "
+    "-c idle_in_transaction_session_timeout=60s"
+)
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = env.str("REDIS_URL", "")
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+    }
+    if REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+# Static files are served from where they are installed; there is no collect step.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+if BASE_URL.startswith("https://"):
+    SECURE_HSTS_SECONDS = 63_072_000
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    SECURE_HSTS_PRELOAD = True
+    SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", True)
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SESSION_COOKIE_SECURE = True
+    CSRF_COOKIE_SECURE = True
+    SESSION_COOKIE_NAME = "__Host-session"
+    CSRF_COOKIE_NAME = "__Host-csrf"
+SESSION_COOKIE_HTTPONLY = True
+CSRF_COOKIE_HTTPONLY = True
+CSRF_TRUSTED_ORIGINS = [BASE_URL]
+
+# The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
+MAX_BODY_BYTES = 2 * 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["verification.api.authentication.ApiKeyBearer"],
+    "DEFAULT_PERMISSION_CLASSES": ["verification.api.authentication.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["verification.api.throttling.KeyRate"],
+    "DEFAULT_RENDERER_CLASSES": ["verification.api.rendering.JsonRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["verification.api.parsing.StrictJsonParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": (
+        "verification.api.rendering.JsonOnlyNegotiation"
+    ),
+    "DEFAULT_SCHEMA_CLASS": "verification.api.schema.OperationSchema",
+    "EXCEPTION_HANDLER": "verification.api.problems.handle",
+    "UNAUTHENTICATED_USER": None,
+    "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%fZ",
+}
+
+JOB_WORKERS = env.int("JOB_WORKERS", 2)
+WEB_WORKERS = env.int("WEB_WORKERS", 2)
+Q_CLUSTER = {
+    "name": "verification",
+    "broker_class": "verification.jobs.broker.WakeUpBroker",
+    "workers": JOB_WORKERS,
+    # A job is killed after `timeout`. One whose worker or cluster died runs again
+    # within seconds; `retry` is the net: one that was claimed and is not done then.
+    "timeout": 120,
+    "retry": 600,
+    # State lives in our own rows: results of finished jobs are not kept, and a
+    # missed schedule runs once. Attempts are counted by the broker, at the claim.
+    "save_limit": -1,
+    "catch_up": False,
+    "bulk": 10,
+    # A worker that recycles under load can hang the cluster on its way out.
+    "recycle": 10**9,
+    "label": "Jobs",
+}
+
+CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
+PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
+IDEMPOTENCY_HOURS = 72
+
+# Live sources by check name; the sandbox never looks here.
+PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {
+            "()": "pythonjsonlogger.json.JsonFormatter",
+            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
+            "rename_fields": {"asctime": "time", "levelname": "level"},
+        }
+    },
+    "filters": {
+        "request_id": {"()": "verification.requestlog.RequestIdFilter"},
+        "secrets": {"()": "verification.requestlog.SecretsFilter"},
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "json",
+            "filters": ["request_id", "secrets"],
+        }
+    },
+    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", "INFO")},
+    "loggers": {
+        # Django logs the path of a refused request, and paths can hold tokens; the
+        # request log says the same by route.
+        "django.request": {"level": "CRITICAL"},
+        "django.server": {"level": "CRITICAL"},
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
+        "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
+    },
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Verification report service",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": [],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SORT_OPERATIONS": False,
+}

@@ -1,0 +1,49 @@
+"""What the shapes that cross the wire have in common: names, times and money."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+
+class Shape(BaseModel):
+    """snake_case inside, camelCase outside; unknown members are refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        from_attributes=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+
+
+def utc_text(value: datetime) -> str:
+    """`2026-11-21T08:15:30.123456Z`"""
+    return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(utc_text, return_type=str),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "date-time",
+            "examples": ["2026-11-21T08:15:30.123456Z"],
+        }
+    ),
+]
+Number = Annotated[
+    Decimal,
+    PlainSerializer(float, return_type=float),
+    WithJsonSchema({"type": "number"}),
+]
+
+
+class Money(Shape):
+    amount: Number
+    currency: str

@@ -1,0 +1,139 @@
+"""Money of a workspace: entries that are only ever added, and the balance they make.
+
+Every movement writes its entries and moves the balance in the caller's transaction.
+The rows of an account are updated in the order of their ids and as late as can be, so
+that two transactions neither deadlock nor wait for longer than they must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.ids import uuid7
+from verification.tables import Rows, insert
+from workspaces.models import Account, Environment, LedgerEntry, Workspace
+
+Kind = LedgerEntry.Kind
+
+
+class InsufficientBalance(Exception):
+    """A prepaid account cannot pay; nothing was moved."""
+
+    def __init__(self, needed: Decimal, available: Decimal, currency: str) -> None:
+        super().__init__(
+            f"This needs {currency} {needed:.2f} and the workspace has "
+            f"{currency} {available:.2f}, its credit included. Top up and send it again."
+        )
+        self.needed, self.available = needed, available
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """One entry to be; `amount` is what it does to the balance."""
+
+    account_id: UUID
+    kind: Kind
+    amount: Decimal
+    actor: str
+    report_id: UUID | None = None
+    result_id: UUID | None = None
+    attempt: int | None = None
+    note: str = ""
+
+
+def account_of(workspace: Workspace, environment: str) -> Account:
+    return Account.objects.get(workspace=workspace, environment=environment)
+
+
+def move_balances(movements: Sequence[Movement]) -> None:
+    """Add the movements to their accounts, or raise InsufficientBalance.
+
+    The caller inserts `entries(movements)` in the same transaction.
+    """
+    sums: dict[UUID, Decimal] = {}
+    for movement in movements:
+        sums[movement.account_id] = (
+            sums.get(movement.account_id, Decimal(0)) + movement.amount
+        )
+    for account_id in sorted(sums):
+        if sums[account_id]:
+            _move_balance(account_id, sums[account_id])
+
+
+def entries(movements: Iterable[Movement], at: datetime) -> Rows:
+    columns = (
+        "id account_id kind amount report_id result_id attempt note actor created_at"
+    ).split()
+    return Rows(
+        LedgerEntry,
+        columns,
+        [
+            (
+                uuid7(),
+                m.account_id,
+                m.kind.value,
+                m.amount,
+                m.report_id,
+                m.result_id,
+                m.attempt,
+                m.note,
+                m.actor,
+                at,
+            )
+            for m in movements
+        ],
+    )
+
+
+@transaction.atomic
+def record(*movements: Movement) -> None:
+    """Movements that stand alone, such as a top-up."""
+    move_balances(movements)
+    insert(entries(movements, now()))
+
+
+def top_up(
+    workspace: Workspace, environment: str, amount: Decimal, *, actor: str, note: str
+) -> None:
+    account = account_of(workspace, environment)
+    record(Movement(account.id, Kind.TOP_UP, amount, actor, note=note))
+
+
+def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
+    """The two accounts every workspace has: play money, and real money."""
+    Account.objects.create(
+        workspace=workspace,
+        environment=Environment.SANDBOX,
+        billing=Account.Billing.PLAY,
+    )
+    Account.objects.create(
+        workspace=workspace, environment=Environment.PRODUCTION, billing=billing
+    )
+
+
+def _move_balance(account_id: UUID, amount: Decimal) -> None:
+    # The condition holds for what gives money back, whatever the balance is.
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE workspaces_account SET balance = balance + %(amount)s
+            WHERE id = %(id)s AND (
+                billing <> 'PREPAID' OR %(amount)s > 0
+                OR balance + %(amount)s >= -credit_limit
+            )
+            """,
+            {"id": account_id, "amount": amount},
+        )
+        if cursor.rowcount:
+            return
+    account = Account.objects.get(pk=account_id)
+    raise InsufficientBalance(
+        -amount, account.balance + account.credit_limit, account.currency
+    )
