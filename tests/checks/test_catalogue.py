@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from verification.checks.catalogue import CATALOGUE
+from verification.checks.models import CheckDefinition
+
+PERSON, BUSINESS = ["INDIVIDUAL"], ["COMPANY"]
+PERSON_OR_BUSINESS = ["INDIVIDUAL", "COMPANY"]
+# The contract's table; an input that is always required ends in "*".
+TABLE: dict[str, tuple[str, list[str], bool, int, int, list[str]]] = {
+    "IDENTITY": ("IDENTITY", PERSON, True, 50, 90, ["idNumber*", "dateOfBirth"]),
+    "KRA_PIN": ("TAX", PERSON_OR_BUSINESS, True, 50, 90, ["kraPin", "idNumber"]),
+    "EMPLOYER_VERIFICATION": (
+        "EMPLOYMENT",
+        PERSON,
+        True,
+        500,
+        180,
+        [
+            "employerName*",
+            "refereeName*",
+            "refereeEmail*",
+            "jobTitle",
+            "employmentStart",
+            "employmentEnd",
+        ],
+    ),
+    "BUSINESS_VERIFICATION": (
+        "BUSINESS",
+        BUSINESS,
+        False,
+        300,
+        30,
+        ["registrationNumber*"],
+    ),
+    "CRB_SCORE": ("CREDIT", PERSON, True, 150, 30, ["idNumber*"]),
+    "CRB_STANDARD": ("CREDIT", PERSON, True, 350, 30, ["idNumber*"]),
+    "CRB_FULL": ("CREDIT", PERSON, True, 650, 30, ["idNumber*", "phone"]),
+    "CREDITBUREAU_SCORE": ("CREDIT", PERSON, True, 150, 30, ["idNumber*"]),
+    "CREDITBUREAU_STATUS": ("CREDIT", PERSON, True, 250, 30, ["idNumber*"]),
+    "CREDITBUREAU_COMP": ("CREDIT", BUSINESS, True, 900, 30, ["registrationNumber*"]),
+}
+TYPES = {"TEXT", "EMAIL", "PHONE", "DATE", "NUMBER", "COUNTRY"}
+
+
+def set_up() -> str:
+    out = StringIO()
+    call_command("setup_checks", stdout=out)
+    return out.getvalue()
+
+
+def rows() -> list[dict[str, Any]]:
+    return list(CheckDefinition.objects.order_by("name").values())
+
+
+@pytest.fixture
+def definitions(db: None) -> None:
+    CheckDefinition.objects.all().delete()
+    set_up()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_catalogue_is_the_contracts_table(definitions: None, name: str) -> None:
+    check = CheckDefinition.objects.get(name=name)
+
+    inputs = [i["key"] + "*" * i["required"] for i in check.required_inputs]
+    assert TABLE[name] == (
+        check.category,
+        check.subject_types,
+        check.requires_consent,
+        check.price,
+        check.freshness_days,
+        inputs,
+    )
+    assert check.currency == "KES"
+    assert check.active
+    check.full_clean()
+
+
+def test_the_catalogue_has_the_ten_checks_in_the_contracts_order(
+    definitions: None,
+) -> None:
+    assert list(CheckDefinition.objects.values_list("name", flat=True)) == list(TABLE)
+
+
+def test_every_input_says_what_it_is(definitions: None) -> None:
+    for check in CheckDefinition.objects.all():
+        for item in check.required_inputs:
+            assert item["type"] in TYPES
+            assert item["label"]
+            assert item["description"].endswith(".")
+            assert type(item["required"]) is bool
+
+
+def test_a_tax_check_needs_the_pin_of_a_company_and_either_number_of_a_person(
+    definitions: None,
+) -> None:
+    check = CheckDefinition.objects.get(name="KRA_PIN")
+
+    pin, id_number = check.required_inputs
+    assert (pin["requiredFor"], pin.get("unless")) == (["COMPANY"], None)
+    assert (id_number["requiredFor"], id_number["unless"]) == (["INDIVIDUAL"], "kraPin")
+    assert "A company needs kraPin." in check.description
+    assert "A person needs kraPin or idNumber" in check.description
+
+
+def test_names_of_fields_and_flags_fit_and_are_there_once() -> None:
+    for entry in CATALOGUE:
+        assert len(set(entry.output_fields)) == len(entry.output_fields)
+        assert len(set(entry.flag_codes)) == len(entry.flag_codes)
+        assert max(map(len, entry.output_fields)) <= 60
+        assert max(map(len, entry.flag_codes)) <= 40
+
+
+def test_checks_are_tried_five_times_unless_staff_say_otherwise(
+    definitions: None,
+) -> None:
+    for check in CheckDefinition.objects.all():
+        assert check.retry_policy == {
+            "maxAttempts": 5,
+            "initialDelaySeconds": 1,
+            "backoffMultiplier": 3,
+            "maxDelaySeconds": 60,
+        }
+
+
+def test_setting_up_twice_changes_nothing(definitions: None) -> None:
+    before = rows()
+
+    assert set_up() == "Checks: 0 created, 0 updated.\n"
+
+    assert rows() == before
+
+
+def test_what_staff_edit_survives(definitions: None) -> None:
+    edited = {
+        "price": Decimal("75.50"),
+        "active": False,
+        "display_name": "ID",
+        "description": "Ours.",
+        "freshness_days": 7,
+        "requires_consent": False,
+        "retry_policy": {"maxAttempts": 2},
+    }
+    CheckDefinition.objects.filter(name="IDENTITY").update(**edited)
+
+    set_up()
+
+    check = CheckDefinition.objects.get(name="IDENTITY")
+    assert {name: getattr(check, name) for name in edited} == edited
+
+
+def test_what_the_code_owns_is_brought_up_to_date(definitions: None) -> None:
+    before = rows()
+    CheckDefinition.objects.filter(name="KRA_PIN").update(
+        required_inputs=[],
+        output_fields=["old"],
+        flag_codes=[],
+        subject_types=["COMPANY"],
+        category="CREDIT",
+        position=99,
+    )
+
+    assert set_up() == "Checks: 0 created, 1 updated.\n"
+
+    assert [{**r, "updated_at": 0} for r in rows()] == [
+        {**r, "updated_at": 0} for r in before
+    ]
+
+
+def test_a_missing_check_is_created(definitions: None) -> None:
+    CheckDefinition.objects.filter(name="CRB_FULL").delete()
+
+    assert set_up() == "Checks: 1 created, 0 updated.\n"
+
+    assert CheckDefinition.objects.count() == 10
+
+
+@pytest.mark.django_db(transaction=True)
+def test_setting_up_at_once_from_several_places_creates_each_check_once() -> None:
+    CheckDefinition.objects.all().delete()
+
+    def in_its_own_connection(_: int) -> str:
+        try:
+            return set_up()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(in_its_own_connection, range(4)))
+
+    assert len(said) == 4
+    assert CheckDefinition.objects.count() == 10
