@@ -122,7 +122,10 @@ class _Column:
 def _append_only_trigger(table: str) -> str | None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s",
+            """
+            SELECT tgname FROM pg_trigger
+            WHERE tgrelid = %s::regclass AND tgname = %s
+            """,
             [table, f"{table}_append_only"],
         )
         row = cursor.fetchone()

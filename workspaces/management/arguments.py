@@ -1,0 +1,59 @@
+"""What operators type, checked and told clearly when it is wrong."""
+
+from decimal import Decimal, InvalidOperation
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
+from django.core.validators import validate_email
+
+from workspaces.models import Scope, Workspace
+
+LARGEST_AMOUNT = Decimal("999999999999.99")
+
+
+def workspace(text: str) -> Workspace:
+    try:
+        return Workspace.objects.get(pk=UUID(text))
+    except (ValueError, Workspace.DoesNotExist):
+        raise CommandError(f"There is no workspace {text!r}.") from None
+
+
+def name(text: str, *, longest: int) -> str:
+    stripped = text.strip()
+    if not stripped or "\0" in stripped:
+        raise CommandError("A name must not be empty or hold NUL characters.")
+    if len(stripped) > longest:
+        raise CommandError(f"A name has at most {longest} characters.")
+    return stripped
+
+
+def email(text: str) -> str:
+    try:
+        validate_email(text)
+    except ValidationError:
+        raise CommandError(f"{text!r} is not an e-mail address.") from None
+    return text
+
+
+def scopes(text: str) -> list[str]:
+    named = [scope.strip() for scope in text.split(",")]
+    known = ", ".join(Scope.values)
+    for scope in named:
+        if scope not in Scope.values:
+            raise CommandError(f"There is no scope {scope!r}; there are {known}.")
+    if len(set(named)) < len(named):
+        raise CommandError("A scope is named twice.")
+    return named
+
+
+def amount(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise CommandError(f"{text!r} is not an amount.") from None
+    if not (value.is_finite() and 0 < value <= LARGEST_AMOUNT):
+        raise CommandError(f"The amount must be above 0 and up to {LARGEST_AMOUNT}.")
+    if value != round(value, 2):
+        raise CommandError("An amount has at most two decimals.")
+    return value

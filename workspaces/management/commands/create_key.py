@@ -1,0 +1,37 @@
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from workspaces import keys
+from workspaces.management import arguments
+from workspaces.models import Environment
+
+
+class Command(BaseCommand):
+    help = 'Creates an API key; prints {"keyId", "key"}. The key is shown only now.'
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("workspace", metavar="WORKSPACE_ID")
+        parser.add_argument("--environment", choices=Environment.values, required=True)
+        parser.add_argument("--scopes", metavar="A,B", help="all, when left out")
+        parser.add_argument("--name", default="Made by an operator")
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="make a production key though the workspace is not approved",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        scopes = options["scopes"]
+        try:
+            key, text = keys.issue(
+                arguments.workspace(options["workspace"]),
+                environment=options["environment"],
+                name=arguments.name(options["name"], longest=100),
+                scopes=None if scopes is None else arguments.scopes(scopes),
+                force=options["force"],
+            )
+        except keys.NotApproved as e:
+            raise CommandError(f"{e} --force makes a production key anyway.") from e
+        self.stdout.write(json.dumps({"keyId": str(key.pk), "key": text}))

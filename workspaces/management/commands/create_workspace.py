@@ -1,0 +1,31 @@
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from workspaces.accounts import create_workspace
+from workspaces.management import arguments
+from workspaces.models import Account, Workspace
+
+
+class Command(BaseCommand):
+    help = 'Creates a workspace; prints {"workspaceId"}.'
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name")
+        parser.add_argument("--owner", required=True, metavar="EMAIL")
+        parser.add_argument(
+            "--billing", choices=["prepaid", "postpaid"], default="prepaid"
+        )
+        parser.add_argument(
+            "--account", choices=["business", "individual"], default="business"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        workspace = create_workspace(
+            name=arguments.name(options["name"], longest=200),
+            owner_email=arguments.email(options["owner"]),
+            kind=Workspace.Kind(options["account"].upper()),
+            billing=Account.Billing(options["billing"].upper()),
+        )
+        self.stdout.write(json.dumps({"workspaceId": str(workspace.pk)}))
