@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.apps import apps
@@ -44,7 +44,7 @@ class _Column:
     """One encrypted column. Every name in its statements comes from a model."""
 
     def __init__(self, field: EncryptedJSONField) -> None:
-        quote = connection.ops.quote_name
+        quote: Callable[[Any], str] = connection.ops.quote_name
         self.bound_to = field.column_name
         self.table = quote(field.model._meta.db_table)
         self.column = quote(field.column)
