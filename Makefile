@@ -1,0 +1,55 @@
+# Everything a person types. `make` alone lists it.
+
+# An interpreter of a supported version; PYTHON=... chooses another.
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
+	$(shell $(name) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	2>/dev/null && echo $(name))))
+BIN := .venv/bin
+READY := .venv/installed
+
+.PHONY: help run test test-slow check bench format openapi lock
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY) ## run the whole service here; Ctrl-C stops it
+	@DEBUG=True $(BIN)/python manage.py run
+
+test: $(READY) ## run the tests
+	@$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY) ## run the long tests, which kill the service again and again
+	@$(BIN)/python -m pytest -m slow
+
+check: export DEBUG = True
+check: $(READY) ## check style, types, import layers, migrations and the API schema
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	@mkdir -p .data
+	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file .data/openapi.yaml
+	@diff -u docs/openapi.yaml .data/openapi.yaml || \
+		{ echo "docs/openapi.yaml is not current; run: make openapi"; exit 1; }
+
+bench: $(READY) ## measure, and print how it compares with the floor
+	@$(BIN)/python -m benchmarks
+
+format: $(READY) ## put the code into shape
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+openapi: $(READY) ## write docs/openapi.yaml anew
+	DEBUG=True $(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+lock: ## choose versions anew (needs uv)
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header -o requirements.lock
+
+$(READY): requirements.lock
+	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed))
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@

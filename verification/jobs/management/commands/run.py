@@ -1,0 +1,238 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from io import StringIO
+from typing import Any
+
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.core.management.base import BaseCommand
+from django.db import connections
+
+from verification import embedded
+from verification.jobs.processes import dying_with_us
+from verification.serving import HOST
+
+READY_SECONDS = 60
+STOP_SECONDS = 15
+# A part that ends so often within a minute does not work at all.
+MOST_RESTARTS = 3
+
+ORDER = {
+    "reports": [
+        {
+            "subject": {
+                "subjectType": "INDIVIDUAL",
+                "fullName": "Amina Wanjiru Otieno",
+                "idNumber": "90000000",
+                "country": "KE",
+            },
+            "checksRequested": ["IDENTITY"],
+            "purpose": "Tenancy application",
+            "consent": {
+                "mode": "CUSTOMER_ATTESTED",
+                "obtained": True,
+                "obtainedAt": "2026-01-15T09:00:00Z",
+                "method": "CUSTOMER_WEB_FORM",
+                "policyVersion": "1",
+                "evidenceReference": "form-1",
+            },
+            "paymentMode": "SELF",
+        }
+    ]
+}
+
+WELCOME = """
+  The verification report service runs. Ctrl-C stops it.
+
+  Service    {url}
+  API docs   {url}/docs
+  Admin      {url}/admin/
+  Mailbox    {mailbox}
+"""
+FIRST_REPORT = """  Test key   {key}
+
+  Order a report:
+    curl -s {url}/api/v1/reports -H 'Authorization: Bearer {key}' \\
+      -H 'Content-Type: application/json' -d '{order}'
+
+  Read it, by the id of the answer:
+    curl -s {url}/api/v1/reports/ID -H 'Authorization: Bearer {key}'
+"""
+
+
+class Part:
+    """One of the two halves of the service, as a process of its own."""
+
+    def __init__(self, name: str, *command: str) -> None:
+        self.name = name
+        self._command = command
+        self._starts: list[float] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._starts.append(time.monotonic())
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, *self._command],
+            cwd=settings.BASE_DIR,
+            # Ctrl-C is for us; we end our parts in order.
+            start_new_session=True,
+            preexec_fn=dying_with_us(),
+        )
+
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def is_hopeless(self) -> bool:
+        minute_ago = time.monotonic() - 60
+        return sum(start > minute_ago for start in self._starts) > MOST_RESTARTS
+
+    def ask_to_stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+    def wait(self, deadline: float) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.wait(max(0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class Command(BaseCommand):
+    help = "Runs everything in the foreground: database, web server and jobs."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, _end)
+        self.parts = [
+            Part("web server", "-m", "verification.serving"),
+            Part("job cluster", "manage.py", "jobs"),
+        ]
+        try:
+            self._prepare()
+            for part in self.parts:
+                part.start()
+            self._wait_until_ready()
+            self._welcome()
+            self._watch()
+        finally:
+            self._stop()
+
+    def _prepare(self) -> None:
+        _refuse_port_in_use()
+        if not os.environ.get("DATABASE_URL"):
+            try:
+                embedded.use(settings.DATA_DIR)
+            except embedded.EmbeddedServerError as e:
+                raise CommandError(str(e)) from e
+        call_command("migrate", verbosity=0)
+        call_command("setup_checks")
+        call_command("setup_schedules")
+        connections.close_all()
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while _status("/readyz") != 200:
+            self._restart_ended()
+            if time.monotonic() > deadline:
+                raise CommandError("The service does not become ready; see above.")
+            time.sleep(0.2)
+
+    def _welcome(self) -> None:
+        url = settings.BASE_URL
+        self.stdout.write(WELCOME.format(url=url, mailbox=settings.DATA_DIR / "mail"))
+        if settings.DEBUG:
+            order = json.dumps(ORDER)
+            self.stdout.write(
+                FIRST_REPORT.format(url=url, key=_demo_key(), order=order)
+            )
+
+    def _watch(self) -> None:
+        while True:
+            self._restart_ended()
+            time.sleep(0.5)
+
+    def _restart_ended(self) -> None:
+        for part in self.parts:
+            if not part.has_ended():
+                continue
+            if part.is_hopeless():
+                raise CommandError(f"The {part.name} keeps ending; see above.")
+            self.stderr.write(f"The {part.name} ended and is started again.")
+            part.start()
+
+    def _stop(self) -> None:
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, signal.SIG_IGN)
+        for part in self.parts:
+            part.ask_to_stop()
+        deadline = time.monotonic() + STOP_SECONDS
+        for part in self.parts:
+            part.wait(deadline)
+        connections.close_all()
+        embedded.release(settings.DATA_DIR)
+
+
+def _end(*_: object) -> None:
+    raise SystemExit(0)
+
+
+def _refuse_port_in_use() -> None:
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((os.environ.get("HOST") or HOST, settings.PORT))
+        except OSError:
+            raise CommandError(
+                f"Port {settings.PORT} is in use; choose another: PORT=8001 make run"
+            ) from None
+
+
+def _status(path: str, **headers: str) -> int:
+    request = urllib.request.Request(
+        f"http://{os.environ.get('HOST') or HOST}:{settings.PORT}{path}",
+        headers=headers,
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310
+            return int(response.status)
+    except urllib.error.HTTPError as e:
+        return e.code
+    except OSError:
+        return 0
+
+
+def _demo_key() -> str:
+    """The key of the demo workspace; shown once by the service, so kept in a file."""
+    path = settings.DATA_DIR / "demo_key"
+    if path.exists():
+        key = path.read_text()
+        if _status("/api/v1/checks/definitions", Authorization=f"Bearer {key}") == 200:
+            return key
+    workspace = _printed("create_workspace", "Demo", owner="demo@example.com")
+    key = _printed(
+        "create_key", workspace["workspaceId"], environment="sandbox", name="Demo"
+    )["key"]
+    path.unlink(missing_ok=True)
+    with path.open("x", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
+        file.write(key)
+    return key
+
+
+def _printed(command: str, *arguments: str, **options: str) -> dict[str, str]:
+    output = StringIO()
+    call_command(command, *arguments, stdout=output, **options)
+    printed: dict[str, str] = json.loads(output.getvalue())
+    return printed

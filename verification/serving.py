@@ -1,0 +1,40 @@
+"""The web server: `python -m verification.serving`.
+
+WEB_WORKERS processes of one thread each, which measured best: a request is short and
+waits for nothing but the database. Does not load Django in its main process.
+"""
+
+import os
+
+from granian import Granian
+from granian.constants import Interfaces
+from granian.log import LogLevels
+
+from verification.jobs.processes import bind_children
+
+HOST = "127.0.0.1"
+PORT = 8000
+WORKERS = 2
+STOP_SECONDS = 8
+
+
+def main() -> None:
+    bind_children()
+    Granian(
+        "verification.wsgi:application",
+        address=os.environ.get("HOST") or HOST,
+        port=int(os.environ.get("PORT") or PORT),
+        interface=Interfaces.WSGI,
+        workers=int(os.environ.get("WEB_WORKERS") or WORKERS),
+        blocking_threads=1,
+        backpressure=128,
+        websockets=False,
+        log_level=LogLevels.warning,
+        log_access=False,
+        respawn_failed_workers=True,
+        workers_kill_timeout=STOP_SECONDS,
+    ).serve()
+
+
+if __name__ == "__main__":
+    main()
