@@ -1,0 +1,32 @@
+import os
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from tests.live import service as service
+from verification import embedded
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[None]:
+    """The server of DATABASE_URL, or the embedded one for as long as it is used."""
+    if os.environ.get("DATABASE_URL"):
+        yield
+        return
+    embedded.use(settings.DATA_DIR)
+    yield
+    embedded.release(settings.DATA_DIR)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(database_server: None) -> None:
+    """Called by pytest-django before it makes the test database."""
+    execute = connection.ops.execute_sql_flush
+
+    def execute_sql_flush(statements: list[str]) -> None:
+        # History is append-only, and triggers refuse to truncate it.
+        execute(["SET LOCAL session_replication_role = replica", *statements])
+
+    connection.ops.execute_sql_flush = execute_sql_flush

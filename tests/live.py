@@ -1,0 +1,180 @@
+"""The real service, run for tests: web server and job cluster as they run anywhere.
+
+`service` (session-scoped; `tests/conftest.py` offers it everywhere) starts both on a
+free port with a database of their own, migrated and seeded. Tests talk to it over HTTP
+at `service.url`, prepare things by `service.manage("create_workspace", ...)`, kill and
+start its halves, and read what it logged by `service.log()`. They share one service:
+one that kills or stops a half starts it again before it ends.
+
+`service.connect()` is a psycopg connection to its database, for looking; Django's
+`connection` in the test process is another database.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import psycopg
+import pytest
+from django.conf import settings
+
+from verification import embedded
+
+DATABASE = "live_" + settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
+READY_SECONDS = 40
+STOP_SECONDS = 20
+
+
+class Service:
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = folder / "service.log"
+        self._environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "verification.settings",
+            "DATABASE_URL": _database_url(DATABASE),
+            "DATA_DIR": str(folder),
+            "PORT": str(self.port),
+            "BASE_URL": self.url,
+        }
+        self._web: psutil.Popen | None = None
+        self._jobs: psutil.Popen | None = None
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command against this service; what it printed."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=settings.BASE_DIR,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._environment["DATABASE_URL"], autocommit=True)
+
+    def log(self) -> str:
+        """All that web and jobs have written so far."""
+        return self._log.read_text()
+
+    def start_web(self) -> None:
+        """Start the web server unless it runs, and wait until it answers."""
+        if self._web is None or not self._web.is_running():
+            self._web = self._start("-m", "verification.serving")
+        self._wait_for("/healthz")
+
+    def start_jobs(self) -> None:
+        """Start the supervised job cluster unless it runs, and wait for its beat.
+
+        /readyz tells, so start the web server first.
+        """
+        if self._jobs is None or not self._jobs.is_running():
+            self._jobs = self._start("manage.py", "jobs")
+        self._wait_for("/readyz")
+
+    def kill_web(self) -> None:
+        """kill -9 of the web server, all of it."""
+        self._web = _end(self._web, kill=True)
+
+    def kill_jobs(self) -> None:
+        """kill -9 of the supervisor and its whole cluster."""
+        self._jobs = _end(self._jobs, kill=True)
+
+    def stop(self) -> None:
+        """Stop both halves as an operator would."""
+        self._web = _end(self._web, kill=False)
+        self._jobs = _end(self._jobs, kill=False)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every running process of the service: the two roots and all below them."""
+        return _family(self._web) + _family(self._jobs)
+
+    def jobs_processes(self) -> list[psutil.Process]:
+        """Supervisor, main, sentinel, then the workers, monitor and pusher."""
+        return _family(self._jobs)
+
+    def _start(self, *command: str) -> psutil.Popen:
+        with self._log.open("a") as log:
+            return psutil.Popen(
+                [sys.executable, *command],
+                cwd=settings.BASE_DIR,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _wait_for(self, path: str) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(self.url + path, timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        raise AssertionError(f"{path} does not answer 200\n{self.log()[-5000:]}")
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def _family(root: psutil.Popen | None) -> list[psutil.Process]:
+    if root is None or not root.is_running():
+        return []
+    return [psutil.Process(root.pid), *root.children(recursive=True)]
+
+
+def _end(root: psutil.Popen | None, *, kill: bool) -> None:
+    processes = _family(root)
+    for process in processes if kill else processes[:1]:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+    if root is not None:
+        root.wait(STOP_SECONDS)
+    _, left = psutil.wait_procs(processes, STOP_SECONDS)
+    assert not left, f"left over: {left}"
+
+
+def _database_url(name: str) -> str:
+    url = os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR)
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+def _make_database() -> None:
+    url = os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {DATABASE}")
+
+
+@pytest.fixture(scope="session")
+def service(
+    database_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    _make_database()
+    service = Service(tmp_path_factory.mktemp("live"))
+    service.manage("migrate", "--verbosity=0")
+    service.manage("setup_checks")
+    service.manage("setup_schedules")
+    try:
+        service.start_web()
+        service.start_jobs()
+        yield service
+    finally:
+        service.stop()
