@@ -58,7 +58,7 @@ def set_up() -> str:
 
 
 def rows() -> list[dict[str, Any]]:
-    return list(CheckDefinition.objects.order_by("name").values())
+    return [{**row} for row in CheckDefinition.objects.order_by("name").values()]
 
 
 @pytest.fixture

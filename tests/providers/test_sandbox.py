@@ -253,6 +253,16 @@ def test_any_other_number_is_clear_and_answers_the_same_every_time(
     assert first.provider_reference != again.provider_reference
 
 
+@EVERY_CHECK
+def test_every_other_number_is_low_risk(entry: Entry, kind: str) -> None:
+    for n in range(300):
+        subject = subject_of(
+            kind, idNumber=str(n), kraPin=f"A{n}", registrationNumber=f"PVT-{n}"
+        )
+
+        assert RiskLevel.of(ask(entry.name, subject).score) == "LOW"
+
+
 def test_what_the_subject_lacks_is_made_up_from_its_number() -> None:
     subjects = [
         {"subjectType": "INDIVIDUAL", "idNumber": str(number), "fullName": "Ada Obi"}

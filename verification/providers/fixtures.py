@@ -39,7 +39,6 @@ class Fixture:
     score: Render
     flags: tuple[Flag, ...]
     fields: tuple[str, ...]
-    # Totals come last, because they are taken over other fields.
     renders: tuple[tuple[str, Render], ...]
 
     def details(self, case: Case) -> dict[str, Any]:
@@ -56,20 +55,17 @@ def seed_of(text: str) -> int:
 def prepare(
     data: dict[str, Any], fixture: dict[str, Any], fields: tuple[str, ...]
 ) -> Fixture:
-    """A fixture with all its details, as the file has it, made ready."""
-    details = sorted(fixture["details"].items(), key=_is_total)
+    """A fixture as the file has it, made ready to be filled in."""
     compiler = _Compiler(data["lists"], data["records"])
     return Fixture(
         summary=fixture["summary"],
         score=compiler.value(fixture["score"]),
         flags=tuple(Flag(**flag) for flag in fixture.get("flags", [])),
         fields=fields,
-        renders=tuple((name, compiler.value(value)) for name, value in details),
+        renders=tuple(
+            (name, compiler.value(value)) for name, value in fixture["details"].items()
+        ),
     )
-
-
-def _is_total(item: tuple[str, Any]) -> bool:
-    return str(item[1]).startswith(("{sum:", "{max:"))
 
 
 class _Compiler:

@@ -85,37 +85,26 @@ class _Check:
 
 def _prepared(check: dict[str, Any]) -> _Check:
     clear = check["CLEAR"]
-    fields = tuple(clear["details"])
-    fixtures: dict[str, dict[str, Any]] = {
+    outcomes = {
         "CLEAR": clear,
         "NOT_FOUND": check["NOT_FOUND"],
-        **{
-            name: {
-                **check[name],
-                "details": {**clear["details"], **check[name]["details"]},
-            }
-            for name in ("NAME_MISMATCH", "ADVERSE")
-        },
+        "NAME_MISMATCH": _over(clear, check["NAME_MISMATCH"]),
+        "ADVERSE": _over(clear, check["ADVERSE"]),
     }
-    changing = check["CHANGING"]
-    changes = changing.get("details", {})
-    return _Check(
-        keys=check["number"],
-        fixtures={
-            name: prepare(DATA, fixture, fields) for name, fixture in fixtures.items()
-        },
-        changing=[
-            prepare(
-                DATA,
-                {
-                    **fixtures[name],
-                    "details": {**fixtures[name]["details"], **changes},
-                },
-                fields,
-            )
-            for name in changing["like"]
-        ],
-    )
+    fields = tuple(clear["details"])
+    fixtures = {
+        name: prepare(DATA, outcome, fields) for name, outcome in outcomes.items()
+    }
+    changing = [
+        prepare(DATA, _over(outcomes[name], check["CHANGING"]), fields)
+        for name in check["CHANGING"]["like"]
+    ]
+    return _Check(check["number"], fixtures, changing)
+
+
+def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    details = {**below["details"], **above.get("details", {})}
+    return {**below, **above, "details": details}
 
 
 CHECKS = {name: _prepared(check) for name, check in DATA["checks"].items()}
