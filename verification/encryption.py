@@ -6,7 +6,8 @@ changed byte or an unknown key raises `cryptography.exceptions.InvalidTag` or
 `UnknownKey`; nothing is ever returned as it stands in the table.
 """
 
-import hashlib
+from __future__ import annotations
+
 import hmac
 import os
 import re
@@ -72,6 +73,8 @@ class _Sealed(bytes):
 
 
 class _OpenedOnAccess(DeferredAttribute):
+    field: EncryptedJSONField
+
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         if instance is None:
             return self
@@ -93,6 +96,9 @@ class EncryptedJSONField(models.BinaryField):
     """
 
     descriptor_class = _OpenedOnAccess
+    # For the type checker: what is read and written is any JSON value.
+    _pyi_private_get_type: Any
+    _pyi_private_set_type: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs["editable"] = False
@@ -126,7 +132,7 @@ class EncryptedJSONField(models.BinaryField):
 def keyed_hash(purpose: str, *parts: object) -> bytes:
     """HMAC-SHA256 under LOOKUP_KEY: finds equal values, tells nothing else."""
     message = "\x1f".join([purpose, *map(str, parts)])
-    return hmac.new(settings.LOOKUP_KEY, message.encode(), hashlib.sha256).digest()
+    return hmac.digest(settings.LOOKUP_KEY, message.encode(), "sha256")
 
 
 def keyed_uuid(purpose: str, *parts: object) -> uuid.UUID:

@@ -6,6 +6,7 @@ start is refused until they are given.
 """
 
 from pathlib import Path
+from typing import Any
 
 import dj_database_url
 from environs import Env
@@ -29,7 +30,7 @@ SANDBOX_HOST = env.str("SANDBOX_HOST", "")
 PRODUCTION_HOST = env.str("PRODUCTION_HOST", "")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["*"])
 # Addresses of proxies whose X-Forwarded-For is believed.
-TRUSTED_PROXIES = env.list("TRUSTED_PROXIES", [])
+TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -87,7 +88,7 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {
+DATABASES: dict[str, Any] = {
     "default": {
         **dj_database_url.parse(
             env.str("DATABASE_URL", "") or embedded.url(DATA_DIR),

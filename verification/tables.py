@@ -1,8 +1,9 @@
-"""Writing many rows of several tables in one statement.
+"""Writing many rows of several tables at once.
 
 `bulk_create` makes a model object and an adapted parameter for each value; a batch of
-reports needs thousands of rows at once. Here each column is one array, and the
-inserts into all tables are one statement:
+reports needs thousands of rows. Few rows go in one statement for all tables, each
+column as one array; many go by COPY, one a table. Either way the number of statements
+does not grow with the number of rows.
 
     insert(
         Rows(Report, ["id", "status"], [(id, "DRAFT"), ...]),
@@ -10,7 +11,7 @@ inserts into all tables are one statement:
     )
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,6 +20,9 @@ import orjson
 from django.db import connection, models
 
 from verification.encryption import EncryptedJSONField
+
+# From here on a COPY a table costs less than one statement with arrays.
+MANY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +35,39 @@ class Rows:
 
 
 def insert(*tables: Rows) -> None:
-    """Insert all rows in one statement; foreign keys may point across the tables."""
+    """Insert all rows; a table comes after those that its foreign keys point to."""
     filled = [rows for rows in tables if rows.values]
-    if not filled:
+    if sum(len(rows.values) for rows in filled) < MANY:
+        _insert_together(filled)
+    else:
+        for rows in filled:
+            _copy(rows)
+
+
+def _insert_together(tables: Sequence[Rows]) -> None:
+    if not tables:
         return
-    parts = [_insert(rows.model, tuple(rows.columns)) for rows in filled]
-    *first, last = parts
+    *first, last = (_insert(rows.model, tuple(rows.columns)) for rows in tables)
     with_ = ", ".join(f"t{number} AS ({sql})" for number, sql in enumerate(first))
-    parameters: list[list[Any]] = []
-    for rows in filled:
-        parameters += _columns(rows)
+    parameters = [column for rows in tables for column in _columns(rows)]
     with connection.cursor() as cursor:
         cursor.execute(f"WITH {with_} {last}" if with_ else last, parameters)
+
+
+def _quoted(fields: Iterable[models.Field]) -> str:
+    return ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
+
+
+def _copy(rows: Rows) -> None:
+    fields = [_field(rows.model, column) for column in rows.columns]
+    names = _quoted(fields)
+    table = connection.ops.quote_name(rows.model._meta.db_table)
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy,
+    ):
+        for row in zip(*_columns(rows), strict=True):
+            copy.write_row(row)
 
 
 def array_type(field: models.Field) -> str:
@@ -53,7 +78,7 @@ def array_type(field: models.Field) -> str:
 @cache
 def _insert(model: type[models.Model], columns: tuple[str, ...]) -> str:
     fields = [_field(model, column) for column in columns]
-    names = ", ".join(connection.ops.quote_name(field.column) for field in fields)
+    names = _quoted(fields)
     arrays = ", ".join(f"%s::{array_type(field)}" for field in fields)
     values = ", ".join(
         f"v{number}::{field.db_type(connection)}"

@@ -26,9 +26,16 @@ class Happening:
 
 
 def event_rows(happenings: Iterable[Happening], at: datetime) -> Rows:
-    columns = (
-        "id workspace_id environment name cause report_id payload created_at"
-    ).split()
+    columns = [
+        "id",
+        "workspace_id",
+        "environment",
+        "name",
+        "cause",
+        "report_id",
+        "payload",
+        "created_at",
+    ]
     return Rows(
         Event,
         columns,

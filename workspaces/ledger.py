@@ -29,7 +29,7 @@ class InsufficientBalance(Exception):
     def __init__(self, needed: Decimal, available: Decimal, currency: str) -> None:
         super().__init__(
             f"This needs {currency} {needed:.2f} and the workspace has "
-            f"{currency} {available:.2f}, its credit included. Top up and send it again."
+            f"{currency} {available:.2f}, its credit included. Top up and try again."
         )
         self.needed, self.available = needed, available
 
@@ -68,9 +68,18 @@ def move_balances(movements: Sequence[Movement]) -> None:
 
 
 def entries(movements: Iterable[Movement], at: datetime) -> Rows:
-    columns = (
-        "id account_id kind amount report_id result_id attempt note actor created_at"
-    ).split()
+    columns = [
+        "id",
+        "account_id",
+        "kind",
+        "amount",
+        "report_id",
+        "result_id",
+        "attempt",
+        "note",
+        "actor",
+        "created_at",
+    ]
     return Rows(
         LedgerEntry,
         columns,

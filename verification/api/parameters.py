@@ -16,7 +16,6 @@ from verification.reports.listing import Filters
 from verification.reports.models import ReportStatus, SubjectType
 from verification.wire import Shape
 
-
 Query = TypeVar("Query", bound=Shape)
 
 

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from verification.api.clients import client_of
+from verification.api.clients import body_of, client_of
 from verification.api.parameters import ReportQuery, read_query
 from verification.api.parsing import refuse_body, refuse_unknown_parameters
 from verification.api.shapes import (
@@ -74,7 +74,7 @@ class ReportViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         client = client_of(request)
         answer = once(
-            idempotency_key(request, client), lambda: _create(client, request.data)
+            idempotency_key(request, client), lambda: _create(client, body_of(request))
         )
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=201, headers=headers)
@@ -118,7 +118,7 @@ class ReportViewSet(GenericViewSet):
         """
         refuse_unknown_parameters(request, ())
         client = client_of(request)
-        edit_draft(client, reportId, request.data)
+        edit_draft(client, reportId, body_of(request))
         return Response(_body(client, _theirs(client, reportId)))
 
     @action(detail=True, methods=["post"])
@@ -142,7 +142,7 @@ class ReportViewSet(GenericViewSet):
         """Say what the same request would cost and do. Nothing is stored."""
         refuse_unknown_parameters(request, ())
         client = client_of(request)
-        orders = read_orders(request.data, client.environment, catalogue())
+        orders = read_orders(body_of(request), client.environment, catalogue())
         return Response(quote_body(quote(client, orders)))
 
     @action(detail=True, methods=["get"], url_path="consent/state")
@@ -182,7 +182,7 @@ def idempotency_key(request: Request, client: Client) -> Key | None:
     header = request.headers.get("Idempotency-Key")
     if header is None:
         return None
-    return Key.read(header, client, "POST /reports", request.data)
+    return Key.read(header, client, "POST /reports", body_of(request))
 
 
 def _theirs(client: Client, report_id: UUID) -> Report:

@@ -49,12 +49,13 @@ def claim(limit: int) -> list[Claim]:
             )
             UPDATE checks_checkresult r
             SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1,
-                started_at = COALESCE(r.started_at, now()), next_attempt_at = now() + %s
+                started_at = COALESCE(r.started_at, now()),
+                next_attempt_at = now() + %s * interval '1 second'
             FROM due WHERE r.id = due.id
             RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
                 r.claims, r.fence, r.started_at, r.reused_from_id
             """,
-            [limit, LEASE],
+            [limit, LEASE.total_seconds()],
         )
         rows = cursor.fetchall()
     if not rows:

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from django.utils.timezone import now
+
 from verification.providers.base import Finding
 from verification.wire import utc_text
-from django.utils.timezone import now
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The report was cancelled, or its consent withdrawn, before the source was asked."""
+    """Report cancelled or consent withdrawn before the source was asked."""
 
 
 Outcome = Completed | Failed | Again | Cancelled

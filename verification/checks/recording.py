@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -65,7 +63,7 @@ def record(ended: Sequence[Ended], definitions: Definitions) -> None:
             try:
                 _record([one], definitions)
             except DatabaseError as e:
-                logger.error(  # noqa: TRY400 - the message may quote the row
+                logger.error(
                     "check %s could not be recorded: %s",
                     one[0].result_id,
                     type(e).__name__,
@@ -103,7 +101,7 @@ def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
 
 def _update(ended: Sequence[Ended], at: datetime) -> dict[UUID, Any]:
     """Write the results that are still ours; result id -> price of those."""
-    seal = CheckResult._meta.get_field("finding").seal  # type: ignore[union-attr]
+    seal = CheckResult._meta.get_field("finding").seal
     rows = [_row(claimed, outcome, at, seal) for claimed, outcome in ended]
     with connection.cursor() as cursor:
         cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
@@ -113,21 +111,21 @@ def _update(ended: Sequence[Ended], at: datetime) -> dict[UUID, Any]:
 def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
     took = max(0, round((at - claimed.started_at).total_seconds() * 1000))
     key = (claimed.result_id, claimed.fence)
+    tries, level = claimed.tries, RiskLevel.UNKNOWN.value
     match outcome:
         case Completed(score, finding):
             level = RiskLevel.of(score).value
             sealed = seal(finding, claimed.result_id)
-            end = ("COMPLETED", claimed.tries, None, took, score, level, sealed)
-            return (*key, *end, "", "", False)
+            found = (tries, None, took, score, level, sealed)
+            return (*key, "COMPLETED", *found, "", "", False)
         case Failed(code, message, retryable):
-            end = ("FAILED", claimed.tries, None, took, None, "UNKNOWN", None)
-            return (*key, *end, code, message, retryable)
-        case Again(due, tries):
-            end = ("RUNNING", tries, due, None, None, "UNKNOWN", None)
-            return (*key, *end, "", "", False)
+            took_only = (tries, None, took, None, level, None)
+            return (*key, "FAILED", *took_only, code, message, retryable)
+        case Again(due, spent):
+            return (*key, "RUNNING", spent, due, None, None, level, None, "", "", False)
         case Cancelled():
-            end = ("CANCELLED", claimed.tries, None, None, None, "UNKNOWN", None)
-            return (*key, *end, "", "", False)
+            nothing = (tries, None, None, None, level, None)
+            return (*key, "CANCELLED", *nothing, "", "", False)
 
 
 def _reversals(
@@ -200,7 +198,9 @@ def _check_events(
     return happenings
 
 
-def _outcome_body(claimed: Claim, outcome: Outcome, at: datetime) -> dict[str, Any]:
+def _outcome_body(
+    claimed: Claim, outcome: Completed | Failed, at: datetime
+) -> dict[str, Any]:
     body: dict[str, Any] = {
         "status": ResultStatus.COMPLETED.value,
         "riskLevel": RiskLevel.UNKNOWN.value,
@@ -220,13 +220,16 @@ def _outcome_body(claimed: Claim, outcome: Outcome, at: datetime) -> dict[str, A
             "flags": outcome.finding["flags"],
             "details": outcome.finding["details"],
         }
-    assert isinstance(outcome, Failed)
-    return body | {
+    return body | _failure_body(outcome)
+
+
+def _failure_body(failed: Failed) -> dict[str, Any]:
+    return {
         "status": ResultStatus.FAILED.value,
-        "summary": outcome.message,
+        "summary": failed.message,
         "failure": {
-            "code": outcome.code,
-            "message": outcome.message,
-            "retryable": outcome.retryable,
+            "code": failed.code,
+            "message": failed.message,
+            "retryable": failed.retryable,
         },
     }

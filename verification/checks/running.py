@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.utils.timezone import now
 
@@ -51,17 +52,21 @@ SUSPENDED_PAUSE = timedelta(minutes=5)
 Definitions = Mapping[Any, CheckDefinition]
 
 
-def drain() -> bool:
+def drain(call_for_help: Callable[[], None]) -> bool:
     """Run what is due until nothing is; False if time was up before that."""
     stop_at = time.monotonic() + JOB_SECONDS
     definitions: Definitions = {d.pk: d for d in CheckDefinition.objects.all()}
     flying: dict[Future[Outcome], Claim] = {}
+    helped = False
     with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="ask") as pool:
         while True:
-            beat()
-            in_time = time.monotonic() < stop_at
+            in_time = beat() and time.monotonic() < stop_at
             room = min(BATCH, IN_FLIGHT - len(flying))
             claims = claim(room) if in_time and room else []
+            if len(claims) == BATCH and not helped:
+                # There is more than one worker's share: let another begin as well.
+                helped = True
+                call_for_help()
             at_once = _start(claims, definitions, pool, flying)
             record(at_once, definitions)
             record(_landed(flying), definitions)
@@ -117,15 +122,26 @@ def _without_asking(claimed: Claim) -> Outcome | None:
             "The check was started five times and never ended; staff have been told.",
             retryable=True,
         )
-    if claimed.reused_from_id and (earlier := earlier_finding(claimed.reused_from_id)):
-        return Completed(earlier.score, earlier.finding)
+    if claimed.reused_from_id:
+        return _again_from(claimed.reused_from_id)
     return None
+
+
+def _again_from(result_id: UUID) -> Completed | None:
+    """The earlier findings; None if they were erased since.
+
+    The source is asked then, for the price that was promised.
+    """
+    earlier = earlier_finding(result_id)
+    if earlier is None or earlier.finding is None:
+        return None
+    return Completed(earlier.score, earlier.finding)
 
 
 def _inquiry(claimed: Claim) -> Inquiry:
     return Inquiry(
         check=claimed.name,
-        subject=claimed.report.subject,
+        subject=claimed.report.subject or {},
         reference=f"{claimed.result_id}-{claimed.attempt}",
         result_id=claimed.result_id,
         attempt=claimed.tries + 1,
@@ -143,9 +159,9 @@ def ask(provider: Provider, inquiry: Inquiry, policy: Mapping[str, Any]) -> Outc
         return _after_unavailable(e, inquiry.attempt, policy)
     except ProviderError as e:
         return Failed(e.code, e.message, retryable=False)
-    except Exception as e:  # noqa: BLE001
+    except Exception as e:
         # The message may hold what the source said of the subject: it is not logged.
-        logger.error("%s raised %s", provider.name, type(e).__name__)  # noqa: TRY400
+        logger.error("%s raised %s", provider.name, type(e).__name__)
         fault = Unavailable("SOURCE_ERROR", "The source's answer was not understood.")
         return _after_unavailable(fault, inquiry.attempt, policy)
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -93,7 +94,7 @@ def _standings(reports: Mapping[UUID, Report]) -> dict[UUID, _Standing]:
 
 def _step(report: Report, standing: _Standing, at: datetime) -> Move | None:
     """The move that is due, if one is."""
-    changes = {
+    changes: dict[str, Any] = {
         "risk_score": standing.score,
         "risk_level": RiskLevel.of(standing.score).value,
     }

@@ -4,8 +4,11 @@ import json
 import os
 import socket
 from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
 from uuid import UUID
 
+from django.apps import apps
 from django.db import connection
 
 CHANNEL = "verification_jobs"
@@ -14,27 +17,43 @@ CHANNEL = "verification_jobs"
 # wait for the caller's commit, and neither happens when it rolls back.
 ENQUEUE = f"""
 WITH job AS (
-    INSERT INTO jobs_job (function, arguments) VALUES (%s, %s) RETURNING id
+    INSERT INTO jobs_job (function, arguments, due_at)
+    VALUES (%s, %s, COALESCE(%s, now())) RETURNING id
 )
 SELECT id, pg_notify('{CHANNEL}', '') FROM job
 """  # noqa: S608
 
 
-def later(task: str, *ids: str | int | UUID) -> None:
+def later(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None:
     """Run the function at this dotted path soon after the current transaction commits.
 
+    With `at`, not before that time and within about a second of it.
     It may run more than once, and calls without ids that wait at the same time run
     as one: a job looks up what there is to do and leaves alone what is done.
     """
     for value in ids:
         if not isinstance(value, str | int | UUID):
             raise TypeError(f"{value!r} is not an id")
-    enqueue(task, [str(i) if isinstance(i, UUID) else i for i in ids])
+    enqueue(task, [str(i) if isinstance(i, UUID) else i for i in ids], at=at)
 
 
-def enqueue(function: str, arguments: Sequence[str | int]) -> int:
+@cache
+def is_job(function: str) -> bool:
+    """Jobs are the functions of our apps' `tasks` modules.
+
+    Nothing else runs, or whoever can write a row could call anything.
+    """
+    app, _, name = function.rpartition(".tasks.")
+    return name.isidentifier() and apps.is_installed(app)
+
+
+def enqueue(
+    function: str, arguments: Sequence[str | int], *, at: datetime | None = None
+) -> int:
+    if not is_job(function):
+        raise ValueError(f"{function} is not in the tasks of an app")
     with connection.cursor() as cursor:
-        cursor.execute(ENQUEUE, [function, json.dumps(list(arguments))])
+        cursor.execute(ENQUEUE, [function, json.dumps(list(arguments)), at])
         return int(cursor.fetchone()[0])
 
 

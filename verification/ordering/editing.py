@@ -18,8 +18,7 @@ from verification.ordering.creating import (
     RESULT_COLUMNS,
     consent_for,
     payment_for,
-    result_for,
-    values_of,
+    result_rows,
 )
 from verification.ordering.faults import InvalidRequest, shape_faults
 from verification.ordering.holding import hold
@@ -138,15 +137,13 @@ def _replace_consent(
 
 def _replace_results(report: Report, lines: list[Line], at: datetime) -> None:
     report.results.all().delete()
-    results = [result_for(report, n, line, at) for n, line in enumerate(lines)]
-    rows = [values_of(result, RESULT_COLUMNS) for result in results]
-    insert(Rows(CheckResult, RESULT_COLUMNS, rows))
+    insert(Rows(CheckResult, RESULT_COLUMNS, result_rows(report, lines, at)))
 
 
 def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None:
     subject = order.subject
     report.subject = subject.members
-    report.subject_id = subject.id_in(client.workspace.pk, client.environment)
+    report.subject_id = subject.in_workspace(client.workspace.pk, client.environment).id
     report.subject_type, report.country = subject.type, subject.country
     report.subject_name = subject.name
     report.checks_requested = [definition.name for definition in order.definitions]

@@ -24,7 +24,7 @@ CLOCK_SKEW = timedelta(minutes=1)
 
 
 def wrong(code: str, message: str) -> PydanticCustomError:
-    return PydanticCustomError(code, message)  # type: ignore[arg-type]
+    return PydanticCustomError(code, message)
 
 
 def phone(value: str) -> str:

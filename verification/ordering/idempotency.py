@@ -87,9 +87,15 @@ class Key:
         return answer
 
     def answer_row(self, body: Any) -> Rows:
-        columns = (
-            "id workspace_id environment key fingerprint body created_at"
-        ).split()
+        columns = [
+            "id",
+            "workspace_id",
+            "environment",
+            "key",
+            "fingerprint",
+            "body",
+            "created_at",
+        ]
         row = (
             uuid7(),
             self.workspace_id,

@@ -1,4 +1,4 @@
-"""From a request body to orders that can be carried out, or all that is wrong with it."""
+"""From a request body to orders, or to all that is wrong with it."""
 
 from __future__ import annotations
 

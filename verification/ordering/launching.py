@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.tasks import wake_up
 from verification.ordering.client import Client
-from verification.ordering.creating import charges
+from verification.ordering.creating import charged, charges
 from verification.ordering.faults import Fault, InvalidRequest
 from verification.ordering.holding import hold
 from verification.ordering.pricing import Line, price
@@ -35,7 +35,7 @@ def launch(client: Client, report_id: UUID) -> Report:
     if not hasattr(report, "payment"):
         # Who has a payment link pays, or has paid, the price it showed.
         reprice(client, report, results, at)
-    movements = charges(client, report, results)
+    movements = charges(client, report, charged(results))
     move(
         [
             Move(
@@ -86,7 +86,7 @@ def reprice(
 def quote_lines(
     client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
 ) -> list[Line]:
-    wanted = [(Subject(report.subject), definitions, report.reuse)]
+    wanted = [(Subject(report.subject or {}), definitions, report.reuse)]
     return price(wanted, client.workspace.pk, client.environment, at)[0]
 
 

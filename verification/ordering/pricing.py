@@ -12,7 +12,7 @@ from django.db import connection
 
 from verification.checks.models import CheckDefinition
 from verification.ordering.intake import Order
-from verification.reports.subjects import Subject
+from verification.reports.subjects import KnownSubject, Subject
 
 FREE = Decimal(0)
 
@@ -47,10 +47,7 @@ def price(
 ) -> list[list[Line]]:
     """The same for (subject, definitions, may reuse)."""
     questions = [
-        [
-            subject.question(workspace_id, environment, d.name, input_keys(d))
-            for d in definitions
-        ]
+        _questions(subject.in_workspace(workspace_id, environment), definitions)
         for subject, definitions, _ in wanted
     ]
     fresh = _fresh_answers(
@@ -74,8 +71,13 @@ def total(lines: Sequence[Line]) -> Decimal:
     return sum((line.price for line in lines), FREE)
 
 
-def input_keys(definition: CheckDefinition) -> list[str]:
-    return [entry["key"] for entry in definition.required_inputs]
+def _questions(
+    subject: KnownSubject, definitions: Sequence[CheckDefinition]
+) -> list[bytes]:
+    return [
+        subject.question(d.name, [entry["key"] for entry in d.required_inputs])
+        for d in definitions
+    ]
 
 
 def _line(

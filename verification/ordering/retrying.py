@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.tasks import wake_up
 from verification.ordering.client import Client
-from verification.ordering.creating import charges
+from verification.ordering.creating import charged, charges
 from verification.ordering.holding import hold
 from verification.ordering.refusals import NotRetryable
 from verification.reports.models import Report, ReportStatus
@@ -46,7 +46,7 @@ def retry(client: Client, report_id: UUID) -> Report:
     target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
     changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
     move([Move(report, target, "retried", client.actor, changes)], at)
-    movements = charges(client, report, failed)
+    movements = charges(client, report, charged(failed))
     insert(entries(movements, at))
     wake_up()
     move_balances(movements)

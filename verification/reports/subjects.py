@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -53,24 +54,20 @@ class Subject:
     def name(self) -> str:
         return self.members.get("fullName") or self.members["registrationNumber"]
 
-    def id_in(self, workspace_id: UUID, environment: str) -> UUID:
-        """The same person or company has the same id in all reports of a workspace."""
-        return keyed_uuid("subject", workspace_id, environment, *self._identity())
-
-    def question(
-        self, workspace_id: UUID, environment: str, check: str, inputs: list[str]
-    ) -> bytes:
-        """Equal where the same would be asked of a source about the same subject."""
-        asked = [f"{key}={self.members[key]}" for key in inputs if key in self.members]
-        return keyed_hash(
-            "question",
-            workspace_id,
-            environment,
-            check,
-            *self._identity(),
-            folded(self.name),
-            self.members.get("dateOfBirth", ""),
-            *asked,
+    def in_workspace(self, workspace_id: UUID, environment: str) -> KnownSubject:
+        """The subject as this workspace knows it in this environment."""
+        scope = (workspace_id, environment, *self._identity())
+        return KnownSubject(
+            # The same person or company has the same id in all its reports.
+            id=keyed_uuid("subject", *scope),
+            members=self.members,
+            described="\x1f".join(
+                [
+                    *map(str, scope),
+                    folded(self.name),
+                    self.members.get("dateOfBirth", ""),
+                ]
+            ),
         )
 
     def _identity(self) -> tuple[str, ...]:
@@ -79,6 +76,20 @@ class Subject:
                 return self.type, self.country, key, normalised(value)
         described = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
         return self.type, self.country, "name", folded(self.name), *described
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSubject:
+    """A subject within one workspace and environment."""
+
+    id: UUID
+    members: dict[str, Any]
+    described: str
+
+    def question(self, check: str, inputs: Iterable[str]) -> bytes:
+        """Equal where the same would be asked of a source about the same subject."""
+        asked = [f"{key}={self.members[key]}" for key in inputs if key in self.members]
+        return keyed_hash("question", self.described, check, *asked)
 
 
 def folded(text: str) -> str:

@@ -22,14 +22,15 @@ CHANGEABLE = {
     "failure_message": "text",
 }
 ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
+ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 
-SQL = """
+SQL = f"""
 WITH move AS (
-    SELECT * FROM unnest({arrays})
-        AS m(change_id, id, source, target, trigger, actor, {columns})
+    SELECT * FROM unnest({", ".join(f"%s::{kind}[]" for kind in ARRAYS)})
+        AS m(change_id, id, source, target, trigger, actor, {", ".join(CHANGEABLE)})
 ), moved AS (
     UPDATE reports_report r
-    SET status = m.target, updated_at = %s, {assignments}
+    SET status = m.target, updated_at = %s, {ASSIGNMENTS}
     FROM move m WHERE r.id = m.id AND r.status = m.source
     RETURNING r.id
 )
@@ -37,11 +38,7 @@ INSERT INTO reports_statuschange
     (id, report_id, source, target, trigger, actor, created_at)
 SELECT m.change_id, m.id, m.source, m.target, m.trigger, m.actor, %s
 FROM move m JOIN moved USING (id)
-""".format(
-    arrays=", ".join(f"%s::{kind}[]" for kind in ARRAYS),
-    columns=", ".join(CHANGEABLE),
-    assignments=", ".join(f"{name} = m.{name}" for name in CHANGEABLE),
-)
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)

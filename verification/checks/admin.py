@@ -1,0 +1,163 @@
+from datetime import timedelta
+
+from django import forms
+from django.contrib import admin
+from django.utils.timezone import now
+
+from verification.backoffice import OfficeAdmin, ReadOnlyAdmin, link, pretty
+from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+
+
+class DefinitionForm(forms.ModelForm):
+    """The members of the retry policy are fields of their own."""
+
+    max_attempts = forms.IntegerField(min_value=1, max_value=20)
+    initial_delay_seconds = forms.FloatField(min_value=0, max_value=3_600)
+    backoff_multiplier = forms.FloatField(min_value=1, max_value=10)
+    max_delay_seconds = forms.FloatField(min_value=1, max_value=86_400)
+
+    POLICY = {
+        "max_attempts": "maxAttempts",
+        "initial_delay_seconds": "initialDelaySeconds",
+        "backoff_multiplier": "backoffMultiplier",
+        "max_delay_seconds": "maxDelaySeconds",
+    }
+
+    class Meta:
+        model = CheckDefinition
+        fields = ["display_name", "description", "active", "price", "freshness_days"]
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for field, member in self.POLICY.items():
+            self.initial[field] = self.instance.retry_policy.get(member)
+
+    def clean(self):
+        cleaned = super().clean() or {}
+        first = cleaned.get("initial_delay_seconds")
+        longest = cleaned.get("max_delay_seconds")
+        if first is not None and longest is not None and first > longest:
+            self.add_error("max_delay_seconds", "Must not be below the initial delay.")
+        return cleaned
+
+    def save(self, commit=True):
+        self.instance.retry_policy = {
+            member: self.cleaned_data[field] for field, member in self.POLICY.items()
+        }
+        return super().save(commit)
+
+
+@admin.register(CheckDefinition)
+class CheckDefinitionAdmin(OfficeAdmin):
+    form = DefinitionForm
+    list_display = [
+        "name",
+        "display_name",
+        "category",
+        "active",
+        "price",
+        "freshness_days",
+    ]
+    list_filter = ["active", "category"]
+    search_exact = ("name__iexact",)
+    ordering = ["position", "name"]
+    also_written = ("retry_policy",)
+    # These belong to the code: each start writes them again.
+    readonly_fields = [
+        "name",
+        "category",
+        "subject_types",
+        "requires_consent",
+        "currency",
+        "inputs",
+        "output_fields",
+        "flag_codes",
+        "updated_at",
+    ]
+    fields = [
+        "name",
+        "display_name",
+        "description",
+        "active",
+        "price",
+        "freshness_days",
+        *DefinitionForm.POLICY,
+        *readonly_fields[1:],
+    ]
+
+    @admin.display(description="Required inputs")
+    def inputs(self, definition):
+        return pretty(definition.required_inputs)
+
+    def has_add_permission(self, request):
+        return False
+
+
+class TroubleFilter(admin.SimpleListFilter):
+    title = "trouble"
+    parameter_name = "trouble"
+
+    def lookups(self, request, model_admin):
+        return [
+            ("waiting", "waiting for over an hour"),
+            ("gave-up", "the engine gave it up"),
+        ]
+
+    def queryset(self, request, results):
+        if self.value() == "waiting":
+            return results.filter(
+                next_attempt_at__isnull=False,
+                report__updated_at__lt=now() - timedelta(hours=1),
+            )
+        if self.value() == "gave-up":
+            return results.filter(
+                status=ResultStatus.FAILED, failure_code="ENGINE_GAVE_UP"
+            )
+        return results
+
+
+@admin.register(CheckResult)
+class CheckResultAdmin(ReadOnlyAdmin):
+    list_display = [
+        "name",
+        "report_page",
+        "status",
+        "attempt",
+        "next_attempt_at",
+        "failure_code",
+    ]
+    list_filter = [TroubleFilter, "status", "definition"]
+    search_ids = ("id", "report_id")
+    fields = [
+        "id",
+        "report_page",
+        "name",
+        "status",
+        "price",
+        "attempt",
+        "tries",
+        "claims",
+        "fence",
+        "next_attempt_at",
+        "started_at",
+        "completed_at",
+        "duration_ms",
+        "reused_from_id",
+        "score",
+        "risk_level",
+        "failure_code",
+        "failure_message",
+        "failure_retryable",
+        "created_at",
+    ]
+    personal_fields = ("finding_opened",)
+
+    @admin.display(description="Report")
+    def report_page(self, result):
+        # By hand: the report itself is not needed.
+        report = result._meta.get_field("report").related_model(pk=result.report_id)
+        return link(report)
+
+    @admin.display(description="Finding (personal data)")
+    def finding_opened(self, result):
+        return pretty(result.finding)

@@ -1,0 +1,98 @@
+"""What a source of checks is asked, and how it may answer.
+
+A provider takes an `Inquiry` and returns a `Finding`, or raises one of three errors:
+`Unavailable` (try again later), `Refused` (this will never work) and `NotYet` (the
+answer is on its way). It writes no rows, reads no settings, and does not retry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Literal, Protocol
+from uuid import UUID
+
+Severity = Literal["LOW", "MEDIUM", "HIGH"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """One question about one subject, for one check."""
+
+    check: str
+    # The interface's Subject members and check inputs, in camelCase; phone in E.164.
+    subject: dict[str, Any]
+    # Names the run of the check to the provider; the same when the run is repeated
+    # after a crash, so that a provider with idempotency keys bills it once.
+    reference: str
+    result_id: UUID
+    # 1, and one more each time the source was unavailable.
+    attempt: int
+    # When this run was first asked.
+    asked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An adverse finding."""
+
+    code: str
+    severity: Severity
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A source's answer in our words.
+
+    `details` has exactly the output fields of the check's definition; `score` is 0 to
+    100, higher is riskier, or None where the answer supports no score.
+    """
+
+    summary: str
+    score: int | None
+    details: dict[str, Any]
+    provider: str
+    flags: list[Flag] = field(default_factory=list)
+    provider_reference: str | None = None
+    # SHA-256 of the source's answer as it came, in hex.
+    response_digest: str | None = None
+
+
+class ProviderError(Exception):
+    """The check could not be done. `code` is the failure code the client sees."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class Unavailable(ProviderError):
+    """The source is down or overloaded; the retry policy decides about another try."""
+
+
+class Refused(ProviderError):
+    """The source will not answer this inquiry; trying again changes nothing."""
+
+
+class NotYet(Exception):
+    """The source took the inquiry and has no answer yet: ask again at `ask_at`."""
+
+    def __init__(self, ask_at: datetime) -> None:
+        super().__init__(f"no answer before {ask_at:%H:%M:%S}")
+        self.ask_at = ask_at
+
+
+class Provider(Protocol):
+    """A source of one or more checks.
+
+    `waits_on_network` is False for a provider that answers from memory: it is then
+    asked in the job's own thread instead of the pool's.
+    """
+
+    name: ClassVar[str]
+    waits_on_network: ClassVar[bool]
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        """The answer; raises Unavailable, Refused or NotYet."""
+        ...

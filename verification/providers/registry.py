@@ -1,0 +1,47 @@
+"""The one place that chooses who is asked.
+
+Sandbox has one provider and never looks at the table of live ones; production never
+gets the sandbox's. `configure` is called once, when the app of the checks is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import ClassVar
+
+from verification.providers.base import Finding, Inquiry, Provider, Refused
+from verification.providers.sandbox import Sandbox
+
+# check name -> provider
+_live: dict[str, Provider] = {}
+_sandbox = Sandbox()
+
+
+def configure(table: Mapping[str, tuple[str, Mapping[str, str]]]) -> None:
+    """Make the live providers from {check name: (dotted path, options)}."""
+    _live.clear()
+    for check, (path, options) in table.items():
+        module, _, name = path.rpartition(".")
+        _live[check] = getattr(import_module(module), name)(**options)
+
+
+def provider_for(check: str, environment: str) -> Provider:
+    """Who answers this check in this environment."""
+    if environment != "production":
+        return _sandbox
+    return _live.get(check, _not_configured)
+
+
+class _NotConfigured:
+    name: ClassVar[str] = "none"
+    waits_on_network: ClassVar[bool] = False
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        raise Refused(
+            "PROVIDER_NOT_CONFIGURED",
+            f"This installation has no live source for {inquiry.check}.",
+        )
+
+
+_not_configured = _NotConfigured()
