@@ -5,6 +5,9 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from tests.clients import api as api
+from tests.clients import live_api as live_api
+from tests.clients import workspace as workspace
 from tests.live import service as service
 from verification import embedded
 

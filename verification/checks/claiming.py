@@ -43,14 +43,14 @@ def claim(limit: int) -> list[Claim]:
             """
             WITH due AS (
                 SELECT id FROM checks_checkresult
-                WHERE next_attempt_at <= now()
+                WHERE next_attempt_at <= statement_timestamp()
                 ORDER BY next_attempt_at, id
                 LIMIT %s FOR UPDATE SKIP LOCKED
             )
             UPDATE checks_checkresult r
             SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1,
-                started_at = COALESCE(r.started_at, now()),
-                next_attempt_at = now() + %s * interval '1 second'
+                started_at = COALESCE(r.started_at, statement_timestamp()),
+                next_attempt_at = statement_timestamp() + %s * interval '1 second'
             FROM due WHERE r.id = due.id
             RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
                 r.claims, r.fence, r.started_at, r.reused_from_id

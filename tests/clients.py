@@ -1,0 +1,134 @@
+"""A client of the API as tests use it, and the requests they send.
+
+def test_something(api):
+    made = api.create(person(idNumber="90000000"))
+    api.work()
+    assert api.report(made["id"])["status"] == "READY"
+"""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client as HttpClient
+
+from verification.checks.tasks import run_due
+from workspaces import keys
+from workspaces.accounts import create_workspace
+from workspaces.models import Account, Workspace
+
+ATTESTED = {
+    "mode": "CUSTOMER_ATTESTED",
+    "obtained": True,
+    "obtainedAt": "2026-01-20T10:00:00Z",
+    "method": "CUSTOMER_WEB_FORM",
+    "policyVersion": "2026-01",
+}
+HOSTED = {"mode": "SERVICE_HOSTED"}
+
+
+def person(**subject: Any) -> dict[str, Any]:
+    """A request item for a person; `None` leaves a member out."""
+    members = {
+        "subjectType": "INDIVIDUAL",
+        "fullName": "Wanjiku Kamau",
+        "idNumber": "12345678",
+        **subject,
+    }
+    return {
+        "subject": {k: v for k, v in members.items() if v is not None},
+        "checksRequested": ["IDENTITY", "KRA_PIN", "CRB_SCORE"],
+        "purpose": "Loan application",
+        "consent": ATTESTED,
+    }
+
+
+def company(**subject: Any) -> dict[str, Any]:
+    """A request item for a company."""
+    members = {
+        "subjectType": "COMPANY",
+        "fullName": "Baobab Traders Limited",
+        "registrationNumber": "PVT-12345",
+        **subject,
+    }
+    return {
+        "subject": {k: v for k, v in members.items() if v is not None},
+        "checksRequested": ["BUSINESS_VERIFICATION"],
+        "purpose": "Supplier onboarding",
+    }
+
+
+class Api:
+    """Requests with one key, through every middleware."""
+
+    def __init__(self, workspace: Workspace, environment: str, **key: Any) -> None:
+        self.workspace, self.environment = workspace, environment
+        self.key, self.text = keys.issue(
+            workspace, environment=environment, name="tests", force=True, **key
+        )
+        self._http = HttpClient(headers={"Authorization": f"Bearer {self.text}"})
+
+    @property
+    def account(self) -> Account:
+        return self.workspace.accounts.get(environment=self.environment)
+
+    def get(self, path: str, **query: Any):
+        return self._http.get(f"/api/v1{path}", query)
+
+    def post(self, path: str, body: Any = None, **headers: str):
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        data = b"" if body is None else json.dumps(body)
+        return self._http.post(
+            f"/api/v1{path}", data, content_type="application/json", headers=sent
+        )
+
+    def create(self, *items: dict[str, Any], **top: Any) -> Any:
+        """Create reports; the created one, or a list of several."""
+        answer = self.post("/reports", {"reports": list(items), **top})
+        assert answer.status_code == 201, answer.content
+        made = answer.json()["reports"]
+        return made[0] if len(items) == 1 else made
+
+    def report(self, report_id: str) -> dict[str, Any]:
+        answer = self.get(f"/reports/{report_id}")
+        assert answer.status_code == 200, answer.content
+        return answer.json()
+
+    def refused(self, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
+        """The problem that this POST is answered with."""
+        answer = self.post(path, body, **headers)
+        assert answer.status_code >= 400, answer.content
+        assert answer["Content-Type"] == "application/problem+json"
+        return answer.json()
+
+    def work(self) -> None:
+        """Run the checks that are due, as a job would."""
+        run_due()
+
+
+def codes(problem: dict[str, Any]) -> dict[str, str]:
+    """pointer, parameter or header -> code, of a problem's errors."""
+    return {
+        error.get("pointer") or error.get("parameter") or error["header"]: error["code"]
+        for error in problem["errors"]
+    }
+
+
+@pytest.fixture
+def workspace(db: None) -> Workspace:
+    call_command("setup_checks", stdout=io.StringIO())
+    return create_workspace(name="Acacia Lenders", owner_email="owner@acacia.test")
+
+
+@pytest.fixture
+def api(workspace: Workspace) -> Api:
+    """A test key with every scope."""
+    return Api(workspace, "sandbox")
+
+
+@pytest.fixture
+def live_api(workspace: Workspace) -> Api:
+    """A production key; no live source is configured."""
+    return Api(workspace, "production")
