@@ -1,0 +1,232 @@
+from django.contrib import admin, messages
+from django.utils.html import format_html
+
+from verification.backoffice import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
+from workspaces import forms, keys, ledger
+from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
+
+
+class AccountInline(ReadOnlyInline):
+    model = Account
+    fields = ["environment", "billing", "balance", "credit_limit"]
+    show_change_link = True
+
+
+@admin.register(Workspace)
+class WorkspaceAdmin(OfficeAdmin):
+    list_display = ["name", "id", "kind", "go_live", "is_suspended", "created_at"]
+    list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
+    search_exact = ("name__iexact",)
+    fields = [
+        "id",
+        "name",
+        "kind",
+        "go_live",
+        "retention_days",
+        "suspended_at",
+        "suspension_reason",
+        "created_at",
+    ]
+    readonly_fields = [
+        "id",
+        "kind",
+        "go_live",
+        "suspended_at",
+        "suspension_reason",
+        "created_at",
+    ]
+    inlines = [AccountInline]
+    action_form = forms.Suspension
+    actions = ["suspend", "resume"]
+
+    @admin.display(boolean=True, description="Suspended")
+    def is_suspended(self, workspace):
+        return workspace.is_suspended
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if not change:
+            kwargs["form"] = forms.NewWorkspace
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        new = ["name", "owner_email", "kind", "billing"]
+        return self.fields if obj else new
+
+    def get_readonly_fields(self, request, obj=None):
+        return self.readonly_fields if obj else []
+
+    def get_inlines(self, request, obj):
+        return self.inlines if obj else []
+
+    def save_model(self, request, obj, form, change):
+        if change:
+            super().save_model(request, obj, form, change)
+
+    @admin.action(description="Suspend (with a reason)", permissions=["change"])
+    def suspend(self, request, workspaces):
+        reason = request.POST.get("reason", "").strip()
+        if not 0 < len(reason) <= 500:
+            self.message_user(request, "Give a reason.", messages.ERROR)
+            return
+        for workspace in workspaces:
+            done = workspace.suspend(reason)
+            self._tell(request, workspace, "is suspended", done=done)
+
+    @admin.action(description="Resume", permissions=["change"])
+    def resume(self, request, workspaces):
+        for workspace in workspaces:
+            self._tell(request, workspace, "works again", done=workspace.resume())
+
+    def _tell(self, request, workspace, outcome, *, done):
+        if done:
+            self.log_change(request, workspace, outcome)
+            self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
+        else:
+            self.message_user(request, f"{workspace} was so already.", messages.INFO)
+
+
+@admin.register(Account)
+class AccountAdmin(OfficeAdmin):
+    list_display = ["workspace", "environment", "billing", "balance", "credit_limit"]
+    list_filter = ["environment", "billing"]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
+    search_exact = ("workspace__name__iexact",)
+    fields = [
+        "id",
+        "workspace",
+        "environment",
+        "billing",
+        "credit_limit",
+        "balance",
+        "currency",
+    ]
+    readonly_fields = ["id", "workspace", "environment", "balance", "currency"]
+    action_form = forms.Movement
+    actions = ["top_up", "adjust"]
+
+    def has_add_permission(self, request):
+        return False
+
+    @admin.action(description="Top up by the amount", permissions=["change"])
+    def top_up(self, request, accounts):
+        self._move(request, accounts, LedgerEntry.Kind.TOP_UP)
+
+    @admin.action(
+        description="Adjust by the amount (may be below 0; needs a note)",
+        permissions=["change"],
+    )
+    def adjust(self, request, accounts):
+        self._move(request, accounts, LedgerEntry.Kind.ADJUSTMENT)
+
+    def _move(self, request, accounts, kind):
+        form = forms.MovementDetails(request.POST)
+        if refusal := _refusal(form, accounts, kind):
+            self.message_user(request, refusal, messages.ERROR)
+            return
+        account = accounts.get()
+        amount, note = form.cleaned_data["amount"], form.cleaned_data["note"]
+        actor = f"staff {request.user.get_username()}"[:100]
+        try:
+            ledger.record(ledger.Movement(account.pk, kind, amount, actor, note=note))
+        except ledger.InsufficientBalance as e:
+            self.message_user(request, str(e), messages.ERROR)
+            return
+        self.log_change(request, account, f"{kind} {amount}")
+        done = f"{kind} of {account.currency} {amount} on {account}."
+        self.message_user(request, done, messages.SUCCESS)
+
+
+def _refusal(form, accounts, kind):
+    """Why this movement is not made, or None."""
+    if not form.is_valid() or not form.cleaned_data["amount"]:
+        return "Give an amount other than 0, with at most two decimals."
+    if accounts.count() != 1:
+        return "Choose one account."
+    if kind == LedgerEntry.Kind.TOP_UP and form.cleaned_data["amount"] < 0:
+        return "A top-up is above 0; take money back by an adjustment."
+    if kind == LedgerEntry.Kind.ADJUSTMENT and not form.cleaned_data["note"]:
+        return "An adjustment needs a note that says why."
+    return None
+
+
+@admin.register(LedgerEntry)
+class LedgerEntryAdmin(ReadOnlyAdmin):
+    list_display = ["created_at", "account", "kind", "amount", "report_id", "actor"]
+    list_filter = ["kind", "account__environment"]
+    list_select_related = ["account__workspace"]
+    search_ids = ("id", "result_id", "account_id")
+    fields = [
+        "id",
+        "account",
+        "kind",
+        "amount",
+        "report_id",
+        "result_id",
+        "attempt",
+        "note",
+        "actor",
+        "created_at",
+    ]
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(OfficeAdmin):
+    list_display = ["__str__", "name", "workspace", "environment", "works", "used"]
+    list_filter = ["environment", ("revoked_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
+    search_exact = ("last_characters", "workspace__name__iexact")
+    raw_id_fields = ["workspace"]
+    limits = ["creates_per_minute", "requests_per_minute"]
+    history = [
+        "id",
+        "workspace",
+        "environment",
+        "first_characters",
+        "last_characters",
+        "scopes",
+        "expires_at",
+        "revoked_at",
+        "last_used_at",
+        "created_at",
+    ]
+    actions = ["revoke"]
+
+    @admin.display(boolean=True)
+    def works(self, key):
+        return key.is_usable
+
+    @admin.display(description="Last used", ordering="last_used_at")
+    def used(self, key):
+        return key.last_used_at
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if not change:
+            kwargs["form"] = forms.NewKey
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        new = ["workspace", "environment", "name", "scopes", "expires_at"]
+        return ["name", *self.limits, *self.history] if obj else new
+
+    def get_readonly_fields(self, request, obj=None):
+        return self.history if obj else []
+
+    def save_model(self, request, obj, form, change):
+        if change:
+            super().save_model(request, obj, form, change)
+            return
+        shown_once = format_html(
+            "The key is <code>{}</code>. Copy it now: it is not shown again.", form.text
+        )
+        self.message_user(request, shown_once, messages.WARNING)
+
+    @admin.action(description="Revoke now", permissions=["change"])
+    def revoke(self, request, api_keys):
+        for key in api_keys:
+            if keys.revoke(key):
+                self.log_change(request, key, "revoked")
+                self.message_user(request, f"{key} is revoked.", messages.SUCCESS)
+            else:
+                self.message_user(request, f"{key} had ended already.", messages.INFO)
