@@ -17,7 +17,6 @@ from contextvars import ContextVar
 from django.http import HttpRequest, HttpResponse
 
 from verification.secret_text import redacted
-from workspaces import keys
 
 log = logging.getLogger("verification.request")
 
@@ -71,6 +70,9 @@ class RequestLogMiddleware:
 def _is_made_with_test_key(request: HttpRequest) -> bool:
     # Read from the header, not from what authentication found: a wrong URL or a
     # refused key is answered before or without it.
+    # Imported here: logging, and so this module, is set up before there are models.
+    from workspaces import keys
+
     token = bearer_token(request) or ""
     return token.startswith(TEST_PREFIX) and keys.is_well_formed(token)
 

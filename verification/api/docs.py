@@ -12,6 +12,7 @@ from drf_spectacular.renderers import (
     OpenApiYamlRenderer,
     OpenApiYamlRenderer2,
 )
+from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
@@ -42,6 +43,7 @@ class SchemaView(SpectacularAPIView):
         OpenApiYamlRenderer,
     ]
 
+    @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         refuse_unknown_parameters(request, {"format"})
         return Response(document())

@@ -147,8 +147,8 @@ class OperationSchema(AutoSchema):
         return {**extensions, "x-required-scope": scope} if scope else extensions
 
     def _is_list_view(self, serializer: Any = None) -> bool:
-        # Our lists are envelopes, each a shape of its own.
-        return False
+        # Lists are named so, and never wrapped: our envelopes are shapes of their own.
+        return serializer is None and self.action == "list"
 
     def _get_response_bodies(self, direction: Any = "response") -> Schema:
         bodies = super()._get_response_bodies(direction)

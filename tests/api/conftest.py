@@ -1,0 +1,18 @@
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def log_lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """What the service's own handler has written since, each line read."""
+    handler = next(h for h in logging.getLogger().handlers if h.name == "stderr")
+    assert isinstance(handler, logging.StreamHandler)
+    written = io.StringIO()
+    before = handler.setStream(written)
+    yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+    handler.setStream(before)

@@ -1,0 +1,217 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.api.small import a_key, a_suspended_workspace, bearer
+from workspaces.models import ApiKey
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+
+UNKNOWN = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"
+
+
+def ask(client: Client, authorization: str | None, **headers: str) -> Any:
+    if authorization is not None:
+        headers["Authorization"] = authorization
+    return client.get("/api/v1/things", headers=headers)
+
+
+def outcome(response: Any) -> tuple[int, str, str | None]:
+    challenge = response.headers.get("WWW-Authenticate")
+    return response.status_code, response.json()["code"], challenge
+
+
+INVALID = (401, "invalid-api-key", 'Bearer error="invalid_token"')
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic dXNlcjpwYXNz",
+        UNKNOWN,
+        f"Token {UNKNOWN}",
+        f"Bearer {UNKNOWN} {UNKNOWN}",
+        f"Bearer {UNKNOWN},{UNKNOWN}",
+    ],
+)
+def test_no_key_or_none_that_can_be_read_is_asked_for(
+    client: Client, authorization: str | None
+) -> None:
+    assert outcome(ask(client, authorization)) == (
+        401,
+        "authentication-required",
+        "Bearer",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        UNKNOWN,
+        UNKNOWN[:-1] + "y",
+        UNKNOWN[:-1],
+        UNKNOWN + "x",
+        UNKNOWN.upper(),
+        "vrf_test_",
+        "vrf_prod_0123",
+        "ключ",
+        "x" * 5000,
+    ],
+)
+def test_unknown_and_misspelt_keys_are_not_told_apart(
+    client: Client, text: str
+) -> None:
+    response = ask(client, f"Bearer {text}")
+
+    assert outcome(response) == INVALID
+    assert response.json()["detail"] == ask(client, "Bearer no").json()["detail"]
+
+
+@pytest.mark.parametrize("member", ["revoked_at", "expires_at"])
+def test_an_ended_key_is_answered_like_an_unknown_one(
+    client: Client, member: str
+) -> None:
+    _, text = a_key(**{member: now() - timedelta(seconds=1)})
+
+    ended, unknown = ask(client, f"Bearer {text}"), ask(client, f"Bearer {UNKNOWN}")
+
+    assert outcome(ended) == INVALID
+    assert ended.json()["detail"] == unknown.json()["detail"]
+
+
+@pytest.mark.parametrize("member", ["revoked_at", "expires_at"])
+def test_a_key_works_until_it_ends(client: Client, member: str) -> None:
+    _, text = a_key(**{member: now() + timedelta(minutes=1)})
+
+    assert ask(client, f"Bearer {text}").status_code == 200
+
+
+def test_the_scheme_is_read_in_any_case(client: Client) -> None:
+    _, text = a_key()
+
+    assert ask(client, f"bEARER {text}").status_code == 200
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_key_is_refused_at_the_host_of_the_other_environment(
+    client: Client, settings: Any, live: bool
+) -> None:
+    settings.SANDBOX_HOST = "sandbox.example.com"
+    settings.PRODUCTION_HOST = "api.example.com"
+    _, text = a_key(live=live)
+    hosts = ["api.example.com", "sandbox.example.com"]
+    own, other = hosts if live else reversed(hosts)
+
+    refused = ask(client, f"Bearer {text}", Host=f"{other.upper()}:8443")
+
+    assert outcome(refused) == (
+        401,
+        "wrong-environment",
+        'Bearer error="invalid_token"',
+    )
+    assert ask(client, f"Bearer {text}", Host=own).status_code == 200
+    assert ask(client, f"Bearer {text}", Host="10.0.0.7").status_code == 200
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_without_named_hosts_every_host_serves_both(client: Client, live: bool) -> None:
+    _, text = a_key(live=live)
+
+    assert ask(client, f"Bearer {text}", Host="anything.example").status_code == 200
+
+
+def test_a_suspended_workspace_is_refused(client: Client) -> None:
+    _, text = a_key(a_suspended_workspace())
+
+    assert outcome(ask(client, f"Bearer {text}")) == (403, "workspace-suspended", None)
+
+
+def test_a_missing_scope_is_named(client: Client) -> None:
+    _, text = a_key(scopes=["reports:create"])
+
+    response = ask(client, f"Bearer {text}")
+
+    challenge = 'Bearer error="insufficient_scope", scope="reports:read"'
+    assert outcome(response) == (403, "insufficient-scope", challenge)
+    assert response.json()["requiredScope"] == "reports:read"
+    assert "reports:read" in response.json()["detail"]
+
+
+def test_each_action_asks_for_its_own_scope(client: Client) -> None:
+    _, text = a_key(scopes=["reports:create"])
+
+    created = client.post(
+        "/api/v1/things", {}, content_type="application/json", headers=bearer(text)
+    )
+
+    assert created.status_code == 201
+    assert client.head("/api/v1/things", headers=bearer(text)).status_code == 403
+
+
+def test_an_action_without_a_scope_takes_any_valid_key(client: Client) -> None:
+    _, text = a_key(scopes=[])
+
+    response = client.get("/api/v1/things/away", headers=bearer(text))
+
+    assert response.status_code == 503
+
+
+def test_an_action_nobody_gave_a_scope_cannot_be_used(client: Client) -> None:
+    _, text = a_key()
+
+    with pytest.raises(AssertionError, match=r"Unscoped\.required_scopes .* 'list'"):
+        client.get("/api/v1/unscoped", headers=bearer(text))
+
+
+def test_guessing_is_limited_per_address_and_good_keys_still_work(
+    client: Client, settings: Any
+) -> None:
+    settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 3
+    _, text = a_key()
+
+    guesses = [ask(client, f"Bearer {UNKNOWN}") for _ in range(5)]
+
+    assert [r.status_code for r in guesses] == [401, 401, 401, 429, 429]
+    assert guesses[-1].json()["code"] == "rate-limited"
+    assert 0 < int(guesses[-1]["Retry-After"]) <= 60
+    assert ask(client, f"Bearer {text}").status_code == 200
+
+
+def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
+    client: Client, settings: Any
+) -> None:
+    settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 1
+
+    def guess(forwarded: str) -> int:
+        headers = {"X-Forwarded-For": forwarded}
+        return int(ask(client, f"Bearer {UNKNOWN}", **headers).status_code)
+
+    assert [guess("198.51.100.1"), guess("198.51.100.2")] == [401, 429]
+
+    settings.TRUSTED_PROXIES = ["127.0.0.0/8", "10.0.0.1"]
+    assert [guess("198.51.100.1"), guess("198.51.100.2")] == [401, 401]
+    # What stands left of the nearest untrusted address is the client's own claim.
+    assert guess("203.0.113.9, 198.51.100.1, 10.0.0.1") == 429
+    assert guess("203.0.113.9, 198.51.100.3, 10.0.0.1") == 401
+
+
+def test_use_is_noted_at_most_once_a_minute(
+    client: Client, django_assert_num_queries: Any
+) -> None:
+    key, text = a_key()
+
+    with django_assert_num_queries(3):
+        ask(client, f"Bearer {text}")
+    noted = ApiKey.objects.get(pk=key.pk).last_used_at
+    with django_assert_num_queries(2):
+        ask(client, f"Bearer {text}")
+
+    assert noted is not None
+    assert ApiKey.objects.get(pk=key.pk).last_used_at == noted

@@ -1,0 +1,257 @@
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from tests.api.small import a_key, bearer
+from verification.api.problem_kinds import KINDS
+from verification.api.problems import MemberError, invalid, pointer
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+
+
+def problem(response: Any) -> dict[str, Any]:
+    assert response["Content-Type"] == "application/problem+json"
+    body = response.json()
+    kind = KINDS[body["code"]]
+    assert body["status"] == response.status_code == kind.status
+    assert body["title"] == kind.title
+    assert body["type"] == f"{settings.BASE_URL}/problems/{kind.code}"
+    assert body["requestId"] == response["X-Request-Id"]
+    assert body["detail"]
+    return body
+
+
+@pytest.fixture
+def text() -> str:
+    return a_key()[1]
+
+
+@pytest.fixture
+def unreachable_database() -> Iterator[None]:
+    where = connection.settings_dict
+    kept = dict(where)
+    connection.close()
+    where |= {"HOST": "127.0.0.1", "PORT": "1"}
+    yield
+    where.clear()
+    where.update(kept)
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/", "/api", "/api/v2/things"])
+def test_a_wrong_url_of_the_api_is_a_problem(client: Client, path: str) -> None:
+    body = problem(client.get(path))
+
+    assert body["code"] == "not-found"
+    assert body["instance"] == path
+
+
+def test_the_instance_is_a_valid_reference_without_the_query(client: Client) -> None:
+    body = problem(client.get("/api/v1/né ant?name=Wanjiku"))
+
+    assert body["instance"] == "/api/v1/n%C3%A9%20ant"
+
+
+def test_a_wrong_method_is_a_problem_that_says_what_is_allowed(
+    client: Client, text: str
+) -> None:
+    response = client.put("/api/v1/things", headers=bearer(text))
+
+    assert problem(response)["code"] == "method-not-allowed"
+    assert response["Allow"].split(", ")[:2] == ["GET", "POST"]
+
+
+def test_a_wrong_method_outside_of_rest_views_says_what_is_allowed(
+    client: Client,
+) -> None:
+    response = client.post("/healthz")
+
+    assert response.status_code == 405
+    assert response["Allow"] == "GET, HEAD"
+
+
+def test_a_crash_tells_nothing_but_its_request_id(text: str) -> None:
+    client = Client(raise_request_exception=False)
+
+    response = client.get("/api/v1/things/crash", headers=bearer(text))
+
+    assert problem(response)["code"] == "internal-error"
+    assert b"Canary" not in response.content
+    assert b"KeyError" not in response.content
+
+
+def test_a_crash_is_logged_with_its_place_and_not_its_values(
+    text: str, log_lines: Any
+) -> None:
+    client = Client(raise_request_exception=False)
+
+    client.get("/api/v1/things/crash", headers=bearer(text))
+
+    line = next(line for line in log_lines() if line["level"] == "ERROR")
+    assert "builtins.KeyError" in line["exc_info"]
+    assert "small.py" in line["exc_info"]
+    assert "Canary" not in str(log_lines())
+
+
+@pytest.mark.parametrize("name", ["slow", "away"])
+def test_a_database_that_does_not_answer_is_unavailable(
+    client: Client, text: str, name: str
+) -> None:
+    response = client.get(f"/api/v1/things/{name}", headers=bearer(text))
+
+    assert problem(response)["code"] == "unavailable"
+    assert int(response["Retry-After"]) > 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_unreachable_database_is_unavailable_to_authentication(
+    client: Client, text: str, unreachable_database: None
+) -> None:
+    response = client.get("/api/v1/things", headers=bearer(text))
+
+    assert problem(response)["code"] == "unavailable"
+    assert int(response["Retry-After"]) > 0
+
+
+def test_a_refused_host_name_is_a_problem_that_names_the_header(
+    client: Client, settings: Any
+) -> None:
+    settings.ALLOWED_HOSTS = ["verify.example.com"]
+
+    body = problem(client.get("/api/v1/things", headers={"Host": "evil.example"}))
+
+    assert body["code"] == "validation-failed"
+    assert body["errors"][0]["header"] == "Host"
+
+
+def test_with_debug_on_errors_of_the_api_are_problems_too(
+    client: Client, settings: Any
+) -> None:
+    settings.DEBUG = True
+
+    assert problem(client.get("/api/v1/nothing"))["code"] == "not-found"
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_fine"),
+    [
+        ("*/*", True),
+        ("application/*", True),
+        ("application/json; charset=utf-8", True),
+        ("application/problem+json", True),
+        ("text/html, application/json;q=0.1", True),
+        ("text/html, */*;q=0.1", True),
+        ("", True),
+        ("text/html", False),
+        ("application/json;q=0, application/problem+json;q=0, */*", False),
+        ("application/xml, text/*", False),
+    ],
+)
+def test_accept_must_let_json_in(
+    client: Client, text: str, accept: str, is_fine: bool
+) -> None:
+    response = client.get("/api/v1/things", headers=bearer(text) | {"Accept": accept})
+
+    if is_fine:
+        assert response.status_code == 200
+        assert response["Content-Type"] == "application/json"
+    else:
+        assert problem(response)["code"] == "not-acceptable"
+
+
+def test_every_answer_of_the_api_is_kept_from_caches_and_browsers(
+    client: Client, text: str
+) -> None:
+    fine = client.get("/api/v1/things", headers=bearer(text))
+    refused = client.get("/api/v1/nothing")
+
+    for response in (fine, refused):
+        assert response["Cache-Control"] == "no-store"
+        assert response["X-Content-Type-Options"] == "nosniff"
+        assert response["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def test_at_most_a_hundred_errors_are_told() -> None:
+    errors = [
+        MemberError("required", "Needed.", pointer=pointer("a", i)) for i in range(150)
+    ]
+
+    body = invalid(errors).body("/api/v1/things", "id")
+
+    assert len(body["errors"]) == 100
+    assert "150" in body["detail"]
+
+
+def test_pointers_escape_what_means_something_in_them() -> None:
+    assert pointer() == "#"
+    assert pointer("reports", 17, "subject") == "#/reports/17/subject"
+    assert pointer("a/b", "c~d") == "#/a~1b/c~0d"
+    assert pointer("jina kamili", "ü", "%", "#") == "#/jina%20kamili/%C3%BC/%25/%23"
+    assert pointer("\ud800") == "#/%3F"
+
+
+@pytest.mark.parametrize("code", list(KINDS))
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_every_problem_has_a_page_in_both_languages(
+    client: Client, code: str, language: str
+) -> None:
+    response = client.get(f"/problems/{code}?lang={language}")
+
+    html = unescape(response.content.decode())
+    assert response.status_code == 200
+    assert f'<html lang="{language}">' in html
+    assert code in html
+    assert response["Content-Language"] == language
+    assert (KINDS[code].explanation in html) == (language == "en")
+
+
+def test_the_language_of_the_browser_is_used_until_one_is_chosen(
+    client: Client,
+) -> None:
+    browser = {"Accept-Language": "sw-KE, en;q=0.5"}
+
+    assert client.get("/problems/", headers=browser)["Content-Language"] == "sw"
+    chosen = client.get("/problems/?lang=en", headers=browser)
+    assert chosen["Content-Language"] == "en"
+    assert client.get("/problems/?lang=xx")["Content-Language"] == "en"
+
+
+def test_the_list_of_problems_leads_to_each(client: Client) -> None:
+    html = client.get("/problems/?lang=sw").content.decode()
+
+    for code in KINDS:
+        assert f'href="/problems/{code}?lang=sw"' in html
+
+
+def test_an_unknown_problem_has_no_page(client: Client) -> None:
+    response = client.get("/problems/no-such-thing")
+
+    assert response.status_code == 404
+    assert response["Content-Type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("path", ["/", "/problems/", "/problems/not-found", "/docs"])
+def test_pages_run_nothing_inline_and_load_nothing_from_elsewhere(
+    client: Client, path: str
+) -> None:
+    response = client.get(path)
+
+    html = response.content.decode()
+    assert "unsafe" not in response["Content-Security-Policy"]
+    assert "<style" not in html
+    assert "<script>" not in html
+    assert "style=" not in html
+    assert "http://" not in html
+    assert "https://" not in html
+
+
+def test_the_pages_find_their_stylesheet(client: Client) -> None:
+    response = client.get("/static/verification/pages.css")
+
+    assert response.status_code == 200
+    response.close()

@@ -1,0 +1,90 @@
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import Client
+
+from tests.api.small import a_key, a_workspace, bearer
+from workspaces.models import Environment
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+
+PATHS = ["/", "/healthz", "/problems/", "/nothing", "/api/v1/nothing", "/api/v1/things"]
+UNKNOWN_TEST_KEY = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"
+UNKNOWN_LIVE_KEY = "vrf_live_0123456789ABCDEFGHIJKLMNOPQRSTUV35Llxk"
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/static/verification/pages.css", "/docs"])
+def test_every_answer_has_a_request_id(client: Client, path: str) -> None:
+    response = client.get(path)
+
+    UUID(response["X-Request-Id"])
+    response.close()
+
+
+@pytest.mark.parametrize("given", ["a", "Order.17_b-2", "x" * 128])
+def test_a_request_may_bring_its_id(client: Client, given: str) -> None:
+    response = client.get("/api/v1/nothing", headers={"X-Request-Id": given})
+
+    assert response["X-Request-Id"] == response.json()["requestId"] == given
+
+
+@pytest.mark.parametrize(
+    "given", ["", "x" * 129, "a b", "a/b", "a\nb", "é", "a;b", "*"]
+)
+def test_an_unfit_id_is_replaced(client: Client, given: str) -> None:
+    UUID(client.get("/healthz", headers={"X-Request-Id": given})["X-Request-Id"])
+
+
+def test_a_refused_host_and_a_crash_have_one_too(settings: Any) -> None:
+    client = Client(raise_request_exception=False)
+    _, text = a_key()
+    crash = client.get("/api/v1/things/crash", headers=bearer(text))
+    settings.ALLOWED_HOSTS = ["verify.example.com"]
+    refused = client.get("/", headers={"Host": "evil.example"})
+
+    assert crash.status_code == 500
+    assert refused.status_code == 400
+    assert crash["X-Request-Id"] != refused["X-Request-Id"]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/api/v1/things/crash", "/api/v1/schema"])
+def test_every_answer_to_a_test_key_says_sandbox(path: str) -> None:
+    client = Client(raise_request_exception=False)
+    _, text = a_key(scopes=["reports:create"])
+
+    response = client.get(path, headers=bearer(text))
+
+    assert response["X-Service-Sandbox"] == "true"
+
+
+def test_refusals_of_a_test_key_say_sandbox(client: Client, settings: Any) -> None:
+    workspace = a_workspace()
+    _, limited = a_key(workspace, requests_per_minute=0)
+    settings.SANDBOX_HOST, settings.PRODUCTION_HOST = "sandbox.example", "testserver"
+
+    unknown = client.get("/api/v1/things", headers=bearer(UNKNOWN_TEST_KEY))
+    exceeded = client.get(
+        "/api/v1/things", headers=bearer(limited) | {"Host": "sandbox.example"}
+    )
+    wrong_host = client.get("/api/v1/things", headers=bearer(a_key()[1]))
+
+    assert [r.status_code for r in (unknown, exceeded, wrong_host)] == [401, 429, 401]
+    for response in (unknown, exceeded, wrong_host):
+        assert response["X-Service-Sandbox"] == "true"
+
+
+def test_no_other_answer_says_sandbox(client: Client) -> None:
+    key, live = a_key(live=True)
+    assert key.environment == Environment.PRODUCTION
+
+    for headers in (
+        {},
+        bearer(live),
+        bearer(UNKNOWN_LIVE_KEY),
+        bearer(UNKNOWN_TEST_KEY[:-1] + "y"),
+        bearer("vrf_test_"),
+        {"Authorization": f"Basic {UNKNOWN_TEST_KEY}"},
+    ):
+        response = client.get("/api/v1/things", headers=headers)
+        assert "X-Service-Sandbox" not in response.headers
