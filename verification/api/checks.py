@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from verification.api.clients import client_of
+from verification.api.operations import describe_checks, describe_sandbox
 from verification.api.parsing import refuse_unknown_parameters
 from verification.api.shapes import (
     CheckDefinitionBody,
@@ -21,6 +22,7 @@ from verification.providers.sandbox import table
 from workspaces.models import Environment
 
 
+@describe_checks
 class CheckDefinitionViewSet(ViewSet):
     """The checks that can be requested."""
 
@@ -43,6 +45,7 @@ class CheckDefinitionViewSet(ViewSet):
         return Response(CheckDefinitionBody.of(definition))
 
 
+@describe_sandbox
 class SandboxSubjectViewSet(ViewSet):
     """The reserved numbers of the sandbox."""
 

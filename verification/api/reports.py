@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from verification.api.clients import body_of, client_of
+from verification.api.operations import describe_reports
 from verification.api.parameters import ReportQuery, read_query
 from verification.api.parsing import refuse_body, refuse_unknown_parameters
 from verification.api.shapes import (
@@ -45,6 +46,7 @@ from verification.reports.models import Report, ReportStatus
 from workspaces.models import Scope
 
 
+@describe_reports
 class ReportViewSet(GenericViewSet):
     """Reports of the key's workspace, in the key's environment."""
 
@@ -63,6 +65,17 @@ class ReportViewSet(GenericViewSet):
         "events": Scope.REPORTS_READ,
     }
     rate_buckets = {"create": "create"}
+    problem_codes = {
+        "create": (
+            "insufficient-balance",
+            "idempotency-in-progress",
+            "idempotency-key-reused",
+        ),
+        "launch": ("report-not-launchable", "insufficient-balance"),
+        "draft": ("report-not-editable",),
+        "cancel": ("report-not-cancellable",),
+        "retry": ("report-not-retryable", "insufficient-balance"),
+    }
 
     def create(self, request: Request) -> Response:
         """Create up to 500 reports, and launch them unless they are drafts.

@@ -1,0 +1,194 @@
+"""What the OpenAPI document says of each operation beyond its code: names, shapes,
+headers and examples. Prose is in the docstrings of the views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema,
+    extend_schema_view,
+)
+
+from verification.api import examples
+from verification.api.parameters import ReportQuery
+from verification.api.shape_schema import json_schema
+from verification.api.shapes import (
+    CheckDefinitionBody,
+    CheckDefinitionPage,
+    ConsentState,
+    CreatedReports,
+    Quote,
+    ReportBody,
+    ReportPage,
+    ReservedSubjectPage,
+    Timeline,
+)
+from verification.ordering.requests import DraftEdit, ReportsRequest
+
+REPORT_ID = OpenApiParameter(
+    "reportId",
+    OpenApiTypes.UUID,
+    OpenApiParameter.PATH,
+    description="The id of the report.",
+)
+CHECK_NAME = OpenApiParameter(
+    "checkName",
+    OpenApiTypes.STR,
+    OpenApiParameter.PATH,
+    description="The name of the check, such as KRA_PIN.",
+)
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[ -~]+$"},
+    OpenApiParameter.HEADER,
+    description="A repeated request with the same key gets the first answer again "
+    "and creates nothing. Remembered for 72 hours.",
+)
+REPLAYED = OpenApiParameter(
+    "Idempotent-Replayed",
+    {"type": "string", "enum": ["true"]},
+    OpenApiParameter.HEADER,
+    response=[201],
+    description="There when the answer is an earlier one, given again.",
+)
+
+
+def _operation(
+    name: str,
+    summary: str,
+    shape: Any,
+    example: dict[str, Any],
+    *,
+    status: int = 200,
+    request: Any = None,
+    request_example: dict[str, Any] | None = None,
+    parameters: list[OpenApiParameter] | None = None,
+) -> Any:
+    sent = OpenApiExample("Answer", example, response_only=True)
+    received = OpenApiExample("Request", request_example or {}, request_only=True)
+    return extend_schema(
+        operation_id=name,
+        summary=summary,
+        request=request,
+        responses={status: OpenApiResponse(shape, description=summary + ".")},
+        parameters=parameters or [],
+        examples=[sent, received] if request_example else [sent],
+    )
+
+
+def _query(shape: type[ReportQuery]) -> list[OpenApiParameter]:
+    schema = json_schema(shape, is_request=True)
+    return [
+        OpenApiParameter(
+            name,
+            _inlined(member, schema["$defs"]),
+            OpenApiParameter.QUERY,
+            description=member.get("description", ""),
+        )
+        for name, member in schema["properties"].items()
+    ]
+
+
+def _inlined(member: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A parameter is absent rather than null, and its enumeration stands in it."""
+    for option in member.get("anyOf", [member]):
+        if "$ref" in option:
+            return dict(definitions[option["$ref"].rpartition("/")[2]])
+        if option.get("type") != "null":
+            kept = {k: v for k, v in option.items() if k != "description"}
+            return kept | (
+                {"default": member["default"]}
+                if member.get("default") is not None
+                else {}
+            )
+    raise TypeError("a parameter that can only be null")
+
+
+def _of_report(name: str, summary: str) -> Any:
+    return _operation(
+        name, summary, ReportBody, examples.REPORT, parameters=[REPORT_ID]
+    )
+
+
+describe_reports = extend_schema_view(
+    create=_operation(
+        "createReports",
+        "Create reports",
+        CreatedReports,
+        examples.CREATED,
+        status=201,
+        request=ReportsRequest,
+        request_example=examples.CREATE,
+        parameters=[IDEMPOTENCY_KEY, REPLAYED],
+    ),
+    list=_operation(
+        "listReports",
+        "List reports",
+        ReportPage,
+        examples.PAGE,
+        parameters=_query(ReportQuery),
+    ),
+    retrieve=_of_report("getReport", "Get a report"),
+    launch=_of_report("launchReport", "Launch a draft"),
+    draft=_operation(
+        "editDraft",
+        "Edit a draft",
+        ReportBody,
+        examples.REPORT,
+        request=DraftEdit,
+        request_example={"checksRequested": ["IDENTITY"]},
+        parameters=[REPORT_ID],
+    ),
+    cancel=_of_report("cancelReport", "Cancel a report"),
+    retry=_of_report("retryReport", "Run failed checks again"),
+    quote=_operation(
+        "quoteReports",
+        "Quote reports",
+        Quote,
+        examples.QUOTE,
+        request=ReportsRequest,
+        request_example=examples.CREATE,
+    ),
+    consent_state=_operation(
+        "getConsentState",
+        "Get the consent state of a report",
+        ConsentState,
+        examples.CONSENT,
+        parameters=[REPORT_ID],
+    ),
+    events=_operation(
+        "getTimeline",
+        "Get the timeline of a report",
+        Timeline,
+        examples.TIMELINE,
+        parameters=[REPORT_ID],
+    ),
+)
+describe_checks = extend_schema_view(
+    list=_operation(
+        "listCheckDefinitions",
+        "List the checks on offer",
+        CheckDefinitionPage,
+        examples.DEFINITIONS,
+    ),
+    retrieve=_operation(
+        "getCheckDefinition",
+        "Get a check definition",
+        CheckDefinitionBody,
+        examples.DEFINITION,
+        parameters=[CHECK_NAME],
+    ),
+)
+describe_sandbox = extend_schema_view(
+    list=_operation(
+        "listSandboxSubjects",
+        "List the sandbox's reserved subjects",
+        ReservedSubjectPage,
+        examples.RESERVED,
+    ),
+)
