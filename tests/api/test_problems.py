@@ -8,6 +8,8 @@ from django.db import connection
 from django.test import Client
 
 from tests.api.small import a_key, bearer
+from tests.logs import LogLines
+from tests.logs import log_lines as log_lines
 from verification.api.problem_kinds import KINDS
 from verification.api.problems import MemberError, invalid, pointer
 
@@ -86,7 +88,7 @@ def test_a_crash_tells_nothing_but_its_request_id(text: str) -> None:
 
 
 def test_a_crash_is_logged_with_its_place_and_not_its_values(
-    text: str, log_lines: Any
+    text: str, log_lines: LogLines
 ) -> None:
     client = Client(raise_request_exception=False)
 

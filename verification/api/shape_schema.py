@@ -20,11 +20,14 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 REF = "#/components/schemas/"
 
 
-class _Untitled(GenerateJsonSchema):
-    """Leaves out the titles that pydantic makes of members' names."""
-
+class _Generator(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
+        """Leave out the titles that pydantic makes of members' names."""
         return False
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        """An answer has all its members, be they null."""
+        return self.mode == "serialization" or super().field_is_required(field, total)
 
 
 class ShapeExtension(OpenApiSerializerExtension):
@@ -57,7 +60,7 @@ def json_schema(shape: type[BaseModel], *, is_request: bool) -> dict[str, Any]:
     schema = shape.model_json_schema(
         by_alias=True,
         ref_template=REF + "{model}",
-        schema_generator=_Untitled,
+        schema_generator=_Generator,
         mode=mode,
     )
     definitions = schema.pop("$defs", {})

@@ -1,3 +1,5 @@
+"""Reading the log as an operator gets it."""
+
 import io
 import json
 import logging
@@ -6,9 +8,11 @@ from typing import Any
 
 import pytest
 
+LogLines = Callable[[], list[dict[str, Any]]]
+
 
 @pytest.fixture
-def log_lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+def log_lines() -> Iterator[LogLines]:
     """What the service's own handler has written since, each line read."""
     handler = next(h for h in logging.getLogger().handlers if h.name == "stderr")
     assert isinstance(handler, logging.StreamHandler)

@@ -1,0 +1,121 @@
+from typing import Any
+
+import pytest
+from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from pydantic import Field
+from rest_framework.response import Response
+from rest_framework.routers import SimpleRouter
+from rest_framework.viewsets import ViewSet
+
+from verification.api.docs import document
+from verification.wire import Shape, Timestamp
+
+
+class Part(Shape):
+    given_name: str
+    priority: int = 3
+
+
+class Order(Shape):
+    parts: list[Part]
+    reference: str | None = Field(None, max_length=100)
+
+
+class Receipt(Shape):
+    """What was ordered."""
+
+    part: Part
+    created_at: Timestamp
+
+
+class Orders(ViewSet):
+    required_scopes = {"create": "reports:create", "retrieve": None}
+    problem_codes = {"create": ["insufficient-balance"]}
+
+    @extend_schema(summary="Order", request=Order, responses={201: Receipt})
+    def create(self, request: Any) -> Response:
+        """Orders parts."""
+        return Response(None)
+
+    @extend_schema(summary="Look", responses=Receipt)
+    def retrieve(self, request: Any, order_id: str) -> Response:
+        return Response(None)
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+    router.register("orders", Orders, basename="order")
+    schema: dict[str, Any] = SchemaGenerator(patterns=router.urls).get_schema(
+        request=None, public=True
+    )
+    return schema
+
+
+def test_shapes_are_described_by_their_names_outside(made: dict[str, Any]) -> None:
+    shapes = made["components"]["schemas"]
+
+    assert shapes["OrderRequest"]["properties"]["parts"]["items"] == {
+        "$ref": "#/components/schemas/PartRequest"
+    }
+    assert shapes["Receipt"]["properties"]["createdAt"]["format"] == "date-time"
+    assert shapes["Receipt"]["description"] == "What was ordered."
+    assert "title" not in str(shapes["Receipt"])
+
+
+def test_what_has_a_default_is_required_in_answers_alone(made: dict[str, Any]) -> None:
+    shapes = made["components"]["schemas"]
+
+    assert shapes["PartRequest"]["required"] == ["givenName"]
+    assert shapes["Part"]["required"] == ["givenName", "priority"]
+    assert shapes["PartRequest"]["additionalProperties"] is False
+
+
+def test_an_operation_names_its_key_and_scope(made: dict[str, Any]) -> None:
+    create = made["paths"]["/orders"]["post"]
+    retrieve = made["paths"]["/orders/{id}"]["get"]
+
+    assert create["security"] == [{"Bearer": ["reports:create"]}]
+    assert create["x-required-scope"] == "reports:create"
+    assert "`reports:create`" in create["description"]
+    assert retrieve["security"] == [{"Bearer": []}]
+    assert "x-required-scope" not in retrieve
+    assert made["components"]["securitySchemes"]["Bearer"]["scheme"] == "bearer"
+
+
+def test_an_operation_lists_the_problems_it_can_end_in(made: dict[str, Any]) -> None:
+    create = made["paths"]["/orders"]["post"]["responses"]
+    retrieve = made["paths"]["/orders/{id}"]["get"]["responses"]
+
+    always = {"400", "401", "403", "406", "429", "500", "503"}
+    assert create.keys() == always | {"201", "402", "413", "415"}
+    assert retrieve.keys() == always | {"200", "404"}
+    content = create["402"]["content"]["application/problem+json"]
+    assert content["schema"] == {"$ref": "#/components/schemas/Problem"}
+    assert list(content["examples"]) == ["insufficient-balance"]
+    assert {"WWW-Authenticate", "X-Request-Id"} <= create["401"]["headers"].keys()
+    assert "Retry-After" in create["429"]["headers"]
+    assert {"X-Request-Id", "RateLimit"} <= create["201"]["headers"].keys()
+
+
+@pytest.mark.django_db
+def test_the_schema_needs_no_key_and_comes_as_json_or_yaml(client: Client) -> None:
+    plain = client.get("/api/v1/schema")
+    yaml = client.get("/api/v1/schema", headers={"Accept": "application/yaml"})
+
+    assert plain["Content-Type"] == "application/json"
+    assert plain.json()["openapi"].startswith("3.1")
+    assert yaml.content.startswith(b"openapi: 3.1")
+    assert client.get("/api/v1/schema?format=yaml").content == yaml.content
+    assert client.get("/api/v1/schema?fromat=yaml").status_code == 400
+    assert (
+        client.get("/api/v1/schema", headers={"Accept": "text/html"}).status_code == 406
+    )
+
+
+def test_every_operation_says_which_scope_it_needs() -> None:
+    for path in document()["paths"].values():
+        for operation in path.values():
+            assert operation["security"]

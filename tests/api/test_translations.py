@@ -1,0 +1,55 @@
+import re
+from pathlib import Path
+
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import read_mo
+from babel.messages.pofile import read_po
+from django.conf import settings
+
+from verification.api.problem_kinds import KINDS
+
+CATALOGUE = Path(settings.BASE_DIR, "verification/api/locale/sw/LC_MESSAGES/django.po")
+PAGES = ["base", "landing", "404", "500", "problems/index", "problems/detail"]
+MARKED = re.compile(r"""{% translate (?:"([^"]+)"|'([^']+)') %}""")
+
+
+def messages(catalogue: Catalog) -> dict[str, str]:
+    return {str(m.id): str(m.string) for m in catalogue if m.id}
+
+
+def translations() -> dict[str, str]:
+    with CATALOGUE.open("rb") as file:
+        return messages(read_po(file))
+
+
+def test_the_compiled_catalogue_is_current() -> None:
+    with CATALOGUE.with_suffix(".mo").open("rb") as file:
+        compiled = messages(read_mo(file))
+
+    # Made anew by `pybabel compile -d verification/api/locale -D django`.
+    assert compiled == translations()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_text_of_the_pages_is_translated(page: str) -> None:
+    html = Path(settings.BASE_DIR, f"templates/{page}.html").read_text()
+    texts = {double or single for double, single in MARKED.findall(html)}
+
+    assert {text for text in texts if not translations().get(text)} == set()
+
+
+def test_every_word_of_the_problems_is_translated() -> None:
+    texts = {t for k in KINDS.values() for t in (k.title, k.explanation, k.way_out)}
+
+    assert {text for text in texts if not translations().get(text)} == set()
+
+
+def test_the_catalogue_holds_nothing_that_is_not_shown() -> None:
+    html = "".join(
+        Path(settings.BASE_DIR, f"templates/{page}.html").read_text() for page in PAGES
+    )
+    shown = {double or single for double, single in MARKED.findall(html)}
+    shown |= {t for k in KINDS.values() for t in (k.title, k.explanation, k.way_out)}
+
+    assert set(translations()) == shown

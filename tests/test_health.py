@@ -1,0 +1,105 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
+
+from tests.api.test_problems import unreachable_database as unreachable_database
+from verification import health
+
+
+@pytest.fixture(autouse=True)
+def a_process_that_has_asked_nothing_yet() -> Iterator[None]:
+    health._require_applied_migrations.cache_clear()
+    yield
+    health._require_applied_migrations.cache_clear()
+
+
+def beat(seconds_ago: float) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO jobs_heartbeat (cluster, beat_at)"
+            " VALUES ('test', now() - make_interval(secs => %s))",
+            [seconds_ago],
+        )
+
+
+def ready(client: Client) -> tuple[int, dict[str, Any]]:
+    response = client.get("/readyz")
+    return response.status_code, response.json()
+
+
+def test_the_process_answers_without_the_database(client: Client) -> None:
+    response = client.get("/healthz")
+
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok"}
+    assert "no-store" in response["Cache-Control"]
+
+
+@pytest.mark.django_db
+def test_ready_tells_the_age_of_the_heartbeat(client: Client) -> None:
+    beat(2.5)
+
+    status, body = ready(client)
+
+    assert status == 200
+    assert 2 < body.pop("jobHeartbeatAgeSeconds") < 5
+    assert body == {
+        "status": "ready",
+        "database": "ok",
+        "migrations": "ok",
+        "jobs": "ok",
+    }
+
+
+@pytest.mark.django_db
+def test_without_a_heartbeat_the_service_is_not_ready(client: Client) -> None:
+    status, body = ready(client)
+
+    assert (status, body["status"], body["jobs"]) == (503, "not ready", "no heartbeat")
+    assert body["jobHeartbeatAgeSeconds"] is None
+
+
+@pytest.mark.django_db
+def test_with_an_old_heartbeat_the_service_is_not_ready(client: Client) -> None:
+    beat(60)
+
+    status, body = ready(client)
+
+    assert (status, body["jobs"]) == (503, "heartbeat too old")
+    assert body["jobHeartbeatAgeSeconds"] >= 60
+
+
+@pytest.mark.django_db
+def test_with_unapplied_migrations_the_service_is_not_ready(client: Client) -> None:
+    beat(0)
+    applied = MigrationRecorder.Migration.objects.filter(app="jobs")
+    count = applied.count()
+    applied.delete()
+
+    status, body = ready(client)
+
+    assert (status, body["migrations"]) == (503, f"{count} not applied")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_database_the_service_is_not_ready(
+    client: Client, unreachable_database: None
+) -> None:
+    status, body = ready(client)
+
+    assert (status, body["database"]) == (503, "away")
+
+
+@pytest.mark.django_db
+def test_being_asked_again_costs_two_statements(
+    client: Client, django_assert_num_queries: Any
+) -> None:
+    beat(0)
+    ready(client)
+
+    with django_assert_num_queries(2):
+        ready(client)
