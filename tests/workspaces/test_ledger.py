@@ -1,0 +1,237 @@
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.utils.timezone import now
+
+from tests.threads import at_once
+from verification.ids import uuid7
+from verification.tables import insert
+from workspaces import ledger
+from workspaces.accounts import create_workspace
+from workspaces.ledger import InsufficientBalance, Kind, Movement
+from workspaces.models import Account, LedgerEntry
+
+pytestmark = pytest.mark.django_db
+
+PRICE = Decimal("50.00")
+
+
+@pytest.fixture
+def prepaid() -> Account:
+    return ledger.account_of(
+        create_workspace(name="Acacia", owner_email="a@acacia.test"), "production"
+    )
+
+
+@pytest.fixture
+def postpaid() -> Account:
+    workspace = create_workspace(
+        name="Baobab", owner_email="b@baobab.test", billing=Account.Billing.POSTPAID
+    )
+    return ledger.account_of(workspace, "production")
+
+
+def charge(account: Account, result_id: UUID | None = None, attempt: int = 1):
+    return Movement(
+        account.pk,
+        Kind.CHARGE,
+        -PRICE,
+        "tests",
+        report_id=uuid7(),
+        result_id=result_id or uuid7(),
+        attempt=attempt,
+    )
+
+
+def reversal(of: Movement, amount: Decimal = PRICE):
+    return Movement(
+        of.account_id, Kind.REVERSAL, amount, "tests", None, of.result_id, of.attempt
+    )
+
+
+def top_up(account: Account, amount: str) -> None:
+    ledger.top_up(
+        account.workspace, "production", Decimal(amount), actor="tests", note=""
+    )
+
+
+def balance(account: Account) -> Decimal:
+    return Account.objects.get(pk=account.pk).balance
+
+
+def test_a_balance_is_the_sum_of_its_entries(prepaid):
+    top_up(prepaid, "120.00")
+    charged = charge(prepaid)
+    ledger.record(charged)
+    ledger.record(reversal(charged))
+    ledger.record(charge(prepaid))
+
+    amounts = prepaid.entries.order_by("id").values_list("amount", flat=True)
+    assert list(amounts) == [120, -50, 50, -50]
+    assert balance(prepaid) == 70
+
+
+def test_a_prepaid_account_that_cannot_pay_refuses_and_says_what_is_missing(prepaid):
+    top_up(prepaid, "49.99")
+
+    with pytest.raises(InsufficientBalance, match=r"KES 50\.00 .* KES 49\.99"):
+        ledger.record(charge(prepaid))
+
+    assert balance(prepaid) == Decimal("49.99")
+    assert prepaid.entries.count() == 1
+
+
+def test_a_prepaid_account_pays_with_its_credit_too(prepaid):
+    Account.objects.filter(pk=prepaid.pk).update(credit_limit=60)
+
+    ledger.record(charge(prepaid))
+    with pytest.raises(InsufficientBalance, match=r"has KES 10\.00"):
+        ledger.record(charge(prepaid))
+
+    assert balance(prepaid) == -50
+
+
+def test_a_request_is_covered_as_a_whole_or_not_at_all(prepaid):
+    top_up(prepaid, "100.00")
+
+    with pytest.raises(InsufficientBalance, match=r"needs KES 150\.00"):
+        ledger.record(*[charge(prepaid) for _ in range(3)])
+
+    assert balance(prepaid) == 100
+
+
+def test_a_postpaid_account_and_play_money_never_refuse(postpaid):
+    play = ledger.account_of(postpaid.workspace, "sandbox")
+
+    ledger.record(charge(postpaid), charge(play))
+
+    assert (balance(postpaid), balance(play)) == (-50, -50)
+
+
+def test_what_is_given_back_is_taken_by_an_account_that_is_overdrawn(postpaid):
+    charged = charge(postpaid)
+    ledger.record(charged, charge(postpaid))
+
+    ledger.record(reversal(charged))
+
+    assert balance(postpaid) == -50
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_50_charges_at_once_money_for_10_pays_10(prepaid):
+    top_up(prepaid, "500.00")
+
+    outcomes = at_once(50, lambda _: ledger.record(charge(prepaid)))
+
+    refused = [o for o in outcomes if isinstance(o, InsufficientBalance)]
+    assert outcomes.count(None) == 10
+    assert len(refused) == 40
+    assert balance(prepaid) == 0
+    assert prepaid.entries.filter(kind=Kind.CHARGE).count() == 10
+
+
+@pytest.mark.django_db(transaction=True)
+def test_movements_of_two_accounts_at_once_do_not_deadlock(prepaid, postpaid):
+    top_up(prepaid, "1000.00")
+
+    def both(number: int) -> None:
+        pair = [charge(prepaid), charge(postpaid)]
+        ledger.record(*(pair if number % 2 else reversed(pair)))
+
+    assert at_once(20, both) == [None] * 20
+    assert (balance(prepaid), balance(postpaid)) == (0, -1000)
+
+
+@pytest.mark.parametrize("kind", [Kind.CHARGE, Kind.REVERSAL])
+def test_a_result_is_charged_and_reversed_once_an_attempt(postpaid, kind):
+    charged = charge(postpaid)
+    moved = charged if kind == Kind.CHARGE else reversal(charged)
+    ledger.record(moved)
+
+    with pytest.raises(IntegrityError, match="charged_and_reversed_once"):
+        ledger.record(moved)
+
+    assert postpaid.entries.count() == 1
+
+
+def test_another_attempt_is_charged_anew(postpaid):
+    first = charge(postpaid)
+    ledger.record(first)
+
+    ledger.record(charge(postpaid, first.result_id, attempt=2))
+
+    assert balance(postpaid) == -100
+
+
+@pytest.mark.parametrize(
+    ("kind", "amount"),
+    [
+        (Kind.CHARGE, "50"),
+        (Kind.CHARGE, "0"),
+        (Kind.REVERSAL, "-50"),
+        (Kind.TOP_UP, "-1"),
+        (Kind.TOP_UP, "0"),
+    ],
+)
+def test_charges_take_and_what_gives_is_above_0(postpaid, kind, amount):
+    wrong = Movement(
+        postpaid.pk, kind, Decimal(amount), "tests", uuid7(), uuid7(), attempt=1
+    )
+    with pytest.raises(IntegrityError, match="charges_take_and_reversals_give"):
+        insert(ledger.entries([wrong], now()))
+
+
+@pytest.mark.parametrize("missing", ["result_id", "attempt"])
+def test_a_charge_names_its_result_and_attempt(postpaid, missing):
+    named = {"result_id": uuid7(), "attempt": 1, missing: None}
+    with pytest.raises(IntegrityError, match="name_their_result"):
+        ledger.record(Movement(postpaid.pk, Kind.CHARGE, -PRICE, "tests", **named))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"balance": -1}, "prepaid_is_never_overdrawn"),
+        ({"credit_limit": -1}, "credit_limit_is_not_negative"),
+        ({"billing": "PLAY"}, "play_money_is_for_the_sandbox"),
+        ({"environment": "sandbox"}, "play_money_is_for_the_sandbox"),
+    ],
+)
+def test_the_database_refuses_an_impossible_account(prepaid, changes, rule):
+    with pytest.raises(IntegrityError, match=rule):
+        Account.objects.filter(pk=prepaid.pk).update(**changes)
+
+
+def test_a_workspace_has_one_account_an_environment(prepaid):
+    with pytest.raises(IntegrityError, match="one_account_an_environment"):
+        Account.objects.create(
+            workspace=prepaid.workspace, environment="production", billing="POSTPAID"
+        )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE workspaces_ledgerentry SET note = 'changed'",
+        "DELETE FROM workspaces_ledgerentry",
+        "TRUNCATE workspaces_ledgerentry",
+        "TRUNCATE workspaces_account CASCADE",
+    ],
+)
+def test_entries_are_for_good(prepaid, statement):
+    top_up(prepaid, "10.00")
+
+    with pytest.raises(DatabaseError, match="ledgerentry is append-only"):
+        execute(statement)
+
+    assert LedgerEntry.objects.get().note == ""
+
+
+@transaction.atomic
+def execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        # The rows that the test itself has made would be in the way of TRUNCATE.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute(statement)

@@ -1,0 +1,36 @@
+import pytest
+from django.db import IntegrityError
+
+from workspaces.models import Workspace
+
+
+def test_a_suspension_says_since_when_and_why(workspace):
+    assert workspace.suspend("Unpaid invoices")
+
+    workspace.refresh_from_db()
+    assert workspace.is_suspended
+    assert workspace.suspended_at
+    assert workspace.suspension_reason == "Unpaid invoices"
+
+
+def test_a_second_suspension_changes_nothing(workspace):
+    workspace.suspend("Unpaid invoices")
+    since = workspace.suspended_at
+    same = Workspace.objects.get(pk=workspace.pk)
+
+    assert not same.suspend("Another reason")
+    assert (same.suspended_at, same.suspension_reason) == (since, "Unpaid invoices")
+
+
+def test_a_resumed_workspace_has_no_trace_of_it(workspace):
+    workspace.suspend("Unpaid invoices")
+
+    assert workspace.resume()
+    assert not workspace.resume()
+    assert not workspace.is_suspended
+    assert workspace.suspension_reason == ""
+
+
+def test_a_suspension_without_a_reason_is_refused(workspace):
+    with pytest.raises(IntegrityError, match="a_suspension_says_why"):
+        workspace.suspend("")
