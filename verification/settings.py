@@ -171,6 +171,8 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "verification.api.schema.OperationSchema",
     "EXCEPTION_HANDLER": "verification.api.problems.handle",
     "UNAUTHENTICATED_USER": None,
+    # OPTIONS is not among the operations.
+    "DEFAULT_METADATA_CLASS": None,
     "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%fZ",
 }
 

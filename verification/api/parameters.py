@@ -24,7 +24,7 @@ class ReportQuery(Shape):
 
     page: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
     size: Annotated[int, Field(ge=1, le=200)] = 20
-    search: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the report's reference or the report's id."""
     status: ReportStatus | None = None

@@ -98,8 +98,13 @@ def _moment(value: str) -> datetime | None:
 
 
 def text(limit: int) -> Any:
+    """Text with something in it; spaces around it are not kept."""
     return Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=limit)
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=limit),
+        WithJsonSchema(
+            {"type": "string", "minLength": 1, "maxLength": limit, "pattern": r"\S"}
+        ),
     ]
 
 
