@@ -42,7 +42,7 @@ class Service:
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = folder / "service.log"
         self._environment = os.environ | {
-            "DJANGO_SETTINGS_MODULE": "verification.settings",
+            "DJANGO_SETTINGS_MODULE": "tests.live_settings",
             "DATABASE_URL": _database_url(DATABASE),
             "DATA_DIR": str(folder),
             "PORT": str(self.port),
@@ -73,18 +73,20 @@ class Service:
 
     def start_web(self) -> None:
         """Start the web server unless it runs, and wait until it answers."""
-        if self._web is None or not self._web.is_running():
-            self._web = self._start("-m", "verification.serving")
+        self._web = self._running(self._web, "-m", "verification.serving")
         self._wait_for("/healthz")
 
     def start_jobs(self) -> None:
-        """Start the supervised job cluster unless it runs, and wait for its beat.
-
-        /readyz tells, so start the web server first.
-        """
-        if self._jobs is None or not self._jobs.is_running():
-            self._jobs = self._start("manage.py", "jobs")
-        self._wait_for("/readyz")
+        """Start the supervised job cluster unless it runs, and wait for its beat."""
+        with self.connect() as connection:
+            since = connection.execute("SELECT now()").fetchone()
+            self._jobs = self._running(self._jobs, "manage.py", "jobs")
+            deadline = time.monotonic() + READY_SECONDS
+            while not connection.execute(
+                "SELECT 1 FROM jobs_heartbeat WHERE beat_at > %s", since
+            ).fetchone():
+                assert time.monotonic() < deadline, self.log()[-5000:]
+                time.sleep(0.05)
 
     def kill_web(self) -> None:
         """kill -9 of the web server, all of it."""
@@ -107,7 +109,21 @@ class Service:
         """Supervisor, main, sentinel, then the workers, monitor and pusher."""
         return _family(self._jobs)
 
-    def _start(self, *command: str) -> psutil.Popen:
+    def everything(self) -> list[psutil.Process]:
+        """Whatever runs on this machine with our environment, an orphan included."""
+        ours = self._environment["BASE_URL"]
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("BASE_URL") == ours:
+                    found.append(process)
+        return found
+
+    def _running(self, process: psutil.Popen | None, *command: str) -> psutil.Popen:
+        if process is not None:
+            if is_alive(process):
+                return process
+            process.wait()
         with self._log.open("a") as log:
             return psutil.Popen(
                 [sys.executable, *command],
@@ -134,21 +150,31 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
+def is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def _family(root: psutil.Popen | None) -> list[psutil.Process]:
-    if root is None or not root.is_running():
+    if root is None or not is_alive(root):
         return []
-    return [psutil.Process(root.pid), *root.children(recursive=True)]
+    family = [psutil.Process(root.pid), *root.children(recursive=True)]
+    return [process for process in family if is_alive(process)]
 
 
 def _end(root: psutil.Popen | None, *, kill: bool) -> None:
-    processes = _family(root)
-    for process in processes if kill else processes[:1]:
+    if root is None:
+        return
+    family = _family(root)
+    for process in family if kill else family[:1]:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-    if root is not None:
-        root.wait(STOP_SECONDS)
-    _, left = psutil.wait_procs(processes, STOP_SECONDS)
-    assert not left, f"left over: {left}"
+    root.wait(STOP_SECONDS)
+    deadline = time.monotonic() + STOP_SECONDS
+    while left := [process for process in family if is_alive(process)]:
+        assert time.monotonic() < deadline, f"left over: {left}"
+        time.sleep(0.02)
 
 
 def _database_url(name: str) -> str:

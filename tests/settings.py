@@ -17,7 +17,7 @@ os.environ["SECRET_KEY"] = "of no worth, for tests alone, and long enough for Dj
 os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 
-from verification.settings import *  # noqa: F403
+from tests.live_settings import *  # noqa: F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"

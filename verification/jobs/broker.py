@@ -15,7 +15,7 @@ from django_q.utils import get_func_repr
 
 from verification.jobs import heartbeat
 from verification.jobs.models import Job
-from verification.jobs.queue import CHANNEL, cluster_name, enqueue
+from verification.jobs.queue import CHANNEL, cluster_name, enqueue, is_job
 
 # A job that was claimed so often and never ended kills its workers.
 MAX_ATTEMPTS = 5
@@ -122,16 +122,28 @@ class WakeUpBroker(Broker):
             self._beat_at = time.monotonic() + BEAT_SECONDS
             return [BEAT.package()]
         try:
-            self._keep_house()
-            jobs = self._claim()
+            self.keep_house()
+            jobs = self.claim()
             if not jobs:
                 self._wait(self._beat_at - time.monotonic())
-        except psycopg.Error:
-            logger.warning("jobs cannot be claimed", exc_info=True)
-            self._disconnect()
+        except psycopg.Error as e:
+            logger.warning("jobs cannot be claimed: %s", type(e).__name__)
+            self.close()
             time.sleep(RECONNECT_SECONDS)
             return []
         return [job.package() for job in jobs]
+
+    def claim(self) -> list[ClaimedJob]:
+        """Lease a batch of what is due, and count the attempt."""
+        values = {
+            "limit": Conf.BULK,
+            "lease": Conf.RETRY,
+            "max_attempts": MAX_ATTEMPTS,
+            "cluster": cluster_name(),
+        }
+        rows = self._connection().execute(CLAIM, values).fetchall()
+        jobs = sorted(ClaimedJob(*row) for row in rows)
+        return [job for job in jobs if is_job(job.function)]
 
     def acknowledge(self, task_id: int) -> None:
         if task_id != BEAT_ID:
@@ -174,24 +186,14 @@ class WakeUpBroker(Broker):
                 )
                 return
             except psycopg.Error:
-                self._disconnect()
+                self.close()
         logger.warning("job %s is not acknowledged and will run again", task_id)
-
-    def _claim(self) -> list[ClaimedJob]:
-        values = {
-            "limit": Conf.BULK,
-            "lease": Conf.RETRY,
-            "max_attempts": MAX_ATTEMPTS,
-            "cluster": cluster_name(),
-        }
-        rows = self._connection().execute(CLAIM, values).fetchall()
-        return sorted(ClaimedJob(*row) for row in rows)
 
     def _wait(self, seconds: float) -> None:
         for _ in self._connection().notifies(timeout=max(0, seconds), stop_after=1):
             pass
 
-    def _keep_house(self) -> None:
+    def keep_house(self) -> None:
         if time.monotonic() < self._housekeeping_at:
             return
         self._housekeeping_at = time.monotonic() + HOUSEKEEPING_SECONDS
@@ -211,7 +213,7 @@ class WakeUpBroker(Broker):
             # A half-open connection would wait for a wake-up that cannot come.
             values |= {"connect_timeout": 5, "tcp_user_timeout": 10_000}
             # Django reads JSON as text.
-            del values["context"]
+            values.pop("context", None)
             self._private = psycopg.connect(**values, autocommit=True)
             # A claim or an acknowledgement that a crash of the server undoes only
             # makes a job run again.
@@ -219,7 +221,7 @@ class WakeUpBroker(Broker):
             self._private.execute(f"LISTEN {CHANNEL}")
         return self._private
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
         if self._private is not None:
             self._private.close()
             self._private = None

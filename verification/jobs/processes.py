@@ -5,8 +5,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -37,3 +39,18 @@ def bind_children() -> None:
     os.register_at_fork(
         before=remember, after_in_child=lambda: die_with_parent(forking)
     )
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that we can await them."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_group(leader: int) -> None:
+    """Return when no child of ours is left in the group; see `adopt_orphans`."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-leader, 0)

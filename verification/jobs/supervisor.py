@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 from django.conf import settings
 
@@ -44,6 +43,7 @@ class Supervisor:
         """Return when told to stop, by `stop` or a signal, and the cluster is gone."""
         for sign in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sign, lambda *_: self.stop())
+        processes.adopt_orphans()
         while not self._stopping:
             self._start()
             try:
@@ -120,8 +120,7 @@ class Supervisor:
             time.sleep(0.05)
 
     def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        processes.kill_group(self._process.pid)
         self._process.wait()
         os.close(self._pipe)
 

@@ -7,6 +7,8 @@ from verification.jobs.cluster import harden
 
 class Command(qcluster.Command):
     help = "Runs one job cluster; `jobs` runs it under a supervisor."
+    # They would load the whole API into every process.
+    requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
         harden()

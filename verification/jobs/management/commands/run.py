@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand
 from django.db import connections
 
 from verification import embedded
+from verification.jobs import heartbeat
 from verification.jobs.processes import dying_with_us
 from verification.serving import HOST
 
@@ -138,17 +139,19 @@ class Command(BaseCommand):
             except embedded.EmbeddedServerError as e:
                 raise CommandError(str(e)) from e
         call_command("migrate", verbosity=0)
-        call_command("setup_checks")
+        call_command("setup_checks", stdout=StringIO())
         call_command("setup_schedules")
         connections.close_all()
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        while _status("/readyz") != 200:
+        started_at = time.monotonic()
+        # By the first beat, as each request too early would be logged as an error.
+        while not (_beats_since(started_at) and _status("/readyz") == 200):
             self._restart_ended()
-            if time.monotonic() > deadline:
+            if time.monotonic() > started_at + READY_SECONDS:
                 raise CommandError("The service does not become ready; see above.")
             time.sleep(0.2)
+        connections.close_all()
 
     def _welcome(self) -> None:
         url = settings.BASE_URL
@@ -189,6 +192,11 @@ def _end(*_: object) -> None:
     raise SystemExit(0)
 
 
+def _beats_since(started_at: float) -> bool:
+    age = heartbeat.age_seconds()
+    return age is not None and age < time.monotonic() - started_at
+
+
 def _refuse_port_in_use() -> None:
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -226,8 +234,8 @@ def _demo_key() -> str:
         "create_key", workspace["workspaceId"], environment="sandbox", name="Demo"
     )["key"]
     path.unlink(missing_ok=True)
-    with path.open("x", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
-        file.write(key)
+    path.touch(mode=0o600)
+    path.write_text(key)
     return key
 
 

@@ -1,0 +1,267 @@
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from django_q.tasks import async_task
+
+from verification.jobs import heartbeat
+from verification.jobs.broker import (
+    BEAT_ID,
+    MAX_ATTEMPTS,
+    WakeUpBroker,
+    retry_soon,
+)
+from verification.jobs.models import Heartbeat, Job
+from verification.jobs.queue import cluster_name, later
+
+NOTHING = "tests.jobs.tasks.nothing"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def make_broker():
+    brokers = []
+
+    def make():
+        brokers.append(WakeUpBroker())
+        return brokers[-1]
+
+    yield make
+    for broker in brokers:
+        broker.close()
+
+
+@pytest.fixture
+def broker(make_broker):
+    return make_broker()
+
+
+def make_due(**fields):
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE jobs_job SET due_at = now()")
+    Job.objects.update(**fields)
+
+
+def cut_off():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def dequeue(broker):
+    jobs = []
+    while not jobs:
+        jobs = [job for job in broker.dequeue() or [] if job[0] != BEAT_ID]
+    return jobs
+
+
+def test_a_job_is_not_claimed_before_its_transaction_commits(broker):
+    with transaction.atomic():
+        later(NOTHING)
+        assert broker.claim() == []
+
+    assert len(broker.claim()) == 1
+
+
+def test_wake_ups_that_wait_run_as_one(broker):
+    for _ in range(500):
+        later(NOTHING)
+
+    assert [job.function for job in broker.claim()] == [NOTHING]
+    assert broker.claim() == []
+    assert Job.objects.count() == 1
+
+
+def test_a_wake_up_after_the_claim_runs_again(broker):
+    later(NOTHING)
+    broker.claim()
+    later(NOTHING)
+
+    assert len(broker.claim()) == 1
+
+
+def test_wake_ups_of_two_functions_both_run(broker):
+    later(NOTHING)
+    later("tests.jobs.tasks.fail")
+
+    assert len(broker.claim()) == 2
+
+
+def test_a_job_for_later_waits_for_its_time(broker):
+    later(NOTHING, at=timezone.now() + timedelta(seconds=1))
+    assert broker.claim() == []
+
+    time.sleep(1.1)
+
+    assert len(broker.claim()) == 1
+
+
+def test_jobs_with_the_same_ids_all_run(broker):
+    later(NOTHING, 1)
+    later(NOTHING, 1)
+
+    assert [job.arguments for job in broker.claim()] == [[1], [1]]
+
+
+def test_two_clusters_never_claim_the_same_job(make_broker):
+    for i in range(40):
+        later(NOTHING, i)
+    one, other = make_broker(), make_broker()
+
+    claimed = [job.id for _ in range(2) for b in (one, other) for job in b.claim()]
+
+    assert len(claimed) == len(set(claimed)) == 40
+
+
+def test_a_claimed_job_comes_due_again_when_its_lease_ends(broker):
+    later(NOTHING, 1)
+    broker.claim()
+    assert broker.claim() == []
+
+    make_due()
+
+    assert len(broker.claim()) == 1
+
+
+def test_an_acknowledged_job_is_gone(broker):
+    later(NOTHING)
+
+    broker.acknowledge(broker.claim()[0].id)
+
+    assert not Job.objects.exists()
+
+
+def test_a_job_that_was_claimed_too_often_is_given_up_and_kept(broker):
+    later(NOTHING, 1)
+    for attempt in range(MAX_ATTEMPTS):
+        assert len(broker.claim()) == 1
+        assert Job.objects.get().attempts == attempt + 1
+        make_due()
+
+    assert broker.claim() == []
+    broker.keep_house()
+
+    assert Job.objects.get().gave_up_at is not None
+
+
+def test_a_merged_wake_up_does_not_reset_the_attempts(broker):
+    later(NOTHING)
+    broker.claim()
+    make_due()
+    later(NOTHING)
+
+    broker.claim()
+
+    assert Job.objects.get().attempts == 2
+
+
+def test_a_job_that_failed_runs_again_long_before_its_lease_ends(broker):
+    later(NOTHING, 1)
+    job = broker.claim()[0]
+
+    retry_soon(job.id)
+
+    assert broker.claim() == []
+    time.sleep(1.1)
+    assert len(broker.claim()) == 1
+
+
+def test_a_new_pusher_takes_back_what_its_cluster_had_claimed(broker, make_broker):
+    later(NOTHING, 1)
+    broker.claim()
+
+    heir = make_broker()
+    heir.keep_house()
+
+    assert len(heir.claim()) == 1
+
+
+def test_jobs_of_a_dead_cluster_come_due(broker):
+    later(NOTHING, 1)
+    broker.claim()
+    Job.objects.update(claimed_by="dead")
+
+    broker.keep_house()
+
+    assert len(broker.claim()) == 1
+
+
+def test_jobs_of_a_living_cluster_stay_with_it(broker):
+    later(NOTHING, 1)
+    broker.claim()
+    Job.objects.update(claimed_by="living")
+    Heartbeat.objects.create(cluster="living")
+
+    broker.keep_house()
+
+    assert broker.claim() == []
+
+
+def test_what_no_app_calls_a_task_never_runs(broker):
+    Job.objects.create(function="os.system", arguments=["touch /tmp/owned"])
+
+    assert broker.claim() == []
+
+
+def test_a_commit_wakes_a_waiting_broker(broker):
+    dequeue_one = threading.Thread(target=dequeue, args=[broker])
+    dequeue_one.start()
+    time.sleep(0.3)
+    enqueued_at = time.monotonic()
+
+    later(NOTHING)
+    dequeue_one.join()
+
+    assert time.monotonic() - enqueued_at < 0.2
+
+
+def test_a_broker_reconnects(broker):
+    broker.claim()
+    later(NOTHING)
+
+    cut_off()
+
+    assert len(dequeue(broker)) == 1
+
+
+def test_a_broker_beats_while_the_database_is_away(broker, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "HOST", "/nowhere")
+
+    beats = [job for _ in range(4) for job in broker.dequeue() or []]
+
+    assert beats
+    assert {id for id, _ in beats} == {BEAT_ID}
+
+
+def test_an_acknowledgement_survives_a_lost_connection(broker):
+    later(NOTHING)
+    job = broker.claim()[0]
+    cut_off()
+
+    broker.acknowledge(job.id)
+
+    assert not Job.objects.exists()
+
+
+def test_what_django_q_enqueues_becomes_a_job(broker):
+    async_task(NOTHING, 1, 2)
+
+    assert [(j.function, j.arguments) for j in broker.claim()] == [(NOTHING, [1, 2])]
+
+
+def test_a_beat_is_written_at_most_once_a_second(monkeypatch):
+    monkeypatch.setattr(heartbeat, "_written_at", 0)
+    assert heartbeat.age_seconds() is None
+
+    heartbeat.beat()
+    first = Heartbeat.objects.get(cluster=cluster_name()).beat_at
+    heartbeat.beat()
+
+    assert Heartbeat.objects.get().beat_at == first
+    assert heartbeat.age_seconds() < 1

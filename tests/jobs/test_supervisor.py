@@ -1,0 +1,180 @@
+import random
+import signal
+import time
+
+import pytest
+
+from tests.live import is_alive
+from verification.jobs.queue import ENQUEUE
+
+RECOVERY_SECONDS = 15
+# Two workers, monitor and pusher below sentinel, main process and supervisor.
+PROCESSES = 7
+
+
+@pytest.fixture
+def jobs(service):
+    """A service whose job cluster is new, so that its order of processes is known."""
+    service.kill_jobs()
+    with service.connect() as connection:
+        connection.execute("DELETE FROM jobs_job")
+    service.start_jobs()
+    settle(service)
+    yield service
+    service.start_jobs()
+
+
+def part(jobs, name):
+    supervisor, main, sentinel, *rest = jobs.jobs_processes()
+    names = ["worker", "other worker", "monitor", "pusher"]
+    rest.sort(key=lambda p: p.pid)
+    by_name = dict(zip(names, rest, strict=True))
+    return (by_name | {"supervisor": supervisor, "main": main, "sentinel": sentinel})[
+        name
+    ]
+
+
+def enqueue(jobs, name, ids="[]"):
+    with jobs.connect() as connection:
+        values = [f"tests.jobs.tasks.{name}", ids, None]
+        return connection.execute(ENQUEUE, values).fetchone()[0]
+
+
+def job(jobs, id):
+    with jobs.connect() as connection:
+        return connection.execute(
+            "SELECT attempts, gave_up_at FROM jobs_job WHERE id = %s", [id]
+        ).fetchone()
+
+
+def seconds_until_done(jobs, id, limit=RECOVERY_SECONDS):
+    started_at = time.monotonic()
+    while job(jobs, id):
+        assert time.monotonic() - started_at < limit, jobs.log()[-3000:]
+        time.sleep(0.02)
+    return time.monotonic() - started_at
+
+
+def settle(jobs):
+    """The cluster is whole, and nothing else of this service runs."""
+    deadline = time.monotonic() + RECOVERY_SECONDS
+    while len(jobs.jobs_processes()) != PROCESSES or orphans(jobs):
+        assert time.monotonic() < deadline, (jobs.jobs_processes(), orphans(jobs))
+        time.sleep(0.05)
+
+
+def orphans(jobs):
+    ours = {process.pid for process in jobs.processes()}
+    return [p for p in jobs.everything() if p.pid not in ours]
+
+
+def kill(*processes):
+    for process in processes:
+        process.kill()
+
+
+@pytest.mark.parametrize("name", ["worker", "monitor", "pusher", "sentinel", "main"])
+def test_work_goes_on_when_any_process_is_killed(jobs, name):
+    kill(part(jobs, name))
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
+
+
+def test_work_goes_on_when_the_whole_cluster_is_killed(jobs):
+    kill(*jobs.jobs_processes()[1:])
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
+
+
+@pytest.mark.parametrize("name", ["monitor", "pusher"])
+def test_a_cluster_that_hangs_is_ended_and_started_again(jobs, name):
+    hanging = part(jobs, name)
+    hanging.suspend()
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+
+    assert not is_alive(hanging)
+    settle(jobs)
+
+
+def test_a_killed_supervisor_leaves_nothing(jobs):
+    family = jobs.jobs_processes()
+
+    kill(family[0])
+
+    deadline = time.monotonic() + 5
+    while any(is_alive(process) for process in family):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert orphans(jobs) == []
+
+
+def test_a_job_whose_worker_is_killed_runs_again_soon(jobs):
+    id = enqueue(jobs, "sleep", "[1]")
+    deadline = time.monotonic() + 5
+    while not job(jobs, id)[0] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+
+    kill(part(jobs, "worker"), part(jobs, "other worker"))
+
+    seconds_until_done(jobs, id)
+    settle(jobs)
+
+
+def test_a_job_that_takes_its_time_is_left_alone(jobs):
+    before = jobs.jobs_processes()
+
+    ids = [enqueue(jobs, "sleep", "[8]") for _ in range(2)]
+    for id in ids:
+        seconds_until_done(jobs, id)
+
+    assert jobs.jobs_processes() == before
+
+
+def test_a_running_job_ends_before_the_cluster_stops(jobs):
+    id = enqueue(jobs, "sleep", "[2]")
+    time.sleep(0.3)
+    supervisor = part(jobs, "supervisor")
+
+    supervisor.send_signal(signal.SIGTERM)
+
+    assert supervisor.wait(10) == 0
+    assert job(jobs, id) is None
+    assert orphans(jobs) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_job_that_kills_its_workers_is_given_up(jobs):
+    id = enqueue(jobs, "kill_own_worker")
+    deadline = time.monotonic() + 120
+
+    while not job(jobs, id)[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_work_goes_on_through_ten_kills_of_each_kind(jobs, record_property):
+    kinds = ["worker", "main", "all"] * 10
+    random.shuffle(kinds)
+    took = {}
+    for kind in kinds:
+        family = jobs.jobs_processes()
+        victims = {
+            "worker": lambda family: [random.choice(family[3:])],
+            "main": lambda family: [family[1]],
+            "all": lambda family: family[1:],
+        }[kind](family)
+        kill(*victims)
+        seconds = seconds_until_done(jobs, enqueue(jobs, "nothing"))
+        settle(jobs)
+        took.setdefault(kind, []).append(round(seconds, 2))
+    record_property("recovery", took)

@@ -1,0 +1,5 @@
+"""The service's own settings, and an app of jobs that sleep, fail and kill."""
+
+from verification.settings import *  # noqa: F403
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.jobs"]  # noqa: F405
