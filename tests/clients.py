@@ -132,3 +132,10 @@ def api(workspace: Workspace) -> Api:
 def live_api(workspace: Workspace) -> Api:
     """A production key; no live source is configured."""
     return Api(workspace, "production")
+
+
+@pytest.fixture
+def another_api(workspace: Workspace) -> Api:
+    """A test key of another workspace."""
+    other = create_workspace(name="Baobab Bank", owner_email="owner@baobab.test")
+    return Api(other, "sandbox")

@@ -5,6 +5,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from tests.clients import another_api as another_api
 from tests.clients import api as api
 from tests.clients import live_api as live_api
 from tests.clients import workspace as workspace

@@ -133,7 +133,6 @@ USE_TZ = True
 USE_I18N = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = DATA_DIR / "static"
 # Static files are served from where they are installed; there is no collect step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG

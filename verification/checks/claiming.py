@@ -33,7 +33,7 @@ class Claim:
 
 @transaction.atomic
 def claim(limit: int) -> list[Claim]:
-    """Up to `limit` due results, the longest due first.
+    """Up to `limit` due results, in the order of their turns.
 
     The count of claims is raised here and not when one ends: a check that kills its
     worker is then seen for what it is.
@@ -42,20 +42,22 @@ def claim(limit: int) -> list[Claim]:
         cursor.execute(
             """
             WITH due AS (
-                SELECT id FROM checks_checkresult
+                SELECT id,
+                    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
+                FROM checks_checkresult
                 WHERE next_attempt_at <= statement_timestamp()
-                ORDER BY next_attempt_at, id
-                LIMIT %s FOR UPDATE SKIP LOCKED
+                ORDER BY turn_at, id
+                LIMIT %(limit)s FOR UPDATE SKIP LOCKED
             )
             UPDATE checks_checkresult r
             SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1,
                 started_at = COALESCE(r.started_at, statement_timestamp()),
-                next_attempt_at = statement_timestamp() + %s * interval '1 second'
+                next_attempt_at = due.lease_end, turn_at = due.lease_end
             FROM due WHERE r.id = due.id
             RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
                 r.claims, r.fence, r.started_at, r.reused_from_id
             """,
-            [limit, LEASE.total_seconds()],
+            {"limit": limit, "lease": LEASE.total_seconds()},
         )
         rows = cursor.fetchall()
     if not rows:

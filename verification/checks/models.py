@@ -69,9 +69,10 @@ R = ResultStatus
 class CheckResult(models.Model):
     """One check of one report. The row is also the queue that checks run from.
 
-    A row is due when `next_attempt_at` has passed. A worker claims it by moving that
-    time past the lease and counting `claims`; what it then writes names the count it
-    claimed with, so that a worker that comes back late overwrites nothing.
+    A row is due when `next_attempt_at` has passed. Due rows run in the order of
+    `turn_at`, which is later than that for most of a large request. A worker claims a
+    row by moving both past the lease and counting `claims`; what it then writes names
+    the `fence` it claimed with, so that a worker that comes late overwrites nothing.
     """
 
     Status = ResultStatus
@@ -94,6 +95,7 @@ class CheckResult(models.Model):
     # Every claim ever, which fences a late worker off.
     fence = models.PositiveIntegerField(default=0)
     next_attempt_at = models.DateTimeField(null=True)
+    turn_at = models.DateTimeField(default=now)
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
     duration_ms = models.PositiveIntegerField(null=True)
@@ -143,7 +145,8 @@ class CheckResult(models.Model):
         indexes = [
             # The claim of due work.
             models.Index(
-                fields=["next_attempt_at", "id"],
+                fields=["turn_at", "id"],
+                include=["next_attempt_at"],
                 condition=Q(next_attempt_at__isnull=False),
                 name="results_due",
             ),
@@ -162,3 +165,16 @@ class CheckResult(models.Model):
     @property
     def reused(self) -> bool:
         return self.reused_from_id is not None
+
+
+class TurnsTaken(models.Model):
+    """Until when the large requests of an account have taken their turns."""
+
+    account_id = models.UUIDField(primary_key=True)
+    until = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "turns taken"
+
+    def __str__(self) -> str:
+        return f"{self.account_id} until {self.until}"

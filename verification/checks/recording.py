@@ -32,6 +32,7 @@ ENGINE = "engine"
 UPDATE = """
 UPDATE checks_checkresult r
 SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
+    turn_at = COALESCE(u.due, r.turn_at),
     completed_at = CASE WHEN u.due IS NULL THEN %s END,
     duration_ms = u.duration, score = u.score, risk_level = u.level,
     finding = u.finding, failure_code = u.code, failure_message = u.message,

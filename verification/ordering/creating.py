@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ from verification import links
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.tasks import wake_up
+from verification.checks.turns import turns
 from verification.consents.models import Consent, ConsentStatus
 from verification.ids import uuid7
 from verification.ordering.client import Client
@@ -72,6 +73,7 @@ RESULT_COLUMNS = [
     "claims",
     "fence",
     "next_attempt_at",
+    "turn_at",
     "question",
     "reused_from_id",
     "risk_level",
@@ -146,8 +148,10 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
     at = now()
     batch = _Batch()
     priced = price_orders(orders, client.workspace.pk, client.environment, at)
+    checks = sum(len(lines) for lines in priced)
+    turn = iter(turns(client.account.pk, checks, at))
     created = [
-        _gather(client, order, lines, batch, at)
+        _gather(client, order, lines, turn, batch, at)
         for order, lines in zip(orders, priced, strict=True)
     ]
     found_by = (
@@ -172,14 +176,19 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
 
 
 def _gather(
-    client: Client, order: Order, lines: list[Line], batch: _Batch, at: datetime
+    client: Client,
+    order: Order,
+    lines: list[Line],
+    turn: Iterator[datetime],
+    batch: _Batch,
+    at: datetime,
 ) -> Created:
     report = _report(client, order, at)
     consent = consent_for(report, order, at)
     payment = payment_for(report, order, total(lines), at)
     report.status = first_status(order, consent, payment)
     report.launched_at = None if order.draft else at
-    results = result_rows(report, lines, at)
+    results = result_rows(report, lines, turn, at)
     batch.reports.append(values_of(report, REPORT_COLUMNS))
     batch.results += results
     batch.changes.append(
@@ -301,7 +310,9 @@ def _report(client: Client, order: Order, at: datetime) -> Report:
     )
 
 
-def result_rows(report: Report, lines: Sequence[Line], at: datetime) -> list[ResultRow]:
+def result_rows(
+    report: Report, lines: Sequence[Line], turn: Iterator[datetime], at: datetime
+) -> list[ResultRow]:
     """Rows of CheckResult, in the order of RESULT_COLUMNS.
 
     Plain tuples: a request can need 5,000 of them, and a model object costs more than
@@ -322,6 +333,7 @@ def result_rows(report: Report, lines: Sequence[Line], at: datetime) -> list[Res
             0,
             0,
             due,
+            next(turn),
             line.question,
             line.reused_from_id,
             RiskLevel.UNKNOWN.value,

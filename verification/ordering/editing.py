@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 from uuid import UUID
 
@@ -137,7 +138,9 @@ def _replace_consent(
 
 def _replace_results(report: Report, lines: list[Line], at: datetime) -> None:
     report.results.all().delete()
-    insert(Rows(CheckResult, RESULT_COLUMNS, result_rows(report, lines, at)))
+    insert(
+        Rows(CheckResult, RESULT_COLUMNS, result_rows(report, lines, repeat(at), at))
+    )
 
 
 def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None:

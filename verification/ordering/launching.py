@@ -48,7 +48,7 @@ def launch(client: Client, report_id: UUID) -> Report:
         ],
         at,
     )
-    CheckResult.objects.filter(report=report).update(next_attempt_at=at)
+    CheckResult.objects.filter(report=report).update(next_attempt_at=at, turn_at=at)
     insert(entries(movements, at))
     wake_up()
     move_balances(movements)

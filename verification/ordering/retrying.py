@@ -34,6 +34,7 @@ def retry(client: Client, report_id: UUID) -> Report:
         tries=0,
         claims=0,
         next_attempt_at=at,
+        turn_at=at,
         started_at=None,
         completed_at=None,
         failure_code="",

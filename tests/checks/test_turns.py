@@ -1,0 +1,60 @@
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.clients import Api, person
+from verification.checks.claiming import claim
+from verification.checks.turns import DISTANCE, SMALL, turns
+from verification.ids import uuid7
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_small_request_is_due_at_once():
+    at = now()
+
+    assert turns(uuid7(), SMALL, at) == [at] * SMALL
+
+
+def test_the_turns_of_a_large_request_follow_each_other():
+    at = now()
+
+    given = turns(uuid7(), 100, at)
+
+    assert given == [at + number * DISTANCE for number in range(100)]
+
+
+def test_a_second_large_request_comes_after_the_first():
+    account, at = uuid7(), now()
+    first = turns(account, 100, at)
+
+    second = turns(account, 100, at)
+
+    assert second[0] == first[-1] + DISTANCE
+
+
+def test_turns_that_have_passed_are_not_made_up_for():
+    account, at = uuid7(), now()
+    turns(account, 100, at)
+
+    later = at + timedelta(hours=1)
+
+    assert turns(account, 100, later)[0] == later
+
+
+def test_one_accounts_flood_does_not_hold_up_anothers_single_report(
+    api: Api, another_api: Api
+):
+    api.create(*[person(idNumber=str(20000000 + n)) for n in range(100)])
+    single = another_api.create(person())
+
+    claimed = claim(100)
+
+    assert single["id"] in {str(c.report.pk) for c in claimed}
+
+
+def test_turns_that_are_still_to_come_are_taken_early_when_nobody_waits(api: Api):
+    api.create(*[person(idNumber=str(20000000 + n)) for n in range(100)])
+
+    assert len(claim(300)) == 300
