@@ -19,5 +19,9 @@ os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 
 from tests.live_settings import *  # noqa: F403
 
+DATABASES["default"]["TEST"] = {  # noqa: F405
+    "NAME": os.environ.get("TEST_DATABASE", "test_verification")
+}
+
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"

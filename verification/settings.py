@@ -97,7 +97,6 @@ DATABASES: dict[str, Any] = {
             conn_max_age=None,
             conn_health_checks=True,
         ),
-        "TEST": {"NAME": env.str("TEST_DATABASE", "test_verification")},
     }
 }
 DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
@@ -144,7 +143,9 @@ if BASE_URL.startswith("https://"):
     SECURE_HSTS_SECONDS = 63_072_000
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     SECURE_HSTS_PRELOAD = True
-    SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", True)
+    SECURE_SSL_REDIRECT = True
+    # Asked by what stands between the proxy and us.
+    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True

@@ -1,0 +1,56 @@
+"""The commands of the README, run as they stand there."""
+
+import json
+import re
+import subprocess
+import time
+
+from django.conf import settings
+
+from tests.live import Service
+
+README = (settings.BASE_DIR / "README.md").read_text()
+COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_curl_commands_order_a_report_and_read_it_ready(service: Service):
+    order, read = COMMANDS
+    key = _test_key(service)
+
+    created = _run(order, service, KEY=key)
+    report_id = created["reports"][0]["id"]
+
+    report = _run(read, service, KEY=key, REPORT_ID=report_id)
+    deadline = time.monotonic() + 10
+    while report["status"] != "READY" and time.monotonic() < deadline:
+        time.sleep(0.1)
+        report = _run(read, service, KEY=key, REPORT_ID=report_id)
+    assert report["status"] == "READY"
+
+
+def test_the_make_commands_of_the_readme_exist():
+    makefile = (settings.BASE_DIR / "Makefile").read_text()
+
+    for target in re.findall(r"^make (\S+)", README, re.MULTILINE):
+        assert f"\n{target}:" in makefile
+
+
+def test_every_page_that_the_readme_links_is_there():
+    for page in re.findall(r"\]\((docs/[^)]+)\)", README):
+        assert (settings.BASE_DIR / page).exists(), page
+
+
+def _test_key(service: Service) -> str:
+    made = json.loads(
+        service.manage("create_workspace", "Readme", "--owner", "o@readme.test")
+    )
+    arguments = ["create_key", made["workspaceId"], "--environment", "sandbox"]
+    return json.loads(service.manage(*arguments))["key"]
+
+
+def _run(command: str, service: Service, **variables: str) -> dict:
+    here = command.replace("http://localhost:8000", service.url)
+    done = subprocess.run(
+        ["bash", "-c", here], env=variables, capture_output=True, check=True
+    )
+    return json.loads(done.stdout)
