@@ -99,8 +99,13 @@ class ReadOnlyAdmin(OfficeAdmin):
 
 
 class ReadOnlyInline(admin.TabularInline):
+    """Rows that belong to the page's row; names its columns in `fields`."""
+
     extra = 0
     can_delete = False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return list(self.fields or ())
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -49,7 +49,7 @@ class WorkspaceAdmin(OfficeAdmin):
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fields(self, request, obj=None):
-        new = ["name", "owner_email", "kind", "billing"]
+        new = ["name", "owner", "kind", "billing"]
         return self.fields if obj else new
 
     def get_readonly_fields(self, request, obj=None):
@@ -66,7 +66,8 @@ class WorkspaceAdmin(OfficeAdmin):
     def suspend(self, request, workspaces):
         reason = request.POST.get("reason", "").strip()
         if not 0 < len(reason) <= 500:
-            self.message_user(request, "Give a reason.", messages.ERROR)
+            told = "Give a reason of at most 500 characters."
+            self.message_user(request, told, messages.ERROR)
             return
         for workspace in workspaces:
             done = workspace.suspend(reason)
@@ -87,6 +88,7 @@ class WorkspaceAdmin(OfficeAdmin):
 
 @admin.register(Account)
 class AccountAdmin(OfficeAdmin):
+    form = forms.Terms
     list_display = ["workspace", "environment", "billing", "balance", "credit_limit"]
     list_filter = ["environment", "billing"]
     list_select_related = ["workspace"]
@@ -102,11 +104,16 @@ class AccountAdmin(OfficeAdmin):
         "currency",
     ]
     readonly_fields = ["id", "workspace", "environment", "balance", "currency"]
-    action_form = forms.Movement
+    action_form = forms.MovementAsked
     actions = ["top_up", "adjust"]
 
     def has_add_permission(self, request):
         return False
+
+    def get_readonly_fields(self, request, obj=None):
+        terms = ["billing", "credit_limit"]
+        is_play = obj and obj.billing == Account.Billing.PLAY
+        return self.readonly_fields + (terms if is_play else [])
 
     @admin.action(description="Top up by the amount", permissions=["change"])
     def top_up(self, request, accounts):
@@ -120,7 +127,7 @@ class AccountAdmin(OfficeAdmin):
         self._move(request, accounts, LedgerEntry.Kind.ADJUSTMENT)
 
     def _move(self, request, accounts, kind):
-        form = forms.MovementDetails(request.POST)
+        form = forms.Movement(request.POST)
         if refusal := _refusal(form, accounts, kind):
             self.message_user(request, refusal, messages.ERROR)
             return
@@ -140,7 +147,7 @@ class AccountAdmin(OfficeAdmin):
 def _refusal(form, accounts, kind):
     """Why this movement is not made, or None."""
     if not form.is_valid() or not form.cleaned_data["amount"]:
-        return "Give an amount other than 0, with at most two decimals."
+        return "Give an amount other than 0, with two decimals, and a short note."
     if accounts.count() != 1:
         return "Choose one account."
     if kind == LedgerEntry.Kind.TOP_UP and form.cleaned_data["amount"] < 0:

@@ -12,12 +12,13 @@ from workspaces import keys
 from workspaces.accounts import create_workspace
 from workspaces.models import Account, ApiKey, Environment, Scope, Workspace, all_scopes
 
+# Play money is for the sandbox, and the sandbox is for play money.
+REAL_MONEY = [c for c in Account.Billing.choices if c[0] != Account.Billing.PLAY]
+
 
 class NewWorkspace(forms.ModelForm):
-    owner_email = forms.EmailField()
-    billing = forms.ChoiceField(
-        choices=[c for c in Account.Billing.choices if c[0] != Account.Billing.PLAY]
-    )
+    owner = forms.EmailField(label="E-mail of the owner")
+    billing = forms.ChoiceField(choices=REAL_MONEY)
 
     class Meta:
         model = Workspace
@@ -26,7 +27,7 @@ class NewWorkspace(forms.ModelForm):
     def save(self, commit: bool = True) -> Workspace:
         return create_workspace(
             name=self.cleaned_data["name"],
-            owner_email=self.cleaned_data["owner_email"],
+            owner_email=self.cleaned_data["owner"],
             kind=Workspace.Kind(self.cleaned_data["kind"]),
             billing=Account.Billing(self.cleaned_data["billing"]),
         )
@@ -66,14 +67,35 @@ class NewKey(forms.ModelForm):
         pass
 
 
+class Terms(forms.ModelForm):
+    """How a workspace pays in production."""
+
+    billing = forms.ChoiceField(choices=REAL_MONEY)
+
+    class Meta:
+        model = Account
+        fields = ["billing", "credit_limit"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        credit = cleaned.get("credit_limit", 0)
+        prepaid = cleaned.get("billing") == Account.Billing.PREPAID
+        if prepaid and self.instance.balance < -credit:
+            raise ValidationError("The balance is below what this would allow.")
+        return cleaned
+
+
+# Beside the list of actions Django takes no action whose form is wrong and does not
+# say why; so these take anything and the action itself looks at it.
 class Suspension(ActionForm):
-    reason = forms.CharField(max_length=500, required=False, label="Reason")
+    reason = forms.CharField(required=False)
 
 
-class MovementDetails(forms.Form):
-    amount = forms.DecimalField(max_digits=14, decimal_places=2, required=False)
+class MovementAsked(ActionForm):
+    amount = forms.CharField(required=False)
+    note = forms.CharField(required=False)
+
+
+class Movement(forms.Form):
+    amount = forms.DecimalField(max_digits=14, decimal_places=2)
     note = forms.CharField(max_length=200, required=False)
-
-
-class Movement(MovementDetails, ActionForm):
-    pass
