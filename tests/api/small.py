@@ -3,8 +3,10 @@
 from typing import Any
 
 from django.db import OperationalError, connection
+from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from django.utils.timezone import now
+from django.views.decorators.http import require_POST
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
@@ -49,6 +51,11 @@ class Unscoped(ViewSet):
         return Response()
 
 
+@require_POST
+def hook(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
 def _crash() -> None:
     name = "Wanjiku Canary"
     raise KeyError(name)
@@ -68,6 +75,7 @@ router.register("things", Things, basename="thing")
 router.register("unscoped", Unscoped, basename="unscoped")
 urlpatterns = [
     path("api/v1/", include(router.urls)),
+    path("api/v1/hook", hook),
     *[url for url in all_urls if str(url.pattern) != "api/v1/"],
 ]
 handler404 = "verification.pages.not_found"

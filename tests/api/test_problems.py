@@ -68,13 +68,11 @@ def test_a_wrong_method_is_a_problem_that_says_what_is_allowed(
     assert response["Allow"].split(", ")[:2] == ["GET", "POST"]
 
 
-def test_a_wrong_method_outside_of_rest_views_says_what_is_allowed(
-    client: Client,
-) -> None:
-    response = client.post("/healthz")
+def test_a_wrong_method_of_a_plain_view_is_answered_alike(client: Client) -> None:
+    response = client.get("/api/v1/hook")
 
-    assert response.status_code == 405
-    assert response["Allow"] == "GET, HEAD"
+    assert problem(response)["code"] == "method-not-allowed"
+    assert response["Allow"] == "POST"
 
 
 def test_a_crash_tells_nothing_but_its_request_id(text: str) -> None:

@@ -101,14 +101,14 @@ class Problem(Exception):
         return body
 
     def response(self, request: HttpRequest) -> HttpResponse:
-        body = self.body(request.path, current_id())
+        # Not orjson: what is quoted may hold lone surrogates, and these can only be
+        # sent escaped.
+        content = json.dumps(self.body(request.path, current_id()))
         return HttpResponse(
-            # Not orjson: what is quoted may hold lone surrogates, and these can only
-            # be sent escaped.
-            json.dumps(body),
+            content,
             status=self.kind.status,
             content_type=MEDIA_TYPE,
-            headers=self.headers,
+            headers={**self.headers, "Content-Length": str(len(content))},
         )
 
 

@@ -29,9 +29,7 @@ class KeyRate(BaseThrottle):
 
 
 def count(request: Request, view: APIView, key: ApiKey) -> None:
-    """Count this request against its key, once, and refuse it when over the limit."""
-    if hasattr(request._request, "api_headers"):
-        return
+    """Count this request against its key, and refuse it when over the limit."""
     buckets = getattr(view, "rate_buckets", {})
     bucket = buckets.get(getattr(view, "action", None), "rest")
     limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
