@@ -29,6 +29,8 @@ BASE_URL = env.str("BASE_URL", f"http://localhost:{PORT}").rstrip("/")
 SANDBOX_HOST = env.str("SANDBOX_HOST", "")
 PRODUCTION_HOST = env.str("PRODUCTION_HOST", "")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["*"])
+# How many wrong keys an address may try in a minute.
+FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
 # Addresses of proxies whose X-Forwarded-For is believed.
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
@@ -196,6 +198,8 @@ Q_CLUSTER = {
     "label": "Jobs",
 }
 
+# Longer than any provider may take; a check whose worker died waits this long.
+CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 IDEMPOTENCY_HOURS = 72
@@ -247,5 +251,5 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
-    "SORT_OPERATIONS": False,
+    "SORT_OPERATIONS": True,
 }

@@ -26,6 +26,7 @@ from workspaces.models import Environment
 class CheckDefinitionViewSet(ViewSet):
     """The checks that can be requested."""
 
+    http_method_names = ["get", "head"]
     lookup_url_kwarg = "checkName"
     required_scopes = {"retrieve": None, "list": None}
 
@@ -48,6 +49,8 @@ class CheckDefinitionViewSet(ViewSet):
 @describe_sandbox
 class SandboxSubjectViewSet(ViewSet):
     """The reserved numbers of the sandbox."""
+
+    http_method_names = ["get", "head"]
 
     required_scopes = {"list": None}
 

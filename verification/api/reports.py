@@ -50,6 +50,7 @@ from workspaces.models import Scope
 class ReportViewSet(GenericViewSet):
     """Reports of the key's workspace, in the key's environment."""
 
+    http_method_names = ["get", "head", "post"]
     lookup_url_kwarg = "reportId"
     lookup_value_converter = "uuid"
     required_scopes = {
