@@ -16,8 +16,8 @@ from django.utils.timezone import now
 from verification import links
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.tasks import wake_up
 from verification.checks.turns import turns
+from verification.checks.waking import wake_up
 from verification.consents.models import Consent, ConsentStatus
 from verification.ids import uuid7
 from verification.ordering.client import Client

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.tasks import wake_up
+from verification.checks.waking import wake_up
 from verification.ordering.client import Client
 from verification.ordering.creating import charged, charges
 from verification.ordering.faults import Fault, InvalidRequest

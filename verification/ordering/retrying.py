@@ -9,7 +9,7 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.tasks import wake_up
+from verification.checks.waking import wake_up
 from verification.ordering.client import Client
 from verification.ordering.creating import charged, charges
 from verification.ordering.holding import hold

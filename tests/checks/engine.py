@@ -1,0 +1,54 @@
+"""What tests of the engine do and look at."""
+
+from typing import Any
+
+from django.db.models import F, Sum
+from django.utils.timezone import now
+
+from verification.checks.models import CheckResult
+from webhooks.models import Event
+from workspaces.models import LedgerEntry
+
+
+def let_time_pass() -> None:
+    """Whatever waits for its time, or for a lease to end, is due now."""
+    waiting = CheckResult.objects.filter(next_attempt_at__isnull=False)
+    waiting.update(next_attempt_at=now(), turn_at=now())
+
+
+def work_until_done(api: Any) -> None:
+    for _ in range(50):
+        api.work()
+        if not CheckResult.objects.filter(next_attempt_at__isnull=False).exists():
+            return
+        let_time_pass()
+    raise AssertionError("checks that never end")
+
+
+def only_result(**fields: Any) -> CheckResult:
+    return CheckResult.objects.get(**fields)
+
+
+def events() -> list[tuple[str, str]]:
+    """(name, cause) of every event, in the order of their names."""
+    return sorted(Event.objects.values_list("name", "cause"))
+
+
+def paid() -> dict[str, int]:
+    """Kind of ledger entry -> what was moved by it; top-ups apart."""
+    rows = LedgerEntry.objects.exclude(kind="TOP_UP").values_list("kind")
+    return {kind: int(total) for kind, total in rows.annotate(Sum("amount"))}
+
+
+def everything() -> dict[str, Any]:
+    """All that a run of a check may write."""
+    return {
+        "results": list(CheckResult.objects.order_by("pk").values()),
+        "entries": list(LedgerEntry.objects.order_by("pk").values()),
+        "events": list(Event.objects.order_by("pk").values()),
+        "reports": list(
+            CheckResult.objects.order_by("pk").values(
+                status_of=F("report__status"), moved_at=F("report__updated_at")
+            )
+        ),
+    }

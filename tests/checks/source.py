@@ -1,0 +1,109 @@
+"""A live source of checks for tests: a provider that asks a server over a socket.
+
+def test_something(live_api, source):
+    source.play = lambda asked: (503, {"code": "ACME_DOWN"})
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+import requests
+
+from verification.checks.catalogue import CATALOGUE
+from verification.providers import registry
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotYet,
+    Refused,
+    Unavailable,
+)
+
+Answer = tuple[int, dict[str, Any]]
+CLEAR: Answer = (200, {"score": 5})
+DOWN: Answer = (503, {})
+
+
+class Acme:
+    """A provider as one would be written for a real source."""
+
+    name: ClassVar[str] = "acme"
+    waits_on_network: ClassVar[bool] = True
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        asked = {
+            "check": inquiry.check,
+            "reference": inquiry.reference,
+            "idNumber": inquiry.subject["idNumber"],
+        }
+        answer = requests.post(self._url, json=asked, timeout=10)
+        body = answer.json()
+        match answer.status_code:
+            case 202:
+                raise NotYet(datetime.fromisoformat(body["askAt"]))
+            case 422:
+                raise Refused("ACME_REFUSED", "Acme refused the request.")
+            case 503:
+                raise Unavailable("ACME_DOWN", "Acme is down.")
+            case 500:
+                raise ValueError(f"what is {asked}?")
+        return Finding("Found.", body["score"], body.get("details", {}), self.name)
+
+
+class Source:
+    """The server behind Acme. `play` decides each answer; `asked` is what came."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.play: Callable[[dict[str, Any]], Answer] = lambda asked: CLEAR
+
+    def answers(self, *answers: Answer) -> None:
+        """Give these in turn, the last of them for ever."""
+        left = list(answers)
+        self.play = lambda asked: left.pop(0) if len(left) > 1 else left[0]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@pytest.fixture
+def source() -> Iterator[Source]:
+    """The live source of every check, in place of what is configured."""
+    source = Source()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            source.asked.append(asked)
+            status, body = source.play(asked)
+            data = json.dumps(body).encode()
+            # Whoever asked may not have waited for the answer.
+            with suppress(OSError):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/"
+    path = f"{Acme.__module__}.{Acme.__name__}"
+    registry.configure({entry.name: (path, {"url": url}) for entry in CATALOGUE})
+    yield source
+    registry.configure({})
+    server.shutdown()
+    server.server_close()

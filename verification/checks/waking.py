@@ -1,0 +1,45 @@
+"""Waking workers for checks that are due, or will be."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.utils.timezone import now
+
+from verification.checks.models import CheckResult
+from verification.jobs.models import Job
+from verification.jobs.queue import later
+
+RUN_DUE = "verification.checks.tasks.run_due"
+PAUSE = timedelta(seconds=1)
+
+
+def wake_up(at: datetime | None = None) -> None:
+    """Say, with the caller's transaction, that checks are or will be due."""
+    later(RUN_DUE, at=at)
+
+
+def wake_up_for_the_next() -> None:
+    """Have a worker look again when the next check is due, unless one will anyway.
+
+    Every run ends with this. What is left then waits for its source, or for the lease
+    of a worker that may have died; and a run that dies before this is run again.
+    """
+    due = _next_due()
+    if due is None:
+        return
+    if due <= now():
+        # Somebody holds the row at this moment.
+        due = now() + PAUSE
+    sooner = Job.objects.filter(
+        function=RUN_DUE, claimed_by="", gave_up_at=None, due_at__lte=due
+    )
+    if not sooner.exists():
+        wake_up(due)
+
+
+def _next_due() -> datetime | None:
+    # In the order of the index: what is not due yet has its turn when it is.
+    waiting = CheckResult.objects.filter(next_attempt_at__isnull=False)
+    times = waiting.order_by("turn_at", "id").values_list("next_attempt_at", flat=True)
+    return times.first()
