@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.checks.claiming import Claim
@@ -57,18 +57,22 @@ def record(ended: Sequence[Ended], definitions: Definitions) -> None:
         return
     try:
         _record(ended, definitions)
-    except DatabaseError:
-        if len(ended) == 1:
-            raise
+    except Exception as e:
+        logger.warning(
+            "%s checks are recorded singly: %s", len(ended), type(e).__name__
+        )
         for one in ended:
-            try:
-                _record([one], definitions)
-            except DatabaseError as e:
-                logger.error(
-                    "check %s could not be recorded: %s",
-                    one[0].result_id,
-                    type(e).__name__,
-                )
+            _record_alone(one, definitions)
+
+
+def _record_alone(one: Ended, definitions: Definitions) -> None:
+    try:
+        _record([one], definitions)
+    except Exception as e:
+        # The message may hold what the source said of the subject.
+        logger.error(
+            "check %s could not be recorded: %s", one[0].result_id, type(e).__name__
+        )
 
 
 @transaction.atomic

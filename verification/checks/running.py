@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from cryptography.exceptions import InvalidTag
 from django.utils.timezone import now
 
 from verification.checks.claiming import Claim, claim, earlier_finding
@@ -28,6 +29,7 @@ from verification.checks.outcomes import (
     finding_of,
 )
 from verification.checks.recording import Ended, record
+from verification.encryption import UnknownKey
 from verification.jobs.heartbeat import beat
 from verification.providers.base import (
     Inquiry,
@@ -41,13 +43,13 @@ from verification.reports.models import ReportStatus
 
 logger = logging.getLogger(__name__)
 
-BATCH = 100
 IN_FLIGHT = 64
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 20.0
 # A check claimed this often without an end kills its workers, or takes for ever.
 MAX_CLAIMS = 5
 SUSPENDED_PAUSE = timedelta(minutes=5)
+LEAST_PAUSE = timedelta(seconds=1)
 
 Definitions = Mapping[Any, CheckDefinition]
 
@@ -55,23 +57,29 @@ Definitions = Mapping[Any, CheckDefinition]
 def drain(call_for_help: Callable[[], None]) -> bool:
     """Run what is due until nothing is; False if time was up before that."""
     stop_at = time.monotonic() + JOB_SECONDS
-    definitions: Definitions = {d.pk: d for d in CheckDefinition.objects.all()}
+    definitions = _definitions()
     flying: dict[Future[Outcome], Claim] = {}
     helped = False
     with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="ask") as pool:
         while True:
             in_time = beat() and time.monotonic() < stop_at
-            room = min(BATCH, IN_FLIGHT - len(flying))
+            room = IN_FLIGHT - len(flying)
             claims = claim(room) if in_time and room else []
-            if len(claims) == BATCH and not helped:
+            if claims and len(claims) == room and not helped:
                 # There is more than one worker's share: let another begin as well.
                 helped = True
                 call_for_help()
+            if any(claimed.definition_id not in definitions for claimed in claims):
+                definitions = _definitions()
             at_once = _start(claims, definitions, pool, flying)
             record(at_once, definitions)
             record(_landed(flying), definitions)
             if not claims and not flying:
                 return in_time
+
+
+def _definitions() -> Definitions:
+    return {definition.pk: definition for definition in CheckDefinition.objects.all()}
 
 
 def _start(
@@ -86,13 +94,11 @@ def _start(
         outcome = _without_asking(claimed)
         if outcome is None:
             provider = provider_for(claimed.name, claimed.report.environment)
-            inquiry = _inquiry(claimed)
             policy = definitions[claimed.definition_id].retry_policy
             if provider.waits_on_network:
-                future = pool.submit(ask, provider, inquiry, policy)
-                flying[future] = claimed
+                flying[pool.submit(ask, provider, claimed, policy)] = claimed
                 continue
-            outcome = ask(provider, inquiry, policy)
+            outcome = ask(provider, claimed, policy)
         at_once.append((claimed, outcome))
     return at_once
 
@@ -128,12 +134,16 @@ def _without_asking(claimed: Claim) -> Outcome | None:
 
 
 def _again_from(result_id: UUID) -> Completed | None:
-    """The earlier findings; None if they were erased since.
+    """The earlier findings; None if they were erased since, or cannot be read.
 
     The source is asked then, for the price that was promised.
     """
     earlier = earlier_finding(result_id)
-    if earlier is None or earlier.finding is None:
+    try:
+        if earlier is None or earlier.finding is None:
+            return None
+    except (InvalidTag, UnknownKey) as e:
+        logger.error("finding of %s: %s", result_id, type(e).__name__)
         return None
     return Completed(earlier.score, earlier.finding)
 
@@ -149,21 +159,27 @@ def _inquiry(claimed: Claim) -> Inquiry:
     )
 
 
-def ask(provider: Provider, inquiry: Inquiry, policy: Mapping[str, Any]) -> Outcome:
+def ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
     """The source's answer, or what is to be done without one. Never raises."""
     try:
-        return finding_of(provider.ask(inquiry))
-    except NotYet as e:
-        return Again(e.ask_at, tries=inquiry.attempt - 1)
-    except Unavailable as e:
-        return _after_unavailable(e, inquiry.attempt, policy)
-    except ProviderError as e:
-        return Failed(e.code, e.message, retryable=False)
+        return _ask(provider, claimed, policy)
     except Exception as e:
         # The message may hold what the source said of the subject: it is not logged.
         logger.error("%s raised %s", provider.name, type(e).__name__)
         fault = Unavailable("SOURCE_ERROR", "The source's answer was not understood.")
-        return _after_unavailable(fault, inquiry.attempt, policy)
+        return _after_unavailable(fault, claimed.tries + 1, policy)
+
+
+def _ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
+    try:
+        return finding_of(provider.ask(_inquiry(claimed)))
+    except NotYet as e:
+        # Whatever it said, a source is not asked again and again without a pause.
+        return Again(max(e.ask_at, now() + LEAST_PAUSE), tries=claimed.tries)
+    except Unavailable as e:
+        return _after_unavailable(e, claimed.tries + 1, policy)
+    except ProviderError as e:
+        return Failed(e.code, e.message, retryable=False)
 
 
 def _after_unavailable(

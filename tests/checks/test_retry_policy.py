@@ -1,0 +1,236 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
+from tests.checks.source import CLEAR, DOWN
+from tests.clients import person
+from verification.checks.claiming import claim
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.outcomes import Again, Failed
+from verification.checks.running import LEAST_PAUSE, ask
+from verification.providers.base import Unavailable
+from verification.reports.models import Report
+
+POLICY = {
+    "maxAttempts": 5,
+    "initialDelaySeconds": 2,
+    "backoffMultiplier": 3,
+    "maxDelaySeconds": 30,
+}
+REFUSED = (422, {})
+NOT_UNDERSTOOD = (500, {})
+
+
+@pytest.fixture
+def ordered(paying_api, source):
+    """A live report of one check that costs 50, not begun."""
+    return paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+
+
+def result_of(api, ordered):
+    (result,) = api.report(ordered["id"])["checkResults"]
+    return result
+
+
+class Down:
+    name = "down"
+    waits_on_network = False
+
+    def ask(self, inquiry):
+        raise Unavailable("ACME_DOWN", "Acme is down.")
+
+
+def test_a_source_that_was_down_twice_is_asked_until_it_answers(
+    paying_api, source, ordered
+):
+    source.answers(DOWN, DOWN, CLEAR)
+
+    work_until_done(paying_api)
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert len(source.asked) == 3
+    assert paid() == {"CHARGE": -50}
+
+
+def test_every_try_of_one_run_names_itself_the_same_to_the_source(
+    paying_api, source, ordered
+):
+    source.answers(DOWN, DOWN, CLEAR)
+
+    work_until_done(paying_api)
+
+    assert {asked["reference"] for asked in source.asked} == {f"{only_result().pk}-1"}
+
+
+def test_a_retry_by_the_client_is_another_run_for_the_source(
+    paying_api, source, ordered
+):
+    source.answers(REFUSED, CLEAR)
+    work_until_done(paying_api)
+
+    paying_api.post(f"/reports/{ordered['id']}/retry")
+    work_until_done(paying_api)
+
+    result = only_result().pk
+    references = [asked["reference"] for asked in source.asked]
+    assert references == [f"{result}-1", f"{result}-2"]
+
+
+def test_a_policy_that_is_used_up_fails_the_check_with_the_sources_words(
+    paying_api, source, ordered
+):
+    source.answers(DOWN)
+
+    work_until_done(paying_api)
+
+    assert len(source.asked) == POLICY["maxAttempts"]
+    assert result_of(paying_api, ordered)["failure"] == {
+        "code": "ACME_DOWN",
+        "message": "Acme is down.",
+        "retryable": True,
+    }
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+
+
+def test_the_policy_of_the_definition_is_honoured(paying_api, source, ordered):
+    CheckDefinition.objects.update(retry_policy=POLICY | {"maxAttempts": 2})
+    source.answers(DOWN)
+
+    work_until_done(paying_api)
+
+    assert len(source.asked) == 2
+
+
+def test_a_retry_by_the_client_has_all_tries_again(paying_api, source, ordered):
+    source.answers(*[DOWN] * 9, CLEAR)
+    work_until_done(paying_api)
+
+    paying_api.post(f"/reports/{ordered['id']}/retry")
+    work_until_done(paying_api)
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert len(source.asked) == 10
+
+
+def test_a_refusal_fails_the_check_at_once(paying_api, source, ordered):
+    source.answers(REFUSED)
+
+    paying_api.work()
+
+    assert len(source.asked) == 1
+    failure = result_of(paying_api, ordered)["failure"]
+    assert (failure["code"], failure["retryable"]) == ("ACME_REFUSED", False)
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+
+
+@pytest.mark.parametrize(
+    ("tries", "longest"), [(0, 2), (1, 6), (2, 18), (3, 30)], ids=str
+)
+def test_the_pause_is_anywhere_between_nothing_and_the_policys(ordered, tries, longest):
+    (claimed,) = claim(1)
+    claimed = replace(claimed, tries=tries)
+
+    pauses = []
+    for _ in range(300):
+        asked_at = now()
+        outcome = ask(Down(), claimed, POLICY)
+        assert isinstance(outcome, Again)
+        assert outcome.tries == tries + 1
+        pauses.append((outcome.at - asked_at).total_seconds())
+
+    assert 0 <= min(pauses) < 0.1 * longest
+    assert 0.9 * longest < max(pauses) <= longest + 0.05
+
+
+def test_the_last_try_is_not_followed_by_a_pause(ordered):
+    (claimed,) = claim(1)
+
+    outcome = ask(Down(), replace(claimed, tries=4), POLICY)
+
+    assert outcome == Failed("ACME_DOWN", "Acme is down.", retryable=True)
+
+
+def test_an_answer_that_is_on_its_way_spends_no_try(paying_api, source, ordered):
+    at = now() + timedelta(days=3)
+    source.answers((202, {"askAt": at.isoformat()}))
+
+    for _ in range(8):
+        paying_api.work()
+        result = only_result()
+        assert (result.next_attempt_at, result.tries) == (at, 0)
+        let_time_pass()
+
+    source.answers(CLEAR)
+    paying_api.work()
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+
+
+def test_a_source_that_wants_to_be_asked_at_once_is_given_a_pause(
+    paying_api, source, ordered
+):
+    source.answers((202, {"askAt": "2020-01-01T00:00:00Z"}))
+    before = now()
+
+    paying_api.work()
+
+    assert len(source.asked) == 1
+    assert only_result().next_attempt_at >= before + LEAST_PAUSE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        NOT_UNDERSTOOD,
+        (200, {}),
+        (200, {"score": "high"}),
+        (202, {"askAt": "2020-01-01T00:00:00"}),
+    ],
+    ids=["raises", "no score", "a word for a score", "a time of nowhere"],
+)
+def test_what_is_not_understood_is_tried_again_like_a_source_that_is_down(
+    paying_api, source, ordered, answer
+):
+    source.answers(answer, CLEAR)
+
+    work_until_done(paying_api)
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+
+
+def test_what_is_never_understood_fails_the_check(paying_api, source, ordered):
+    source.answers(NOT_UNDERSTOOD)
+
+    work_until_done(paying_api)
+
+    failure = result_of(paying_api, ordered)["failure"]
+    assert (failure["code"], failure["retryable"]) == ("SOURCE_ERROR", True)
+    assert len(source.asked) == POLICY["maxAttempts"]
+
+
+def test_the_words_of_an_unexpected_exception_are_not_logged(
+    paying_api, source, ordered, log_lines
+):
+    source.answers(NOT_UNDERSTOOD)
+
+    paying_api.work()
+
+    logged = str(log_lines())
+    assert "acme raised ValueError" in logged
+    assert "12345678" not in logged
+
+
+def test_a_subject_that_cannot_be_read_holds_up_no_other_report(
+    paying_api, source, ordered
+):
+    other = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+    Report.objects.filter(pk=ordered["id"]).update(subject=b"not ours")
+    unreadable = CheckResult.objects.get(report=ordered["id"])
+
+    work_until_done(paying_api)
+
+    assert paying_api.report(other["id"])["status"] == "READY"
+    unreadable.refresh_from_db()
+    assert unreadable.failure_code == "SOURCE_ERROR"
