@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection, transaction
 
 from verification.checks.models import CheckResult
 from verification.reports.models import Report
-
-# Longer than any provider may take; a check whose worker died waits this long.
-LEASE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ def claim(limit: int) -> list[Claim]:
             RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
                 r.claims, r.fence, r.started_at, r.reused_from_id
             """,
-            {"limit": limit, "lease": LEASE.total_seconds()},
+            {"limit": limit, "lease": settings.CHECK_LEASE_SECONDS},
         )
         rows = cursor.fetchall()
     if not rows:
