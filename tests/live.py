@@ -48,8 +48,8 @@ class Service:
             "PORT": str(self.port),
             "BASE_URL": self.url,
         }
-        self._web: psutil.Popen | None = None
-        self._jobs: psutil.Popen | None = None
+        self._web: subprocess.Popen[bytes] | None = None
+        self._jobs: subprocess.Popen[bytes] | None = None
 
     def manage(self, *arguments: str) -> str:
         """Run a management command against this service; what it printed."""
@@ -96,9 +96,12 @@ class Service:
         """kill -9 of the supervisor and its whole cluster."""
         self._jobs = _end(self._jobs, kill=True)
 
-    def stop(self) -> None:
-        """Stop both halves as an operator would."""
+    def stop_web(self) -> None:
+        """Stop the web server as an operator would."""
         self._web = _end(self._web, kill=False)
+
+    def stop_jobs(self) -> None:
+        """Stop the job cluster as an operator would: running jobs end first."""
         self._jobs = _end(self._jobs, kill=False)
 
     def processes(self) -> list[psutil.Process]:
@@ -119,13 +122,13 @@ class Service:
                     found.append(process)
         return found
 
-    def _running(self, process: psutil.Popen | None, *command: str) -> psutil.Popen:
-        if process is not None:
-            if is_alive(process):
-                return process
-            process.wait()
+    def _running(
+        self, process: subprocess.Popen[bytes] | None, *command: str
+    ) -> subprocess.Popen[bytes]:
+        if process is not None and process.poll() is None:
+            return process
         with self._log.open("a") as log:
-            return psutil.Popen(
+            return subprocess.Popen(
                 [sys.executable, *command],
                 cwd=settings.BASE_DIR,
                 env=self._environment,
@@ -156,21 +159,22 @@ def is_alive(process: psutil.Process) -> bool:
     return False
 
 
-def _family(root: psutil.Popen | None) -> list[psutil.Process]:
-    if root is None or not is_alive(root):
+def _family(root: subprocess.Popen[bytes] | None) -> list[psutil.Process]:
+    if root is None or root.poll() is not None:
         return []
-    family = [psutil.Process(root.pid), *root.children(recursive=True)]
-    return [process for process in family if is_alive(process)]
+    process = psutil.Process(root.pid)
+    return [p for p in (process, *process.children(recursive=True)) if is_alive(p)]
 
 
-def _end(root: psutil.Popen | None, *, kill: bool) -> None:
+def _end(root: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
     if root is None:
         return
     family = _family(root)
     for process in family if kill else family[:1]:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-    root.wait(STOP_SECONDS)
+    code = root.wait(STOP_SECONDS)
+    assert kill or code == 0, f"exit code {code}"
     deadline = time.monotonic() + STOP_SECONDS
     while left := [process for process in family if is_alive(process)]:
         assert time.monotonic() < deadline, f"left over: {left}"
@@ -203,4 +207,5 @@ def service(
         service.start_jobs()
         yield service
     finally:
-        service.stop()
+        service.stop_web()
+        service.stop_jobs()

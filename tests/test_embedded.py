@@ -2,8 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import psutil
 import psycopg
@@ -198,14 +196,3 @@ def test_no_server_is_started_when_another_is_named(folder, monkeypatch):
     embedded.start_if_needed(["manage.py", "migrate"])
 
     assert not folder.exists()
-
-
-def test_a_start_is_quick(folder):
-    embedded.start(folder)
-    embedded.stop(folder)
-    started_at = time.monotonic()
-
-    embedded.start(folder)
-
-    assert time.monotonic() - started_at < 3
-    assert Path(folder, "postgres", "server.log").exists()

@@ -24,6 +24,7 @@ STALE_SECONDS = 6
 GUARD_STALE_SECONDS = 45
 STARTING_SECONDS = 30
 GRACE_SECONDS = 10
+SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10
 ROUND_SECONDS = 0.25
 
@@ -35,9 +36,10 @@ class Supervisor:
         self._cluster = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         self._stopping = False
         self._pause = 0.0
+        self._worked = False
         self._process: subprocess.Popen[bytes]
         self._pipe = -1
-        self._started_at = self._flowed_at = self._guarded_at = 0.0
+        self._flowed_at = self._guarded_at = 0.0
 
     def run(self) -> None:
         """Return when told to stop, by `stop` or a signal, and the cluster is gone."""
@@ -73,9 +75,9 @@ class Supervisor:
             preexec_fn=processes.dying_with_us(),
         )
         os.close(theirs)
-        self._started_at = time.monotonic()
+        self._worked = False
         # In the future: the first signs take a while to come.
-        self._flowed_at = self._guarded_at = self._started_at + STARTING_SECONDS
+        self._flowed_at = self._guarded_at = time.monotonic() + STARTING_SECONDS
 
     def _watch(self) -> None:
         while not self._stopping:
@@ -94,6 +96,7 @@ class Supervisor:
         now = time.monotonic()
         if heartbeat.FLOWS in signs or heartbeat.BUSY in signs:
             self._flowed_at = now
+            self._worked = True
         if heartbeat.GUARDED in signs or heartbeat.BUSY in signs:
             self._guarded_at = now
 
@@ -125,10 +128,9 @@ class Supervisor:
         os.close(self._pipe)
 
     def _wait_before_next(self) -> None:
-        lasted = time.monotonic() - self._started_at
-        if lasted > STARTING_SECONDS:
-            self._pause = 0
-        self._pause = min(max(2 * self._pause, 0.2), LONGEST_PAUSE_SECONDS)
+        # One that worked was hit by something; one that never did is tried less often.
+        longer = 0.0 if self._worked else min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        self._pause = max(longer, SHORTEST_PAUSE_SECONDS)
         until = time.monotonic() + self._pause
         while not self._stopping and time.monotonic() < until:
             time.sleep(0.05)
