@@ -1,0 +1,92 @@
+"""Runs the benches that are named, or all of them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import pkgutil
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import benchmarks
+from benchmarks import measuring
+from verification import embedded
+
+# As they tell best: what needs much memory or fills the disk comes last.
+FIRST = ["create-batch", "create-single", "latency", "engine", "drain"]
+NOT_BENCHES = {"__main__", "bare", "client", "settings", "tasks"}
+
+
+def main() -> None:
+    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--tiny", action="store_true", help="only show that they run")
+    arguments = parser.parse_args()
+    with _folder() as folder, _server(folder) as server_url:
+        known = _discover()
+        if unknown := set(arguments.names) - set(known):
+            parser.error(f"no bench {', '.join(unknown)}; known: {', '.join(known)}")
+        _run(arguments.names or known, folder, server_url, arguments.tiny)
+
+
+def _run(names: list[str], folder: Path, server_url: str, tiny: bool) -> None:
+    from benchmarks.service import Service
+
+    print(f"{time.strftime('%Y-%m-%d %H:%M')}, {_machine()}")
+    service = Service(folder, server_url)
+    figures = {name: measuring.run(name, service, tiny=tiny) for name in names}
+    measuring.summary(figures)
+
+
+def _discover() -> list[str]:
+    import django
+
+    django.setup()
+    # What this process asks of the service in itself is not told line by line.
+    logging.disable(logging.INFO)
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        if module.name not in NOT_BENCHES:
+            importlib.import_module(f"benchmarks.{module.name}")
+    others = [name for name in measuring.BENCHES if name not in FIRST]
+    return [name for name in FIRST if name in measuring.BENCHES] + others
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    if kept := os.environ.get("BENCH_DATA_DIR"):
+        yield Path(kept)
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[str]:
+    """The server's address, for as long as the benches run."""
+    os.environ["DATA_DIR"] = str(folder)
+    given = os.environ.get("DATABASE_URL")
+    if given:
+        yield given
+        return
+    embedded.use(folder)
+    try:
+        yield os.environ.setdefault("DATABASE_URL", embedded.url(folder))
+    finally:
+        embedded.release(folder)
+
+
+def _machine() -> str:
+    python = f"Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {platform.platform(terse=True)}, {python}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

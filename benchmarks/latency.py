@@ -1,0 +1,57 @@
+"""From sending a report of three checks to reading it READY, while nothing else runs.
+
+READY is seen by asking for the row each two milliseconds, which disturbs less than
+asking the API, and sees what the API would say from then on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks import orders
+from benchmarks.client import Connection, request
+from benchmarks.measuring import Figure, bench
+from benchmarks.service import Service, client
+
+PATH = "/api/v1/reports"
+POLL_SECONDS = 0.002
+STATUS = "SELECT status FROM reports_report WHERE id = %s"
+
+
+@bench(samples=3)
+def latency(service: Service, samples: int = 100) -> Iterator[Figure]:
+    _, key = client()
+    since_sent, since_answered = [], []
+    with service.web(), service.jobs(), service.connect() as db:
+        connection = Connection(service.port)
+        for number in range(-2, samples):
+            # At any moment of the engine's own rounds.
+            time.sleep(random.uniform(0.05, 0.25))
+            sent, answered, ready = _one(connection, db, key)
+            if number >= 0:
+                since_sent.append((ready - sent) * 1000)
+                since_answered.append((ready - answered) * 1000)
+    for what, times in (
+        ("sent to READY", since_sent),
+        ("answered to READY", since_answered),
+    ):
+        yield Figure(what, times, target=100)
+        yield Figure(what, times, at=99, target=300)
+
+
+def _one(connection: Connection, db: Any, key: str) -> tuple[float, float, float]:
+    message = request("POST", PATH, key, orders.body(1))
+    sent = time.perf_counter()
+    status, body = connection.send(message)
+    answered = time.perf_counter()
+    assert status == 201, body
+    report = json.loads(body)["reports"][0]["id"]
+    while db.execute(STATUS, [report]).fetchone()[0] != "READY":
+        if time.perf_counter() > answered + 30:
+            raise TimeoutError(f"report {report} is not READY after 30 s")
+        time.sleep(POLL_SECONDS)
+    return sent, answered, time.perf_counter()

@@ -1,0 +1,148 @@
+"""Lists, filters and searches over very many reports of one workspace."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from benchmarks.client import Connection, request
+from benchmarks.filling import fill
+from benchmarks.measuring import Figure, bench, timed
+from benchmarks.names import RARE
+from benchmarks.service import Service, client
+from verification.api.parameters import ReportQuery
+from verification.reports.listing import list_reports
+
+PATH = "/api/v1/reports"
+
+# What is asked, and how many milliseconds it may take.
+QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
+    "page 0": (60, {}),
+    "page 20,000": (150, {"page": 20_000}),
+    "the last page": (150, {"page": 49_999}),
+    "status READY (89 %)": (100, {"status": "READY"}),
+    "status FAILED (4 %)": (100, {"status": "FAILED"}),
+    "status RUNNING (0.5 %)": (100, {"status": "RUNNING"}),
+    "status PENDING_PAYMENT (0.01 %)": (100, {"status": "PENDING_PAYMENT"}),
+    "status DRAFT (none)": (100, {"status": "DRAFT"}),
+    "companies (8 %)": (100, {"subjectType": "COMPANY"}),
+    "persons (92 %)": (100, {"subjectType": "INDIVIDUAL"}),
+    "one day": (100, {"from": "2026-03-03", "to": "2026-03-03"}),
+    "a year": (100, {"from": "2025-06-01", "to": "2026-05-31"}),
+    "a day long ago": (100, {"from": "2024-12-24", "to": "2024-12-24"}),
+    "until a day": (100, {"to": "2025-12-31"}),
+    "READY in a year": (100, {"status": "READY", "from": "2025-11-01"}),
+    "FAILED companies in a year": (
+        100,
+        {"status": "FAILED", "subjectType": "COMPANY", "from": "2025-11-01"},
+    ),
+    "FAILED on a day": (
+        100,
+        {"status": "FAILED", "from": "2026-03-03", "to": "2026-03-03"},
+    ),
+    "a rare name": (150, {"search": RARE[2:9]}),
+    "a whole name": (150, {"search": "Grace Wambui Otieno"}),
+    "part of a common name": (150, {"search": "wanj"}),
+    "a common name": (150, {"search": "Mwangi"}),
+    "three letters": (150, {"search": "ang"}),
+    "two letters": (150, {"search": "ka"}),
+    "two letters that are rare": (150, {"search": "qu"}),
+    "one letter": (150, {"search": "a"}),
+    "no match": (150, {"search": "xqzwv"}),
+    "two letters, no match": (150, {"search": "xq"}),
+    "common letters, no match": (150, {"search": "wanjimwangi"}),
+    "a common name, page 500": (150, {"search": "Mwangi", "page": 500}),
+    "a common name, FAILED": (150, {"search": "Mwangi", "status": "FAILED"}),
+    "a common name in a year": (150, {"search": "Mwangi", "from": "2025-11-01"}),
+    "two letters, FAILED": (150, {"search": "ka", "status": "FAILED"}),
+    "an ID number": (150, {"search": "10 000 777"}),
+    "a reference": (150, {"search": "loan-777"}),
+}
+
+
+@bench(reports=2_000, rounds=2)
+def lists(
+    service: Service, reports: int = 1_000_000, rounds: int = 20
+) -> Iterator[Figure]:
+    database = f"bench_lists_{reports}"
+    if not _is_filled(service, database):
+        service.use(database, keep=False)
+        _fill(service, reports)
+    with service.connect() as db:
+        workspace_id, key = db.execute("SELECT * FROM filled").fetchone()  # type: ignore[misc]
+        newest = "SELECT id FROM reports_report ORDER BY created_at DESC LIMIT 100"
+        ids = [id for (id,) in db.execute(newest).fetchall()]
+    with service.web():
+        figures = list(_asked(service.port, key, rounds, ids))
+    missed = {figure.what for figure in figures if figure.verdict == "NO"}
+    explain(service.folder / "explained", workspace_id, missed)
+    yield from figures
+
+
+def _is_filled(service: Service, database: str) -> bool:
+    service.use(database, keep=True)
+    with service.connect() as db:
+        return bool(db.execute("SELECT to_regclass('filled')").fetchone()[0])  # type: ignore[index]
+
+
+def _fill(service: Service, reports: int) -> None:
+    ordering, key = client()
+    workspace_id = ordering.workspace.pk
+    with service.connect() as db:
+        seconds = timed(lambda: fill(db, workspace_id, reports)) / 1000
+        # Last, as it says that all is there.
+        db.execute("CREATE TABLE filled (workspace_id uuid, key text)")
+        db.execute("INSERT INTO filled VALUES (%s, %s)", [workspace_id, key])
+    print(f"  filled with {reports:,} reports in {seconds:,.0f} s")
+
+
+def _asked(port: int, key: str, rounds: int, ids: list[UUID]) -> Iterator[Figure]:
+    asked = {
+        what: (target, [request("GET", f"{PATH}?{urlencode(query)}", key)])
+        for what, (target, query) in QUERIES.items()
+    }
+    by_id = [request("GET", f"{PATH}?search={id}", key) for id in ids]
+    asked["a report's id"] = (150, by_id)
+    asked["get"] = (15, [request("GET", f"{PATH}/{id}", key) for id in ids])
+    samples: dict[str, list[float]] = {what: [] for what in asked}
+    totals: dict[str, Any] = {}
+    http = Connection(port)
+    for round in range(-1, rounds):
+        for what, (_, sent) in asked.items():
+            started = time.perf_counter()
+            status, body = http.send(sent[round % len(sent)])
+            samples[what].append((time.perf_counter() - started) * 1000)
+            assert status == 200, body
+            totals[what] = json.loads(body).get("totalElements", 1)
+    for what, (target, _) in asked.items():
+        told = f"{what}: {totals[what]:,}"
+        yield Figure(told, samples[what][1:], target=target)
+
+
+def explain(folder: Path, workspace_id: UUID, whats: set[str]) -> None:
+    """How PostgreSQL answers what took too long, aside in a file for each."""
+    folder.mkdir(exist_ok=True)
+    for what in {told.rpartition(":")[0] for told in whats} & QUERIES.keys():
+        query = dict(QUERIES[what][1])
+        page = query.pop("page", 0)
+        filters = ReportQuery.model_validate(query).filters()
+        with CaptureQueriesContext(connection) as captured:
+            list_reports(workspace_id, "sandbox", filters, page=page, size=20)
+        plans = []
+        for statement in captured.captured_queries:
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS) {statement['sql']}")
+                plan = "\n".join(line for (line,) in cursor.fetchall())
+            plans.append(f"{statement['sql']}\n\n{plan}\n")
+        name = re.sub(r"\W+", "-", what).strip("-")
+        (folder / f"{name}.txt").write_text("\n".join(plans))
+    print(f"  plans of what took too long are in {folder}")

@@ -1,0 +1,169 @@
+"""What a bench finds out, and how it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.service import Service
+
+WIDTHS = (38, 22, 17, 12, 8, 18, 3)
+HEADINGS = ("", "measured", "5 % to 95 %", "floor", "ratio", "target", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line: samples, and what they are held against.
+
+    `target` is for the median, or for the percentile `at`; `ratio` for how much more
+    than the floor it may cost. With `rate` more is better.
+    """
+
+    what: str
+    samples: Sequence[float]
+    unit: str = "ms"
+    at: int = 50
+    target: float | None = None
+    floor: Sequence[float] = ()
+    ratio: float | None = None
+    rate: bool = False
+
+    @property
+    def measured(self) -> float:
+        return percentile(self.samples, self.at)
+
+    @property
+    def times_floor(self) -> float | None:
+        if not self.floor:
+            return None
+        over = self.measured / median(self.floor)
+        return 1 / over if self.rate else over
+
+    @property
+    def verdict(self) -> str:
+        kept = []
+        if self.target is not None:
+            over, target = self.measured, self.target
+            kept.append(over >= target if self.rate else over <= target)
+        if self.ratio is not None and self.times_floor is not None:
+            kept.append(self.times_floor <= self.ratio)
+        return ("ok" if all(kept) else "NO") if kept else ""
+
+    def columns(self) -> tuple[str, ...]:
+        name = "" if self.at == 50 else f" (p{self.at})"
+        return (
+            self.what,
+            f"{_short(self.measured)} {self.unit}{name}",
+            f"{self._at(5)} to {self._at(95)}" if len(self.samples) > 1 else "",
+            f"{_short(median(self.floor))} {self.unit}" if self.floor else "",
+            f"{self.times_floor:.1f}x" if self.times_floor else "",
+            self._targets(),
+            self.verdict,
+        )
+
+    def _at(self, at: int) -> str:
+        return _short(percentile(self.samples, at))
+
+    def _targets(self) -> str:
+        sign = ">=" if self.rate else "<="
+        told = [] if self.target is None else [f"{sign} {_short(self.target)}"]
+        return ", ".join(told + ([f"<= {self.ratio:g}x"] if self.ratio else []))
+
+
+BenchFunction = Callable[..., Iterable[Figure]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    run: BenchFunction
+    # Sizes at which it ends within a second or two, for the test of the benches.
+    tiny: dict[str, Any] = field(default_factory=dict)
+
+
+BENCHES: dict[str, Bench] = {}
+
+
+def bench(**tiny: Any) -> Callable[[BenchFunction], BenchFunction]:
+    """Mark a bench; it is called what its function is called."""
+
+    def register(function: BenchFunction) -> BenchFunction:
+        BENCHES[function.__name__.replace("_", "-")] = Bench(function, tiny)
+        return function
+
+    return register
+
+
+def run(name: str, service: Service, *, tiny: bool) -> list[Figure]:
+    """Run one bench, telling each figure as it comes."""
+    chosen = BENCHES[name]
+    print(f"\n{name}")
+    print(_line(HEADINGS))
+    figures = []
+    for figure in chosen.run(service, **(chosen.tiny if tiny else {})):
+        print(_line(figure.columns()), flush=True)
+        figures.append(figure)
+    return figures
+
+
+def summary(figures: dict[str, list[Figure]]) -> None:
+    """All that has a target, once more on one page."""
+    print("\nsummary")
+    print(_line(HEADINGS))
+    for name, of_bench in figures.items():
+        for figure in of_bench:
+            if figure.verdict:
+                what, *others = figure.columns()
+                print(_line((f"{name}: {what}", *others)))
+
+
+def percentile(samples: Sequence[float], at: int) -> float:
+    if at == 50 or len(samples) < 2:
+        return median(samples)
+    return quantiles(samples, n=100, method="inclusive")[at - 1]
+
+
+def timed(action: Callable[[], Any]) -> float:
+    """Milliseconds that it takes."""
+    started = time.perf_counter()
+    action()
+    return (time.perf_counter() - started) * 1000
+
+
+def interleaved(
+    rounds: int,
+    *actions: Callable[[], Any],
+    before: Callable[[], Any] = lambda: None,
+    warm: int = 1,
+) -> list[list[float]]:
+    """Milliseconds of each action in turn, so that a slow moment meets them all.
+
+    `before` is called before each of them, and not timed.
+    """
+
+    def sample(action: Callable[[], Any]) -> float:
+        before()
+        return timed(action)
+
+    samples = [[sample(action) for action in actions] for _ in range(warm + rounds)]
+    return [list(of_action) for of_action in zip(*samples[warm:], strict=True)]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _line(columns: Sequence[str]) -> str:
+    return " ".join(
+        f"{text:<{width}}" for text, width in zip(columns, WIDTHS, strict=True)
+    ).rstrip()
+
+
+def notes(text: str) -> Iterator[Figure]:
+    """Lines between the figures."""
+    for line in text.splitlines():
+        print(f"  {line}")
+    return iter(())

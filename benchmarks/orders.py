@@ -1,0 +1,60 @@
+"""Bodies of create requests as clients send them."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from random import Random
+from typing import Any
+
+from benchmarks.names import Names
+
+CHECKS = ["IDENTITY", "KRA_PIN", "CRB_SCORE"]
+ATTESTED = {
+    "mode": "CUSTOMER_ATTESTED",
+    "obtained": True,
+    "obtainedAt": "2026-01-20T10:00:00Z",
+    "method": "CUSTOMER_WEB_FORM",
+    "policyVersion": "2026-01",
+    "evidenceReference": "form-20260120-000001",
+}
+
+# No number twice, so that nothing is answered by an earlier result.
+_numbers = count(60_000_000)
+_names = Names(seed=1)
+_random = Random(1)
+
+
+def order(number: int | None = None) -> dict[str, Any]:
+    """One report of three checks on a person nobody asked about before."""
+    number, name = number or next(_numbers), _names.person()
+    born = f"{_random.randint(1950, 2005)}-{_random.randint(1, 12):02}-15"
+    return {
+        "subject": {
+            "subjectType": "INDIVIDUAL",
+            "fullName": name,
+            "idNumber": f"{number}",
+            "email": f"{name.replace(' ', '.').lower()}@example.com",
+            "phone": "+254712345678",
+            "dateOfBirth": born,
+            "country": "KE",
+        },
+        "checksRequested": CHECKS,
+        "purpose": "Loan application at the Acacia branch",
+        "consent": ATTESTED,
+        "paymentMode": "SELF",
+        "reference": f"loan-{number}",
+    }
+
+
+def body(reports: int) -> bytes:
+    return _body([order() for _ in range(reports)])
+
+
+def numbered(number: int) -> bytes:
+    """A report on the person of this number, which has eight digits."""
+    return _body([order(number)])
+
+
+def _body(reports: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"reports": reports}).encode()
