@@ -22,6 +22,7 @@ CODES = {
     "literal_error": "invalid-choice",
     "greater_than_equal": "out-of-range",
     "less_than_equal": "out-of-range",
+    "int_parsing_size": "out-of-range",
 }
 DETAILS = {
     "missing": "This member is required.",
@@ -59,7 +60,8 @@ def _fault(problem: Mapping[str, Any], at: Path) -> Fault:
     kind = problem["type"]
     # pydantic leads into a mapping's key by "[key]"; a pointer names the member.
     path = (*at, *(part for part in problem["loc"] if part != "[key]"))
-    if problem.get("input", ...) is None and kind != "missing":
+    told_as_null = kind not in {"missing", "extra_forbidden"}
+    if problem.get("input", ...) is None and told_as_null:
         return Fault(path, "required", "This must not be null.")
     code = CODES.get(kind)
     if code is None:

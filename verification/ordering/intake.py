@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +85,7 @@ def read_order(
     except ValidationError as e:
         faults = shape_faults(e, at)
         wrong = {fault.path for fault in faults}
-        readable = _without(item, wrong, at)
+        readable = _without(item, [path[len(at) :] for path in wrong])
         if isinstance(readable, dict):
             faults += [f for f in _broken(readable, known, at) if f.path not in wrong]
         return faults
@@ -104,21 +106,24 @@ def _broken(item: Mapping[str, Any], known: Circumstances, at: Path) -> list[Fau
     return [Fault((*at, *f.path), f.code, f.detail) for f in broken(item, known)]
 
 
-def _without(value: Any, wrong: set[Path], at: Path) -> Any:
-    """The value without the members that are wrong in themselves."""
-    if isinstance(value, dict):
-        return {
-            key: _without(member, wrong, (*at, key))
-            for key, member in value.items()
-            if (*at, key) not in wrong
-        }
-    if isinstance(value, list):
-        return [
-            _without(element, wrong, (*at, number))
-            for number, element in enumerate(value)
-            if (*at, number) not in wrong
-        ]
-    return value
+def _without(value: Any, wrong: Collection[Path]) -> Any:
+    """The value with null for all that is wrong in itself.
+
+    Only the way to what is wrong is walked: a stranger decides how deep the rest is.
+    """
+    if () in wrong:
+        return None
+    if not (wrong and isinstance(value, dict | list)):
+        return value
+    below: dict[Any, list[Path]] = defaultdict(list)
+    for step, *rest in wrong:
+        below[step].append(tuple(rest))
+    rewritten = copy(value)
+    for step, paths in below.items():
+        # What is missing is wrong where there is nothing.
+        if isinstance(value, list) or step in value:
+            rewritten[step] = _without(value[step], paths)
+    return rewritten
 
 
 def _order(request: ReportItem, definitions: Catalogue, draft: bool) -> Order:

@@ -1,7 +1,7 @@
 """Rules that look at several members of a report request at once.
 
-They read the body as JSON, without the members that are wrong in themselves, so that
-everything wrong with a request is told in one answer.
+They read the body as JSON, with null for what is wrong in itself, so that everything
+wrong with a request is told in one answer.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ ATTESTED_MEMBERS = (
     "evidenceReference",
 )
 TEXT_LIMIT = 200
+MAX_NUMBER = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
 
 
 def _requested(item: Json, known: Circumstances) -> list[CheckDefinition]:
-    names = item.get("checksRequested") or ()
+    names = dict.fromkeys(item.get("checksRequested") or ())
     return [known.definitions[name] for name in names if name in known.definitions]
 
 
@@ -135,6 +136,8 @@ def _missing_inputs(
     subject: Json, kind: str | None, requested: list[CheckDefinition]
 ) -> Iterator[Fault]:
     for definition in requested:
+        if kind and kind not in definition.subject_types:
+            continue  # told already, and no input would mend it
         for entry in definition.required_inputs:
             if subject.get(entry["key"]) is None and _is_required(entry, subject, kind):
                 hint = f" (or {entry['unless']})" if entry.get("unless") else ""
@@ -161,7 +164,7 @@ def _further_inputs(subject: Json, requested: list[CheckDefinition]) -> Iterator
         for entry in definition.required_inputs
     }
     for member, value in subject.items():
-        if member in SUBJECT_MEMBERS or value is None:
+        if member in SUBJECT_MEMBERS:
             continue
         if member not in types:
             yield Fault(
@@ -169,14 +172,17 @@ def _further_inputs(subject: Json, requested: list[CheckDefinition]) -> Iterator
                 "unknown-member",
                 "A subject has no such member, and no requested check asks for it.",
             )
-        elif (fault := _mistyped(value, types[member])) is not None:
-            yield Fault(("subject", member), fault[0], fault[1])
+        elif value is not None and (fault := _mistyped(value, types[member])):
+            yield Fault(("subject", member), *fault)
 
 
 def _mistyped(value: Any, kind: str) -> tuple[str, str] | None:
     if kind == "NUMBER":
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return None if is_number else ("invalid-type", "A number is needed.")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return "invalid-type", "A number is needed."
+        # Beyond this a number is not the same to everybody who reads it.
+        exact = abs(value) <= MAX_NUMBER
+        return None if exact else ("out-of-range", f"At most {MAX_NUMBER} is accepted.")
     if not isinstance(value, str):
         return "invalid-type", "A string is needed."
     if not value.strip():
@@ -251,7 +257,9 @@ def _attested(consent: Json, known: Circumstances) -> Iterator[Fault]:
 
 
 def _payer(item: Json) -> Iterator[Fault]:
-    payer, mode = item.get("payer"), item.get("paymentMode")
+    payer, mode = item.get("payer"), item.get("paymentMode", PaymentMode.SELF)
+    if mode is None:
+        return  # misspelt: nobody can tell whether a payer belongs here
     if mode != PaymentMode.THIRD_PARTY:
         if payer is not None:
             yield Fault(

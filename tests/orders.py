@@ -1,0 +1,60 @@
+"""What tests of ordering send and look at."""
+
+import copy
+import io
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+
+from tests.clients import Api, codes
+
+EMPLOYMENT = {
+    "employerName": "Baraka Logistics Ltd",
+    "refereeName": "Amina Said",
+    "refereeEmail": "amina@baraka.test",
+}
+PAYER = {"name": "Kilele Insurance", "email": "accounts@kilele.test"}
+
+
+def put(item: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of the item with this value at a path such as "subject/idNumber"."""
+    changed = copy.deepcopy(item)
+    *way, last = path.split("/")
+    place: Any = changed
+    for step in way:
+        place = place[int(step) if isinstance(place, list) else step]
+    place[int(last) if isinstance(place, list) else last] = value
+    return changed
+
+
+def told(api: Api, *items: Any, **top: Any) -> dict[str, str]:
+    """path in the only item, or pointer into the body -> code, of a refusal."""
+    problem = api.refused("/reports", {"reports": list(items), **top})
+    assert problem["code"] == "validation-failed", problem
+    only = "#/reports/0/" if len(items) == 1 else "#/"
+    return {at.removeprefix(only): code for at, code in codes(problem).items()}
+
+
+def rows() -> dict[str, int]:
+    """How many rows each table of ours has, requests counted for limits left out."""
+    ours = (m for m in apps.get_models() if m.__module__.split(".")[0] in OURS)
+    return {
+        model._meta.label: model._default_manager.count()
+        for model in ours
+        if model._meta.label != "workspaces.RateCount"
+    }
+
+
+OURS = {"verification", "workspaces", "webhooks", "monitoring"}
+
+
+@pytest.fixture(autouse=True)
+def _the_ledger_adds_up(request: pytest.FixtureRequest):
+    if "workspace" not in request.fixturenames:
+        yield
+        return
+    request.getfixturevalue("workspace")
+    yield
+    call_command("audit_ledger", verbosity=0, stdout=io.StringIO())
