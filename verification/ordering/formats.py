@@ -85,7 +85,8 @@ def past_moment(value: str) -> str:
         )
     if moment > datetime.now(UTC) + CLOCK_SKEW:
         raise wrong("out-of-range", "This must not be in the future")
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # strftime writes the year 987 with three digits.
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _moment(value: str) -> datetime | None:
@@ -97,11 +98,19 @@ def _moment(value: str) -> datetime | None:
         return None
 
 
+def _visible(value: str) -> str:
+    # Spaces in Python's sense: the separators U+001C to U+001F are among them.
+    if not value.strip():
+        raise wrong("required", "This must not be empty")
+    return value
+
+
 def text(limit: int) -> Any:
     """Text with something in it; spaces around it are not kept."""
     return Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=limit),
+        AfterValidator(_visible),
         WithJsonSchema(
             {"type": "string", "minLength": 1, "maxLength": limit, "pattern": r"\S"}
         ),

@@ -19,7 +19,13 @@ MAX_REPORTS = 500
 MAX_CHECKS = 10
 
 
-class SubjectInput(Shape):
+class Received(Shape):
+    """Members go by their names on the wire alone: the rules look for no others."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+
+class SubjectInput(Received):
     """The person or company. Beyond these members, the inputs that the requested checks
     name (`requiredInputs` of a check definition) are accepted, and no others."""
 
@@ -45,18 +51,18 @@ SUBJECT_MEMBERS = frozenset(
 )
 
 
-class ConsentInput(Shape):
+class ConsentInput(Received):
     """With SERVICE_HOSTED only `mode` is sent; the rest is what a client attests."""
 
     mode: Consent.Mode
     obtained: StrictBool | None = None
     obtained_at: formats.PastMoment | None = None
     method: Consent.Method | None = None
-    policy_version: Annotated[str, formats.text(100)] | None = None
-    evidence_reference: Annotated[str, formats.text(200)] | None = None
+    policy_version: formats.text(100) | None = None  # type: ignore[valid-type]
+    evidence_reference: formats.text(200) | None = None  # type: ignore[valid-type]
 
 
-class PayerInput(Shape):
+class PayerInput(Received):
     """Who pays with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
 
     name: formats.Name
@@ -64,7 +70,7 @@ class PayerInput(Shape):
     phone: formats.Phone | None = None
 
 
-class DraftEdit(Shape):
+class DraftEdit(Received):
     """Members left out stay; `subject` and `checksRequested` are replaced whole."""
 
     subject: SubjectInput | None = None
@@ -78,7 +84,7 @@ class DraftEdit(Shape):
     reuse: StrictBool | None = None
 
 
-class ReportItem(Shape):
+class ReportItem(Received):
     """One report to create."""
 
     subject: SubjectInput
@@ -99,7 +105,7 @@ class ReportItem(Shape):
     """The client's own id of this report; it can be searched for."""
 
 
-class ReportsRequest(Shape):
+class ReportsRequest(Received):
     """Up to 500 reports: all of them are created, or none."""
 
     reports: Annotated[list[ReportItem], Field(min_length=1, max_length=MAX_REPORTS)]
@@ -107,7 +113,7 @@ class ReportsRequest(Shape):
     """Applies to every report that does not say it itself."""
 
 
-class ReportsEnvelope(Shape):
+class ReportsEnvelope(Received):
     """The request without a look into its reports, which are checked one by one."""
 
     reports: Annotated[list[Any], Field(min_length=1, max_length=MAX_REPORTS)]
