@@ -23,6 +23,8 @@ from verification.tables import Rows
 
 GRAM = 3
 NUMBERS = ("idNumber", "registrationNumber")
+# A row of an index holds 2,704 bytes; a ligature can be 18 letters when folded.
+NAME_BYTES = 2600
 
 
 class Terms:
@@ -75,7 +77,7 @@ def entry_rows(
     terms = Terms(workspace_id, environment)
     values: list[tuple[Any, ...]] = []
     for report_id, subject, reference in reports:
-        name = folded(subject.name)
+        name = folded(subject.name).encode()[:NAME_BYTES].decode(errors="ignore")
         found_by = terms.of_report(report_id, subject, name, reference)
         values.append((report_id, workspace_id, environment, at, name, found_by))
     columns = ["report_id", "workspace_id", "environment", "created_at", "name"]

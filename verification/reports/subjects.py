@@ -106,4 +106,4 @@ def _both_names(members: dict[str, Any]) -> dict[str, str]:
     first, *middle = members["fullName"].split()
     last = middle.pop() if middle else ""
     names = {"firstName": first, "middleName": " ".join(middle), "lastName": last}
-    return {key: value for key, value in names.items() if value}
+    return {k: v for k, v in names.items() if v and k not in members}
