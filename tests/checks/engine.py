@@ -5,9 +5,31 @@ from typing import Any
 from django.db.models import F, Sum
 from django.utils.timezone import now
 
-from verification.checks.models import CheckResult
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.outcomes import Completed, Failed
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
+
+FINDING = {
+    "summary": "Found.",
+    "flags": [],
+    "details": {},
+    "evidence": {
+        "provider": "acme",
+        "providerReference": None,
+        "retrievedAt": "2026-01-01T00:00:00Z",
+        "responseDigest": None,
+    },
+}
+FAILED = Failed("ACME_DOWN", "Acme is down.", retryable=True)
+
+
+def found(score: int | None) -> Completed:
+    return Completed(score, FINDING)
+
+
+def definitions() -> Any:
+    return CheckDefinition.objects.in_bulk()
 
 
 def let_time_pass() -> None:

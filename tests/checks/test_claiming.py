@@ -5,29 +5,30 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
-from tests.checks.engine import everything, let_time_pass, only_result, paid
+from tests.checks.engine import (
+    FAILED,
+    definitions,
+    everything,
+    found,
+    let_time_pass,
+    only_result,
+    paid,
+)
 from tests.clients import person
 from tests.threads import at_once
 from verification.checks.claiming import claim
-from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.outcomes import Again, Completed, Failed
+from verification.checks.models import CheckResult
+from verification.checks.outcomes import Again
 from verification.checks.recording import record
 from webhooks.models import Event
 
-FINDING = {"summary": "Found.", "flags": [], "details": {}, "evidence": {}}
-FOUND = Completed(5, FINDING)
-NOT_FOUND = Completed(80, FINDING)
-FAILED = Failed("ACME_DOWN", "Acme is down.", retryable=True)
+FOUND, NOT_FOUND = found(5), found(80)
 
 
 @pytest.fixture
 def one_check(api):
     """A report of one check, waiting to be claimed."""
     return api.create(person() | {"checksRequested": ["IDENTITY"]})
-
-
-def definitions():
-    return {definition.pk: definition for definition in CheckDefinition.objects.all()}
 
 
 def claim_one():
