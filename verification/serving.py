@@ -7,7 +7,8 @@ waits for nothing but the database. Does not load Django in its main process.
 import os
 
 from granian import Granian
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from verification.jobs.processes import bind_children
@@ -15,6 +16,8 @@ from verification.jobs.processes import bind_children
 HOST = "127.0.0.1"
 PORT = 8000
 WORKERS = 2
+CONNECTIONS = 2048
+IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 8
 
 
@@ -25,9 +28,14 @@ def main() -> None:
         address=os.environ.get("HOST") or HOST,
         port=int(os.environ.get("PORT") or PORT),
         interface=Interfaces.WSGI,
+        # Deciding between HTTP 1 and 2 waits for a first byte without a limit.
+        http=HTTPModes.http1,
         workers=int(os.environ.get("WEB_WORKERS") or WORKERS),
         blocking_threads=1,
-        backpressure=128,
+        # Counts connections, idle ones too: few would let some clients shut out all.
+        backpressure=CONNECTIONS,
+        backlog=CONNECTIONS,
+        http1_settings=HTTP1Settings(header_read_timeout=IDLE_MILLISECONDS),
         websockets=False,
         log_level=LogLevels.warning,
         log_access=False,

@@ -150,15 +150,14 @@ def test_a_job_that_was_claimed_too_often_is_given_up_and_kept(broker):
     assert Job.objects.get().gave_up_at is not None
 
 
-def test_a_merged_wake_up_does_not_reset_the_attempts(broker):
+def test_a_wake_up_that_often_failed_does_not_take_a_new_one_with_it(broker):
     later(NOTHING)
-    broker.claim()
-    make_due()
+    make_due(attempts=MAX_ATTEMPTS - 1)
     later(NOTHING)
 
     broker.claim()
 
-    assert Job.objects.get().attempts == 2
+    assert Job.objects.get().attempts == 1
 
 
 def test_a_job_that_failed_runs_again_long_before_its_lease_ends(broker):

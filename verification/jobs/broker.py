@@ -28,7 +28,8 @@ BEAT_ID = -1
 
 # Of the wake-ups that wait for the same function one is claimed and the rest deleted:
 # its run sees whatever they were enqueued for. One enqueued from now on is not seen
-# here and runs on its own.
+# here and runs on its own. The one claimed least often is kept, or a wake-up that was
+# hit by several crashes would take new ones with it when it is given up.
 CLAIM = """
 WITH next AS (
     SELECT id, function, arguments, attempts FROM jobs_job
@@ -37,7 +38,7 @@ WITH next AS (
 ), kept AS (
     SELECT DISTINCT ON (function, alone) id, function, arguments
     FROM (SELECT *, CASE WHEN arguments = '[]' THEN 0 ELSE id END AS alone FROM next) x
-    ORDER BY function, alone, attempts DESC, id
+    ORDER BY function, alone, attempts, id
 ), same AS (
     SELECT id FROM jobs_job
     WHERE gave_up_at IS NULL AND due_at <= now() AND arguments = '[]'

@@ -1,0 +1,72 @@
+import threading
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.utils import timezone
+from django.utils.module_loading import import_string
+from django_q.models import Failure, Schedule
+from django_q.scheduler import scheduler
+
+from verification.jobs.models import Heartbeat, Job
+from verification.jobs.queue import is_job
+from verification.jobs.schedules import SCHEDULES
+from verification.jobs.tasks import KEPT, purge_failures
+
+
+def test_declaring_schedules_again_keeps_when_each_is_due(db):
+    call_command("setup_schedules")
+    Schedule.objects.update(next_run=timezone.now() + timedelta(days=1))
+    before = list(Schedule.objects.order_by("pk").values())
+
+    call_command("setup_schedules")
+
+    assert list(Schedule.objects.order_by("pk").values()) == before
+
+
+def test_a_schedule_that_is_no_longer_declared_goes(db):
+    Schedule.objects.create(name="Old", func="tests.jobs.tasks.nothing")
+
+    call_command("setup_schedules")
+
+    assert {s.name for s in Schedule.objects.all()} == {s.name for s in SCHEDULES}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_what_is_scheduled_exists_and_is_a_job(schedule):
+    assert is_job(schedule.function)
+    assert callable(import_string(schedule.function))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_any_number_of_clusters_run_a_schedule_once():
+    call_command("setup_schedules")
+    Schedule.objects.update(next_run=timezone.now() - timedelta(hours=2))
+
+    def run():
+        scheduler()
+        connection.close()
+
+    clusters = [threading.Thread(target=run) for _ in range(4)]
+    for cluster in clusters:
+        cluster.start()
+    for cluster in clusters:
+        cluster.join()
+
+    functions = sorted(Job.objects.values_list("function", flat=True))
+    assert functions == sorted(s.function for s in SCHEDULES)
+
+
+def test_failures_are_forgotten_after_a_month(db):
+    old, new = timezone.now() - KEPT - timedelta(days=1), timezone.now()
+    for id, at in (("old", old), ("new", new)):
+        Failure.objects.create(id=id, started=at, stopped=at, success=False)
+        Heartbeat.objects.create(cluster=id, beat_at=at)
+        Job.objects.create(function=id, gave_up_at=at)
+
+    purge_failures()
+
+    assert Failure.objects.get().pk == "new"
+    assert Heartbeat.objects.get().pk == "new"
+    assert Job.objects.get().function == "new"
