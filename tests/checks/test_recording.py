@@ -232,3 +232,13 @@ def test_the_actor_of_a_reversal_is_the_engine(api):
     record([(claimed, FAILED) for claimed in claim(1)], definitions())
 
     assert LedgerEntry.objects.get(kind="REVERSAL").actor == ENGINE
+
+
+def test_a_check_that_took_months_is_recorded(api):
+    api.create(one_check())
+    CheckResult.objects.update(started_at="2020-01-01T00:00:00Z")
+
+    record([(claimed, FOUND) for claimed in claim(1)], definitions())
+
+    assert only_result().status == "COMPLETED"
+    assert only_result().duration_ms == 2**31 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +29,7 @@ Ended = tuple[Claim, Outcome]
 Definitions = Mapping[Any, CheckDefinition]
 
 ENGINE = "engine"
+LONGEST = 2**31 - 1
 UPDATE = """
 UPDATE checks_checkresult r
 SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
@@ -114,7 +115,7 @@ def _update(ended: Sequence[Ended], at: datetime) -> dict[UUID, Any]:
 
 
 def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
-    took = max(0, round((at - claimed.started_at).total_seconds() * 1000))
+    took = _milliseconds(claimed, at)
     key = (claimed.result_id, claimed.fence)
     tries, level = claimed.tries, RiskLevel.UNKNOWN.value
     match outcome:
@@ -131,6 +132,12 @@ def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any
         case Cancelled():
             nothing = (tries, None, None, None, level, None)
             return (*key, "CANCELLED", *nothing, "", "", False)
+
+
+def _milliseconds(claimed: Claim, at: datetime) -> int:
+    took = round((at - claimed.started_at) / timedelta(milliseconds=1))
+    # A check may wait for longer than the 25 days that the column holds.
+    return min(max(0, took), LONGEST)
 
 
 def _reversals(
@@ -214,7 +221,7 @@ def _outcome_body(
         "flags": [],
         "details": {},
         "executedAt": utc_text(claimed.started_at),
-        "durationMs": max(0, round((at - claimed.started_at).total_seconds() * 1000)),
+        "durationMs": _milliseconds(claimed, at),
         "reused": claimed.reused_from_id is not None,
     }
     if isinstance(outcome, Completed):
