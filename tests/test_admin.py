@@ -16,6 +16,7 @@ from verification.payments.models import Payment
 from verification.reports.models import Report, StatusChange
 from webhooks.models import Event
 from workspaces import keys
+from workspaces.accounts import create_workspace
 from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
 
 HISTORY = [Report, CheckResult, Event, LedgerEntry, Consent, Payment]
@@ -95,6 +96,8 @@ def test_a_list_costs_the_same_however_many_rows(
 ):
     for number in range(12):
         rows.create(person(idNumber=f"1000000{number:02}"))
+        other = create_workspace(name=f"Other {number}", owner_email="o@other.test")
+        Api(other, "sandbox")
     rows.work()
 
     # Session, user, count, rows; a few for the filters.
@@ -193,8 +196,8 @@ def test_what_belongs_to_a_report_is_found_by_its_id(rows, superuser):
 
 
 def test_what_is_stuck_is_found(rows, superuser):
-    api = rows
-    stuck = api.create(person(idNumber="22222222"))
+    stuck = rows.create(person(idNumber="22222222"))
+    rows.create(person(idNumber="33333333"))
     hours_ago = now() - timedelta(hours=2)
     Report.objects.filter(pk=stuck["id"]).update(updated_at=hours_ago)
 

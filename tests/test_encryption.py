@@ -1,6 +1,7 @@
 import io
 import os
 import re
+from contextlib import closing
 
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -63,6 +64,15 @@ def reencrypt(batch: int = 500) -> tuple[int, int, int]:
 def test_what_was_sealed_is_opened_again(sealed):
     assert encryption.unseal(sealed, **PLACE) == b"12345678"
     assert b"12345678" not in sealed
+
+
+def test_what_was_sealed_by_the_first_release_is_still_opened():
+    sealed = bytes.fromhex(
+        "01026b317b2f7d461434c4274ab0356c6cfbb9c7dde45e7118adeebb"
+        "c092a1dfba2adfc74158ea49"
+    )
+
+    assert encryption.unseal(sealed, **PLACE) == b"12345678"
 
 
 def test_equal_values_are_sealed_differently(sealed):
@@ -165,14 +175,13 @@ def test_reencrypt_seals_all_columns_of_all_tables_anew(api: Api, rotate):
 @pytest.mark.django_db(transaction=True)
 def test_reencrypt_leaves_rows_in_use_and_takes_them_the_next_time(workspace, rotate):
     rotate()
-    other = connection.copy()
-    other.set_autocommit(False)
-    with other.cursor() as cursor:
-        cursor.execute("UPDATE workspaces_workspace SET name = 'in use'")
+    with closing(connection.copy()) as other:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("UPDATE workspaces_workspace SET name = 'in use'")
 
-    assert reencrypt() == (1, 0, 1)
-    other.rollback()
-    other.close()
+        assert reencrypt() == (1, 0, 1)
+
     assert reencrypt() == (1, 1, 0)
 
 

@@ -57,6 +57,8 @@ def test_published_keys_are_well_formed_and_digested(text, digest):
         TEXT[:-1] + "٣",
         "é" * len(TEXT),
         "Bearer " + TEXT,
+        # Longer, with a checksum that is right.
+        "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx4X19Cw",
     ],
 )
 def test_anything_else_is_refused_without_the_database(
@@ -220,12 +222,13 @@ def test_the_old_key_ends_when_it_is_told_to(issue):
 
 
 def test_a_key_that_has_ended_or_has_a_successor_gets_none(issue):
-    ended, _ = issue()
-    keys.revoke(ended)
+    revoked, _ = issue()
+    keys.revoke(revoked)
+    expired, _ = issue(expires_at=now() - timedelta(seconds=1))
     followed, _ = issue()
     keys.rotate(followed)
 
-    for key in (ended, followed):
+    for key in (revoked, expired, followed):
         with pytest.raises(keys.KeyHasEnded):
             keys.rotate(key)
-    assert ApiKey.objects.count() == 3
+    assert ApiKey.objects.count() == 4
