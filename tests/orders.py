@@ -8,7 +8,7 @@ import pytest
 from django.apps import apps
 from django.core.management import call_command
 
-from tests.clients import Api, codes
+from tests.clients import HOSTED, Api, codes, person
 
 EMPLOYMENT = {
     "employerName": "Baraka Logistics Ltd",
@@ -58,3 +58,48 @@ def _the_ledger_adds_up(request: pytest.FixtureRequest):
     request.getfixturevalue("workspace")
     yield
     call_command("audit_ledger", verbosity=0, stdout=io.StringIO())
+
+
+REFUSED, SLOW, CLEAR_PIN = "90000008", "90000006", "A900000000Z"
+TWO = ["IDENTITY", "KRA_PIN"]
+STATUSES = [
+    "DRAFT",
+    "PENDING_CONSENT",
+    "PENDING_PAYMENT",
+    "RUNNING",
+    "PARTIAL on the way",
+    "PARTIAL ended",
+    "READY",
+    "FAILED",
+    "CANCELLED",
+]
+
+
+def two_checks(**subject: Any) -> dict[str, Any]:
+    """IDENTITY and KRA_PIN of a person, each for 50."""
+    return {**person(**subject), "checksRequested": TWO}
+
+
+def report_in(api: Api, status: str) -> str:
+    """The id of a report that got into one of STATUSES by what its client did."""
+    items = {
+        "DRAFT": {**two_checks(), "draft": True},
+        "PENDING_CONSENT": {**two_checks(), "consent": HOSTED},
+        "PENDING_PAYMENT": {**two_checks(), "paymentMode": "CANDIDATE"},
+        "PARTIAL on the way": two_checks(idNumber=SLOW, kraPin=CLEAR_PIN),
+        "PARTIAL ended": two_checks(idNumber=REFUSED, kraPin=CLEAR_PIN),
+        "FAILED": two_checks(idNumber=REFUSED),
+    }
+    made = api.create(items.get(status, two_checks()))
+    if status == "CANCELLED":
+        assert api.post(f"/reports/{made['id']}/cancel").status_code == 200
+    elif status != "RUNNING":
+        api.work()
+    assert api.report(made["id"])["status"] == status.split()[0]
+    return made["id"]
+
+
+def movements(api: Api) -> list[tuple[str, int, int]]:
+    """(kind, amount, attempt) of each entry of the client's ledger, in order."""
+    entries = api.account.entries.order_by("created_at", "id")
+    return [(e.kind, int(e.amount), e.attempt) for e in entries]

@@ -56,7 +56,12 @@ class Key:
         if not PRINTABLE.fullmatch(header):
             raise InvalidKey
         scope = (client.workspace.pk, client.environment)
-        canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
+        try:
+            canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
+        except orjson.JSONEncodeError:
+            # Too deep, or a number of more than 64 bits: no order has such a member,
+            # and the answer to a refused request is not remembered.
+            canonical = ""
         return cls(
             *scope,
             key=keyed_hash("idempotency-key", *scope, header),
