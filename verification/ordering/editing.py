@@ -21,7 +21,7 @@ from verification.ordering.creating import (
     payment_for,
     result_rows,
 )
-from verification.ordering.faults import InvalidRequest, shape_faults
+from verification.ordering.faults import Fault, InvalidRequest, shape_faults
 from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.pricing import Line, price_orders, total
@@ -37,7 +37,7 @@ SHOWN_TO_SUBJECT = ("subject", "checksRequested", "purpose")
 
 
 @transaction.atomic
-def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> Report:
+def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None:
     """Replace the members that the body has; the others stay.
 
     Raises InvalidRequest, or NotEditable when the report is no draft, or when the edit
@@ -46,27 +46,39 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> Repo
     report = hold(client, report_id)
     if report.status != ReportStatus.DRAFT:
         raise NotEditable(report.status, "Only a draft can be edited.")
-    try:
-        DraftEdit.model_validate(body)
-    except ValidationError as e:
-        raise InvalidRequest(shape_faults(e)) from e
-    order = _merged(client, report, body)
+    faults = _shape_faults(body)
+    # A member without a value is one left out.
+    body = {name: value for name, value in body.items() if value is not None}
+    order = _merged(client, report, body, faults)
     at = now()
     lines = price_orders([order], client.workspace.pk, client.environment, at)[0]
     _replace_payment(report, order, lines, body, at)
     _replace_consent(report, order, body, at)
     _replace_results(report, lines, at)
     _rewrite(client, report, order, at)
-    return report
 
 
-def _merged(client: Client, report: Report, body: Mapping[str, Any]) -> Order:
-    item = {**as_item(report), **{k: v for k, v in body.items() if v is not None}}
+def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
+    try:
+        DraftEdit.model_validate(body)
+    except ValidationError as e:
+        return shape_faults(e)
+    return []
+
+
+def _merged(
+    client: Client, report: Report, body: Mapping[str, Any], faults: list[Fault]
+) -> Order:
+    """The draft as the edit would make it, or InvalidRequest with all its faults."""
+    told = {fault.path for fault in faults}
+    item = {**as_item(report), **body}
     if "paymentMode" in body and "payer" not in body:
         item.pop("payer", None)
     order = read_order(item, client.environment, catalogue(), draft=True)
     if isinstance(order, list):
-        raise InvalidRequest(order)
+        raise InvalidRequest([*faults, *(f for f in order if f.path not in told)])
+    if faults:
+        raise InvalidRequest(faults)
     return order
 
 
@@ -112,7 +124,6 @@ def _replace_payment(
         return
     if old:
         old.delete()
-        del report.payment
     if payment := payment_for(report, order, amount, at):
         payment.save(force_insert=True)
 
@@ -121,19 +132,25 @@ def _replace_consent(
     report: Report, order: Order, body: Mapping[str, Any], at: datetime
 ) -> None:
     old = getattr(report, "consent", None)
+    hosted = old if old and old.mode == Consent.Mode.SERVICE_HOSTED else None
     voided = (
-        old
-        and old.mode == Consent.Mode.SERVICE_HOSTED
-        and old.status != Consent.Status.PENDING
+        hosted
+        and hosted.status != Consent.Status.PENDING
         and any(member in body for member in SHOWN_TO_SUBJECT)
     )
-    if "consent" not in body and not voided:
+    asked_anew = "consent" in body and not (hosted and _still_asks(order, hosted))
+    if not voided and not asked_anew:
         return
     if old:
         old.delete()
-        del report.consent
     if consent := consent_for(report, order, at):
         consent.save(force_insert=True)
+
+
+def _still_asks(order: Order, old: Consent) -> bool:
+    """Asking again in the same way: the link that the subject has keeps working."""
+    asked = order.consent is not None and order.consent.mode == old.mode
+    return asked and old.status in {Consent.Status.PENDING, Consent.Status.GRANTED}
 
 
 def _replace_results(report: Report, lines: list[Line], at: datetime) -> None:
