@@ -25,7 +25,7 @@ WAYS_OUT = {
     "CONSENT_OUTSTANDING": "Consent has not been given yet: send the subject the "
     "consentUrl, or edit the draft to attest it.",
     "PAYMENT_OUTSTANDING": "The payment has not arrived yet: send the payer the "
-    "paymentUrl.",
+    "paymentUrl. A draft that was free when it was made gets one by an edit.",
     "NOT_A_DRAFT": "Only a draft can be launched, and this report is one no more.",
 }
 
