@@ -1,5 +1,6 @@
 """What tests of the engine do and look at."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import F, Sum
@@ -21,6 +22,7 @@ FINDING = {
         "responseDigest": None,
     },
 }
+HOUR = timedelta(hours=1)
 FAILED = Failed("ACME_DOWN", "Acme is down.", retryable=True)
 
 
@@ -35,7 +37,9 @@ def definitions() -> Any:
 def let_time_pass() -> None:
     """Whatever waits for its time, or for a lease to end, is due now."""
     waiting = CheckResult.objects.filter(next_attempt_at__isnull=False)
-    waiting.update(next_attempt_at=now(), turn_at=now())
+    waiting.update(
+        next_attempt_at=now(), turn_at=now(), started_at=F("started_at") - HOUR
+    )
 
 
 def work_until_done(api: Any) -> None:

@@ -7,6 +7,7 @@ from django.utils.timezone import now
 
 from tests.checks.engine import (
     FAILED,
+    HOUR,
     definitions,
     everything,
     found,
@@ -91,7 +92,7 @@ def test_a_check_whose_worker_died_is_claimed_again_after_its_lease(one_check):
 
     assert second.result_id == first.result_id
     assert (second.fence, second.claims) == (first.fence + 1, first.claims + 1)
-    assert second.started_at == first.started_at
+    assert second.started_at == first.started_at - HOUR
 
 
 @pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
