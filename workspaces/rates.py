@@ -57,8 +57,7 @@ def count(subject: str, limit: int) -> Rate:
 def count_failed_authentication(address: str) -> Rate:
     """Count one more refused key of this client address."""
     hashed = keyed_hash("failed-authentications", _network(address)).hex()
-    limit = getattr(settings, "FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
-    return count(f"failed:{hashed}", limit)
+    return count(f"failed:{hashed}", settings.FAILED_AUTHENTICATIONS_PER_MINUTE)
 
 
 def purge() -> int:
