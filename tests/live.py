@@ -47,6 +47,8 @@ class Service:
             "DATA_DIR": str(folder),
             "PORT": str(self.port),
             "BASE_URL": self.url,
+            # Checks whose worker was killed come due again while a test waits.
+            "CHECK_LEASE_SECONDS": "5",
         }
         self._web: subprocess.Popen[bytes] | None = None
         self._jobs: subprocess.Popen[bytes] | None = None
