@@ -20,6 +20,7 @@ SCHEDULES = [
         60,
         "verification.ordering.tasks.purge_idempotency_keys",
     ),
+    Every("Purge counts of past minutes", 10, "workspaces.rates.purge"),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]
 
