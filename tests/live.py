@@ -30,6 +30,7 @@ import pytest
 from django.conf import settings
 
 from verification import embedded
+from verification.jobs.processes import dying_with_us
 
 DATABASE = "live_" + settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
 READY_SECONDS = 40
@@ -136,6 +137,8 @@ class Service:
                 env=self._environment,
                 stdout=log,
                 stderr=log,
+                # A test run that is killed leaves nothing behind.
+                preexec_fn=dying_with_us(),
             )
 
     def _wait_for(self, path: str) -> None:

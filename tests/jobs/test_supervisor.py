@@ -126,7 +126,7 @@ def test_a_job_whose_worker_is_killed_runs_again_soon(jobs):
 def test_a_job_that_takes_its_time_is_left_alone(jobs):
     before = jobs.jobs_processes()
 
-    ids = [enqueue(jobs, "sleep", "[8]") for _ in range(2)]
+    ids = [enqueue(jobs, "sleep", "[9]") for _ in range(2)]
     for id in ids:
         seconds_until_done(jobs, id)
 
