@@ -1,0 +1,169 @@
+from decimal import Decimal
+
+import pytest
+
+from tests.clients import Api, company, person
+from tests.orders import movements, rows, told, two_checks
+from tests.threads import at_once
+from verification.checks.models import CheckDefinition
+from workspaces.accounts import create_workspace
+from workspaces.ledger import top_up
+from workspaces.models import Account, LedgerEntry
+
+
+def money(api: Api, amount: int) -> None:
+    top_up(api.workspace, api.environment, Decimal(amount), actor="test", note="")
+
+
+@pytest.fixture
+def postpaid_api(workspace) -> Api:
+    other = create_workspace(
+        name="Acacia Bank",
+        owner_email="owner@bank.test",
+        billing=Account.Billing.POSTPAID,
+    )
+    return Api(other, "production")
+
+
+def test_each_check_is_charged_once_when_it_is_launched(api: Api):
+    made = api.create(two_checks())
+    api.work()
+
+    entries = LedgerEntry.objects.filter(report_id=made["id"])
+    results = {r["id"] for r in api.report(made["id"])["checkResults"]}
+    assert movements(api) == [("CHARGE", -50, 1)] * 2
+    assert {str(entry.result_id) for entry in entries} == results
+    assert {entry.actor for entry in entries} == {f"key {api.key}"}
+
+
+def test_a_hosted_report_is_charged_when_it_is_created(api: Api):
+    api.create({**two_checks(), "consent": {"mode": "SERVICE_HOSTED"}})
+
+    assert movements(api) == [("CHARGE", -50, 1)] * 2
+
+
+def test_the_sandbox_plays_with_money_without_limit(api: Api):
+    api.create(*[two_checks()] * 300)
+
+    assert api.account.balance == -30_000
+
+
+def test_play_money_leaves_real_money_alone(api: Api, live_api: Api):
+    money(live_api, 10)
+    api.create(two_checks())
+
+    assert live_api.account.balance == 10
+    assert movements(live_api) == [("TOP_UP", 10, None)]
+
+
+def test_who_cannot_pay_for_all_gets_nothing(live_api: Api):
+    money(live_api, 599)
+    before = rows()
+
+    answer = live_api.post("/reports", {"reports": [company(), company()]})
+
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (402, "insufficient-balance")
+    assert "KES 600.00" in problem["detail"]
+    assert "KES 599.00" in problem["detail"]
+    assert rows() == before
+
+
+def test_the_last_shilling_can_be_spent(live_api: Api):
+    money(live_api, 600)
+
+    live_api.create(company(), company())
+
+    assert live_api.account.balance == 0
+
+
+def test_credit_counts_as_money(live_api: Api):
+    money(live_api, 100)
+    Account.objects.filter(pk=live_api.account.pk).update(credit_limit=200)
+
+    live_api.create(company())
+    problem = live_api.refused("/reports", {"reports": [company()]})
+
+    assert live_api.account.balance == -200
+    assert "KES 0.00" in problem["detail"]
+
+
+def test_a_draft_needs_no_money(live_api: Api):
+    assert live_api.create(company(), draft=True)["status"] == "DRAFT"
+
+
+def test_what_others_pay_needs_no_money(live_api: Api):
+    made = live_api.create({**company(), "paymentMode": "CANDIDATE"})
+
+    assert made["status"] == "PENDING_PAYMENT"
+    assert movements(live_api) == []
+
+
+def test_a_rule_is_told_before_the_balance(live_api: Api):
+    assert told(live_api, {**company(), "purpose": ""}) == {"purpose": "required"}
+
+
+def test_who_pays_later_has_no_limit(postpaid_api: Api):
+    postpaid_api.create(*[company()] * 10)
+
+    assert postpaid_api.account.balance == -3000
+
+
+def test_without_a_live_source_checks_fail_and_cost_nothing(live_api: Api):
+    money(live_api, 600)
+    made = live_api.create(company(), person(idNumber="12345678", kraPin="A012345678Z"))
+    charged = live_api.account.balance
+
+    live_api.work()
+
+    reports = [live_api.report(one["id"]) for one in made]
+    failures = [r["failure"] for report in reports for r in report["checkResults"]]
+    assert charged == 50
+    assert live_api.account.balance == 600
+    assert [report["status"] for report in reports] == ["FAILED", "FAILED"]
+    assert {f["code"] for f in failures} == {"PROVIDER_NOT_CONFIGURED"}
+    assert not any(f["retryable"] for f in failures)
+    assert len(movements(live_api)) == 1 + 2 * len(failures)
+
+
+def test_what_is_free_is_not_charged(api: Api):
+    CheckDefinition.objects.filter(name="KRA_PIN").update(price=0)
+    made = api.create(two_checks(idNumber="90000008"))
+    api.work()
+
+    assert movements(api) == [("CHARGE", -50, 1), ("REVERSAL", 50, 1)]
+    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 50
+
+
+def test_cents_are_kept(api: Api):
+    CheckDefinition.objects.update(price=Decimal("0.10"))
+
+    made = api.create(*[person()] * 3)
+
+    assert made[0]["paymentState"]["amount"]["amount"] == 0.3
+    assert api.account.balance == Decimal("-0.90")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_requests_at_once_cannot_overdraw(live_api: Api):
+    money(live_api, 1000)
+
+    answers = at_once(8, lambda _: live_api.post("/reports", {"reports": [company()]}))
+
+    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [402] * 5
+    assert live_api.account.balance == 100
+    assert len(movements(live_api)) == 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_requests_and_their_failures_at_once_add_up(live_api: Api):
+    money(live_api, 10_000)
+
+    def one(number: int) -> None:
+        live_api.create(*[company()] * (1 + 4 * number))
+        live_api.work()
+
+    assert at_once(4, one) == [None] * 4
+
+    live_api.work()
+    assert live_api.account.balance == 10_000

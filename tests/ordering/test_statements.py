@@ -1,0 +1,125 @@
+"""How many statements an order costs: it must not grow with what is ordered.
+
+Django's log of statements is counted: BEGIN, COMMIT and each COPY are in it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.clients import HOSTED, Api, person
+from tests.orders import report_in, two_checks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def warm(api: Api) -> Api:
+    """A client whose key was used within the minute."""
+    api.get("/reports")
+    return api
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    seen: list[str] = []
+    with CaptureQueriesContext(connection) as captured:
+        yield seen
+    seen += [query["sql"] for query in captured.captured_queries]
+
+
+def cost(do: Callable[[], object]) -> int:
+    with statements() as seen:
+        do()
+    return len(seen)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "k-1"}])
+@pytest.mark.parametrize("consent", [person()["consent"], HOSTED])
+def test_one_report_costs_at_most_14_statements(warm: Api, headers, consent):
+    body = {"reports": [{**person(), "consent": consent}]}
+
+    with statements() as seen:
+        assert warm.post("/reports", body, **headers).status_code == 201
+
+    assert len(seen) <= 14, "\n".join(sql[:100] for sql in seen)
+    assert "BEGIN" in seen
+    assert "COMMIT" in seen
+
+
+def test_a_batch_of_500_costs_no_more_than_one_of_100(warm: Api):
+    costs = [
+        cost(lambda n=n: warm.create(*[person(idNumber=str(i)) for i in range(n)]))
+        for n in (100, 500)
+    ]
+
+    assert costs[0] == costs[1] <= 16
+
+
+def test_a_refused_batch_costs_no_more_than_a_refused_report(warm: Api):
+    wrong = {**person(), "purpose": ""}
+
+    one = cost(lambda: warm.refused("/reports", {"reports": [wrong]}))
+    many = cost(lambda: warm.refused("/reports", {"reports": [wrong] * 500}))
+
+    assert one == many <= 6
+
+
+def test_a_quote_costs_the_same_for_one_and_for_500(warm: Api):
+    def quote(count: int) -> int:
+        body = {"reports": [person(idNumber=str(n)) for n in range(count)]}
+        return cost(lambda: warm.post("/reports/quote", body))
+
+    assert quote(1) == quote(500) <= 5
+
+
+def test_a_list_costs_the_same_for_one_and_for_200(warm: Api):
+    def listed(size: int) -> int:
+        return cost(lambda: warm.get("/reports", size=size))
+
+    warm.create(*[person()] * 200)
+
+    assert listed(1) == listed(200) <= 6
+
+
+@pytest.mark.parametrize("status", ["READY", "FAILED", "DRAFT", "PENDING_PAYMENT"])
+def test_a_report_is_read_in_few_statements(warm: Api, status: str):
+    report_id = report_in(warm, status)
+
+    assert cost(lambda: warm.report(report_id)) <= 6
+
+
+def test_a_report_is_read_as_cheaply_with_many_checks(warm: Api):
+    few = warm.create({**person(), "checksRequested": ["IDENTITY"]})
+    six = ["IDENTITY", "KRA_PIN", "CRB_SCORE", "CRB_FULL", "CRB_STANDARD"]
+    many = warm.create({**person(), "checksRequested": six})
+    warm.work()
+
+    assert cost(lambda: warm.report(few["id"])) == cost(lambda: warm.report(many["id"]))
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"),
+    [("launch", "DRAFT"), ("cancel", "RUNNING"), ("retry", "FAILED")],
+)
+def test_a_verb_is_carried_out_in_few_statements(warm: Api, verb: str, status: str):
+    report_id = report_in(warm, status)
+
+    with statements() as seen:
+        assert warm.post(f"/reports/{report_id}/{verb}").status_code == 200
+
+    assert len(seen) <= 20, "\n".join(sql[:100] for sql in seen)
+
+
+def test_an_edit_is_carried_out_in_few_statements(warm: Api):
+    made = warm.create({**two_checks(), "consent": HOSTED}, draft=True)
+    body = {"subject": person(idNumber="7")["subject"], "paymentMode": "CANDIDATE"}
+
+    with statements() as seen:
+        answer = warm.post(f"/reports/{made['id']}/draft", body)
+        assert answer.status_code == 200
+
+    assert len(seen) <= 30, "\n".join(sql[:100] for sql in seen)
