@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from rest_framework.request import Request
 
 from verification.api.parsing import refuse_unknown_parameters
@@ -19,11 +20,18 @@ from verification.wire import Shape
 Query = TypeVar("Query", bound=Shape)
 
 
+def _digits(value: Any) -> Any:
+    """Not all that Python takes for an integer, such as `1_0`."""
+    if isinstance(value, str) and not re.fullmatch("-?[0-9]+", value):
+        raise formats.wrong("invalid-type", "An integer is needed")
+    return value
+
+
 class ReportQuery(Shape):
     """Pages start at 0; days are in UTC and both ends count."""
 
-    page: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
-    size: Annotated[int, Field(ge=1, le=200)] = 20
+    page: Annotated[int, Field(ge=0, le=1_000_000_000), BeforeValidator(_digits)] = 0
+    size: Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)] = 20
     search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the report's reference or the report's id."""

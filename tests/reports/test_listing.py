@@ -1,0 +1,257 @@
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+
+import pytest
+
+from tests.clients import Api, codes, company, person
+from tests.orders import STATUSES, report_in, two_checks
+from verification.reports.models import Report, SearchEntry
+
+SUMMARY = {
+    "id",
+    "subjectName",
+    "subjectType",
+    "status",
+    "reference",
+    "riskScore",
+    "checksCount",
+    "completedChecksCount",
+    "createdAt",
+}
+
+
+def page(api: Api, **query) -> dict:
+    answer = api.get("/reports", **query)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def ids(api: Api, **query) -> list[str]:
+    return [report["id"] for report in page(api, size=200, **query)["content"]]
+
+
+def created(report_id: str, at: datetime) -> None:
+    Report.objects.filter(pk=report_id).update(created_at=at)
+    SearchEntry.objects.filter(pk=report_id).update(created_at=at)
+
+
+def test_an_empty_list_is_one_page_of_nothing(api: Api):
+    assert page(api) == {
+        "page": 0,
+        "size": 20,
+        "totalElements": 0,
+        "totalPages": 0,
+        "first": True,
+        "last": True,
+        "content": [],
+    }
+
+
+def test_a_summary_says_how_far_a_report_is(api: Api):
+    item = {**two_checks(idNumber="90000008", kraPin="A900000000Z"), "reference": "A-1"}
+    made = api.create(item)
+    api.work()
+
+    (summary,) = page(api)["content"]
+    report = api.report(made["id"])
+    assert set(summary) == SUMMARY
+    assert (summary["checksCount"], summary["completedChecksCount"]) == (2, 1)
+    for member in ("id", "status", "reference", "riskScore", "createdAt"):
+        assert summary[member] == report[member]
+    assert summary["subjectName"] == report["subject"]["fullName"]
+
+
+def test_pages_divide_the_list_without_gap_or_overlap(api: Api):
+    made = api.create(*[company()] * 23, draft=True)
+
+    pages = [page(api, page=n, size=5) for n in range(6)]
+
+    content = [report["id"] for one in pages for report in one["content"]]
+    assert content == [one["id"] for one in reversed(made)]
+    assert [len(one["content"]) for one in pages] == [5, 5, 5, 5, 3, 0]
+    assert {(one["totalElements"], one["totalPages"]) for one in pages} == {(23, 5)}
+    assert [one["first"] for one in pages] == [True, *[False] * 5]
+    assert [one["last"] for one in pages] == [*[False] * 4, True, True]
+
+
+def test_a_full_last_page_is_the_last(api: Api):
+    api.create(*[company()] * 10, draft=True)
+
+    last = page(api, page=1, size=5)
+
+    assert (last["last"], last["totalPages"], last["totalElements"]) == (True, 2, 10)
+
+
+def test_a_page_far_past_the_end_is_empty(api: Api):
+    api.create(company(), draft=True)
+
+    far = page(api, page=1_000_000_000, size=200)
+
+    assert far["content"] == []
+    assert (far["totalElements"], far["last"]) == (1, True)
+
+
+def test_reports_of_one_moment_have_an_order_too(api: Api):
+    made = api.create(*[company()] * 30, draft=True)
+    Report.objects.update(created_at=datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert ids(api) == sorted((one["id"] for one in made), reverse=True)
+
+
+def test_the_newest_come_first(api: Api):
+    made = api.create(company(), company(), company(), draft=True)
+    created(made[2]["id"], datetime(2025, 1, 1, tzinfo=UTC))
+
+    assert ids(api) == [made[n]["id"] for n in (1, 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"page": -1}, "out-of-range"),
+        ({"page": 1_000_000_001}, "out-of-range"),
+        ({"page": "9" * 5000}, "out-of-range"),
+        ({"page": "two"}, "invalid-type"),
+        ({"page": ""}, "invalid-type"),
+        ({"page": "1_0"}, "invalid-type"),
+        ({"page": "1.0"}, "invalid-type"),
+        ({"size": 0}, "out-of-range"),
+        ({"size": 201}, "out-of-range"),
+        ({"size": "1e1"}, "invalid-type"),
+        ({"status": "ready"}, "invalid-choice"),
+        ({"status": "PROCESSING"}, "invalid-choice"),
+        ({"status": ""}, "invalid-choice"),
+        ({"subjectType": "PERSON"}, "invalid-choice"),
+        ({"from": "2026-02-30"}, "invalid-format"),
+        ({"from": ""}, "required"),
+        ({"to": "2026-1-1"}, "invalid-format"),
+        ({"to": "2026-01-01T00:00:00Z"}, "too-long"),
+        ({"search": ""}, "required"),
+        ({"search": "  "}, "required"),
+        ({"search": "x" * 201}, "too-long"),
+        ({"search": "a\x00b"}, "invalid-format"),
+        ({"status": ["READY", "FAILED"]}, "duplicate"),
+        ({"Status": "READY"}, "unknown-parameter"),
+        ({"subject_type": "COMPANY"}, "unknown-parameter"),
+        ({"from_": "2026-01-01"}, "unknown-parameter"),
+        ({"state": "READY"}, "unknown-parameter"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_refused(api: Api, query: dict, code: str):
+    answer = api.get("/reports", **query)
+
+    assert answer.status_code == 400, answer.content
+    assert codes(answer.json()) == {next(iter(query)): code}
+
+
+def test_all_that_is_wrong_with_a_query_is_told_together(api: Api):
+    problem = api.get("/reports", page="x", size=0, status="?", to="x").json()
+
+    assert codes(problem).keys() == {"page", "size", "status", "to"}
+
+
+def test_each_status_is_a_filter(api: Api):
+    # The running one last: bringing the others where they are would end it.
+    last_running = sorted(STATUSES, key=lambda status: status == "RUNNING")
+    reports = {status: report_in(api, status) for status in last_running}
+
+    for status in {name.split()[0] for name in STATUSES}:
+        expected = {r for name, r in reports.items() if name.split()[0] == status}
+        assert set(ids(api, status=status)) == expected
+
+
+@pytest.fixture
+def varied(api: Api) -> dict[str, dict]:
+    """Reports that differ in all that can be filtered by -> what is true of them."""
+    truth = {}
+    for kind, item in (("INDIVIDUAL", two_checks()), ("COMPANY", company())):
+        for draft in (True, False):
+            for day in ("2026-03-01", "2026-03-02", "2026-03-03"):
+                for name in ("Amina Said", "Jua Solar"):
+                    item["subject"]["fullName"] = name
+                    made = api.create(item, draft=draft)
+                    created(made["id"], datetime.fromisoformat(f"{day}T12:00:00Z"))
+                    truth[made["id"]] = {
+                        "subjectType": kind,
+                        "status": "DRAFT" if draft else "RUNNING",
+                        "day": day,
+                        "search": name,
+                    }
+    return truth
+
+
+FILTERS = {
+    "status": "RUNNING",
+    "subjectType": "COMPANY",
+    "from": "2026-03-02",
+    "to": "2026-03-02",
+    "search": "solar",
+}
+
+
+def matches(truth: dict, name: str, value: str) -> bool:
+    match name:
+        case "from":
+            return truth["day"] >= value
+        case "to":
+            return truth["day"] <= value
+        case "search":
+            return value in truth["search"].lower()
+    return truth[name] == value
+
+
+def test_filters_work_alone_and_in_every_combination(api: Api, varied: dict):
+    for count in range(len(FILTERS) + 1):
+        for names in combinations(FILTERS, count):
+            query = {name: FILTERS[name] for name in names}
+            expected = {
+                report
+                for report, truth in varied.items()
+                if all(matches(truth, *filter) for filter in query.items())
+            }
+            found = page(api, size=200, **query)
+            assert {r["id"] for r in found["content"]} == expected, query
+            assert found["totalElements"] == len(expected)
+            assert page(api, size=1, page=1, **query)["totalElements"] == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("moment", "first", "last"),
+    [
+        ("2026-03-01T00:00:00Z", "2026-03-01", "2026-03-01"),
+        ("2026-03-01T23:59:59.999999Z", "2026-03-01", "2026-03-01"),
+        ("2026-03-01T01:00:00+03:00", "2026-02-28", "2026-02-28"),
+        ("2024-02-29T12:00:00Z", "2024-02-29", "2024-02-29"),
+    ],
+)
+def test_days_are_in_utc_and_both_ends_count(api: Api, moment, first, last):
+    made = api.create(company(), draft=True)
+    created(made["id"], datetime.fromisoformat(moment))
+    day = datetime.fromisoformat(first)
+    before, after = (str((day + timedelta(days=n)).date()) for n in (-1, 1))
+
+    assert ids(api, **{"from": first, "to": last}) == [made["id"]]
+    assert ids(api, **{"from": after}) == ids(api, to=before) == []
+
+
+def test_days_may_be_as_early_and_late_as_there_are(api: Api):
+    made = api.create(company(), draft=True)
+
+    assert ids(api, **{"from": "0001-01-01", "to": "9999-12-31"}) == [made["id"]]
+    assert ids(api, **{"from": "9999-12-31", "to": "0001-01-01"}) == []
+
+
+def test_a_list_shows_what_is_the_clients_own(api: Api, another_api, live_api):
+    api.create(company(), draft=True)
+
+    assert page(another_api)["totalElements"] == page(live_api)["totalElements"] == 0
+    assert page(another_api, search="Baobab")["totalElements"] == 0
+    assert page(live_api, search="Baobab")["totalElements"] == 0
+
+
+def test_the_score_of_a_list_is_the_reports(api: Api):
+    made = api.create(person(idNumber="90000003"))
+    api.work()
+
+    (summary,) = page(api)["content"]
+    assert summary["riskScore"] == api.report(made["id"])["riskScore"] >= 70
