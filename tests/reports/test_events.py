@@ -1,0 +1,275 @@
+"""What is recorded for webhooks, in the transaction that causes it."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from tests.clients import HOSTED, Api, company, person
+from tests.orders import report_in, two_checks
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.reports.models import Report
+from webhooks.models import Event
+from workspaces.models import Workspace
+
+REPORT = {
+    "id",
+    "workspaceId",
+    "status",
+    "createdAt",
+    "selfVerification",
+    "paymentMode",
+    "consentStatus",
+    "checksRequested",
+    "checkStack",
+}
+CHECK = {
+    "id",
+    "resultId",
+    "definitionId",
+    "type",
+    "name",
+    "displayName",
+    "description",
+    "category",
+    "status",
+    "riskLevel",
+    "riskScore",
+    "summary",
+    "flags",
+    "details",
+    "executedAt",
+    "durationMs",
+    "reused",
+}
+ALWAYS = {"workspaceId", "report", "subject", "reportId"}
+OF_A_REPORT = ALWAYS | {"riskScore", "riskLevel"}
+OF_A_CHECK = OF_A_REPORT | {
+    "check",
+    "checkId",
+    "checkResultId",
+    "checkType",
+    "checkName",
+    "checkDefinitionId",
+    "status",
+}
+
+
+def names(report_id: str) -> list[str]:
+    recorded = Event.objects.filter(report_id=report_id).order_by("created_at", "id")
+    return [event.name for event in recorded]
+
+
+def only(report_id: str, name: str) -> dict:
+    return Event.objects.get(report_id=report_id, name=name).payload
+
+
+COMPLETED, FAILED = "check.completed", "check.failed"
+CREATED = "report.created"
+
+
+@pytest.mark.parametrize(
+    ("status", "events"),
+    [
+        ("DRAFT", [CREATED]),
+        ("PENDING_CONSENT", [CREATED]),
+        ("PENDING_PAYMENT", [CREATED]),
+        ("PARTIAL on the way", [CREATED, COMPLETED]),
+        ("PARTIAL ended", [CREATED, FAILED, COMPLETED, "report.failed"]),
+        ("READY", [CREATED, COMPLETED, COMPLETED, "report.ready"]),
+        ("FAILED", [CREATED, FAILED, FAILED, "report.failed"]),
+        ("CANCELLED", [CREATED]),
+    ],
+)
+def test_each_thing_that_happens_is_recorded_once(api: Api, status: str, events):
+    report_id = report_in(api, status)
+
+    assert names(report_id) == events
+    api.work()
+    assert names(report_id) == events
+
+
+def test_a_draft_is_created_once(api: Api):
+    made = api.create(two_checks(), draft=True)
+    api.post(f"/reports/{made['id']}/draft", {"purpose": "Other"})
+    api.post(f"/reports/{made['id']}/launch")
+    api.work()
+
+    assert names(made["id"]) == [CREATED, COMPLETED, COMPLETED, "report.ready"]
+
+
+def test_each_report_of_many_is_recorded(api: Api):
+    made = api.create(*[company(fullName=f"Company {n}") for n in range(120)])
+
+    created = Event.objects.filter(name=CREATED)
+    assert {event.report_id.hex for event in created} == {
+        one["id"].replace("-", "") for one in made
+    }
+    for event in created[:3]:
+        assert event.payload["reportId"] == str(event.report_id)
+
+
+def test_what_report_created_says(api: Api):
+    made = api.create({**two_checks(), "consent": HOSTED})
+
+    data = only(made["id"], CREATED)
+    report = api.report(made["id"])
+    workspace = str(api.workspace.pk)
+    assert set(data) == OF_A_REPORT
+    assert set(data["report"]) == REPORT
+    assert data["reportId"] == data["report"]["id"] == made["id"]
+    assert data["workspaceId"] == data["report"]["workspaceId"] == workspace
+    assert data["report"]["status"] == "PENDING_CONSENT"
+    assert data["report"]["consentStatus"] == "PENDING"
+    assert data["report"]["createdAt"] == report["createdAt"]
+    assert data["report"]["paymentMode"] == "SELF"
+    assert data["report"]["selfVerification"] is False
+    assert data["report"]["checksRequested"] == ["IDENTITY", "KRA_PIN"]
+    assert data["report"]["checkStack"] == [
+        {
+            "checkName": result["checkName"],
+            "status": "PENDING",
+            "checkResultId": result["id"],
+        }
+        for result in report["checkResults"]
+    ]
+    subject = Report.objects.get(pk=made["id"]).subject_id
+    assert data["subject"] == {"id": str(subject), "type": "INDIVIDUAL"}
+    assert (data["riskScore"], data["riskLevel"]) == (None, "UNKNOWN")
+
+
+def test_an_individual_account_verifies_itself(api: Api):
+    Workspace.objects.update(kind=Workspace.Kind.INDIVIDUAL)
+    made = Api(api.workspace, "sandbox").create(company())
+
+    assert only(made["id"], CREATED)["report"]["selfVerification"] is True
+    assert only(made["id"], CREATED)["report"]["consentStatus"] == "NOT_REQUIRED"
+
+
+def test_what_check_completed_says(api: Api):
+    item = {**person(idNumber="90000003"), "checksRequested": ["IDENTITY"]}
+    made = api.create(item)
+    api.work()
+
+    data = only(made["id"], COMPLETED)
+    check, (result,) = data["check"], api.report(made["id"])["checkResults"]
+    definition = CheckDefinition.objects.get(name="IDENTITY")
+    assert set(data) == OF_A_CHECK
+    assert set(check) == CHECK
+    assert check["id"] == check["resultId"] == result["id"]
+    assert check["definitionId"] == str(definition.pk)
+    assert (check["type"], check["name"]) == ("IDENTITY", "IDENTITY")
+    assert check["displayName"] == definition.display_name
+    assert check["description"] == definition.description
+    assert check["category"] == "IDENTITY"
+    assert check["riskScore"] == result["score"]
+    assert check["executedAt"] == result["startedAt"]
+    for member in ("status", "riskLevel", "summary", "flags", "details", "durationMs"):
+        assert check[member] == result[member]
+    assert check["reused"] is False
+    assert check["flags"]
+    flat = {name: data[name] for name in ("status", "riskLevel", "riskScore")}
+    assert flat.items() <= check.items()
+    assert data["checkId"] == data["checkResultId"] == result["id"]
+    assert data["checkType"] == data["checkName"] == "IDENTITY"
+    assert data["checkDefinitionId"] == check["definitionId"]
+
+
+def test_what_check_failed_says(api: Api):
+    item = {**person(idNumber="90000008"), "checksRequested": ["IDENTITY"]}
+    made = api.create(item)
+    api.work()
+
+    data = only(made["id"], FAILED)
+    (result,) = api.report(made["id"])["checkResults"]
+    assert set(data) == OF_A_CHECK
+    assert set(data["check"]) == CHECK | {"failure"}
+    assert data["check"]["failure"] == result["failure"]
+    assert data["status"] == data["check"]["status"] == "FAILED"
+    assert data["check"]["riskScore"] is None
+
+
+def test_a_report_is_processing_while_its_checks_run(api: Api):
+    running = only(report_in(api, "RUNNING"), CREATED)
+    partial = only(report_in(api, "PARTIAL on the way"), COMPLETED)
+
+    assert running["report"]["status"] == "PROCESSING"
+    assert partial["report"]["status"] == "PROCESSING"
+    stack = [check["status"] for check in partial["report"]["checkStack"]]
+    assert stack == ["RUNNING", "COMPLETED"]
+
+
+def test_a_draft_is_told_as_one(api: Api):
+    assert only(report_in(api, "DRAFT"), CREATED)["report"]["status"] == "DRAFT"
+
+
+def test_what_report_ready_says(api: Api):
+    report_id = report_in(api, "READY")
+
+    data, report = only(report_id, "report.ready"), api.report(report_id)
+    assert set(data) == OF_A_REPORT
+    assert data["report"]["status"] == "READY"
+    assert data["riskScore"] == report["riskScore"]
+    assert data["riskLevel"] == report["riskLevel"]
+    assert [c["status"] for c in data["report"]["checkStack"]] == ["COMPLETED"] * 2
+
+
+@pytest.mark.parametrize("status", ["FAILED", "PARTIAL ended"])
+def test_what_report_failed_says(api: Api, status: str):
+    report_id = report_in(api, status)
+
+    data, report = only(report_id, "report.failed"), api.report(report_id)
+    assert set(data) == OF_A_REPORT | {"failure"}
+    assert data["failure"] == report["failure"]
+    assert data["report"]["status"] == status.split()[0]
+
+
+def test_each_run_of_a_retried_check_is_an_event(api: Api):
+    report_id = report_in(api, "FAILED")
+    api.post(f"/reports/{report_id}/retry")
+    api.work()
+
+    again = [FAILED, FAILED, "report.failed"]
+    assert names(report_id) == [CREATED, *again, *again]
+
+
+def test_one_cause_makes_one_event(api: Api):
+    report_in(api, "READY")
+
+    for event in Event.objects.all():
+        event.pk = None
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Event(
+                workspace=event.workspace,
+                environment=event.environment,
+                name=event.name,
+                cause=event.cause,
+            ).save(force_insert=True)
+    result = CheckResult.objects.first()
+    cause = Event.objects.get(name=COMPLETED, cause__startswith=str(result.pk)).cause
+    assert cause == f"{result.pk}:1"
+
+
+def test_events_are_of_their_workspace_and_environment(api: Api, live_api: Api):
+    live_api.account.__class__.objects.update(credit_limit=1000)
+    for client in (api, live_api):
+        made = client.create(company())
+        client.work()
+        events = Event.objects.filter(report_id=made["id"])
+        assert {e.environment for e in events} == {client.environment}
+        assert {e.workspace_id for e in events} == {client.workspace.pk}
+
+
+def test_what_is_refused_is_no_event(api: Api, live_api: Api):
+    api.refused("/reports", {"reports": [{**company(), "purpose": ""}]})
+    live_api.refused("/reports", {"reports": [company()]})
+
+    assert not Event.objects.exists()
+
+
+def test_payloads_are_not_readable_in_the_table(api: Api):
+    report_in(api, "READY")
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT payload FROM webhooks_event")
+        payloads = [bytes(payload) for (payload,) in cursor.fetchall()]
+    assert payloads
+    assert not any(b"Wanjiku" in p or b"reportId" in p for p in payloads)

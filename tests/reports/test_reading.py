@@ -1,0 +1,130 @@
+from typing import Any
+
+import pytest
+
+from tests.clients import Api, company, person
+from tests.orders import STATUSES, report_in, two_checks
+from verification.api.shapes import (
+    CheckResultBody,
+    ConsentState,
+    PaymentState,
+    ReportBody,
+    SubjectBody,
+)
+from verification.checks.models import CheckDefinition
+from verification.reports.models import Report
+
+
+def members(shape: Any) -> set[str]:
+    return {field.alias for field in shape.model_fields.values()}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_report_has_all_its_members_in_every_status(api: Api, status: str):
+    report = api.report(report_in(api, status))
+
+    assert set(report) == members(ReportBody)
+    assert set(report["subject"]) == members(SubjectBody) | (
+        {"kraPin"} if "PARTIAL" in status else set()
+    )
+    assert set(report["consentState"]) == members(ConsentState)
+    assert set(report["paymentState"]) == members(PaymentState)
+    for result in report["checkResults"]:
+        assert set(result) == members(CheckResultBody)
+    assert bool(report["completedAt"]) == (
+        status in {"PARTIAL ended", "READY", "FAILED", "CANCELLED"}
+    )
+
+
+def test_results_come_in_the_order_they_were_asked_for(api: Api):
+    checks = ["CRB_SCORE", "IDENTITY", "KRA_PIN"]
+    made = api.create({**person(), "checksRequested": checks})
+    api.work()
+
+    report = api.report(made["id"])
+    assert report["checksRequested"] == checks
+    assert [result["checkName"] for result in report["checkResults"]] == checks
+
+
+def test_details_are_what_the_definition_promises(api: Api):
+    made = api.create(person())
+    api.work()
+
+    for result in api.report(made["id"])["checkResults"]:
+        definition = CheckDefinition.objects.get(name=result["checkName"])
+        assert list(result["details"]) == definition.output_fields
+        assert result["evidence"]["environment"] == "sandbox"
+        assert result["evidence"]["reusedFromResultId"] is None
+
+
+def test_the_worst_score_is_the_reports(api: Api):
+    item = {**person(idNumber="90000003", kraPin="A900000000Z")}
+    made = api.create(item)
+    api.work()
+
+    report = api.report(made["id"])
+    scores = [result["score"] for result in report["checkResults"]]
+    assert report["riskScore"] == max(scores) > min(scores)
+    assert report["riskLevel"] == "HIGH"
+
+
+def test_a_report_without_a_score_is_of_unknown_risk(api: Api):
+    for status in ("RUNNING", "FAILED"):
+        report = api.report(report_in(api, status))
+        assert (report["riskScore"], report["riskLevel"]) == (None, "UNKNOWN")
+
+
+def test_a_failed_check_says_why(api: Api):
+    report = api.report(report_in(api, "PARTIAL ended"))
+
+    failed, completed = report["checkResults"]
+    assert failed["failure"] == {
+        "code": "SOURCE_REFUSED",
+        "message": "The source refused the request.",
+        "retryable": False,
+    }
+    assert (failed["evidence"], failed["details"], failed["flags"]) == (None, None, [])
+    assert completed["failure"] is None
+    assert report["failure"] == {
+        "code": "CHECKS_FAILED",
+        "message": "1 of 2 checks could not be completed.",
+    }
+
+
+@pytest.mark.parametrize(
+    "path", ["not-a-uuid", "00000000-0000-7000-8000-000000000000", "1", "%00", "é"]
+)
+def test_what_is_no_report_is_not_found(api: Api, path: str):
+    for address in ("", "/events", "/consent/state"):
+        answer = api.get(f"/reports/{path}{address}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
+    for verb in ("launch", "draft", "cancel", "retry"):
+        problem = api.refused(f"/reports/{path}/{verb}", {})
+        assert (problem["status"], problem["code"]) == (404, "not-found")
+
+
+def test_the_subject_is_not_readable_in_the_table(api: Api):
+    made = api.create(two_checks(email="wanjiku@acacia.test"))
+
+    sealed = Report.objects.values_list("subject", flat=True).get(pk=made["id"])
+    assert b"wanjiku@acacia" not in bytes(sealed)
+    assert b"12345678" not in bytes(sealed)
+
+
+def test_the_same_subject_has_one_id_in_its_workspace(api, another_api, live_api):
+    live_api.account.__class__.objects.update(credit_limit=5000)
+    for client in (api, another_api, live_api):
+        client.create(person(), person(fullName="W. Kamau", idNumber="1234 5678"))
+        client.create(company(), person(idNumber="7"))
+
+    def subjects(client: Api) -> list:
+        own = Report.objects.filter(
+            workspace=client.workspace, environment=client.environment
+        )
+        return list(own.order_by("id").values_list("subject_id", flat=True))
+
+    first, second, third, fourth = subjects(api)
+    assert first == second
+    assert len({first, third, fourth}) == 3
+    everyone = [{*subjects(client)} for client in (api, another_api, live_api)]
+    assert len(set().union(*everyone)) == 9

@@ -1,0 +1,86 @@
+from datetime import datetime
+from itertools import pairwise
+
+import pytest
+
+from tests.clients import HOSTED, Api
+from tests.orders import report_in, two_checks
+from verification.reports.models import StatusChange
+
+
+def timeline(api: Api, report_id: str) -> list[dict]:
+    answer = api.get(f"/reports/{report_id}/events")
+    assert answer.status_code == 200
+    return answer.json()["events"]
+
+
+CREATED, ENDED = ("created", "key"), ("check ended", "engine")
+STORIES = {
+    "DRAFT": [(None, "DRAFT", *CREATED)],
+    "PENDING_CONSENT": [(None, "PENDING_CONSENT", *CREATED)],
+    "PENDING_PAYMENT": [(None, "PENDING_PAYMENT", *CREATED)],
+    "RUNNING": [(None, "RUNNING", *CREATED)],
+    "PARTIAL on the way": [
+        (None, "RUNNING", *CREATED),
+        ("RUNNING", "PARTIAL", *ENDED),
+    ],
+    "PARTIAL ended": [(None, "RUNNING", *CREATED), ("RUNNING", "PARTIAL", *ENDED)],
+    "READY": [(None, "RUNNING", *CREATED), ("RUNNING", "READY", *ENDED)],
+    "FAILED": [(None, "RUNNING", *CREATED), ("RUNNING", "FAILED", *ENDED)],
+    "CANCELLED": [
+        (None, "RUNNING", *CREATED),
+        ("RUNNING", "CANCELLED", "cancelled", "key"),
+    ],
+}
+
+
+@pytest.mark.parametrize("status", STORIES)
+def test_every_move_is_told_once_with_its_trigger_and_actor(api: Api, status: str):
+    moves = timeline(api, report_in(api, status))
+
+    assert [
+        (m["source"], m["target"], m["trigger"], m["actor"].split()[0]) for m in moves
+    ] == STORIES[status]
+    assert all(set(move) == MEMBERS for move in moves)
+
+
+MEMBERS = {"id", "source", "target", "trigger", "actor", "createdAt"}
+
+
+def test_a_client_is_told_which_of_its_keys_it_was(api: Api):
+    made = api.create(two_checks(), draft=True)
+    other = Api(api.workspace, "sandbox")
+    other.post(f"/reports/{made['id']}/launch")
+    other.post(f"/reports/{made['id']}/cancel")
+
+    moves = timeline(api, made["id"])
+
+    actors = [f"key {api.key}", f"key {other.key}", f"key {other.key}"]
+    assert [move["actor"] for move in moves] == actors
+    assert [move["trigger"] for move in moves] == ["created", "launched", "cancelled"]
+    assert api.text not in str(moves)
+
+
+def test_moves_come_oldest_first(api: Api):
+    report_id = report_in(api, "FAILED")
+    for _ in range(3):
+        api.post(f"/reports/{report_id}/retry")
+        api.work()
+
+    moves = timeline(api, report_id)
+
+    moments = [datetime.fromisoformat(move["createdAt"]) for move in moves]
+    assert len(moves) == 8
+    assert moments == sorted(moments)
+    for earlier, later in pairwise(moves):
+        assert later["source"] == earlier["target"]
+
+
+def test_what_changes_nothing_makes_no_move(api: Api):
+    made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+    for verb in ("launch", "retry"):
+        api.refused(f"/reports/{made['id']}/{verb}")
+    api.post(f"/reports/{made['id']}/draft", {"purpose": "Other"})
+    api.report(made["id"])
+
+    assert StatusChange.objects.count() == 1
