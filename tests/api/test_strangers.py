@@ -1,0 +1,228 @@
+"""Every operation of the OpenAPI document is closed to who has no business there."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client as HttpClient
+from django.urls import URLPattern, URLResolver, get_resolver
+from drf_spectacular.generators import SchemaGenerator
+
+from tests.clients import Api, company, person
+from tests.orders import report_in, rows
+from workspaces.models import Scope, Workspace
+
+DOCUMENT: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+OPERATIONS = {
+    (method, path): operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+# Operations without a key are named here, each with its reason, or they fail below.
+WITHOUT_KEY: set[tuple[str, str]] = set()
+CLOSED = [key for key in OPERATIONS if key not in WITHOUT_KEY]
+SCOPED = [key for key in CLOSED if OPERATIONS[key].get("x-required-scope")]
+# Parameter of a path -> makes an object that belongs to this client.
+OWNED: dict[str, Callable[[Api], str]] = {
+    "reportId": lambda api: report_in(api, "DRAFT"),
+}
+# Parameters of a path that lead to what is everybody's.
+SHARED = {"checkName": "IDENTITY"}
+BODIES = {
+    ("post", "/api/v1/reports"): {"reports": [company()]},
+    ("post", "/api/v1/reports/quote"): {"reports": [company()]},
+    ("post", "/api/v1/reports/{reportId}/draft"): {"purpose": "Taken over"},
+}
+
+
+def parameters(path: str) -> list[str]:
+    return [part.partition("}")[0] for part in path.split("{")[1:]]
+
+
+OF_AN_OBJECT = [key for key in CLOSED if set(parameters(key[1])) - set(SHARED)]
+
+
+def address(path: str, owner: Api | None = None) -> str:
+    """The path filled in, with objects of the owner or with ids of nothing."""
+    values = dict(SHARED)
+    for name in set(parameters(path)) - set(SHARED):
+        # A parameter that is not known here needs its line in OWNED or SHARED.
+        values[name] = OWNED[name](owner) if owner else str(uuid4())
+    return path.format(**values)
+
+
+def call(key: tuple[str, str], url: str, token: str | None = None, query: str = ""):
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return getattr(HttpClient(), key[0])(
+        url + query,
+        BODIES.get(key) if key[0] == "post" else None,
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+def code(answer: Any) -> str:
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer.json()["status"] == answer.status_code
+    return answer.json()["code"]
+
+
+def named(keys: list[tuple[str, str]]) -> Any:
+    ids = [f"{method} {path}" for method, path in keys]
+    return pytest.mark.parametrize("key", keys, ids=ids)
+
+
+@named(CLOSED)
+@pytest.mark.django_db
+def test_without_a_key_nothing_is_answered(key):
+    answer = call(key, address(key[1]))
+
+    assert (answer.status_code, code(answer)) == (401, "authentication-required")
+    assert answer["WWW-Authenticate"] == "Bearer"
+
+
+@named(CLOSED)
+def test_a_key_that_is_wrong_or_revoked_opens_nothing(key, api: Api):
+    url = address(key[1], api)
+    wrong = api.text[:-1] + ("0" if api.text[-1] != "0" else "1")
+    api.key.__class__.objects.update(revoked_at=api.key.created_at)
+
+    for token in (wrong, api.text):
+        answer = call(key, url, token)
+        assert (answer.status_code, code(answer)) == (401, "invalid-api-key")
+        assert 'error="invalid_token"' in answer["WWW-Authenticate"]
+
+
+@named(OF_AN_OBJECT)
+def test_another_workspaces_object_is_not_found(key, api: Api, another_api: Api):
+    url = address(key[1], another_api)
+    before = rows()
+
+    theirs, nobodys = call(key, url, api.text), call(key, address(key[1]), api.text)
+
+    assert (theirs.status_code, code(theirs)) == (404, "not-found")
+    assert told(theirs) == told(nobodys)
+    assert rows() == before
+
+
+@named(OF_AN_OBJECT)
+def test_the_other_environments_object_is_not_found(key, api: Api, live_api: Api):
+    for owner, stranger in ((api, live_api), (live_api, api)):
+        url = address(key[1], owner)
+        before = rows()
+
+        answer = call(key, url, stranger.text)
+
+        assert (answer.status_code, code(answer)) == (404, "not-found")
+        assert rows() == before
+
+
+def told(answer: Any) -> dict:
+    """What the problem says, but for what names the request itself."""
+    own = {"instance", "requestId"}
+    return {k: v for k, v in answer.json().items() if k not in own}
+
+
+@named(SCOPED)
+def test_a_key_needs_the_scope(key, api: Api):
+    needed = OPERATIONS[key]["x-required-scope"]
+    others = [scope for scope in Scope.values if scope != needed]
+    url = address(key[1], api)
+    poor = Api(api.workspace, "sandbox", scopes=others)
+    before = rows()
+
+    answer = call(key, url, poor.text)
+
+    assert (answer.status_code, code(answer)) == (403, "insufficient-scope")
+    assert needed in answer.json()["detail"]
+    assert f'scope="{needed}"' in answer["WWW-Authenticate"]
+    assert rows() == before
+
+
+@named(CLOSED)
+def test_a_key_needs_no_other_scope(key, api: Api):
+    needed = OPERATIONS[key].get("x-required-scope")
+    url = address(key[1], api)
+    just = Api(api.workspace, "sandbox", scopes=[needed] if needed else [])
+
+    answer = call(key, url, just.text)
+
+    # There is nothing to retry about a draft.
+    done = answer.status_code < 300 or code(answer) == "report-not-retryable"
+    assert done, answer.content
+    assert answer["X-Service-Sandbox"] == "true"
+    assert answer["X-Request-Id"]
+    assert str(answer.status_code) in OPERATIONS[key]["responses"]
+
+
+@named(CLOSED)
+def test_a_suspended_workspace_gets_nothing(key, api: Api):
+    url = address(key[1], api)
+    Workspace.objects.get(pk=api.workspace.pk).suspend("Unpaid invoices")
+
+    answer = call(key, url, api.text)
+
+    assert (answer.status_code, code(answer)) == (403, "workspace-suspended")
+
+
+@named(CLOSED)
+def test_an_unknown_query_parameter_is_refused(key, api: Api):
+    url = address(key[1], api)
+    before = rows()
+
+    answer = call(key, url, api.text, query="?nonsense=1&nonsense=2&x%00=")
+
+    assert (answer.status_code, code(answer)) == (400, "validation-failed")
+    assert {(e["parameter"], e["code"]) for e in answer.json()["errors"]} == {
+        ("nonsense", "unknown-parameter"),
+        ("x\x00", "unknown-parameter"),
+    }
+    assert rows() == before
+
+
+@pytest.mark.parametrize("path", DOCUMENT["paths"])
+def test_a_method_that_is_not_described_is_not_allowed(path: str, api: Api):
+    described = {method.upper() for method in DOCUMENT["paths"][path]}
+    url = address(path, api)
+
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - described:
+        answer = call((method.lower(), path), url, api.text)
+        assert (answer.status_code, code(answer)) == (405, "method-not-allowed")
+        allowed = set(answer["Allow"].split(", "))
+        assert allowed - {"HEAD", "OPTIONS"} == described
+
+
+def routes(resolver: URLResolver, before: str = "") -> Iterator[str]:
+    for entry in resolver.url_patterns:
+        here = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from routes(entry, here)
+        elif isinstance(entry, URLPattern):
+            yield "/" + here.replace("<uuid:", "<").replace("<str:", "<")
+
+
+def test_there_is_no_operation_that_is_not_described():
+    described = {path.replace("{", "<").replace("}", ">") for path in DOCUMENT["paths"]}
+    about_the_api = {"/api/v1/schema", "/api/v1/docs"}
+
+    found = {route for route in routes(get_resolver()) if route.startswith("/api/v1/")}
+
+    undescribed = found - described - about_the_api
+    assert not {route for route in undescribed if not route.endswith("/api/v1/")}
+    assert found >= described
+
+
+def test_the_sandbox_is_not_told_to_production(live_api: Api):
+    assert live_api.get("/sandbox/subjects").status_code == 404
+
+
+def test_a_revoked_key_in_mid_batch_changes_nothing_more(api: Api):
+    api.create(person())
+    api.key.__class__.objects.update(revoked_at=api.key.created_at)
+    before = rows()
+
+    problem = api.refused("/reports", {"reports": [person()] * 100})
+
+    assert problem["code"] == "invalid-api-key"
+    assert rows() == before
