@@ -1,0 +1,62 @@
+import json
+
+import pytest
+import requests
+
+from tests.live import Service
+
+
+class Client:
+    """A client with a key of its own, over real HTTP."""
+
+    def __init__(self, service: Service, environment: str) -> None:
+        made = service.manage("create_workspace", "Acacia", "--owner=a@acacia.test")
+        self.workspace = json.loads(made)["workspaceId"]
+        made = service.manage(
+            "create_key", self.workspace, f"--environment={environment}", "--force"
+        )
+        self.key = json.loads(made)["key"]
+        self._url = f"{service.url}/api/v1"
+        self._http = requests.Session()
+        self._http.headers["Authorization"] = f"Bearer {self.key}"
+
+    def get(self, path, **query):
+        return self._http.get(self._url + path, params=query, timeout=30)
+
+    def post(self, path, body=None, **headers):
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._http.post(self._url + path, json=body, headers=sent, timeout=30)
+
+    def order(self, *items):
+        answer = self.post("/reports", {"reports": items})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["reports"]
+
+    def status(self, report_id):
+        answer = self.get(f"/reports/{report_id}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()["status"]
+
+
+@pytest.fixture(scope="session")
+def client(service):
+    return Client(service, "sandbox")
+
+
+@pytest.fixture(scope="session")
+def live_client(service):
+    return Client(service, "production")
+
+
+@pytest.fixture(scope="session")
+def unlimited_client(service):
+    """A client whom no rate limit stops."""
+    client = Client(service, "sandbox")
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE workspaces_apikey"
+            " SET creates_per_minute = 1000000, requests_per_minute = 1000000"
+            " WHERE workspace_id = %s",
+            [client.workspace],
+        )
+    return client

@@ -1,0 +1,196 @@
+import re
+import socket
+import statistics
+import time
+
+import pytest
+import requests
+
+from tests.clients import person
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ANSWER_SECONDS = 15
+
+
+@pytest.fixture(autouse=True)
+def whole_service(service):
+    """Tests of other modules stop its halves."""
+    service.start_web()
+    service.start_jobs()
+
+
+def order(number, **members):
+    return person(idNumber=str(30000000 + number)) | members
+
+
+def seconds_until(client, report_id, status):
+    started_at = time.monotonic()
+    while client.status(report_id) != status:
+        assert time.monotonic() - started_at < ANSWER_SECONDS
+        time.sleep(0.005)
+    return time.monotonic() - started_at
+
+
+def test_a_report_is_ordered_run_and_read_over_http(client):
+    (made,) = client.order(person(idNumber="90000000"))
+
+    seconds_until(client, made["id"], "READY")
+
+    report = client.get(f"/reports/{made['id']}").json()
+    assert [result["status"] for result in report["checkResults"]] == ["COMPLETED"] * 3
+    assert report["riskLevel"] in {"LOW", "MEDIUM"}
+    listed = client.get("/reports", status="READY").json()["content"]
+    assert made["id"] in {entry["id"] for entry in listed}
+
+
+def test_an_idle_service_answers_soon(client):
+    took = []
+    for number in range(15):
+        (made,) = client.order(order(number))
+        took.append(seconds_until(client, made["id"], "READY"))
+
+    # Idle and alone it is under 0.1 s; this machine has other work to do.
+    assert statistics.median(took) < 0.5
+
+
+def test_a_source_that_is_down_is_asked_again_without_waiting_for_the_sweep(client):
+    recovers = person(idNumber="90000004") | {"checksRequested": ["IDENTITY"]}
+    (made,) = client.order(recovers)
+
+    # Two pauses, of up to 1 s and up to 3 s; the sweep comes once a minute.
+    assert seconds_until(client, made["id"], "READY") < 12
+
+
+def test_a_live_check_without_a_source_fails_and_costs_nothing(service, live_client):
+    service.manage(
+        "top_up", live_client.workspace, "--environment=production", "--amount=1000"
+    )
+    (made,) = live_client.order(order(100))
+
+    seconds_until(live_client, made["id"], "FAILED")
+
+    report = live_client.get(f"/reports/{made['id']}").json()
+    codes = {result["failure"]["code"] for result in report["checkResults"]}
+    assert codes == {"PROVIDER_NOT_CONFIGURED"}
+    with service.connect() as connection:
+        (balance,) = connection.execute(
+            "SELECT balance FROM workspaces_account"
+            " WHERE workspace_id = %s AND environment = 'production'",
+            [live_client.workspace],
+        ).fetchone()
+    assert balance == 1000
+
+
+def test_every_answer_names_its_request(client, service):
+    given = client.get("/reports", page=0)
+    kept = client.post("/reports", {}, X_Request_Id="my-own.request_1")
+    health = requests.get(f"{service.url}/healthz", timeout=5)
+    nowhere = requests.get(f"{service.url}/nowhere", timeout=5)
+
+    assert UUID.fullmatch(given.headers["X-Request-Id"])
+    assert kept.headers["X-Request-Id"] == "my-own.request_1"
+    assert kept.json()["requestId"] == "my-own.request_1"
+    for answer in (health, nowhere):
+        assert UUID.fullmatch(answer.headers["X-Request-Id"])
+
+
+def test_answers_to_a_test_key_say_so_and_no_others_do(client, live_client, service):
+    for answer in (client.get("/reports"), client.post("/reports", {})):
+        assert answer.headers["X-Service-Sandbox"] == "true"
+    for answer in (
+        live_client.get("/reports"),
+        requests.get(f"{service.url}/healthz", timeout=5),
+    ):
+        assert "X-Service-Sandbox" not in answer.headers
+
+
+def test_a_body_that_is_too_large_is_refused(client, service):
+    body = b'{"reports": "' + b"x" * (2 * 1024 * 1024) + b'"}'
+
+    answer = requests.post(
+        f"{service.url}/api/v1/reports",
+        body,
+        headers={
+            "Authorization": f"Bearer {client.key}",
+            "Content-Type": "application/json",
+        },
+        timeout=ANSWER_SECONDS,
+    )
+
+    assert answer.status_code == 413
+    assert answer.json()["code"] == "body-too-large"
+    assert answer.headers["X-Request-Id"]
+
+
+def test_a_body_without_an_end_is_refused(client, service):
+    def endless():
+        for _ in range(300):
+            yield b"x" * 10_000
+
+    try:
+        answer = requests.post(
+            f"{service.url}/api/v1/reports",
+            endless(),
+            headers={
+                "Authorization": f"Bearer {client.key}",
+                "Content-Type": "application/json",
+            },
+            timeout=ANSWER_SECONDS,
+        )
+    except requests.ConnectionError:
+        # The server may hang up on what it will not read.
+        return
+    assert answer.status_code in {400, 411, 413}
+
+
+def test_a_header_of_10_mb_gets_an_answer_or_the_end_of_the_connection(service):
+    with socket.create_connection(("127.0.0.1", service.port), 5) as s:
+        s.settimeout(ANSWER_SECONDS)
+        try:
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
+            s.sendall(b"x" * 10_000_000)
+            s.sendall(b"\r\n\r\n")
+            answer = s.recv(1000)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = b""
+
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+    assert requests.get(f"{service.url}/healthz", timeout=5).status_code == 200
+
+
+def test_a_client_that_says_nothing_holds_up_no_other(service):
+    silent = [
+        socket.create_connection(("127.0.0.1", service.port), 5) for _ in range(20)
+    ]
+    for s in silent:
+        s.sendall(b"POST /api/v1/reports HTTP/1.1\r\nHost: localhost\r\n")
+    try:
+        assert requests.get(f"{service.url}/healthz", timeout=5).status_code == 200
+    finally:
+        for s in silent:
+            s.close()
+
+
+def test_a_stop_ends_every_process_and_a_start_goes_on(service, client):
+    service.stop_jobs()
+    (made,) = client.order(order(200))
+    assert client.status(made["id"]) == "RUNNING"
+
+    service.stop_web()
+
+    assert service.everything() == []
+    service.start_web()
+    service.start_jobs()
+    seconds_until(client, made["id"], "READY")
+
+
+def test_no_line_of_the_log_holds_a_subject(service, client):
+    unmistakable = order(300, purpose="Audit of Zebulon")
+    unmistakable["subject"] |= {"fullName": "Zebulon Quixote", "idNumber": "77665544"}
+    (made,) = client.order(unmistakable)
+    seconds_until(client, made["id"], "READY")
+
+    log = service.log()
+    assert client.workspace in log
+    for secret in ("Zebulon", "77665544", client.key):
+        assert secret not in log
