@@ -58,6 +58,18 @@ def test_any_number_of_clusters_run_a_schedule_once():
     assert functions == sorted(s.function for s in SCHEDULES)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_wrong_schedule_does_not_hold_up_the_others():
+    due = timezone.now() - timedelta(hours=1)
+    call_command("setup_schedules")
+    Schedule.objects.create(name="Wrong", func="os.abort", next_run=due)
+    Schedule.objects.update(next_run=due)
+
+    scheduler()
+
+    assert Job.objects.count() == len(SCHEDULES)
+
+
 def test_failures_are_forgotten_after_a_month(db):
     old, new = timezone.now() - KEPT - timedelta(days=1), timezone.now()
     for id, at in (("old", old), ("new", new)):

@@ -113,9 +113,12 @@ class WakeUpBroker(Broker):
     def enqueue(self, task: str) -> int:
         """Take a package of django-q2: its scheduler's and its admin's."""
         package = SignedPackage.loads(task)
-        if package["kwargs"]:
-            raise ValueError("Jobs take ids, not keyword arguments.")
-        return enqueue(get_func_repr(package["func"]), package["args"])
+        function = get_func_repr(package["func"])
+        # One wrong schedule must not keep the scheduler from the others.
+        if package["kwargs"] or not is_job(function):
+            logger.error("not a job, or one with keyword arguments: %s", function)
+            return 0
+        return enqueue(function, package["args"])
 
     def dequeue(self) -> list[tuple[int, str]]:
         """Jobs to run now, or nothing after waiting a while."""

@@ -20,7 +20,7 @@ SCHEDULES = [
         60,
         "verification.ordering.tasks.purge_idempotency_keys",
     ),
-    Every("Purge counts of past minutes", 10, "workspaces.rates.purge"),
+    Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]
 
