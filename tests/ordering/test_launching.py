@@ -162,6 +162,19 @@ def test_a_check_that_is_not_offered_any_more_is_not_launched(api: Api):
     assert movements(api) == []
 
 
+def test_a_draft_whose_subject_was_erased_needs_another(api: Api):
+    made = api.create(two_checks(), draft=True)
+    Report.objects.update(subject=None)
+
+    assert api.report(made["id"])["subject"] is None
+    problem = api.refused(f"/reports/{made['id']}/launch")
+    assert codes(problem) == {"#/subject": "required"}
+    other = {"subject": two_checks()["subject"]}
+    assert api.post(f"/reports/{made['id']}/draft", {}).status_code == 400
+    assert api.post(f"/reports/{made['id']}/draft", other).status_code == 200
+    assert launch(api, made["id"])["status"] == "RUNNING"
+
+
 def test_a_prepaid_draft_is_launched_when_there_is_money(live_api: Api):
     made = live_api.create(company(), draft=True)
 

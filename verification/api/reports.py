@@ -209,7 +209,7 @@ def _theirs(client: Client, report_id: UUID) -> Report:
 def _body(client: Client, report: Report) -> ReportBody:
     results = list(report.results.all())
     price = sum((result.price for result in results), Decimal(0))
-    if report.status == ReportStatus.DRAFT:
+    if report.status == ReportStatus.DRAFT and report.subject:
         definitions = catalogue()
         asked = [definitions[name] for name in report.checks_requested]
         price = total(quote_lines(client, report, asked, now()))

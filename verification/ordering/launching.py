@@ -30,6 +30,7 @@ def launch(client: Client, report_id: UUID) -> Report:
     results = list(report.results.select_related("definition"))
     if reasons := outstanding(report, results):
         raise NotLaunchable(report.status, reasons)
+    _refuse_erased(report)
     _refuse_inactive([result.definition for result in results])
     at = now()
     if not hasattr(report, "payment"):
@@ -89,8 +90,15 @@ def reprice(
 def quote_lines(
     client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
 ) -> list[Line]:
-    wanted = [(Subject(report.subject or {}), definitions, report.reuse)]
+    """The lines of a report whose subject was not erased."""
+    wanted = [(Subject(report.subject), definitions, report.reuse)]
     return price(wanted, client.workspace.pk, client.environment, at)[0]
+
+
+def _refuse_erased(report: Report) -> None:
+    if report.subject is None:
+        told = "The subject was erased; edit the draft to name one."
+        raise InvalidRequest([Fault(("subject",), "required", told)])
 
 
 def _refuse_inactive(definitions: list[CheckDefinition]) -> None:
