@@ -23,6 +23,22 @@ OPERATIONS = {
 WITHOUT_KEY: set[tuple[str, str]] = set()
 CLOSED = [key for key in OPERATIONS if key not in WITHOUT_KEY]
 SCOPED = [key for key in CLOSED if OPERATIONS[key].get("x-required-scope")]
+# As the interface names them, in its section 4.
+SCOPES = {
+    ("post", "/api/v1/reports"): "reports:create",
+    ("get", "/api/v1/reports"): "reports:read",
+    ("post", "/api/v1/reports/quote"): "reports:create",
+    ("get", "/api/v1/reports/{reportId}"): "reports:read",
+    ("post", "/api/v1/reports/{reportId}/launch"): "reports:create",
+    ("post", "/api/v1/reports/{reportId}/draft"): "reports:create",
+    ("post", "/api/v1/reports/{reportId}/cancel"): "reports:create",
+    ("post", "/api/v1/reports/{reportId}/retry"): "reports:create",
+    ("get", "/api/v1/reports/{reportId}/consent/state"): "reports:read",
+    ("get", "/api/v1/reports/{reportId}/events"): "reports:read",
+    ("get", "/api/v1/checks/definitions"): None,
+    ("get", "/api/v1/checks/definitions/{checkName}"): None,
+    ("get", "/api/v1/sandbox/subjects"): None,
+}
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
     "reportId": lambda api: report_in(api, "DRAFT"),
@@ -71,6 +87,12 @@ def code(answer: Any) -> str:
 def named(keys: list[tuple[str, str]]) -> Any:
     ids = [f"{method} {path}" for method, path in keys]
     return pytest.mark.parametrize("key", keys, ids=ids)
+
+
+def test_every_operation_needs_the_scope_it_was_given():
+    assert {
+        key: operation.get("x-required-scope") for key, operation in OPERATIONS.items()
+    } == SCOPES
 
 
 @named(CLOSED)

@@ -43,7 +43,9 @@ def sent(api: Api):
 @contextmanager
 def a_request_under_way(api: Api, other: psycopg.Connection) -> Iterator:
     """One that waits for its account, which somebody else holds."""
-    other.execute("SELECT 1 FROM workspaces_account FOR UPDATE")
+    other.execute(
+        "SELECT 1 FROM workspaces_account WHERE id = %s FOR UPDATE", [api.account.pk]
+    )
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(sent, api)
         while not waiting(other):
@@ -77,6 +79,13 @@ def test_while_one_is_carried_out_the_next_is_told_so_at_once(api, other):
     assert took < 2
     assert sent(api).content == first.result().content
     assert Report.objects.count() == 1
+
+
+def test_the_same_key_of_another_client_is_not_held_up(api, another_api, other):
+    with a_request_under_way(api, other):
+        assert sent(another_api).status_code == 201
+
+    assert Report.objects.count() == 2
 
 
 def test_a_request_that_dies_half_way_leaves_nothing(api, other):

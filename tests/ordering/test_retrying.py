@@ -50,6 +50,18 @@ def test_only_ended_reports_with_failed_checks_are_retried(api: Api, status: str
     assert rows() == before
 
 
+def test_what_failed_before_the_report_was_cancelled_stays_failed(api: Api):
+    slow_pin = two_checks(idNumber=REFUSED, kraPin="A900000006Z")
+    made = api.create(slow_pin)
+    api.work()
+    api.post(f"/reports/{made['id']}/cancel")
+
+    assert statuses(api.report(made["id"])) == ["FAILED", "CANCELLED"]
+    problem = api.refused(f"/reports/{made['id']}/retry")
+    assert problem["code"] == "report-not-retryable"
+    assert problem["reportStatus"] == "CANCELLED"
+
+
 def test_failed_checks_run_again_and_the_report_gets_ready(api: Api):
     tries(1)
     made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
