@@ -91,7 +91,7 @@ def quote_lines(
     client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
 ) -> list[Line]:
     """The lines of a report whose subject was not erased."""
-    wanted = [(Subject(report.subject), definitions, report.reuse)]
+    wanted = [(Subject(report.subject or {}), definitions, report.reuse)]
     return price(wanted, client.workspace.pk, client.environment, at)[0]
 
 
