@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -168,7 +168,7 @@ def stop(data_dir: Path) -> None:
     """Stop the server, whoever uses it; nothing to do if it does not run."""
     for mode in ("fast", "immediate"):
         if not _is_running(data_dir):
-            return
+            break
         _run(
             "pg_ctl",
             *("-D", _pgdata(data_dir), "-m", mode, "-w", "-t", STOP_SECONDS, "stop"),
@@ -176,6 +176,9 @@ def stop(data_dir: Path) -> None:
         )
     if _is_running(data_dir):
         raise EmbeddedServerError(_with_log("PostgreSQL does not stop", data_dir))
+    if (folder := socket_dir(data_dir)) != _pgdata(data_dir):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _pgdata(data_dir: Path) -> Path:
