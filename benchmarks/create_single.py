@@ -39,10 +39,10 @@ def create_single(
     rates, bare_rates = ([made.rate for made in loads] for loads in (ours, bare))
     unit = "requests/s"
     yield Figure("answered", rates, unit, target=500, floor=bare_rates, rate=True)
-    one_after_another = [1000 * connections / rate for rate in rates]
-    yield Figure("answered after", one_after_another)
-    shares = [100 * made.cpu_seconds / made.seconds for made in ours]
-    yield Figure("the client's part of a core", shares, "%")
+    yield Figure("answered after", [1000 * connections / rate for rate in rates])
+    for what, loads in (("", ours), (", bare view", bare)):
+        shares = [100 * made.cpu_seconds / made.seconds for made in loads]
+        yield Figure(f"the client's part of a core{what}", shares, "%")
 
 
 def _statements(key: str) -> float:

@@ -16,10 +16,6 @@ from verification.ordering.intake import catalogue, read_orders
 
 CHECKS = len(orders.CHECKS)
 DUE = "SELECT count(*) FROM checks_checkresult WHERE next_attempt_at IS NOT NULL"
-# What still waits is left alone for good.
-PARK = """
-UPDATE checks_checkresult SET next_attempt_at = NULL WHERE next_attempt_at IS NOT NULL
-"""
 TARGET, UNIT = 1_000, "checks/s"
 
 
@@ -41,7 +37,6 @@ def drain(
         with service.jobs():
             rates = [_rate(db, seconds) for _ in range(rounds)]
             still = db.execute(DUE).fetchone()[0]
-            db.execute(PARK)
         what = f"the same with {most:,} to {still:,} waiting"
         yield Figure(what, rates, UNIT, target=TARGET, rate=True)
 

@@ -18,11 +18,14 @@ from benchmarks.client import Connection, request
 from benchmarks.filling import fill
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.names import RARE
-from benchmarks.service import Service, client
+from benchmarks.service import DATABASE, Service, client
 from verification.api.parameters import ReportQuery
 from verification.reports.listing import list_reports
 
 PATH = "/api/v1/reports"
+NEWEST = """
+SELECT id FROM reports_report WHERE workspace_id = %s ORDER BY created_at DESC LIMIT 100
+"""
 
 # What is asked, and how many milliseconds it may take.
 QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
@@ -73,25 +76,20 @@ QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
 def lists(
     service: Service, reports: int = 1_000_000, rounds: int = 20
 ) -> Iterator[Figure]:
-    database = f"bench_lists_{reports}"
-    if not _is_filled(service, database):
-        service.use(database, keep=False)
+    database = f"{DATABASE}_lists_{reports}"
+    kept = service.has(database, "filled")
+    service.use(database, keep=kept)
+    if not kept:
         _fill(service, reports)
     with service.connect() as db:
         workspace_id, key = db.execute("SELECT * FROM filled").fetchone()  # type: ignore[misc]
-        newest = "SELECT id FROM reports_report ORDER BY created_at DESC LIMIT 100"
-        ids = [id for (id,) in db.execute(newest).fetchall()]
+        ids = [id for (id,) in db.execute(NEWEST, [workspace_id]).fetchall()]
     with service.web():
         figures = list(_asked(service.port, key, rounds, ids))
     missed = {figure.what for figure in figures if figure.verdict == "NO"}
     explain(service.folder / "explained", workspace_id, missed)
+    service.use(DATABASE, keep=True)
     yield from figures
-
-
-def _is_filled(service: Service, database: str) -> bool:
-    service.use(database, keep=True)
-    with service.connect() as db:
-        return bool(db.execute("SELECT to_regclass('filled')").fetchone()[0])  # type: ignore[index]
 
 
 def _fill(service: Service, reports: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
@@ -106,6 +106,7 @@ def run(name: str, service: Service, *, tiny: bool) -> list[Figure]:
     for figure in chosen.run(service, **(chosen.tiny if tiny else {})):
         print(_line(figure.columns()), flush=True)
         figures.append(figure)
+    service.park()
     return figures
 
 
@@ -160,10 +161,3 @@ def _line(columns: Sequence[str]) -> str:
     return " ".join(
         f"{text:<{width}}" for text, width in zip(columns, WIDTHS, strict=True)
     ).rstrip()
-
-
-def notes(text: str) -> Iterator[Figure]:
-    """Lines between the figures."""
-    for line in text.splitlines():
-        print(f"  {line}")
-    return iter(())

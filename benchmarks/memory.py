@@ -1,4 +1,4 @@
-"""What web server and job cluster hold, at rest and after work (PSS: shared parts shared)."""
+"""What web server and job cluster hold (PSS: what they share is shared out)."""
 
 from __future__ import annotations
 

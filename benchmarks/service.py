@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -30,23 +30,40 @@ from workspaces.models import Account
 
 READY_SECONDS = 60
 STOP_SECONDS = 20
-MAIN = "bench"
+DATABASE = os.environ.get("BENCH_DATABASE") or "bench"
 UNLIMITED = 2_000_000_000
+PARK = [
+    """UPDATE checks_checkresult SET next_attempt_at = NULL
+    WHERE next_attempt_at IS NOT NULL""",
+    "DELETE FROM jobs_job",
+]
 POSTPAID = Account.Billing.POSTPAID
 
 
 class Service:
-    """Web server and job cluster run only while a bench is within `web` or `jobs`."""
+    """Web server and job cluster run only while a bench is within `web` or `jobs`.
 
-    def __init__(self, folder: Path, server_url: str) -> None:
+    With `lasting` they go on from bench to bench, which saves starts where nothing is
+    measured.
+    """
+
+    def __init__(self, folder: Path, server_url: str, *, lasting: bool) -> None:
         self.folder = folder
-        self._server_url = server_url
         self.port = free_port()
-        self.use(MAIN, keep=False)
+        self._server_url = server_url
+        self._lasting = lasting
+        self._running = ExitStack()
+        self._parts: dict[tuple[str, ...], psutil.Process] = {}
+        self.use(DATABASE, keep=False)
+
+    def close(self) -> None:
+        self._running.close()
+        self._parts.clear()
 
     def use(self, database: str, *, keep: bool) -> None:
         """Have this database under the service and under this process."""
-        url = urlsplit(self._server_url)._replace(path=f"/{database}").geturl()
+        self.close()
+        url = self._url(database)
         os.environ |= {"DATABASE_URL": url, "PORT": str(self.port)}
         with psycopg.connect(self._server_url, autocommit=True) as server:
             exists = "SELECT 1 FROM pg_database WHERE datname = %s"
@@ -60,22 +77,51 @@ class Service:
         call_command("setup_checks", stdout=StringIO())
         call_command("setup_schedules")
 
+    def has(self, database: str, table: str) -> bool:
+        """Whether an earlier run has left this table in this database."""
+        try:
+            with psycopg.connect(self._url(database)) as db:
+                there = db.execute("SELECT to_regclass(%s)", [table]).fetchone()
+        except psycopg.OperationalError:
+            return False
+        return bool(there and there[0])
+
+    def _url(self, database: str) -> str:
+        return urlsplit(self._server_url)._replace(path=f"/{database}").geturl()
+
+    def park(self) -> None:
+        """Leave alone for good what waits, so that the next bench begins idle."""
+        with self.connect() as db:
+            for statement in PARK:
+                db.execute(statement)
+
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
 
     @contextmanager
     def web(self) -> Iterator[psutil.Process]:
         """The web server on `port`, as in production."""
-        with self.process("-m", "verification.serving") as web:
+        with self._part("-m", "verification.serving") as web:
             self.wait_for("/healthz")
             yield web
 
     @contextmanager
     def jobs(self) -> Iterator[psutil.Process]:
         """One job cluster under its supervisor, warm."""
-        with self.process("manage.py", "jobs") as jobs:
+        with self._part("manage.py", "jobs") as jobs:
             self._wait_for_beats()
             yield jobs
+
+    @contextmanager
+    def _part(self, *command: str) -> Iterator[psutil.Process]:
+        if not self._lasting:
+            with self.process(*command) as process:
+                yield process
+            return
+        if command not in self._parts:
+            process = self._running.enter_context(self.process(*command))
+            self._parts[command] = process
+        yield self._parts[command]
 
     @contextmanager
     def process(self, *command: str, **environment: str) -> Iterator[psutil.Process]:
@@ -115,7 +161,8 @@ class Service:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the job cluster does not beat")
                 time.sleep(0.1)
-        time.sleep(1)
+        # What was left waiting is done by then.
+        time.sleep(0 if self._lasting else 1)
 
 
 def client(environment: str = "sandbox") -> tuple[Client, str]:
