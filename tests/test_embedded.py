@@ -2,6 +2,8 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import psycopg
@@ -17,6 +19,13 @@ embedded.use(Path(sys.argv[1]))
 print("up", flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.fixture
+def tmp_path():
+    # Each start of pytest closes its folder to other users, the server's among them.
+    with TemporaryDirectory() as name:
+        yield Path(name)
 
 
 @pytest.fixture
