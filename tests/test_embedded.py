@@ -123,8 +123,9 @@ def test_it_starts_in_a_folder_too_deep_for_a_socket(tmp_path):
     assert not embedded.socket_dir(folder).exists()
 
 
-def test_it_starts_in_a_folder_whose_name_needs_quoting(tmp_path):
-    folder = tmp_path / "Ada's data & more, 100 %"
+@pytest.mark.parametrize("name", ["Ada's data & more 100 %", "one, two"])
+def test_it_starts_in_a_folder_whose_name_needs_quoting(tmp_path, name):
+    folder = tmp_path / name
 
     embedded.start(folder)
 

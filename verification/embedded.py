@@ -92,9 +92,11 @@ def url(data_dir: Path) -> str:
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """The server's own folder, or a short private one when that is too deep."""
+    """The server's own folder, or a short private one when no client could use that."""
     folder = _pgdata(data_dir)
-    if len(os.fsencode(folder / ".s.PGSQL.5432")) <= SOCKET_PATH_LIMIT:
+    address = os.fsencode(folder / ".s.PGSQL.5432")
+    # A comma separates hosts.
+    if len(address) <= SOCKET_PATH_LIMIT and b"," not in address:
         return folder
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     # Not the temporary folder of this environment: every process must find it.
