@@ -245,11 +245,11 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Verification report service",
     "VERSION": "1.0.0",
     "DESCRIPTION": (
-        "Verify a person or a company: create reports, let their checks run, read the "
-        "results.\n\nAn API key with the prefix `vrf_test_` works in the sandbox, where "
-        "`GET /api/v1/sandbox/subjects` lists numbers that decide how a check ends. "
-        "Every error is a problem (RFC 9457) whose `type` leads to a page that explains "
-        "it. Unknown members and parameters are refused."
+        "Verify a person or a company: create reports, let their checks run, read "
+        "the results.\n\nAn API key with the prefix `vrf_test_` works in the sandbox, "
+        "where `GET /api/v1/sandbox/subjects` lists numbers that decide how a check "
+        "ends. Every error is a problem (RFC 9457) whose `type` leads to a page that "
+        "explains it. Unknown members and parameters are refused."
     ),
     "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
     "TAGS": [

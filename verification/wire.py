@@ -44,6 +44,9 @@ Number = Annotated[
 ]
 
 
+CURRENCY = "KES"
+
+
 class Money(Shape):
     amount: Number
     currency: str

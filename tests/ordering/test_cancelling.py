@@ -1,7 +1,7 @@
 import pytest
 from django.utils.timezone import now
 
-from tests.clients import Api, codes, company
+from tests.clients import HOSTED, Api, codes, company, person
 from tests.orders import (
     REFUSED,
     STATUSES,
@@ -174,3 +174,12 @@ def test_a_report_that_is_cancelled_while_it_runs_is_billed_for_what_ran(api: Ap
     assert {report["status"] for report in ended} <= {"READY", "CANCELLED"}
     completed = sum(statuses(report).count("COMPLETED") for report in ended)
     assert api.account.balance == -50 * completed
+
+
+def test_a_cancelled_report_shows_no_consent_link_any_more(api: Api):
+    made = api.create({**person(), "consent": HOSTED})
+
+    api.post(f"/reports/{made['id']}/cancel")
+
+    state = api.get(f"/reports/{made['id']}/consent/state").json()
+    assert state["consentUrl"] is None

@@ -4,7 +4,7 @@ import pytest
 
 from tests.clients import Api, company, person
 from tests.orders import STATUSES, report_in, two_checks
-from verification.api.shapes import (
+from verification.api.report_shapes import (
     CheckResultBody,
     ConsentState,
     PaymentState,

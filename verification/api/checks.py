@@ -7,16 +7,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from verification.api.clients import client_of
-from verification.api.operations import describe_checks, describe_sandbox
-from verification.api.parsing import refuse_unknown_parameters
-from verification.api.shapes import (
+from verification.api.check_shapes import (
     CheckDefinitionBody,
     CheckDefinitionPage,
     ReservedSubject,
     ReservedSubjectPage,
+)
+from verification.api.clients import client_of
+from verification.api.operations import describe_checks, describe_sandbox
+from verification.api.paging import (
     paged,
 )
+from verification.api.parsing import refuse_unknown_parameters
 from verification.checks.models import CheckDefinition
 from verification.providers.sandbox import table
 from workspaces.models import Environment

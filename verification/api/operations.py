@@ -15,19 +15,23 @@ from drf_spectacular.utils import (
 )
 
 from verification.api import examples
-from verification.api.parameters import ReportQuery
-from verification.api.shape_schema import json_schema
-from verification.api.shapes import (
+from verification.api.check_shapes import (
     CheckDefinitionBody,
     CheckDefinitionPage,
+    ReservedSubjectPage,
+)
+from verification.api.parameters import ReportQuery
+from verification.api.quote_shapes import (
+    Quote,
+)
+from verification.api.report_shapes import (
     ConsentState,
     CreatedReports,
-    Quote,
     ReportBody,
     ReportPage,
-    ReservedSubjectPage,
     Timeline,
 )
+from verification.api.shape_schema import json_schema
 from verification.ordering.requests import DraftEdit, ReportsRequest
 
 REPORT_ID = OpenApiParameter(

@@ -16,9 +16,15 @@ from rest_framework.viewsets import GenericViewSet
 
 from verification.api.clients import body_of, client_of
 from verification.api.operations import describe_reports
+from verification.api.paging import (
+    paged,
+)
 from verification.api.parameters import ReportQuery, read_query
 from verification.api.parsing import refuse_body, refuse_unknown_parameters
-from verification.api.shapes import (
+from verification.api.quote_shapes import (
+    quote_body,
+)
+from verification.api.report_shapes import (
     ConsentState,
     CreatedReport,
     CreatedReports,
@@ -27,8 +33,6 @@ from verification.api.shapes import (
     ReportSummary,
     StatusChangeBody,
     Timeline,
-    paged,
-    quote_body,
 )
 from verification.checks.models import CheckResult, ResultStatus
 from verification.ordering.cancelling import cancel
@@ -164,7 +168,7 @@ class ReportViewSet(GenericViewSet):
         """Get where the subject is in the consent workflow."""
         refuse_unknown_parameters(request, ())
         report = _theirs(client_of(request), reportId)
-        return Response(ConsentState.of(getattr(report, "consent", None)))
+        return Response(ConsentState.of(getattr(report, "consent", None), report))
 
     @action(detail=True, methods=["get"])
     def events(self, request: Request, reportId: UUID) -> Response:

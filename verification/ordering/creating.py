@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification import links
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.turns import turns
 from verification.checks.waking import wake_up
 from verification.consents.models import Consent, ConsentStatus
 from verification.ids import uuid7
+from verification.ordering.charging import charges
 from verification.ordering.client import Client
+from verification.ordering.gates import consent_for, first_status, payment_for
 from verification.ordering.intake import Order
 from verification.ordering.pricing import Line, price_orders, total
-from verification.payments.models import Payment, PaymentStatus
+from verification.payments.models import Payment
 from verification.reports.models import (
-    PaymentMode,
     Report,
     ReportStatus,
     RiskLevel,
@@ -35,7 +33,7 @@ from verification.reports.search import entry_rows
 from verification.tables import Rows, insert
 from webhooks.events import Happening, event_rows
 from webhooks.models import Event
-from workspaces.ledger import Kind, Movement, entries, move_balances
+from workspaces.ledger import Movement, entries, move_balances
 
 REPORT_COLUMNS = [
     "id",
@@ -207,85 +205,6 @@ def _gather(
         )
     batch.happenings.append(_created_event(report, results, consent))
     return Created(report, consent, payment, total(lines))
-
-
-def first_status(
-    order: Order, consent: Consent | None, payment: Payment | None
-) -> ReportStatus:
-    """Where a new report starts: at its first gate that is not open."""
-    if order.draft:
-        return ReportStatus.DRAFT
-    if consent and not consent.is_given:
-        return ReportStatus.PENDING_CONSENT
-    if payment and payment.is_outstanding:
-        return ReportStatus.PENDING_PAYMENT
-    return ReportStatus.RUNNING
-
-
-def charges(
-    client: Client, report: Report, results: Iterable[tuple[UUID, int, Decimal]]
-) -> list[Movement]:
-    """What the workspace pays for (result, attempt, price), when it is who pays."""
-    if report.payment_mode != PaymentMode.SELF:
-        return []
-    return [
-        Movement(
-            client.account.pk,
-            Kind.CHARGE,
-            -price,
-            client.actor,
-            report.pk,
-            result_id,
-            attempt,
-        )
-        for result_id, attempt, price in results
-        if price
-    ]
-
-
-def charged(results: Iterable[CheckResult]) -> list[tuple[UUID, int, Decimal]]:
-    """Results as `charges` takes them."""
-    return [(result.pk, result.attempt, result.price) for result in results]
-
-
-def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
-    asked = order.consent
-    if asked is None:
-        return None
-    consent = Consent(id=uuid7(), report=report, mode=asked.mode.value)
-    if asked.mode == Consent.Mode.SERVICE_HOSTED:
-        consent.status = ConsentStatus.PENDING
-        consent.token_digest = links.digest(
-            links.token("consent", consent.pk, consent.generation)
-        )
-        consent.expires_at = at + timedelta(days=settings.CONSENT_LINK_DAYS)
-        return consent
-    consent.status = ConsentStatus.ATTESTED if asked.obtained else ConsentStatus.PENDING
-    attested = asked.model_dump(
-        mode="json", by_alias=True, exclude={"mode", "obtained"}, exclude_none=True
-    )
-    consent.attestation = attested or None
-    return consent
-
-
-def payment_for(
-    report: Report, order: Order, amount: Decimal, at: datetime
-) -> Payment | None:
-    """None where nobody but the workspace pays, or where there is nothing to pay."""
-    if order.payment_mode == PaymentMode.SELF or not amount:
-        return None
-    payment = Payment(
-        id=uuid7(),
-        report=report,
-        status=PaymentStatus.PENDING,
-        amount=amount,
-        payer=order.payer.model_dump(by_alias=True) if order.payer else None,
-        expires_at=at + timedelta(days=settings.PAYMENT_LINK_DAYS),
-    )
-    payment.token_digest = links.digest(
-        links.token("payment", payment.pk, payment.generation)
-    )
-    return payment
 
 
 def _report(client: Client, order: Order, at: datetime) -> Report:

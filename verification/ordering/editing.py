@@ -15,13 +15,9 @@ from pydantic import ValidationError
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.ordering.client import Client
-from verification.ordering.creating import (
-    RESULT_COLUMNS,
-    consent_for,
-    payment_for,
-    result_rows,
-)
+from verification.ordering.creating import RESULT_COLUMNS, result_rows
 from verification.ordering.faults import Fault, InvalidRequest, shape_faults
+from verification.ordering.gates import consent_for, payment_for
 from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.pricing import Line, price_orders, total

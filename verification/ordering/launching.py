@@ -10,8 +10,8 @@ from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.waking import wake_up
+from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
-from verification.ordering.creating import charged, charges
 from verification.ordering.faults import Fault, InvalidRequest
 from verification.ordering.holding import hold
 from verification.ordering.pricing import Line, price

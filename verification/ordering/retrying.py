@@ -10,8 +10,8 @@ from django.utils.timezone import now
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.waking import wake_up
+from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
-from verification.ordering.creating import charged, charges
 from verification.ordering.holding import hold
 from verification.ordering.refusals import NotRetryable
 from verification.reports.models import Report, ReportStatus
@@ -25,7 +25,9 @@ def retry(client: Client, report_id: UUID) -> Report:
     """Each failed check is charged as at launch, and given back if it fails again."""
     report = hold(client, report_id)
     failed = list(report.results.filter(status=ResultStatus.FAILED))
-    if not (report.is_ended and failed) or report.status == ReportStatus.CANCELLED:
+    # Without its subject there is nothing left to ask about.
+    final = report.status == ReportStatus.CANCELLED or report.subject is None
+    if final or not (report.is_ended and failed):
         raise NotRetryable(report.status)
     at = now()
     CheckResult.objects.filter(pk__in=[result.pk for result in failed]).update(

@@ -73,7 +73,8 @@ class Subject:
     def _identity(self) -> tuple[str, ...]:
         for key in IDENTIFIERS:
             if value := self.members.get(key):
-                return self.type, self.country, key, normalised(value)
+                # A number of nothing but punctuation is still told from another.
+                return self.type, self.country, key, normalised(value) or value
         described = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
         return self.type, self.country, "name", folded(self.name), *described
 

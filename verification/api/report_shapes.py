@@ -1,20 +1,19 @@
-"""Reports and checks as the API shows them; the OpenAPI document is made from these."""
+"""Reports as the API shows them; the OpenAPI document is made from these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
 from verification import links
-from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.api.paging import PageEnvelope
+from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.ordering.creating import Created
-from verification.ordering.pricing import total
-from verification.ordering.quoting import Quoted
 from verification.payments.models import Payment, PaymentStatus
 from verification.reports.models import (
     PaymentMode,
@@ -24,9 +23,8 @@ from verification.reports.models import (
     StatusChange,
     SubjectType,
 )
-from verification.wire import Money, Shape, Timestamp
+from verification.wire import CURRENCY, Money, Shape, Timestamp
 
-CURRENCY = "KES"
 Score = Annotated[int, Field(ge=0, le=100)]
 
 
@@ -130,7 +128,7 @@ class ConsentState(Shape):
     expires_at: Timestamp | None = None
 
     @classmethod
-    def of(cls, consent: Consent | None) -> Self:
+    def of(cls, consent: Consent | None, report: Report) -> Self:
         if consent is None:
             return cls(status=ConsentStatus.NOT_REQUIRED)
         hosted = consent.mode == Consent.Mode.SERVICE_HOSTED
@@ -138,7 +136,7 @@ class ConsentState(Shape):
         return cls(
             status=ConsentStatus(consent.status),
             consent_url=links.consent_url(consent.pk, consent.generation)
-            if hosted and pending
+            if hosted and pending and not report.is_ended
             else None,
             expires_at=consent.expires_at,
         )
@@ -207,7 +205,7 @@ class ReportBody(Shape):
             check_results=[CheckResultBody.of(r, report.environment) for r in results],
             risk_score=report.risk_score,
             risk_level=RiskLevel(report.risk_level),
-            consent_state=ConsentState.of(getattr(report, "consent", None)),
+            consent_state=ConsentState.of(getattr(report, "consent", None), report),
             payment_state=PaymentState.of(getattr(report, "payment", None), total),
             failure=_failure(report),
             created_at=report.created_at,
@@ -228,7 +226,7 @@ class CreatedReport(Shape):
             id=made.report.pk,
             status=ReportStatus(made.report.status),
             payment_state=PaymentState.of(made.payment, made.total),
-            consent_state=ConsentState.of(made.consent),
+            consent_state=ConsentState.of(made.consent, made.report),
         )
 
 
@@ -265,6 +263,12 @@ class ReportSummary(Shape):
         )
 
 
+class ReportPage(PageEnvelope):
+    """One page of reports, newest first."""
+
+    content: list[ReportSummary]
+
+
 class StatusChangeBody(Shape):
     """One move of a report."""
 
@@ -292,184 +296,6 @@ class Timeline(Shape):
     """Every move of a report, oldest first."""
 
     events: list[StatusChangeBody]
-
-
-class QuotedCheck(Shape):
-    check_name: str
-    price: Money
-    reused: bool
-    """True when an earlier, still fresh result would be used again, for nothing."""
-    reused_from_result_id: UUID | None
-
-
-class QuotedReport(Shape):
-    price: Money
-    checks: list[QuotedCheck]
-    gates: list[str]
-    """What would hold the report up: CONSENT, PAYMENT."""
-    status: ReportStatus
-    """Where the report would start."""
-
-
-class Quote(Shape):
-    """What the same request would cost and do if it were sent to create reports."""
-
-    count: int
-    total: Money
-    payable_by_workspace: Money
-    """The part that would be charged to the workspace's own balance."""
-    reports: list[QuotedReport]
-
-
-class RequiredInput(Shape):
-    """A member of the subject that the check uses."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    key: str
-    label: str
-    type: str
-    """TEXT, EMAIL, PHONE, DATE, NUMBER or COUNTRY."""
-    required: bool
-    description: str
-
-
-class RetryPolicy(Shape):
-    """Exponential with full jitter: how often a source that is down is asked again."""
-
-    max_attempts: int
-    initial_delay_seconds: float
-    backoff_multiplier: float
-    max_delay_seconds: float
-
-
-class CheckDefinitionBody(Shape):
-    id: UUID
-    name: str
-    display_name: str
-    category: str
-    description: str
-    subject_types: list[SubjectType]
-    active: bool
-    requires_consent: bool
-    price: Money
-    required_inputs: list[RequiredInput]
-    output_fields: list[str]
-    flag_codes: list[str]
-    """The codes that flags of this check can have."""
-    freshness_days: int
-    retry_policy: RetryPolicy
-
-    @classmethod
-    def of(cls, definition: CheckDefinition) -> Self:
-        return cls(
-            id=definition.pk,
-            name=definition.name,
-            display_name=definition.display_name,
-            category=definition.category,
-            description=definition.description,
-            subject_types=[SubjectType(kind) for kind in definition.subject_types],
-            active=definition.active,
-            requires_consent=definition.requires_consent,
-            price=Money(amount=definition.price, currency=definition.currency),
-            required_inputs=[RequiredInput(**i) for i in definition.required_inputs],
-            output_fields=definition.output_fields,
-            flag_codes=definition.flag_codes,
-            freshness_days=definition.freshness_days,
-            retry_policy=RetryPolicy(**definition.retry_policy),
-        )
-
-
-class ReservedSubject(Shape):
-    """Numbers that decide how a sandbox check ends."""
-
-    id_number: str
-    kra_pin: str
-    registration_number: str
-    outcome: str
-    description: str
-
-
-class PageEnvelope(Shape):
-    page: int
-    """Zero-based."""
-    size: int
-    total_elements: int
-    total_pages: int
-    first: bool
-    last: bool
-    content: list[Any]
-
-
-PageOf = TypeVar("PageOf", bound=PageEnvelope)
-
-
-class ReportPage(PageEnvelope):
-    """One page of reports, newest first."""
-
-    content: list[ReportSummary]
-
-
-class CheckDefinitionPage(PageEnvelope):
-    """The checks that are offered, on one page."""
-
-    content: list[CheckDefinitionBody]
-
-
-class ReservedSubjectPage(PageEnvelope):
-    """The reserved numbers of the sandbox, on one page."""
-
-    content: list[ReservedSubject]
-
-
-def paged(
-    shape: type[PageOf], content: list[Any], total: int, *, page: int, size: int
-) -> PageOf:
-    """The envelope around one page of a list."""
-    pages = -(-total // size)
-    return shape(
-        page=page,
-        size=size,
-        total_elements=total,
-        total_pages=pages,
-        first=page == 0,
-        last=page >= pages - 1,
-        content=content,
-    )
-
-
-def quote_body(quoted: Sequence[Quoted]) -> Quote:
-    reports = [_quoted_report(one) for one in quoted]
-    by_workspace = [q for q in quoted if q.order.payment_mode == PaymentMode.SELF]
-    return Quote(
-        count=len(reports),
-        total=_money(sum((total(q.lines) for q in quoted), Decimal(0))),
-        payable_by_workspace=_money(
-            sum((total(q.lines) for q in by_workspace), Decimal(0))
-        ),
-        reports=reports,
-    )
-
-
-def _quoted_report(quoted: Quoted) -> QuotedReport:
-    return QuotedReport(
-        price=_money(total(quoted.lines)),
-        checks=[
-            QuotedCheck(
-                check_name=line.definition.name,
-                price=_money(line.price),
-                reused=line.reused_from_id is not None,
-                reused_from_result_id=line.reused_from_id,
-            )
-            for line in quoted.lines
-        ],
-        gates=quoted.gates,
-        status=quoted.status,
-    )
-
-
-def _money(amount: Decimal) -> Money:
-    return Money(amount=amount, currency=CURRENCY)
 
 
 def _evidence(

@@ -1,0 +1,94 @@
+"""The catalogue and the sandbox's subjects as the API shows them."""
+
+from __future__ import annotations
+
+from typing import Self
+from uuid import UUID
+
+from pydantic import ConfigDict
+
+from verification.api.paging import PageEnvelope
+from verification.checks.models import CheckDefinition
+from verification.reports.models import SubjectType
+from verification.wire import Money, Shape
+
+
+class RequiredInput(Shape):
+    """A member of the subject that the check uses."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    key: str
+    label: str
+    type: str
+    """TEXT, EMAIL, PHONE, DATE, NUMBER or COUNTRY."""
+    required: bool
+    description: str
+
+
+class RetryPolicy(Shape):
+    """Exponential with full jitter: how often a source that is down is asked again."""
+
+    max_attempts: int
+    initial_delay_seconds: float
+    backoff_multiplier: float
+    max_delay_seconds: float
+
+
+class CheckDefinitionBody(Shape):
+    id: UUID
+    name: str
+    display_name: str
+    category: str
+    description: str
+    subject_types: list[SubjectType]
+    active: bool
+    requires_consent: bool
+    price: Money
+    required_inputs: list[RequiredInput]
+    output_fields: list[str]
+    flag_codes: list[str]
+    """The codes that flags of this check can have."""
+    freshness_days: int
+    retry_policy: RetryPolicy
+
+    @classmethod
+    def of(cls, definition: CheckDefinition) -> Self:
+        return cls(
+            id=definition.pk,
+            name=definition.name,
+            display_name=definition.display_name,
+            category=definition.category,
+            description=definition.description,
+            subject_types=[SubjectType(kind) for kind in definition.subject_types],
+            active=definition.active,
+            requires_consent=definition.requires_consent,
+            price=Money(amount=definition.price, currency=definition.currency),
+            required_inputs=[RequiredInput(**i) for i in definition.required_inputs],
+            output_fields=definition.output_fields,
+            flag_codes=definition.flag_codes,
+            freshness_days=definition.freshness_days,
+            retry_policy=RetryPolicy(**definition.retry_policy),
+        )
+
+
+class ReservedSubject(Shape):
+    """Numbers that decide how a sandbox check ends."""
+
+    id_number: str
+    kra_pin: str
+    registration_number: str
+    outcome: str
+    description: str
+
+
+class CheckDefinitionPage(PageEnvelope):
+    """The checks that are offered, on one page."""
+
+    content: list[CheckDefinitionBody]
+
+
+class ReservedSubjectPage(PageEnvelope):
+    """The reserved numbers of the sandbox, on one page."""
+
+    content: list[ReservedSubject]

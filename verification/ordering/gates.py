@@ -1,0 +1,68 @@
+"""The gates of a report: the consent and the payment that an order asks for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from django.conf import settings
+
+from verification import links
+from verification.consents.models import Consent, ConsentStatus
+from verification.ids import uuid7
+from verification.ordering.intake import Order
+from verification.payments.models import Payment, PaymentStatus
+from verification.reports.models import PaymentMode, Report, ReportStatus
+
+
+def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
+    asked = order.consent
+    if asked is None:
+        return None
+    consent = Consent(id=uuid7(), report=report, mode=asked.mode.value)
+    if asked.mode == Consent.Mode.SERVICE_HOSTED:
+        consent.status = ConsentStatus.PENDING
+        consent.token_digest = links.digest(
+            links.token("consent", consent.pk, consent.generation)
+        )
+        consent.expires_at = at + timedelta(days=settings.CONSENT_LINK_DAYS)
+        return consent
+    consent.status = ConsentStatus.ATTESTED if asked.obtained else ConsentStatus.PENDING
+    attested = asked.model_dump(
+        mode="json", by_alias=True, exclude={"mode", "obtained"}, exclude_none=True
+    )
+    consent.attestation = attested or None
+    return consent
+
+
+def payment_for(
+    report: Report, order: Order, amount: Decimal, at: datetime
+) -> Payment | None:
+    """None where nobody but the workspace pays, or where there is nothing to pay."""
+    if order.payment_mode == PaymentMode.SELF or not amount:
+        return None
+    payment = Payment(
+        id=uuid7(),
+        report=report,
+        status=PaymentStatus.PENDING,
+        amount=amount,
+        payer=order.payer.model_dump(by_alias=True) if order.payer else None,
+        expires_at=at + timedelta(days=settings.PAYMENT_LINK_DAYS),
+    )
+    payment.token_digest = links.digest(
+        links.token("payment", payment.pk, payment.generation)
+    )
+    return payment
+
+
+def first_status(
+    order: Order, consent: Consent | None, payment: Payment | None
+) -> ReportStatus:
+    """Where a new report starts: at its first gate that is not open."""
+    if order.draft:
+        return ReportStatus.DRAFT
+    if consent and not consent.is_given:
+        return ReportStatus.PENDING_CONSENT
+    if payment and payment.is_outstanding:
+        return ReportStatus.PENDING_PAYMENT
+    return ReportStatus.RUNNING
