@@ -13,8 +13,9 @@ from django.db import transaction
 
 from benchmarks import orders
 from verification import encryption, tables
-from verification.api import rendering, shapes
 from verification.api.parsing import json_object
+from verification.api.rendering import to_json
+from verification.api.report_shapes import CreatedReport, CreatedReports
 from verification.ordering import creating, intake
 from verification.ordering.client import Client
 
@@ -84,6 +85,6 @@ def _create(client: Client, raw: bytes, clock: Clock) -> None:
         with transaction.atomic():
             made = creating.create_reports(client, placed)
     with clock("rendering"):
-        bodies = [shapes.CreatedReport.of(one) for one in made]
-        answer = shapes.CreatedReports(count=len(made), reports=bodies)
-        rendering.to_json(answer.model_dump(mode="json", by_alias=True))
+        bodies = [CreatedReport.of(one) for one in made]
+        answer = CreatedReports(count=len(made), reports=bodies)
+        to_json(answer.model_dump(mode="json", by_alias=True))
