@@ -48,9 +48,9 @@ def live_client(service):
     return Client(service, "production")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def unlimited_client(service):
-    """A client whom no rate limit stops."""
+    """A client whom no rate limit stops, in a workspace of its own."""
     client = Client(service, "sandbox")
     with service.connect() as connection:
         connection.execute(
