@@ -1,5 +1,6 @@
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -9,9 +10,11 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
 from django.db import connections
@@ -58,7 +61,8 @@ WELCOME = """
   Admin      {url}/admin/
   Mailbox    {mailbox}
 """
-FIRST_REPORT = """  Test key   {key}
+FIRST_REPORT = """  Staff      admin, password {password}
+  Test key   {key}
 
   Order a report:
     curl -s {url}/api/v1/reports -H 'Authorization: Bearer {key}' \\
@@ -159,8 +163,12 @@ class Command(BaseCommand):
         if settings.DEBUG:
             order = json.dumps(ORDER)
             self.stdout.write(
-                FIRST_REPORT.format(url=url, key=_demo_key(), order=order)
+                FIRST_REPORT.format(
+                    url=url, password=_staff_password(), key=_demo_key(), order=order
+                )
             )
+        # It may go to a file or a pipe, and is wanted now.
+        self.stdout.flush()
 
     def _watch(self) -> None:
         while True:
@@ -222,6 +230,20 @@ def _status(path: str, **headers: str) -> int:
         return 0
 
 
+def _staff_password() -> str:
+    """The password of the development account that can open the admin."""
+    path = settings.DATA_DIR / "admin_password"
+    user, created = User.objects.get_or_create(
+        username="admin", defaults={"is_staff": True, "is_superuser": True}
+    )
+    if created or not path.exists():
+        password = secrets.token_urlsafe(12)
+        user.set_password(password)
+        user.save()
+        _keep(path, password)
+    return path.read_text()
+
+
 def _demo_key() -> str:
     """The key of the demo workspace; shown once by the service, so kept in a file."""
     path = settings.DATA_DIR / "demo_key"
@@ -233,10 +255,14 @@ def _demo_key() -> str:
     key = _printed(
         "create_key", workspace["workspaceId"], environment="sandbox", name="Demo"
     )["key"]
+    _keep(path, key)
+    return key
+
+
+def _keep(path: Path, secret: str) -> None:
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
-    path.write_text(key)
-    return key
+    path.write_text(secret)
 
 
 def _printed(command: str, *arguments: str, **options: str) -> dict[str, str]:

@@ -1,0 +1,102 @@
+"""`manage.py run`, which is what `make run` starts, as a person uses it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from django.conf import settings
+
+from tests.live import free_port
+from verification import embedded
+
+SECONDS_TO_START = 60
+
+
+class Run:
+    """`manage.py run` on a port and in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
+        self._environment = kept | {
+            "DEBUG": "True",
+            "PORT": str(free_port()),
+            "DATA_DIR": str(folder / "data"),
+        }
+        self._output = folder / "output"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str:
+        """Start it; the welcome that it prints."""
+        with self._output.open("w") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "manage.py", "run"],
+                cwd=settings.BASE_DIR,
+                env=self._environment,
+                stdout=output,
+                stderr=output,
+            )
+        deadline = time.monotonic() + SECONDS_TO_START
+        while "/reports/ID" not in self._output.read_text():
+            assert self._process.poll() is None, self._output.read_text()
+            assert time.monotonic() < deadline, self._output.read_text()
+            time.sleep(0.1)
+        return self._output.read_text()
+
+    def interrupt(self) -> int:
+        """Ctrl-C; its exit code."""
+        assert self._process
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(15)
+
+    def kill(self) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    # Not pytest's folder, which is closed to the user that PostgreSQL runs as.
+    with TemporaryDirectory() as name:
+        run = Run(Path(name))
+        yield run
+        run.kill()
+        embedded.stop(Path(name) / "data")
+
+
+def test_it_prints_what_works_stops_cleanly_and_keeps_its_data(run: Run):
+    url, key, order = _command(run.start())
+    report_id = _answer(url, key, order)["reports"][0]["id"]
+
+    assert run.interrupt() == 0
+    again = _command(run.start())
+
+    assert again == (url, key, order)
+    assert _answer(f"{url}/{report_id}", key)["id"] == report_id
+    assert run.interrupt() == 0
+
+
+def _command(welcome: str) -> tuple[str, str, bytes]:
+    found = re.search(
+        r"curl -s (\S+) -H 'Authorization: Bearer (\w+)'.*? -d '(.*?)'\n",
+        welcome,
+        re.DOTALL,
+    )
+    assert found, welcome
+    return found[1], found[2], found[3].encode()
+
+
+def _answer(url: str, key: str, body: bytes | None = None) -> dict:
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, body, headers)
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return json.load(response)
