@@ -13,6 +13,7 @@ os.environ["DATA_DIR"] = os.environ.get("TEST_DATA_DIR") or str(
     Path(__file__).resolve().parent.parent / ".data" / "test"
 )
 os.environ["DEBUG"] = "False"
+os.environ["ALLOWED_HOSTS"] = "*"
 os.environ["SECRET_KEY"] = "of no worth, for tests alone, and long enough for Django"
 os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()

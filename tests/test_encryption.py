@@ -11,7 +11,8 @@ from django.db import DatabaseError, connection
 
 from tests.clients import Api, person
 from verification import encryption
-from verification.encryption import UnknownKey, keyed_hash, keyed_uuid, normalised
+from verification.encryption import UnknownKey, keyed_hash, keyed_uuid
+from verification.identifiers import normalised
 from verification.ids import uuid7
 from verification.reports.models import Report
 from webhooks.models import Event

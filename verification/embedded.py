@@ -155,7 +155,7 @@ def start(data_dir: Path) -> None:
     """Make sure the server runs and has our database; two at once are safe."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with _start_lock(data_dir):
-        if not _is_running(data_dir):
+        if not is_running(data_dir):
             if os.geteuid() == 0:
                 _open_for_server_user(data_dir)
             if not _pgdata(data_dir).exists():
@@ -169,14 +169,14 @@ def start(data_dir: Path) -> None:
 def stop(data_dir: Path) -> None:
     """Stop the server, whoever uses it; nothing to do if it does not run."""
     for mode in ("fast", "immediate"):
-        if not _is_running(data_dir):
+        if not is_running(data_dir):
             break
         _run(
             "pg_ctl",
             *("-D", _pgdata(data_dir), "-m", mode, "-w", "-t", STOP_SECONDS, "stop"),
             check=False,
         )
-    if _is_running(data_dir):
+    if is_running(data_dir):
         raise EmbeddedServerError(_with_log("PostgreSQL does not stop", data_dir))
     if (folder := socket_dir(data_dir)) != _pgdata(data_dir):
         with suppress(OSError):
@@ -204,7 +204,7 @@ def _pid_file(data_dir: Path) -> list[str]:
         return []
 
 
-def _is_running(data_dir: Path) -> bool:
+def is_running(data_dir: Path) -> bool:
     """After kill -9 the pid file stays, and its pid may be another process by now."""
     lines = _pid_file(data_dir)
     return bool(lines) and _is_server_process(int(lines[0]), data_dir)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hmac
 import os
-import re
-import unicodedata
 import uuid
 from functools import cache
 from typing import Any
@@ -146,9 +144,3 @@ def _as_version_8(raw: bytes) -> bytes:
         + bytes((raw[6] & 0x0F | 0x80, raw[7], raw[8] & 0x3F | 0x80))
         + (raw[9:])
     )
-
-
-def normalised(identifier: str) -> str:
-    """An identity or registration number as it is compared: no case, no spacing."""
-    text = unicodedata.normalize("NFKC", identifier).upper()
-    return re.sub(r"[\s\-./]", "", text)

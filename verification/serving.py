@@ -1,7 +1,8 @@
 """The web server: `python -m verification.serving`.
 
-WEB_WORKERS processes of one thread each, which measured best: a request is short and
-waits for nothing but the database. Does not load Django in its main process.
+WEB_WORKERS processes. Threads are made when requests come together and end when idle:
+one would be enough for the work, but a client that sends its body drop by drop holds
+one as long as it likes. Does not load Django in its main process.
 """
 
 import os
@@ -16,6 +17,7 @@ from verification.jobs.processes import bind_children
 HOST = "127.0.0.1"
 PORT = 8000
 WORKERS = 2
+THREADS = 16
 CONNECTIONS = 2048
 IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 8
@@ -31,7 +33,7 @@ def main() -> None:
         # Deciding between HTTP 1 and 2 waits for a first byte without a limit.
         http=HTTPModes.http1,
         workers=int(os.environ.get("WEB_WORKERS") or WORKERS),
-        blocking_threads=1,
+        blocking_threads=THREADS,
         # Counts connections, idle ones too: few would let some clients shut out all.
         backpressure=CONNECTIONS,
         backlog=CONNECTIONS,

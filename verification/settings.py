@@ -7,6 +7,7 @@ start is refused until they are given.
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import dj_database_url
 from environs import Env
@@ -28,7 +29,17 @@ PORT = env.int("PORT", 8000)
 BASE_URL = env.str("BASE_URL", f"http://localhost:{PORT}").rstrip("/")
 SANDBOX_HOST = env.str("SANDBOX_HOST", "")
 PRODUCTION_HOST = env.str("PRODUCTION_HOST", "")
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["*"])
+ALLOWED_HOSTS = env.list(
+    "ALLOWED_HOSTS",
+    ["*"]
+    if DEBUG
+    else [
+        str(urlsplit(BASE_URL).hostname),
+        *filter(None, [SANDBOX_HOST, PRODUCTION_HOST]),
+        "localhost",
+        "127.0.0.1",
+    ],
+)
 # How many wrong keys an address may try in a minute.
 FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
 # Addresses of proxies whose X-Forwarded-For is believed.
@@ -61,6 +72,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "verification.requestlog.RequestLogMiddleware",
     "verification.api.problems.ProblemMiddleware",
+    "verification.api.chunked.ChunkedBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -118,6 +130,10 @@ CACHES = {
     if REDIS_URL
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
+
+if DEBUG:
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = DATA_DIR / "mail"
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -232,6 +248,8 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", "INFO")},
     "loggers": {
+        # Its own handler writes plain lines past our filters.
+        "django": {"handlers": [], "propagate": True},
         # Django logs the path of a refused request, and paths can hold tokens; the
         # request log says the same by route.
         "django.request": {"level": "CRITICAL"},

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,10 +27,11 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
+        self._data = folder / "data"
         self._environment = kept | {
             "DEBUG": "True",
             "PORT": str(free_port()),
-            "DATA_DIR": str(folder / "data"),
+            "DATA_DIR": str(self._data),
         }
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
@@ -50,6 +52,10 @@ class Run:
             assert time.monotonic() < deadline, self._output.read_text()
             time.sleep(0.1)
         return self._output.read_text()
+
+    def kill_database(self) -> None:
+        pid = (self._data / "postgres" / "postmaster.pid").read_text().split()[0]
+        os.kill(int(pid), signal.SIGQUIT)
 
     def interrupt(self) -> int:
         """Ctrl-C; its exit code."""
@@ -83,6 +89,25 @@ def test_it_prints_what_works_stops_cleanly_and_keeps_its_data(run: Run):
     assert again == (url, key, order)
     assert _answer(f"{url}/{report_id}", key)["id"] == report_id
     assert run.interrupt() == 0
+
+
+def test_a_database_that_dies_is_started_again(run: Run):
+    url, key, order = _command(run.start())
+
+    run.kill_database()
+
+    deadline = time.monotonic() + 20
+    while _status(url, key, order) == 503 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert _status(url, key, order) == 201
+
+
+def _status(url: str, key: str, body: bytes) -> int:
+    try:
+        _answer(url, key, body)
+    except urllib.error.HTTPError as e:
+        return e.code
+    return 201
 
 
 def _command(welcome: str) -> tuple[str, str, bytes]:

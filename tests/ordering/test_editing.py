@@ -265,3 +265,18 @@ def test_a_payer_goes_with_its_mode(api: Api):
 
     assert after["paymentMode"] == "CANDIDATE"
     assert Payment.objects.get().payer is None
+
+
+def test_a_payer_who_was_named_stays_while_there_is_nothing_to_pay(api: Api):
+    api.create(person())
+    api.work()
+    payer = {"name": "Otieno Ltd", "email": "pay@otieno.test"}
+    draft = {**person(), "paymentMode": "THIRD_PARTY", "payer": payer, "draft": True}
+    made = api.create(draft)
+    assert made["paymentState"]["status"] == "NOT_REQUIRED"
+
+    edited = api.post(f"/reports/{made['id']}/draft", {"reuse": False})
+
+    assert edited.status_code == 200, edited.content
+    assert edited.json()["paymentState"]["status"] == "PENDING"
+    assert edited.json()["paymentState"]["amount"]["amount"] == 250

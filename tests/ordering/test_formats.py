@@ -24,7 +24,18 @@ def test_a_phone_number_is_kept_in_e164(api: Api, sent: str, kept: str):
 
 
 @pytest.mark.parametrize(
-    "phone", ["0712345678", "+2547123", "+999123456789", "phone", "+", "+254000000000"]
+    "phone",
+    [
+        "0712345678",
+        "+2547123",
+        "+999123456789",
+        "+254712345678 ext. 5",
+        "+1 800 FLOWERS",
+        "+٢٥٤٧١٢٣٤٥٦٧٨",
+        "phone",
+        "+",
+        "+254000000000",
+    ],
 )
 def test_a_phone_number_that_cannot_be_called_is_refused(api: Api, phone: str):
     assert told(api, person(phone=phone)) == {"subject/phone": "invalid-format"}

@@ -137,6 +137,8 @@ def test_a_live_key_refuses_the_numbers_of_the_sandbox(live_api: Api, digit: str
     assert told(live_api, company(registrationNumber=number)) == {
         "subject/registrationNumber": "not-allowed-here"
     }
+    spaced = person(idNumber=f"9000-000{digit}")
+    assert told(live_api, spaced) == {"subject/idNumber": "not-allowed-here"}
     disguised = company(registrationNumber=number.lower())
     assert told(live_api, disguised) == {
         "subject/registrationNumber": "not-allowed-here"

@@ -30,7 +30,9 @@ ALLOWED = {
     "re",
     "tomllib",
     "typing",
+    "unicodedata",
     "uuid",
+    "verification.identifiers",
     "verification.providers.base",
     "verification.providers.fixtures",
 }

@@ -39,12 +39,12 @@ def test_every_move_is_told_once_with_its_trigger_and_actor(api: Api, status: st
     moves = timeline(api, report_in(api, status))
 
     assert [
-        (m["source"], m["target"], m["trigger"], m["actor"].split()[0]) for m in moves
+        (m["from"], m["to"], m["trigger"], m["actor"].split()[0]) for m in moves
     ] == STORIES[status]
     assert all(set(move) == MEMBERS for move in moves)
 
 
-MEMBERS = {"id", "source", "target", "trigger", "actor", "createdAt"}
+MEMBERS = {"id", "from", "to", "trigger", "actor", "createdAt"}
 
 
 def test_a_client_is_told_which_of_its_keys_it_was(api: Api):
@@ -73,7 +73,7 @@ def test_moves_come_oldest_first(api: Api):
     assert len(moves) == 8
     assert moments == sorted(moments)
     for earlier, later in pairwise(moves):
-        assert later["source"] == earlier["target"]
+        assert later["from"] == earlier["to"]
 
 
 def test_what_changes_nothing_makes_no_move(api: Api):

@@ -160,16 +160,16 @@ TIMELINE: dict[str, Any] = {
     "events": [
         {
             "id": "019a5b2c-7d20-7c11-b2d3-4e5f60718293",
-            "source": None,
-            "target": "RUNNING",
+            "from": None,
+            "to": "RUNNING",
             "trigger": "created",
             "actor": "key vrf_test_012…SEUb",
             "createdAt": CREATED_AT,
         },
         {
             "id": "019a5b2c-7d50-7a02-9c8d-7e6f5a4b3c2d",
-            "source": "RUNNING",
-            "target": "READY",
+            "from": "RUNNING",
+            "to": "READY",
             "trigger": "check ended",
             "actor": "engine",
             "createdAt": ENDED_AT,

@@ -21,7 +21,6 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.encoding import escape_uri_path
 from rest_framework import exceptions as rest
 
-from verification.api.chunked import receive_chunks
 from verification.api.problem_kinds import KINDS, Kind
 from verification.requestlog import current_id
 from workspaces.ledger import InsufficientBalance
@@ -184,7 +183,6 @@ class ProblemMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if not is_api(request):
             return self.get_response(request)
-        receive_chunks(request)
         response = self.get_response(request)
         if response.status_code >= 400 and response["Content-Type"] != MEDIA_TYPE:
             response = _as_problem(request, response)

@@ -152,7 +152,7 @@ class PaymentState(Shape):
 
     @classmethod
     def of(cls, payment: Payment | None, total: Decimal) -> Self:
-        if payment is None:
+        if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
             return cls(
                 status=PaymentStatus.NOT_REQUIRED,
                 amount=Money(amount=total, currency=CURRENCY),
@@ -273,9 +273,9 @@ class StatusChangeBody(Shape):
     """One move of a report."""
 
     id: UUID
-    source: ReportStatus | None
+    from_: Annotated[ReportStatus | None, Field(alias="from")]
     """Null for the creation."""
-    target: ReportStatus
+    to: ReportStatus
     trigger: str
     actor: str
     created_at: Timestamp
@@ -284,8 +284,8 @@ class StatusChangeBody(Shape):
     def of(cls, change: StatusChange) -> Self:
         return cls(
             id=change.pk,
-            source=ReportStatus(change.source) if change.source else None,
-            target=ReportStatus(change.target),
+            from_=ReportStatus(change.source) if change.source else None,
+            to=ReportStatus(change.target),
             trigger=change.trigger,
             actor=change.actor,
             created_at=change.created_at,

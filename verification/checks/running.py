@@ -125,7 +125,7 @@ def _without_asking(claimed: Claim) -> Outcome | None:
         logger.error("check %s was given up by the engine", claimed.result_id)
         return Failed(
             "ENGINE_GAVE_UP",
-            "The check was started five times and never ended; staff have been told.",
+            "The check was started five times and never ended; staff can see it.",
             retryable=True,
         )
     if claimed.reused_from_id:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 COUNTRIES = frozenset(country.alpha_2 for country in pycountry.countries)
+E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 TIMESTAMP = re.compile(
     r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})"
@@ -29,8 +30,10 @@ def wrong(code: str, message: str) -> PydanticCustomError:
 
 def phone(value: str) -> str:
     """E.164, of a number that exists in its region."""
+    digits = re.sub(r"[ ()-]", "", value)
     try:
-        number = phonenumbers.parse(value)
+        # The library would also read letters, extensions and other digits.
+        number = phonenumbers.parse(digits) if E164.fullmatch(digits) else None
     except phonenumbers.NumberParseException:
         number = None
     if number is None or not phonenumbers.is_valid_number(number):

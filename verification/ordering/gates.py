@@ -38,17 +38,20 @@ def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
 def payment_for(
     report: Report, order: Order, amount: Decimal, at: datetime
 ) -> Payment | None:
-    """None where nobody but the workspace pays, or where there is nothing to pay."""
-    if order.payment_mode == PaymentMode.SELF or not amount:
+    """None where nobody but the workspace pays; without a link if it costs nothing."""
+    if order.payment_mode == PaymentMode.SELF:
         return None
     payment = Payment(
         id=uuid7(),
         report=report,
-        status=PaymentStatus.PENDING,
+        status=PaymentStatus.NOT_REQUIRED,
         amount=amount,
         payer=order.payer.model_dump(by_alias=True) if order.payer else None,
-        expires_at=at + timedelta(days=settings.PAYMENT_LINK_DAYS),
     )
+    if not amount:
+        return payment
+    payment.status = PaymentStatus.PENDING
+    payment.expires_at = at + timedelta(days=settings.PAYMENT_LINK_DAYS)
     payment.token_digest = links.digest(
         links.token("payment", payment.pk, payment.generation)
     )

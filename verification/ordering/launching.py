@@ -16,7 +16,8 @@ from verification.ordering.faults import Fault, InvalidRequest
 from verification.ordering.holding import hold
 from verification.ordering.pricing import Line, price
 from verification.ordering.refusals import NotLaunchable
-from verification.reports.models import PaymentMode, Report, ReportStatus
+from verification.payments.models import PaymentStatus
+from verification.reports.models import Report, ReportStatus
 from verification.reports.subjects import Subject
 from verification.reports.transitions import Move, move
 from verification.tables import insert
@@ -33,10 +34,11 @@ def launch(client: Client, report_id: UUID) -> Report:
     _refuse_erased(report)
     _refuse_inactive([result.definition for result in results])
     at = now()
-    if not hasattr(report, "payment"):
+    payment = getattr(report, "payment", None)
+    if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
         # Who has a payment link pays, or has paid, the price it showed.
         reprice(client, report, results, at)
-        if report.payment_mode != PaymentMode.SELF and any(r.price for r in results):
+        if payment and any(result.price for result in results):
             # It was free when drafted, so nobody was asked to pay; an edit does that.
             raise NotLaunchable(report.status, ["PAYMENT_OUTSTANDING"])
     movements = charges(client, report, charged(results))

@@ -26,9 +26,10 @@ class NotCancellable(Exception):
 
 
 class NotRetryable(Exception):
-    def __init__(self, status: str) -> None:
+    def __init__(self, status: str, message: str = "") -> None:
         super().__init__(
-            f"A report that is {status} has no failed check that could be run again; "
-            "retry works on an ended report with failed checks."
+            message
+            or f"A report that is {status} has no failed check that could be run "
+            "again; retry works on an ended report with failed checks."
         )
         self.status = status

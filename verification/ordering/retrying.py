@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -24,13 +25,31 @@ from workspaces.ledger import entries, move_balances
 def retry(client: Client, report_id: UUID) -> Report:
     """Each failed check is charged as at launch, and given back if it fails again."""
     report = hold(client, report_id)
-    failed = list(report.results.filter(status=ResultStatus.FAILED))
+    failed = list(
+        report.results.filter(status=ResultStatus.FAILED).select_related("definition")
+    )
     # Without its subject there is nothing left to ask about.
     final = report.status == ReportStatus.CANCELLED or report.subject is None
     if final or not (report.is_ended and failed):
         raise NotRetryable(report.status)
+    if gone := [r.name for r in failed if not r.definition.active]:
+        told = f"{', '.join(gone)} is not offered at present."
+        raise NotRetryable(report.status, told)
     at = now()
-    CheckResult.objects.filter(pk__in=[result.pk for result in failed]).update(
+    _begin_anew(failed, at)
+    some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
+    target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
+    changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
+    move([Move(report, target, "retried", client.actor, changes)], at)
+    movements = charges(client, report, charged(failed))
+    insert(entries(movements, at))
+    wake_up()
+    move_balances(movements)
+    return report
+
+
+def _begin_anew(results: list[CheckResult], at: datetime) -> None:
+    CheckResult.objects.filter(pk__in=[result.pk for result in results]).update(
         status=ResultStatus.PENDING,
         attempt=F("attempt") + 1,
         tries=0,
@@ -43,14 +62,5 @@ def retry(client: Client, report_id: UUID) -> Report:
         failure_message="",
         failure_retryable=False,
     )
-    for result in failed:
+    for result in results:
         result.attempt += 1
-    some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
-    target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
-    changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
-    move([Move(report, target, "retried", client.actor, changes)], at)
-    movements = charges(client, report, charged(failed))
-    insert(entries(movements, at))
-    wake_up()
-    move_balances(movements)
-    return report

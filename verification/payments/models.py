@@ -21,7 +21,8 @@ class PaymentStatus(models.TextChoices):
 class Payment(models.Model):
     """What the subject or a nominated payer pays for one report.
 
-    A report that the workspace pays for has no row.
+    A report that the workspace pays for has no row. One that costs nothing has a row
+    for its payer, who is asked when an edit makes it cost something.
     """
 
     Status = PaymentStatus

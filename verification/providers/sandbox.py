@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import orjson
 
+from verification.identifiers import normalised
 from verification.providers.base import (
     Finding,
     Inquiry,
@@ -33,14 +34,10 @@ SLOW = timedelta(seconds=20)
 TRIES_DOWN = 2
 
 
-def _normalised(number: str) -> str:
-    return "".join(number.split()).upper()
-
-
 # key of the subject -> reserved number -> outcome
 RESERVED: dict[str, dict[str, str]] = {
     key: {
-        number.replace("?", str(outcome["digit"])): name
+        normalised(number.replace("?", str(outcome["digit"]))): name
         for name, outcome in DATA["outcomes"].items()
     }
     for key, number in DATA["numbers"].items()
@@ -49,7 +46,7 @@ RESERVED: dict[str, dict[str, str]] = {
 
 def is_reserved(key: str, value: str) -> bool:
     """Whether this member of a subject holds a number kept for the sandbox."""
-    return _normalised(value) in RESERVED.get(key, ())
+    return normalised(value) in RESERVED.get(key, ())
 
 
 def table() -> list[dict[str, str]]:
@@ -79,7 +76,7 @@ class _Check:
     def number_of(self, subject: dict[str, Any]) -> tuple[str, str]:
         for key in self.keys:
             if value := subject.get(key):
-                return key, _normalised(value)
+                return key, normalised(value)
         return "", ""
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
@@ -11,9 +9,6 @@ from django.utils.timezone import now
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
 from workspaces.models import Environment, Workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class SubjectType(models.TextChoices):
@@ -212,7 +207,3 @@ class InvalidTransition(Exception):
     def __init__(self, source: str, target: str) -> None:
         super().__init__(f"A report that is {source} cannot become {target}.")
         self.source, self.target = source, target
-
-
-def unfinished() -> Iterable[str]:
-    return (S.DRAFT, S.PENDING_CONSENT, S.PENDING_PAYMENT, S.RUNNING, S.PARTIAL)

@@ -16,7 +16,8 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from verification.encryption import keyed_hash, normalised
+from verification.encryption import keyed_hash
+from verification.identifiers import normalised
 from verification.reports.models import SearchEntry
 from verification.reports.subjects import Subject, folded
 from verification.tables import Rows

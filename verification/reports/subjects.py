@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from verification.encryption import keyed_hash, keyed_uuid, normalised
+from verification.encryption import keyed_hash, keyed_uuid
+from verification.identifiers import normalised
 from verification.reports.models import SubjectType
 
 # The members of the interface's Subject, in its order.

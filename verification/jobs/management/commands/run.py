@@ -176,6 +176,11 @@ class Command(BaseCommand):
             time.sleep(0.5)
 
     def _restart_ended(self) -> None:
+        if not os.environ.get("DATABASE_URL") and not embedded.is_running(
+            settings.DATA_DIR
+        ):
+            self.stderr.write("The database ended and is started again.")
+            embedded.start(settings.DATA_DIR)
         for part in self.parts:
             if not part.has_ended():
                 continue

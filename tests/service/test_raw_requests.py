@@ -1,0 +1,121 @@
+"""Requests that no ordinary client sends, over plain sockets."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+STALLED = 12
+
+
+@pytest.fixture(autouse=True)
+def web(service):
+    service.start_web()
+
+
+def send(service, head: str, body: bytes = b"") -> socket.socket:
+    raw = socket.create_connection(("127.0.0.1", service.port), timeout=10)
+    raw.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
+    return raw
+
+
+def answer(raw: socket.socket) -> tuple[int, dict]:
+    with raw, raw.makefile("rb") as stream:
+        status = int(stream.readline().split()[1])
+        length = 0
+        while (line := stream.readline().strip()) and line:
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        return status, json.loads(stream.read(length) or b"{}")
+
+
+def post(client, path: str, *headers: str) -> str:
+    return "\n".join(
+        [
+            f"POST /api/v1{path} HTTP/1.1",
+            "Host: localhost",
+            f"Authorization: Bearer {client.key}",
+            "Content-Type: application/json",
+            *headers,
+        ]
+    )
+
+
+@pytest.fixture
+def stalled(service, client) -> Iterator[None]:
+    """Clients that begin a body and then send nothing more."""
+    with ExitStack() as stack:
+        for _ in range(STALLED // 2):
+            chunked = post(client, "/reports", "Transfer-Encoding: chunked")
+            stack.enter_context(send(service, chunked, b"5\r\nab"))
+            counted = post(client, "/reports", "Content-Length: 1000")
+            stack.enter_context(send(service, counted, b"{"))
+        time.sleep(0.3)
+        yield
+
+
+def test_clients_that_stall_in_their_bodies_hold_up_nobody_else(client, stalled):
+    started_at = time.monotonic()
+
+    assert client.get("/reports").status_code == 200
+
+    assert time.monotonic() - started_at < 2
+
+
+def test_who_has_no_key_is_not_waited_for(service):
+    head = "POST /api/v1/reports HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked"
+
+    status, problem = answer(send(service, head, b"5\r\nab"))
+
+    assert (status, problem["code"]) == (401, "authentication-required")
+
+
+def test_a_body_that_says_it_is_too_large_need_not_come(service, client):
+    head = post(client, "/reports", "Content-Length: 3000000000")
+
+    status, problem = answer(send(service, head))
+
+    assert (status, problem["code"]) == (413, "body-too-large")
+
+
+def test_a_chunked_body_is_read_like_any_other(service, client):
+    head = post(client, "/reports", "Transfer-Encoding: chunked")
+
+    status, problem = answer(send(service, head, b'8\r\n{"a": 1}\r\n0\r\n\r\n'))
+
+    assert status == 400
+    assert {e["pointer"] for e in problem["errors"]} == {"#/a", "#/reports"}
+
+
+def test_a_body_in_another_coding_is_not_taken_for_none(service, client):
+    head = post(client, "/reports", "Transfer-Encoding: gzip, chunked")
+
+    status, problem = answer(send(service, head, b'7\r\n{"a":1}\r\n0\r\n\r\n'))
+
+    assert (status, problem["code"]) == (415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f"GET /api/v1/reports HTTP/1.1\nHost: localhost\nX-Large: {'a' * 10_000_000}",
+        f"GET /api/v1/reports?search={'a' * 70_000} HTTP/1.1\nHost: localhost",
+    ],
+    ids=["header", "query"],
+)
+def test_what_the_server_itself_refuses_is_answered_and_does_no_harm(
+    service, client, head
+):
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as raw:
+        try:
+            raw.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n")
+            refused = raw.recv(64)
+        except ConnectionError:
+            refused = b""
+
+    assert not refused or int(refused.split()[1]) in {414, 431}
+    assert client.get("/reports").status_code == 200
