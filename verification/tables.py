@@ -1,8 +1,8 @@
 """Writing many rows of several tables at once.
 
 `bulk_create` makes a model object and an adapted parameter for each value; a batch of
-reports needs thousands of rows. Few rows go in one statement for all tables, each
-column as one array; many go by COPY, one a table. Either way the number of statements
+reports needs thousands of rows. Few rows go in one statement for all tables, as
+JSON; many go by COPY, one a table. Either way the number of statements
 does not grow with the number of rows.
 
     insert(
@@ -21,7 +21,7 @@ from django.db import connection, models
 
 from verification.encryption import EncryptedJSONField
 
-# From here on a COPY a table costs less than one statement with arrays.
+# From here on a COPY a table costs less than one statement with JSON.
 MANY = 100
 
 
@@ -49,87 +49,81 @@ def _insert_together(tables: Sequence[Rows]) -> None:
         return
     *first, last = (_insert(rows.model, tuple(rows.columns)) for rows in tables)
     with_ = ", ".join(f"t{number} AS ({sql})" for number, sql in enumerate(first))
-    parameters = [column for rows in tables for column in _columns(rows)]
+    parameters = [_as_json(rows) for rows in tables]
     with connection.cursor() as cursor:
         cursor.execute(f"WITH {with_} {last}" if with_ else last, parameters)
+
+
+@cache
+def _insert(model: type[models.Model], columns: tuple[str, ...]) -> str:
+    fields = _fields(model, columns)
+    names = _quoted(fields)
+    types = ", ".join(f"{_quoted([f])} {f.db_type(connection)}" for f in fields)
+    # Every name comes from a model; every value is a parameter.
+    return (
+        f"INSERT INTO {_table(model)} ({names}) SELECT {names} "  # noqa: S608
+        f"FROM json_to_recordset(%s) AS r({types})"
+    )
+
+
+def _as_json(rows: Rows) -> str:
+    fields = _fields(rows.model, tuple(rows.columns))
+    objects = [
+        {
+            field.column: _sealed(field, value, key=values[0])
+            for field, value in zip(fields, values, strict=True)
+        }
+        for values in rows.values
+    ]
+    return orjson.dumps(objects, default=_as_text).decode()
+
+
+def _as_text(value: Any) -> str:
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+
+
+def _copy(rows: Rows) -> None:
+    fields = _fields(rows.model, tuple(rows.columns))
+    columns = zip(*rows.values, strict=True)
+    keys = [values[0] for values in rows.values]
+    adapted = [_adapted(f, c, keys) for f, c in zip(fields, columns, strict=True)]
+    sql = f"COPY {_table(rows.model)} ({_quoted(fields)}) FROM STDIN"
+    with connection.cursor() as cursor, cursor.copy(sql) as copy:
+        for row in zip(*adapted, strict=True):
+            copy.write_row(row)
+
+
+def _adapted(
+    field: models.Field, column: Sequence[Any], keys: list[Any]
+) -> Sequence[Any]:
+    """A column as COPY takes it."""
+    if isinstance(field, EncryptedJSONField):
+        return [field.seal(v, key) for v, key in zip(column, keys, strict=True)]
+    if isinstance(field, models.JSONField):
+        return [None if v is None else orjson.dumps(v).decode() for v in column]
+    if (field.db_type(connection) or "").endswith("[]"):
+        return [None if v is None else _array_literal(v) for v in column]
+    return column
+
+
+def _array_literal(values: Sequence[Any]) -> str:
+    """Of numbers, or of words without anything to be quoted."""
+    return "{" + ",".join(str(value) for value in values) + "}"
+
+
+def _sealed(field: models.Field, value: Any, *, key: Any) -> Any:
+    return field.seal(value, key) if isinstance(field, EncryptedJSONField) else value
+
+
+def _table(model: type[models.Model]) -> str:
+    return connection.ops.quote_name(model._meta.db_table)
 
 
 def _quoted(fields: Iterable[models.Field]) -> str:
     return ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
 
 
-def _copy(rows: Rows) -> None:
-    fields = [_field(rows.model, column) for column in rows.columns]
-    names = _quoted(fields)
-    table = connection.ops.quote_name(rows.model._meta.db_table)
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy,
-    ):
-        for row in zip(*_columns(rows), strict=True):
-            copy.write_row(row)
-
-
-def array_type(field: models.Field) -> str:
-    """The array in which values of this field are sent."""
-    return f"{_sent_as(field)}[]"
-
-
 @cache
-def _insert(model: type[models.Model], columns: tuple[str, ...]) -> str:
-    fields = [_field(model, column) for column in columns]
-    names = _quoted(fields)
-    arrays = ", ".join(f"%s::{array_type(field)}" for field in fields)
-    values = ", ".join(
-        f"v{number}::{field.db_type(connection)}"
-        if _sent_as_text(field)
-        else f"v{number}"
-        for number, field in enumerate(fields)
-    )
-    aliases = ", ".join(f"v{number}" for number in range(len(fields)))
-    table = connection.ops.quote_name(model._meta.db_table)
-    # Every name comes from a model; every value is a parameter.
-    return (
-        f"INSERT INTO {table} ({names}) SELECT {values} "  # noqa: S608
-        f"FROM unnest({arrays}) AS u({aliases})"
-    )
-
-
-def _columns(rows: Rows) -> list[list[Any]]:
-    fields = [_field(rows.model, column) for column in rows.columns]
-    columns = [list(column) for column in zip(*rows.values, strict=True)]
-    keys = columns[0]
-    return [_adapted(field, c, keys) for field, c in zip(fields, columns, strict=True)]
-
-
-def _adapted(field: models.Field, column: list[Any], keys: list[Any]) -> list[Any]:
-    if isinstance(field, EncryptedJSONField):
-        return [field.seal(v, key) for v, key in zip(column, keys, strict=True)]
-    if isinstance(field, models.JSONField):
-        return [None if v is None else orjson.dumps(v).decode() for v in column]
-    if _sent_as_text(field):
-        return [None if v is None else _array_literal(v) for v in column]
-    return column
-
-
-def _array_literal(values: Sequence[Any]) -> str:
-    return "{" + ",".join(str(value) for value in values) + "}"
-
-
-def _sent_as_text(field: models.Field) -> bool:
-    """Arrays in an array would be unnested with it, and JSON has no array form."""
-    return isinstance(field, models.JSONField) or (
-        (field.db_type(connection) or "").endswith("[]")
-    )
-
-
-def _sent_as(field: models.Field) -> str:
-    if _sent_as_text(field):
-        return "text"
-    # Lengths and precisions are checked where the value is written.
-    return (field.db_type(connection) or "").partition("(")[0]
-
-
-@cache
-def _field(model: type[models.Model], column: str) -> models.Field:
-    return next(f for f in model._meta.concrete_fields if f.attname == column)
+def _fields(model: type[models.Model], columns: tuple[str, ...]) -> list[models.Field]:
+    known = {field.attname: field for field in model._meta.concrete_fields}
+    return [known[column] for column in columns]

@@ -31,7 +31,7 @@ def end(api, ordered):
 
 def moves(api, report_id):
     timeline = api.get(f"/reports/{report_id}/events").json()["events"]
-    return [move["target"] for move in timeline]
+    return [move["to"] for move in timeline]
 
 
 def ends():

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def warm(api: Api) -> Api:
-    """A client whose key was used within the minute."""
-    api.get("/reports")
+    """A client whose key was used within the minute, by a process that has ordered."""
+    api.post("/reports/quote", {"reports": [person()]})
     return api
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.clients import Api, codes, company, person
 from tests.orders import STATUSES, report_in, two_checks
-from verification.reports.models import Report, SearchEntry
+from verification.reports.models import Report
 
 SUMMARY = {
     "id",
@@ -32,7 +32,6 @@ def ids(api: Api, **query) -> list[str]:
 
 def created(report_id: str, at: datetime) -> None:
     Report.objects.filter(pk=report_id).update(created_at=at)
-    SearchEntry.objects.filter(pk=report_id).update(created_at=at)
 
 
 def test_an_empty_list_is_one_page_of_nothing(api: Api):

@@ -44,6 +44,7 @@ REPORT_COLUMNS = [
     "subject_type",
     "country",
     "subject_name",
+    "search_name",
     "subject",
     "checks_requested",
     "purpose",
@@ -82,6 +83,7 @@ RESULT_COLUMNS = [
 ]
 ResultRow = tuple[Any, ...]
 FIRST_ATTEMPT = 1
+PENDING, UNKNOWN = ResultStatus.PENDING.value, RiskLevel.UNKNOWN.value
 CHANGE_COLUMNS = [
     "id",
     "report_id",
@@ -158,7 +160,7 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
     )
     insert(
         Rows(Report, REPORT_COLUMNS, batch.reports),
-        entry_rows(client.workspace.pk, client.environment, found_by, at),
+        entry_rows(client.workspace.pk, client.environment, found_by),
         Rows(CheckResult, RESULT_COLUMNS, batch.results),
         Rows(StatusChange, CHANGE_COLUMNS, batch.changes),
         Rows(Consent, CONSENT_COLUMNS, batch.consents),
@@ -217,6 +219,7 @@ def _report(client: Client, order: Order, at: datetime) -> Report:
         subject_type=subject.type,
         country=subject.country,
         subject_name=subject.name,
+        search_name=subject.search_name,
         subject=subject.members,
         checks_requested=[definition.name for definition in order.definitions],
         purpose=order.purpose,
@@ -245,7 +248,7 @@ def result_rows(
             line.definition.pk,
             line.definition.name,
             position,
-            ResultStatus.PENDING.value,
+            PENDING,
             line.price,
             FIRST_ATTEMPT,
             0,
@@ -255,7 +258,7 @@ def result_rows(
             next(turn),
             line.question,
             line.reused_from_id,
-            RiskLevel.UNKNOWN.value,
+            UNKNOWN,
             "",
             "",
             False,

@@ -162,12 +162,11 @@ def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None
     report.subject_id = subject.in_workspace(client.workspace.pk, client.environment).id
     report.subject_type, report.country = subject.type, subject.country
     report.subject_name = subject.name
+    report.search_name = subject.search_name
     report.checks_requested = [definition.name for definition in order.definitions]
     report.purpose, report.payment_mode = order.purpose, order.payment_mode
     report.reuse, report.updated_at = order.reuse, at
     report.save()
     report.search_entry.delete()
     found_by = iter([(report.pk, subject, report.reference)])
-    insert(
-        entry_rows(client.workspace.pk, client.environment, found_by, report.created_at)
-    )
+    insert(entry_rows(client.workspace.pk, client.environment, found_by))

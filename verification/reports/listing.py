@@ -36,15 +36,16 @@ def list_reports(
     """One page of them, and how many there are in all."""
     found = _found(workspace_id, environment, filters)
     # Ids come from the index alone; only the rows of this page are read from the table.
+    first = page * size
     ids = list(
         found.order_by("-created_at", "-id").values_list("id", flat=True)[
-            page * size : page * size + size
+            first : first + size
         ]
     )
-    total = page * size + len(ids)
     # A page that is not full is the last one, and tells the total itself.
-    if len(ids) == size or not ids:
-        total = found.count() if ids or page else 0
+    total = first + len(ids)
+    if len(ids) == size or (first and not ids):
+        total = found.count()
     reports = Report.objects.in_bulk(ids)
     return Listed([reports[id] for id in ids], total)
 
@@ -59,8 +60,7 @@ def _found(workspace_id: UUID, environment: str, filters: Filters) -> QuerySet[R
     }
     reports = reports.filter(**{k: v for k, v in exact.items() if v is not None})
     if filters.search:
-        entries = matching(workspace_id, environment, filters.search)
-        reports = reports.filter(pk__in=entries.values("report_id"))
+        reports = reports.filter(matching(workspace_id, environment, filters.search))
     return reports
 
 

@@ -9,9 +9,7 @@ cannot be read from the table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from hashlib import blake2b
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -23,9 +21,9 @@ from verification.reports.subjects import Subject, folded
 from verification.tables import Rows
 
 GRAM = 3
+# Of so many reports that may match each is looked at; of more the index is read.
+FEW = 1_000
 NUMBERS = ("idNumber", "registrationNumber")
-# A row of an index holds 2,704 bytes; a ligature can be 18 letters when folded.
-NAME_BYTES = 2600
 
 
 class Terms:
@@ -37,12 +35,12 @@ class Terms:
         self._grams: dict[str, int] = {}
 
     def of_report(
-        self, report_id: UUID, subject: Subject, name: str, reference: str | None
+        self, report_id: UUID, subject: Subject, reference: str | None
     ) -> list[int]:
         numbers = [subject.members[key] for key in NUMBERS if key in subject.members]
         texts = [str(report_id), subject.members.get("email"), reference]
         return [
-            *self.of_name(name),
+            *self.of_name(subject.search_name),
             *(self.of_number(number) for number in numbers),
             *(self.of_text(text) for text in texts if text),
         ]
@@ -72,30 +70,36 @@ def entry_rows(
     workspace_id: UUID,
     environment: str,
     reports: Iterator[tuple[UUID, Subject, str | None]],
-    at: datetime,
 ) -> Rows:
     """Rows of SearchEntry for (report id, subject, reference)."""
     terms = Terms(workspace_id, environment)
-    values: list[tuple[Any, ...]] = []
-    for report_id, subject, reference in reports:
-        name = folded(subject.name).encode()[:NAME_BYTES].decode(errors="ignore")
-        found_by = terms.of_report(report_id, subject, name, reference)
-        values.append((report_id, workspace_id, environment, at, name, found_by))
-    columns = ["report_id", "workspace_id", "environment", "created_at", "name"]
-    return Rows(SearchEntry, [*columns, "terms"], values)
+    return Rows(
+        SearchEntry,
+        ["report_id", "terms"],
+        [
+            (report_id, terms.of_report(report_id, subject, reference))
+            for report_id, subject, reference in reports
+        ],
+    )
 
 
-def matching(workspace_id: UUID, environment: str, text: str) -> QuerySet[SearchEntry]:
-    """The entries that this text finds."""
+def matching(workspace_id: UUID, environment: str, text: str) -> Q:
+    """What a report of this workspace and environment must keep to be found."""
     terms = Terms(workspace_id, environment)
     name = folded(text.strip())
-    by_name = Q(name__contains=name)
+    by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
-        by_name &= Q(terms__contains=list(grams))
-    by_identifier = Q(terms__contains=[terms.of_number(text)]) | Q(
-        terms__contains=[terms.of_text(text.strip())]
-    )
-    # Without a full gram the name is looked for along the index of the workspace.
-    return SearchEntry.objects.filter(
-        by_name | by_identifier, workspace_id=workspace_id, environment=environment
-    )
+        having = SearchEntry.objects.filter(terms__contains=list(grams))
+        if (few := _few(having)) is not None:
+            by_name &= Q(pk__in=few)
+    identifiers = [terms.of_number(text), terms.of_text(text.strip())]
+    identified = SearchEntry.objects.filter(terms__overlap=identifiers)
+    few = _few(identified)
+    # Ids as they are, where it can be: PostgreSQL then reads these rows alone.
+    return by_name | Q(pk__in=identified.values("pk") if few is None else few)
+
+
+def _few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
+    """Their ids, or None if they are many."""
+    ids = list(entries.values_list("pk", flat=True)[: FEW + 1])
+    return ids if len(ids) <= FEW else None

@@ -26,6 +26,8 @@ MEMBERS = (
     "dateOfBirth",
     "country",
 )
+# A row of an index holds 2,704 bytes; a ligature can be 18 letters when folded.
+SEARCH_BYTES = 2500
 # The first of these that a subject has says who it is.
 IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
 
@@ -54,6 +56,11 @@ class Subject:
     @property
     def name(self) -> str:
         return self.members.get("fullName") or self.members["registrationNumber"]
+
+    @property
+    def search_name(self) -> str:
+        """The name as it is searched, cut to what fits in an index."""
+        return folded(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
 
     def in_workspace(self, workspace_id: UUID, environment: str) -> KnownSubject:
         """The subject as this workspace knows it in this environment."""
