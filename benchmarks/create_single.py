@@ -47,7 +47,7 @@ def create_single(
 
 def _statements(key: str) -> float:
     """What one request sends to the database, BEGIN and COMMIT included."""
-    http = HttpClient(headers={"Authorization": f"Bearer {key}"})
+    http = HttpClient(headers={"Authorization": f"Bearer {key}", "Host": "localhost"})
     for _ in range(2):  # the first notes when the key was used, once a minute
         with CaptureQueriesContext(connection) as captured:
             answer = http.post(PATH, orders.body(1), content_type="application/json")

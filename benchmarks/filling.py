@@ -39,13 +39,13 @@ COMPANIES = 0.08
 
 REPORTS = """
 COPY reports_report (id, workspace_id, environment, status, subject_id, subject_type,
-    country, subject_name, subject, checks_requested, purpose, payment_mode, reuse,
-    reference, risk_score, risk_level, failure_code, failure_message, created_by,
-    created_at, updated_at, launched_at, completed_at) FROM STDIN
+    country, subject_name, search_name, subject, checks_requested, purpose,
+    payment_mode, reuse, reference, risk_score, risk_level, failure_code,
+    failure_message, created_by, created_at, updated_at, launched_at,
+    completed_at) FROM STDIN
 """
 ENTRIES = """
-COPY reports_searchentry (report_id, workspace_id, environment, created_at, name,
-    terms) FROM STDIN
+COPY reports_searchentry (report_id, terms) FROM STDIN
 """
 RESULTS = """
 INSERT INTO checks_checkresult (id, report_id, definition_id, name, position, status,
@@ -123,24 +123,21 @@ def _rows(
     """(row of the report, row of its search entry), as COPY reads them."""
     from verification.encryption import seal
     from verification.reports.search import Terms
-    from verification.reports.subjects import Subject, folded
+    from verification.reports.subjects import Subject
 
     terms, names, chance = Terms(workspace_id, "sandbox"), Names(first), Random(first)
     weights = list(accumulate(STATUSES.values()))
     for number in range(first, first + count):
         subject = Subject.of(_members(number, names, chance))
-        id, at = (
-            UUID(int=number << 64 | uuid4().int >> 64),
-            NEWEST - PERIOD * (1 - number / of),
-        )
+        id = UUID(int=number << 64 | uuid4().int >> 64)
+        at = NEWEST - PERIOD * (1 - number / of)
         status = chance.choices(list(STATUSES), cum_weights=weights)[0]
         members = _json(subject.members)
         sealed = seal(members, column="reports_report.subject", row=id)
-        reference, name = f"loan-{number}", folded(subject.name)
-        found_by = terms.of_report(id, subject, name, reference)
+        reference = f"loan-{number}"
+        found_by = ",".join(map(str, terms.of_report(id, subject, reference)))
         report = _report(id, workspace_id, status, subject, sealed, reference, at)
-        entry = [str(id), str(workspace_id), "sandbox", at.isoformat(), name]
-        yield report, [*entry, "{" + ",".join(map(str, found_by)) + "}"]
+        yield report, [str(id), f"{{{found_by}}}"]
 
 
 def _report(
@@ -159,8 +156,16 @@ def _report(
     checks = "{BUSINESS_VERIFICATION}" if company else "{IDENTITY,KRA_PIN,CRB_SCORE}"
     return [
         *(str(id), str(workspace_id), "sandbox", status, str(uuid4()), subject.type),
-        *("KE", subject.name, rf"\\x{sealed.hex()}", checks, "Loan application"),
-        *("SELF", "t", reference, *score, *failure, "key vrf_test_0123…4567"),
+        *("KE", subject.name, subject.search_name, rf"\\x{sealed.hex()}", checks),
+        *(
+            "Loan application",
+            "SELF",
+            "t",
+            reference,
+            *score,
+            *failure,
+            "key vrf_test_0123…4567",
+        ),
         *(moment, moment, moment, ended if status in ENDED else r"\N"),
     ]
 

@@ -25,7 +25,7 @@ TIMED = [
     (creating, "price_orders", "questions and reuse lookup"),
     (creating, "_gather", "rows"),
     (creating, "entry_rows", "search terms"),
-    (tables, "_columns", "adapting values"),
+    (tables, "_adapted", "adapting values"),
     (encryption, "seal", "encryption"),
     (tables, "_copy", "COPY"),
     (creating, "wake_up", "waking the workers"),
