@@ -9,19 +9,14 @@ from functools import cache
 from uuid import UUID
 
 from django.apps import apps
-from django.db import connection
+from django.db import connection, transaction
 
 CHANNEL = "verification_jobs"
 
-# One statement, so that a caller pays one round trip. The row and the wake-up both
-# wait for the caller's commit, and neither happens when it rolls back.
-ENQUEUE = f"""
-WITH job AS (
-    INSERT INTO jobs_job (function, arguments, due_at)
-    VALUES (%s, %s, COALESCE(%s, now())) RETURNING id
-)
-SELECT id, pg_notify('{CHANNEL}', '') FROM job
-"""  # noqa: S608
+ENQUEUE = """
+INSERT INTO jobs_job (function, arguments, due_at)
+VALUES (%s, %s, COALESCE(%s, now())) RETURNING id
+"""
 
 
 def later(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None:
@@ -54,7 +49,17 @@ def enqueue(
         raise ValueError(f"{function} is not in the tasks of an app")
     with connection.cursor() as cursor:
         cursor.execute(ENQUEUE, [function, json.dumps(list(arguments)), at])
-        return int(cursor.fetchone()[0])
+        job = int(cursor.fetchone()[0])
+    # Not in the transaction: PostgreSQL lets those that notify commit only one after
+    # another, each waiting for the disk. A process that dies before it has called costs
+    # a second, because clusters also look by themselves.
+    transaction.on_commit(_call, robust=True)
+    return job
+
+
+def _call() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, '')", [CHANNEL])
 
 
 def cluster_name() -> str:
