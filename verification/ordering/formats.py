@@ -156,5 +156,5 @@ Country = _string(country, 2, pattern="^[A-Z]{2}$", examples=["KE"])
 Date = _string(real_date, 10, format="date")
 BirthDate = _string(birth_date, 10, format="date", examples=["1990-01-31"])
 PastMoment = _string(
-    past_moment, 40, format="date-time", examples=["2026-11-21T08:15:30Z"]
+    past_moment, 40, format="date-time", examples=["2026-01-15T08:15:30Z"]
 )
