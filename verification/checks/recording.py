@@ -126,8 +126,7 @@ def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any
             return (*key, "COMPLETED", *found, "", "", False)
         case Failed(code, message, retryable):
             took_only = (tries, None, took, None, level, None)
-            # What a provider says may be longer than its columns.
-            return (*key, "FAILED", *took_only, code[:40], message[:300], retryable)
+            return (*key, "FAILED", *took_only, code, message, retryable)
         case Again(due, spent):
             return (*key, "RUNNING", spent, due, None, None, level, None, "", "", False)
         case Cancelled():
