@@ -4,7 +4,7 @@ import time
 import pytest
 
 from tests.live import is_alive
-from verification.jobs.queue import ENQUEUE
+from verification.jobs.queue import CHANNEL, ENQUEUE
 
 RECOVERY_SECONDS = 15
 # Two workers, monitor and pusher below sentinel, main process and supervisor.
@@ -36,7 +36,9 @@ def part(jobs, name):
 def enqueue(jobs, name, ids="[]"):
     with jobs.connect() as connection:
         values = [f"tests.jobs.tasks.{name}", ids, None]
-        return connection.execute(ENQUEUE, values).fetchone()[0]
+        row = connection.execute(ENQUEUE, values).fetchone()
+        connection.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+        return row[0]
 
 
 def job(jobs, id):
