@@ -19,7 +19,7 @@ MOST_STATEMENTS = 14
 
 @bench(seconds=0.2, rounds=1)
 def create_single(
-    service: Service, seconds: float = 5, rounds: int = 5, connections: int = 4
+    service: Service, seconds: float = 5, rounds: int = 5, connections: int = 8
 ) -> Iterator[Figure]:
     _, key = client()
     yield Figure("statements", [_statements(key)], "", target=MOST_STATEMENTS)

@@ -28,7 +28,6 @@ TIMED = [
     (tables, "_adapted", "adapting values"),
     (encryption, "seal", "encryption"),
     (tables, "_copy", "COPY"),
-    (creating, "wake_up", "waking the workers"),
     (creating, "move_balances", "moving the balance"),
 ]
 

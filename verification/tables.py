@@ -27,7 +27,10 @@ MANY = 100
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one table; `columns` are attribute names, with the primary key first."""
+    """Rows of one table; `columns` are attribute names.
+
+    Where a field is encrypted, the primary key comes first.
+    """
 
     model: type[models.Model]
     columns: Sequence[str]

@@ -140,7 +140,10 @@ class LedgerEntry(models.Model):
         ADJUSTMENT = "ADJUSTMENT"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    account = models.ForeignKey(Account, models.PROTECT, related_name="entries")
+    # Found by the index of the statement.
+    account = models.ForeignKey(
+        Account, models.PROTECT, related_name="entries", db_index=False
+    )
     kind = models.CharField(max_length=10, choices=Kind)
     # What it does to the balance: a charge is below zero.
     amount = models.DecimalField(max_digits=14, decimal_places=2)

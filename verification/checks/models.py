@@ -78,8 +78,12 @@ class CheckResult(models.Model):
     Status = ResultStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    report = models.ForeignKey(Report, models.CASCADE, related_name="results")
-    definition = models.ForeignKey(CheckDefinition, models.PROTECT)
+    # Found by the index of the unique constraint.
+    report = models.ForeignKey(
+        Report, models.CASCADE, related_name="results", db_index=False
+    )
+    # Definitions are withdrawn, not deleted, so nothing looks from there.
+    definition = models.ForeignKey(CheckDefinition, models.PROTECT, db_index=False)
     name = models.CharField(max_length=40)
     position = models.PositiveSmallIntegerField()
     status = models.CharField(

@@ -8,7 +8,8 @@ from django.utils.timezone import now
 
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
-from verification.jobs.queue import later
+from verification.jobs.queue import later, later_row
+from verification.tables import Rows
 
 RUN_DUE = "verification.checks.tasks.run_due"
 PAUSE = timedelta(seconds=1)
@@ -17,6 +18,11 @@ PAUSE = timedelta(seconds=1)
 def wake_up(at: datetime | None = None) -> None:
     """Say, with the caller's transaction, that checks are or will be due."""
     later(RUN_DUE, at=at)
+
+
+def wake_up_row(at: datetime) -> Rows:
+    """The same as a row, which the caller inserts with rows of its own."""
+    return later_row(RUN_DUE, at=at)
 
 
 def wake_up_for_the_next() -> None:

@@ -11,6 +11,8 @@ from uuid import UUID
 from django.apps import apps
 from django.db import connection, transaction
 
+from verification.tables import Rows
+
 CHANNEL = "verification_jobs"
 
 ENQUEUE = """
@@ -26,10 +28,24 @@ def later(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None
     It may run more than once, and calls without ids that wait at the same time run
     as one: a job looks up what there is to do and leaves alone what is done.
     """
+    enqueue(task, _arguments(ids), at=at)
+
+
+def later_row(task: str, *ids: str | int | UUID, at: datetime) -> Rows:
+    """The same as a row, which the caller inserts with its own in one statement."""
+    _refuse_all_but_jobs(task)
+    # Imported here, because the broker is loaded before there are models.
+    from verification.jobs.models import Job
+
+    transaction.on_commit(_call, robust=True)
+    return Rows(Job, ["function", "arguments", "due_at"], [(task, _arguments(ids), at)])
+
+
+def _arguments(ids: Sequence[str | int | UUID]) -> list[str | int]:
     for value in ids:
         if not isinstance(value, str | int | UUID):
             raise TypeError(f"{value!r} is not an id")
-    enqueue(task, [str(i) if isinstance(i, UUID) else i for i in ids], at=at)
+    return [str(i) if isinstance(i, UUID) else i for i in ids]
 
 
 @cache
@@ -45,8 +61,7 @@ def is_job(function: str) -> bool:
 def enqueue(
     function: str, arguments: Sequence[str | int], *, at: datetime | None = None
 ) -> int:
-    if not is_job(function):
-        raise ValueError(f"{function} is not in the tasks of an app")
+    _refuse_all_but_jobs(function)
     with connection.cursor() as cursor:
         cursor.execute(ENQUEUE, [function, json.dumps(list(arguments)), at])
         job = int(cursor.fetchone()[0])
@@ -55,6 +70,11 @@ def enqueue(
     # a second, because clusters also look by themselves.
     transaction.on_commit(_call, robust=True)
     return job
+
+
+def _refuse_all_but_jobs(function: str) -> None:
+    if not is_job(function):
+        raise ValueError(f"{function} is not in the tasks of an app")
 
 
 def _call() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.utils.timezone import now
@@ -14,14 +15,14 @@ from django.utils.timezone import now
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.turns import turns
-from verification.checks.waking import wake_up
+from verification.checks.waking import wake_up_row
 from verification.consents.models import Consent, ConsentStatus
 from verification.ids import uuid7
 from verification.ordering.charging import charges
 from verification.ordering.client import Client
 from verification.ordering.gates import consent_for, first_status, payment_for
 from verification.ordering.intake import Order
-from verification.ordering.pricing import Line, price_orders, total
+from verification.ordering.pricing import Line, Priced, price_orders, total
 from verification.payments.models import Payment
 from verification.reports.models import (
     Report,
@@ -148,11 +149,11 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
     at = now()
     batch = _Batch()
     priced = price_orders(orders, client.workspace.pk, client.environment, at)
-    checks = sum(len(lines) for lines in priced)
+    checks = sum(len(one.lines) for one in priced)
     turn = iter(turns(client.account.pk, checks, at))
     created = [
-        _gather(client, order, lines, turn, batch, at)
-        for order, lines in zip(orders, priced, strict=True)
+        _gather(client, order, one, turn, batch, at)
+        for order, one in zip(orders, priced, strict=True)
     ]
     found_by = (
         (made.report.pk, order.subject, order.reference)
@@ -167,23 +168,26 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
         Rows(Payment, PAYMENT_COLUMNS, batch.payments),
         entries(batch.movements, at),
         event_rows(batch.happenings, at),
+        *([wake_up_row(at)] if any(_runs(made) for made in created) else []),
     )
-    if any(made.report.status == ReportStatus.RUNNING for made in created):
-        wake_up()
     # Last, because until the commit every other order of this workspace waits for it.
     move_balances(batch.movements)
     return created
 
 
+def _runs(made: Created) -> bool:
+    return made.report.status == ReportStatus.RUNNING
+
+
 def _gather(
     client: Client,
     order: Order,
-    lines: list[Line],
+    priced: Priced,
     turn: Iterator[datetime],
     batch: _Batch,
     at: datetime,
 ) -> Created:
-    report = _report(client, order, at)
+    report, lines = _report(client, order, priced.subject.id, at), priced.lines
     consent = consent_for(report, order, at)
     payment = payment_for(report, order, total(lines), at)
     report.status = first_status(order, consent, payment)
@@ -199,23 +203,22 @@ def _gather(
     if payment:
         batch.payments.append(values_of(payment, PAYMENT_COLUMNS))
     if not order.draft:
-        priced = zip(results, lines, strict=True)
-        batch.movements += charges(
-            client,
-            report,
-            [(row[0], FIRST_ATTEMPT, line.price) for row, line in priced],
-        )
+        prices = [
+            (row[0], FIRST_ATTEMPT, line.price)
+            for row, line in zip(results, lines, strict=True)
+        ]
+        batch.movements += charges(client, report, prices)
     batch.happenings.append(_created_event(report, results, consent))
     return Created(report, consent, payment, total(lines))
 
 
-def _report(client: Client, order: Order, at: datetime) -> Report:
+def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Report:
     subject = order.subject
     return Report(
         id=uuid7(),
         workspace=client.workspace,
         environment=client.environment,
-        subject_id=subject.in_workspace(client.workspace.pk, client.environment).id,
+        subject_id=subject_id,
         subject_type=subject.type,
         country=subject.country,
         subject_name=subject.name,

@@ -47,10 +47,11 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     body = {name: value for name, value in body.items() if value is not None}
     order = _merged(client, report, body, faults)
     at = now()
-    lines = price_orders([order], client.workspace.pk, client.environment, at)[0]
-    _replace_payment(report, order, lines, body, at)
+    priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
+    _replace_payment(report, order, priced.lines, body, at)
     _replace_consent(report, order, body, at)
-    _replace_results(report, lines, at)
+    _replace_results(report, priced.lines, at)
+    report.subject_id = priced.subject.id
     _rewrite(client, report, order, at)
 
 
@@ -159,7 +160,6 @@ def _replace_results(report: Report, lines: list[Line], at: datetime) -> None:
 def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None:
     subject = order.subject
     report.subject = subject.members
-    report.subject_id = subject.in_workspace(client.workspace.pk, client.environment).id
     report.subject_type, report.country = subject.type, subject.country
     report.subject_name = subject.name
     report.search_name = subject.search_name

@@ -94,7 +94,7 @@ def quote_lines(
 ) -> list[Line]:
     """The lines of a report whose subject was not erased."""
     wanted = [(Subject(report.subject or {}), definitions, report.reuse)]
-    return price(wanted, client.workspace.pk, client.environment, at)[0]
+    return price(wanted, client.workspace.pk, client.environment, at)[0].lines
 
 
 def _refuse_erased(report: Report) -> None:

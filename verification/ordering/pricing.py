@@ -27,9 +27,17 @@ class Line:
     reused_from_id: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """What one report asks for, as its workspace knows the subject."""
+
+    subject: KnownSubject
+    lines: list[Line]
+
+
 def price_orders(
     orders: Sequence[Order], workspace_id: UUID, environment: str, at: datetime
-) -> list[list[Line]]:
+) -> list[Priced]:
     """The lines of each order, in one query however many there are."""
     return price(
         [(order.subject, order.definitions, order.reuse) for order in orders],
@@ -44,11 +52,14 @@ def price(
     workspace_id: UUID,
     environment: str,
     at: datetime,
-) -> list[list[Line]]:
+) -> list[Priced]:
     """The same for (subject, definitions, may reuse)."""
+    known = [
+        subject.in_workspace(workspace_id, environment) for subject, _, _ in wanted
+    ]
     questions = [
-        _questions(subject.in_workspace(workspace_id, environment), definitions)
-        for subject, definitions, _ in wanted
+        _questions(subject, definitions)
+        for subject, (_, definitions, _) in zip(known, wanted, strict=True)
     ]
     fresh = _fresh_answers(
         [
@@ -59,11 +70,16 @@ def price(
         ]
     )
     return [
-        [
-            _line(definition, question, fresh.get(question) if reuse else None)
-            for definition, question in zip(definitions, asked, strict=True)
-        ]
-        for (_, definitions, reuse), asked in zip(wanted, questions, strict=True)
+        Priced(
+            subject,
+            [
+                _line(definition, question, fresh.get(question) if reuse else None)
+                for definition, question in zip(definitions, asked, strict=True)
+            ],
+        )
+        for subject, (_, definitions, reuse), asked in zip(
+            known, wanted, questions, strict=True
+        )
     ]
 
 

@@ -26,7 +26,7 @@ class Quoted:
 
 def quote(client: Client, orders: Sequence[Order]) -> list[Quoted]:
     priced = price_orders(orders, client.workspace.pk, client.environment, now())
-    return [_quoted(o, lines) for o, lines in zip(orders, priced, strict=True)]
+    return [_quoted(o, p.lines) for o, p in zip(orders, priced, strict=True)]
 
 
 def _quoted(order: Order, lines: list[Line]) -> Quoted:

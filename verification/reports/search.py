@@ -8,11 +8,11 @@ cannot be read from the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import BigIntegerField, Q, QuerySet, Value
 
 from verification.encryption import keyed_hash
 from verification.identifiers import normalised
@@ -89,14 +89,19 @@ def matching(workspace_id: UUID, environment: str, text: str) -> Q:
     name = folded(text.strip())
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
-        having = SearchEntry.objects.filter(terms__contains=list(grams))
+        having = SearchEntry.objects.filter(terms__contains=_typed(grams))
         if (few := _few(having)) is not None:
             by_name &= Q(pk__in=few)
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
-    identified = SearchEntry.objects.filter(terms__overlap=identifiers)
+    identified = SearchEntry.objects.filter(terms__overlap=_typed(identifiers))
     few = _few(identified)
     # Ids as they are, where it can be: PostgreSQL then reads these rows alone.
     return by_name | Q(pk__in=identified.values("pk") if few is None else few)
+
+
+def _typed(terms: Iterable[int]) -> list[Value]:
+    """Django takes the members of an array for 32 bits where it is not told."""
+    return [Value(term, BigIntegerField()) for term in terms]
 
 
 def _few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
