@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
 import pytest
+from django.db import connection
 
 from tests.clients import Api, codes, company, person
 from tests.orders import STATUSES, report_in, two_checks
@@ -254,3 +255,12 @@ def test_the_score_of_a_list_is_the_reports(api: Api):
 
     (summary,) = page(api)["content"]
     assert summary["riskScore"] == api.report(made["id"])["riskScore"] >= 70
+
+
+def test_lists_are_planned_for_the_status_that_is_asked_for(api: Api):
+    """A plan made for a status that most have is wrong for one that none has."""
+    for _ in range(10):
+        api.get("/reports?status=DRAFT")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement FROM pg_prepared_statements")
+        assert not [sql for (sql,) in cursor.fetchall() if '"status" =' in sql]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from verification.postgresql.planning import planned_for_their_values
 from verification.reports.models import Report
 from verification.reports.search import matching
 
@@ -30,6 +31,7 @@ class Listed:
     total: int
 
 
+@planned_for_their_values()
 def list_reports(
     workspace_id: UUID, environment: str, filters: Filters, *, page: int, size: int
 ) -> Listed:
