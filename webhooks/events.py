@@ -1,4 +1,4 @@
-"""Recording events, in the transaction that causes them."""
+"""Recording events in the transaction that causes them, and writing their bodies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from verification.ids import uuid7
+from verification.jobs.queue import call_when_committed
 from verification.tables import Rows
+from verification.wire import utc_text
 from webhooks.models import Event
 
 
@@ -25,7 +29,25 @@ class Happening:
     data: dict[str, Any]
 
 
+def envelope(event: Event) -> bytes:
+    """The body of each of its deliveries, the same bytes every time.
+
+    Raises ValueError when the payload was purged.
+    """
+    if event.payload is None:
+        raise ValueError("the payload was purged")
+    return orjson.dumps(
+        {
+            "event": event.name,
+            "timestamp": utc_text(event.created_at),
+            "data": event.payload,
+        }
+    )
+
+
 def event_rows(happenings: Iterable[Happening], at: datetime) -> Rows:
+    """Their rows. The database queues deliveries as they are inserted."""
+    call_when_committed()
     columns = [
         "id",
         "workspace_id",

@@ -260,6 +260,14 @@ class Attempt(models.Model):
                 fields=["delivery", "number"], name="attempts_are_numbered"
             ),
         ]
+        indexes = [
+            # What the purge of answers looks for.
+            models.Index(
+                fields=["started_at"],
+                condition=Q(answer__isnull=False),
+                name="attempts_with_answer",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.delivery_id} #{self.number}"

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from django.utils.timezone import now
 
 from verification.checks.models import CheckResult
-from verification.jobs.models import Job
-from verification.jobs.queue import later, later_row
+from verification.jobs.queue import later, later_row, wake_up_by
 from verification.tables import Rows
 
 RUN_DUE = "verification.checks.tasks.run_due"
@@ -37,11 +36,7 @@ def wake_up_for_the_next() -> None:
     if due <= now():
         # Somebody holds the row at this moment.
         due = now() + PAUSE
-    sooner = Job.objects.filter(
-        function=RUN_DUE, claimed_by="", gave_up_at=None, due_at__lte=due
-    )
-    if not sooner.exists():
-        wake_up(due)
+    wake_up_by(RUN_DUE, due)
 
 
 def _next_due() -> datetime | None:

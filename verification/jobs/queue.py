@@ -19,6 +19,12 @@ ENQUEUE = """
 INSERT INTO jobs_job (function, arguments, due_at)
 VALUES (%s, %s, COALESCE(%s, now())) RETURNING id
 """
+RUNS_BY = """
+SELECT EXISTS (
+    SELECT FROM jobs_job WHERE function = %s AND due_at <= %s AND arguments = '[]'
+        AND claimed_by = '' AND gave_up_at IS NULL
+)
+"""
 
 
 def later(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None:
@@ -37,7 +43,7 @@ def later_row(task: str, *ids: str | int | UUID, at: datetime) -> Rows:
     # Imported here, because the broker is loaded before there are models.
     from verification.jobs.models import Job
 
-    transaction.on_commit(_call, robust=True)
+    call_when_committed()
     return Rows(Job, ["function", "arguments", "due_at"], [(task, _arguments(ids), at)])
 
 
@@ -65,11 +71,28 @@ def enqueue(
     with connection.cursor() as cursor:
         cursor.execute(ENQUEUE, [function, json.dumps(list(arguments)), at])
         job = int(cursor.fetchone()[0])
+    call_when_committed()
+    return job
+
+
+def wake_up_by(task: str, at: datetime) -> None:
+    """Run this job, which takes no ids, by then, unless it will run by then anyway."""
+    with connection.cursor() as cursor:
+        cursor.execute(RUNS_BY, [task, at])
+        if not cursor.fetchone()[0]:
+            later(task, at=at)
+
+
+def call_when_committed() -> None:
+    """Have clusters look for jobs once this transaction has committed.
+
+    Whoever inserts a job does this; it calls once, however often it is asked.
+    """
     # Not in the transaction: PostgreSQL lets those that notify commit only one after
     # another, each waiting for the disk. A process that dies before it has called costs
     # a second, because clusters also look by themselves.
-    transaction.on_commit(_call, robust=True)
-    return job
+    if not any(call is _call for _, call, *_ in connection.run_on_commit):
+        transaction.on_commit(_call, robust=True)
 
 
 def _refuse_all_but_jobs(function: str) -> None:

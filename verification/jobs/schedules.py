@@ -15,6 +15,8 @@ class Every(NamedTuple):
 
 SCHEDULES = [
     Every("Run due checks", 1, "verification.checks.tasks.run_due"),
+    Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
+    Every("Purge old events", 60, "webhooks.tasks.purge_events"),
     Every(
         "Purge used idempotency keys",
         60,

@@ -1,0 +1,127 @@
+"""Taking due deliveries from the table: fairly, and each by one sender at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.jobs.queue import wake_up_by
+from webhooks.models import Configuration, Event
+
+SEND_DUE = "webhooks.tasks.send_due"
+# Requests under way to one receiver, over all clusters.
+MOST_AT_ONCE = 10
+LEASE_MARGIN_SECONDS = 15
+PAUSE = timedelta(seconds=1)
+
+# From one configuration with waiting deliveries to the next, by the index: what it
+# costs does not depend on how many wait.
+WAITING = """
+WITH RECURSIVE waiting AS (
+    (
+        SELECT configuration_id FROM webhooks_delivery
+        WHERE next_attempt_at IS NOT NULL ORDER BY configuration_id LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT d.configuration_id FROM webhooks_delivery d
+        WHERE d.next_attempt_at IS NOT NULL AND d.configuration_id > w.configuration_id
+        ORDER BY d.configuration_id LIMIT 1
+    )
+    FROM waiting w WHERE w.configuration_id IS NOT NULL
+)
+"""
+# Locked until the claim commits, so that two claimers do not both fill the same room;
+# recording an event locks less and is not held up.
+OPEN = f"""
+{WAITING}
+SELECT id FROM webhooks_configuration
+WHERE id IN (SELECT configuration_id FROM waiting) AND enabled
+    AND (resting_until IS NULL OR resting_until <= statement_timestamp())
+FOR NO KEY UPDATE SKIP LOCKED
+"""  # noqa: S608
+# The first of each configuration before the second of any. One that rested gets a
+# single request to show that it is back.
+CLAIM = """
+WITH room AS (
+    SELECT c.id, CASE WHEN c.resting_until IS NULL THEN %(most)s ELSE 1 END - (
+        SELECT count(*) FROM webhooks_delivery d
+        WHERE d.configuration_id = c.id AND d.leased_until > statement_timestamp()
+    ) AS places
+    FROM webhooks_configuration c WHERE c.id = ANY (%(open)s)
+), due AS (
+    SELECT d.event_id,
+        row_number() OVER (PARTITION BY room.id ORDER BY next_attempt_at) AS rank
+    FROM room CROSS JOIN LATERAL (
+        SELECT event_id, next_attempt_at FROM webhooks_delivery
+        WHERE configuration_id = room.id AND next_attempt_at <= statement_timestamp()
+        ORDER BY next_attempt_at, event_id LIMIT GREATEST(room.places, 0)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) d
+)
+UPDATE webhooks_delivery
+SET fence = fence + 1,
+    next_attempt_at = statement_timestamp() + %(lease)s * interval '1 second',
+    leased_until = statement_timestamp() + %(lease)s * interval '1 second'
+WHERE event_id IN (SELECT event_id FROM due ORDER BY rank LIMIT %(limit)s)
+RETURNING event_id, configuration_id, fence, failures, attempts
+"""
+NEXT_DUE = f"""
+{WAITING}
+SELECT min(GREATEST(resting_until, (
+    SELECT d.next_attempt_at FROM webhooks_delivery d
+    WHERE d.configuration_id = c.id AND d.next_attempt_at IS NOT NULL
+    ORDER BY d.next_attempt_at LIMIT 1
+)))
+FROM webhooks_configuration c
+WHERE id IN (SELECT configuration_id FROM waiting) AND enabled
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A delivery this sender may attempt until its lease ends."""
+
+    event: Event
+    configuration: Configuration
+    fence: int
+    # Before this attempt.
+    failures: int
+    attempts: int
+
+
+@transaction.atomic
+def claim(limit: int) -> list[Claim]:
+    """Up to `limit` due deliveries; none of a configuration at its limit or resting."""
+    with connection.cursor() as cursor:
+        cursor.execute(OPEN)
+        ready = [row[0] for row in cursor.fetchall()]
+        if not ready:
+            return []
+        lease = settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
+        cursor.execute(
+            CLAIM,
+            {"open": ready, "most": MOST_AT_ONCE, "limit": limit, "lease": lease},
+        )
+        rows = cursor.fetchall()
+    events = Event.objects.in_bulk([row[0] for row in rows])
+    configurations = Configuration.objects.in_bulk({row[1] for row in rows})
+    return [Claim(events[row[0]], configurations[row[1]], *row[2:]) for row in rows]
+
+
+def wake_up_for_the_next() -> None:
+    """Have a sender look again when the next delivery is due, unless one will anyway.
+
+    Every run ends with this. What is left then waits for its time, for its receiver
+    to have rested, or for the lease of a sender that may have died.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(NEXT_DUE)
+        due = cursor.fetchone()[0]
+    if due is not None:
+        # What is due at this moment is at its limit, or is being claimed.
+        wake_up_by(SEND_DUE, max(due, now() + PAUSE))

@@ -1,0 +1,49 @@
+"""Forgetting what events said: their payloads and receivers' answers after a month.
+
+The skeleton stays: which event went where, when, and with which HTTP status.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import connection
+from django.utils.timezone import now
+
+from verification.jobs.heartbeat import beat
+
+KEPT = timedelta(days=30)
+AT_ONCE = 2_000
+# What still waits after a month, because its configuration is disabled, has failed.
+GIVE_UP = """
+UPDATE webhooks_delivery
+SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL
+WHERE event_id IN (
+    SELECT event_id FROM webhooks_delivery
+    WHERE next_attempt_at IS NOT NULL AND created_at < %s
+    LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
+FORGET_PAYLOADS = """
+UPDATE webhooks_event SET payload = NULL WHERE id IN (
+    SELECT id FROM webhooks_event WHERE payload IS NOT NULL AND created_at < %s
+    ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
+FORGET_ANSWERS = """
+UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
+    SELECT id FROM webhooks_attempt WHERE answer IS NOT NULL AND started_at < %s
+    ORDER BY started_at LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
+def purge() -> None:
+    """In small steps, so that nobody waits long for a row; what is left comes next."""
+    before = now() - KEPT
+    for statement in (GIVE_UP, FORGET_PAYLOADS, FORGET_ANSWERS):
+        with connection.cursor() as cursor:
+            while beat():
+                cursor.execute(statement, [before, AT_ONCE])
+                if cursor.rowcount < AT_ONCE:
+                    break

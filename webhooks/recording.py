@@ -1,0 +1,143 @@
+"""Recording what came of attempts: deliveries, attempts and health, at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.ids import uuid7
+from verification.tables import Rows, insert
+from webhooks import health
+from webhooks.claiming import Claim
+from webhooks.models import Attempt, DeliveryStatus
+from webhooks.posting import Answer
+from webhooks.schedule import next_wait
+
+logger = logging.getLogger(__name__)
+
+# What was claimed, when it was sent, and the answer
+Ended = tuple[Claim, datetime, Answer]
+
+GONE = 410
+# Trying again would not help, or would not be right.
+FINAL_ERRORS = {Attempt.Error.TARGET_BLOCKED, Attempt.Error.UNREADABLE}
+UPDATE = """
+UPDATE webhooks_delivery d
+SET status = u.status, failures = u.failures, attempts = d.attempts + 1,
+    next_attempt_at = u.due, leased_until = NULL,
+    status_code = COALESCE(u.code, d.status_code),
+    delivered_at = CASE WHEN u.status = 'DELIVERED' THEN %s END
+FROM unnest(
+    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::smallint[]
+) AS u(id, fence, status, failures, due, code)
+WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
+RETURNING d.event_id
+"""
+ATTEMPT_COLUMNS = [
+    "id",
+    "delivery_id",
+    "number",
+    "url",
+    "started_at",
+    "duration_ms",
+    "status_code",
+    "error",
+    "answer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    status: str
+    failures: int
+    next_attempt_at: datetime | None
+
+
+def record(ended: Sequence[Ended]) -> None:
+    """Record these, together if the database takes them together, else each alone.
+
+    What could not be recorded is sent again when its lease has ended.
+    """
+    if not ended:
+        return
+    try:
+        _record(ended)
+    except Exception as e:
+        logger.warning("%s attempts are recorded singly: %s", len(ended), _name(e))
+        for one in ended:
+            _record_alone(one)
+
+
+def _record_alone(one: Ended) -> None:
+    try:
+        _record([one])
+    except Exception as e:
+        event_id = one[0].event.pk
+        logger.error("attempt of %s could not be recorded: %s", event_id, _name(e))
+
+
+def _name(e: Exception) -> str:
+    """An exception's message may hold what a receiver answered."""
+    return type(e).__name__
+
+
+@transaction.atomic
+def _record(ended: Sequence[Ended]) -> None:
+    at = now()
+    ours = _update(ended, at)
+    mine = [one for one in ended if one[0].event.pk in ours]
+    insert(Rows(Attempt, ATTEMPT_COLUMNS, [_attempt(*one) for one in mine]))
+    # Last, because others of the same configuration wait for it until the commit.
+    health.note([(claimed.configuration, answer) for claimed, _, answer in mine], at)
+
+
+def _update(ended: Sequence[Ended], at: datetime) -> set[Any]:
+    """Event ids of those that are still this sender's to record."""
+    rows = []
+    for claimed, _, answer in ended:
+        outcome = _outcome(claimed, answer, at)
+        rows.append(
+            (
+                claimed.event.pk,
+                claimed.fence,
+                outcome.status,
+                outcome.failures,
+                outcome.next_attempt_at,
+                answer.status_code,
+            )
+        )
+    # In one order everywhere, so that two recordings never wait for each other.
+    rows.sort(key=lambda row: row[0])
+    with connection.cursor() as cursor:
+        cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
+        return {event_id for (event_id,) in cursor.fetchall()}
+
+
+def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
+    if health.acknowledged(answer):
+        return _Outcome(DeliveryStatus.DELIVERED.value, claimed.failures, None)
+    failures = claimed.failures + 1
+    wait = next_wait(failures, answer.status_code, answer.retry_after)
+    if wait is None or answer.error in FINAL_ERRORS or answer.status_code == GONE:
+        return _Outcome(DeliveryStatus.FAILED.value, failures, None)
+    return _Outcome(DeliveryStatus.RETRYING.value, failures, at + wait)
+
+
+def _attempt(claimed: Claim, started_at: datetime, answer: Answer) -> tuple[Any, ...]:
+    return (
+        uuid7(),
+        claimed.event.pk,
+        claimed.attempts + 1,
+        claimed.configuration.url,
+        started_at,
+        answer.duration_ms,
+        answer.status_code,
+        answer.error,
+        answer.text or None,
+    )

@@ -1,0 +1,24 @@
+"""Jobs of the webhooks. They carry ids at most: what is due is in the table."""
+
+from webhooks import owners, purging
+from webhooks.delivering import deliver
+
+
+def send_due() -> None:
+    """Send the deliveries that are due. Any number of these may run at once."""
+    deliver()
+
+
+def tell_failing(configuration_id: str) -> None:
+    """Tell the owners that their receiver fails."""
+    owners.tell_failing(configuration_id)
+
+
+def tell_disabled(configuration_id: str) -> None:
+    """Tell the owners that nothing is sent any more."""
+    owners.tell_disabled(configuration_id)
+
+
+def purge_events() -> None:
+    """Forget what events and answers said a month ago."""
+    purging.purge()
