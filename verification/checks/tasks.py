@@ -1,12 +1,22 @@
 """Jobs of the checks. They carry nothing: what is due is in the table."""
 
+from django.conf import settings
+
 from verification.checks.running import drain
 from verification.checks.waking import wake_up, wake_up_for_the_next
+from verification.jobs.slots import slot
 
 
 def run_due() -> None:
-    """Run the checks that are due. Any number of these may run at once."""
-    if drain(call_for_help=wake_up):
+    """Run the checks that are due. Any number of these may be called at once.
+
+    Two workers are left to others: sources that are slow hold up no webhook.
+    """
+    with slot("checks", max(1, settings.JOB_WORKERS - 2)) as free:
+        finished = drain(call_for_help=wake_up) if free else None
+    if finished is None:
+        return
+    if finished:
         wake_up_for_the_next()
     else:
         wake_up()

@@ -1,0 +1,45 @@
+import threading
+
+import pytest
+from django.db import connection
+
+from tests.threads import at_once
+from verification.jobs.slots import slot
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_no_more_than_so_many_hold_a_slot_at_once():
+    all_asked = threading.Barrier(4)
+
+    def hold(_: int) -> bool:
+        with slot("tests", 2) as free:
+            all_asked.wait()
+            return free
+
+    assert sorted(at_once(4, hold)) == [False, False, True, True]
+
+
+def hold_another(_: int) -> bool:
+    with slot("others", 1) as free:
+        return free
+
+
+def test_kinds_have_slots_of_their_own():
+    with slot("tests", 1) as free:
+        assert free
+        assert at_once(1, hold_another) == [True]
+
+
+def test_a_slot_that_was_given_back_is_free():
+    assert at_once(1, hold_another) == [True]
+    assert at_once(1, hold_another) == [True]
+
+
+def test_the_slot_of_a_worker_that_died_is_free():
+    def die(_: int) -> None:
+        slot("others", 1).__enter__()
+        connection.close()
+
+    assert at_once(1, die) == [None]
+    assert at_once(1, hold_another) == [True]

@@ -1,0 +1,287 @@
+import json
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.db import connection, transaction
+from django.utils.timezone import now
+from standardwebhooks import Webhook
+
+from tests.clients import Api, person
+from tests.webhooks.engine import (
+    SECRET,
+    attempts,
+    configured,
+    happen,
+    let_time_pass,
+    only_delivery,
+    statuses,
+)
+from tests.webhooks.receiver import Receiver, Script
+from verification.jobs.models import Job
+from webhooks import claiming, recording
+from webhooks.claiming import MOST_AT_ONCE, claim
+from webhooks.delivering import deliver
+from webhooks.models import Attempt, Configuration, Delivery, Event
+from webhooks.posting import Answer
+from webhooks.signing import signing_key
+from workspaces.models import Workspace
+
+OK = Answer(200, "", "ok", 3, None)
+
+
+@pytest.fixture
+def url(receiver: Receiver) -> str:
+    return receiver.url("/hook", host="localhost")
+
+
+def test_an_event_arrives_signed_with_its_own_id(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configured(workspace, url)
+    (event_id,) = happen(workspace)
+    deliver()
+
+    (received,) = receiver.received
+    assert Webhook(signing_key(SECRET)).verify(received.body, received.headers) == {
+        "event": "report.ready",
+        "timestamp": Event.objects.get().created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "data": {"n": 0},
+    }
+    assert received.headers["webhook-id"] == str(event_id)
+    assert received.headers["content-type"] == "application/json"
+    delivery = only_delivery(status="DELIVERED", status_code=200, attempts=1)
+    assert delivery.delivered_at
+    assert delivery.next_attempt_at is None
+    attempt = Attempt.objects.get()
+    assert (attempt.answer, attempt.url, attempt.number) == ("ok", url, 1)
+
+
+def test_every_event_of_a_report_arrives(receiver: Receiver, url: str, api: Api):
+    configured(api.workspace, url, enabled_events=Event.Name.values)
+    made = api.create(person())
+    api.work()
+    deliver()
+    events = [json.loads(received.body) for received in receiver.received]
+    assert sorted(event["event"] for event in events) == [
+        *["check.completed"] * 3,
+        "report.created",
+        "report.ready",
+    ]
+    assert {event["data"]["reportId"] for event in events} == {made["id"]}
+
+
+def test_an_event_that_is_not_enabled_is_not_delivered(workspace: Workspace):
+    configured(workspace, "https://hooks.acacia.test/")
+    happen(workspace, name=Event.Name.REPORT_CREATED)
+    assert statuses() == {}
+    assert not Job.objects.filter(function=claiming.SEND_DUE).exists()
+
+
+def test_enabled_events_decide_when_the_event_is_recorded(workspace: Workspace):
+    configuration = configured(workspace, "https://hooks.acacia.test/", enabled=False)
+    happen(workspace)
+    configuration.enabled = True
+    configuration.save()
+    assert statuses() == {}
+
+
+def test_a_test_event_is_delivered_whatever_is_enabled(workspace: Workspace):
+    configured(workspace, "https://hooks.acacia.test/", enabled_events=[])
+    happen(workspace, name=Event.Name.WEBHOOK_TEST)
+    assert statuses() == {"PENDING": 1}
+
+
+def test_events_of_the_other_environment_are_not_delivered(workspace: Workspace):
+    configured(workspace, "https://hooks.acacia.test/", environment="production")
+    happen(workspace)
+    assert statuses() == {}
+
+
+def test_an_event_that_was_rolled_back_is_not_delivered(workspace: Workspace):
+    configured(workspace, "https://hooks.acacia.test/")
+    with transaction.atomic():
+        happen(workspace)
+        transaction.set_rollback(True)
+    assert statuses() == {}
+    assert not Job.objects.exists()
+
+
+def test_each_try_has_the_same_id_and_bytes_and_a_time_of_its_own(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(status=500)
+    configured(workspace, url)
+    happen(workspace)
+    deliver()
+    let_time_pass()
+    with time_machine.travel(now() + timedelta(hours=1)):
+        deliver()
+    first, second = receiver.received
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    sent = [int(each.headers["webhook-timestamp"]) for each in (first, second)]
+    assert 3_600 <= sent[1] - sent[0] <= 3_610
+
+
+def test_what_is_not_acknowledged_is_tried_again_after_5_seconds(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(status=500, body=b"sorry")
+    configured(workspace, url)
+    happen(workspace)
+    Job.objects.all().delete()  # it runs now
+    deliver()
+    delivery = only_delivery(status="RETRYING", status_code=500, failures=1)
+    wait = delivery.next_attempt_at - now()
+    assert timedelta(seconds=3) < wait < timedelta(seconds=6.1)
+    (job,) = Job.objects.filter(function=claiming.SEND_DUE, due_at__gt=now())
+    assert abs(job.due_at - delivery.next_attempt_at) < timedelta(seconds=0.1)
+
+
+def test_after_ten_attempts_it_has_failed_and_nothing_waits(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(status=500)
+    configured(workspace, url)
+    happen(workspace)
+    for _ in range(12):
+        deliver()
+        let_time_pass()
+    assert statuses() == {"FAILED": 1}
+    assert attempts() == [(number, 500, "") for number in range(1, 11)]
+
+
+def test_retry_after_is_honoured(receiver: Receiver, url: str, workspace: Workspace):
+    receiver.scripts["/hook"] = Script(status=503, headers={"Retry-After": "120"})
+    configured(workspace, url)
+    happen(workspace)
+    deliver()
+    wait = only_delivery().next_attempt_at - now()
+    assert timedelta(seconds=115) < wait <= timedelta(seconds=120)
+
+
+def test_a_target_that_may_not_be_called_has_failed_at_once(
+    receiver: Receiver, workspace: Workspace
+):
+    configured(workspace, "https://127.0.0.1/")
+    happen(workspace)
+    deliver()
+    assert statuses() == {"FAILED": 1}
+    assert attempts() == [(1, None, "TARGET_BLOCKED")]
+
+
+def test_an_event_that_cannot_be_read_holds_up_no_other(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configured(workspace, url)
+    bad, _ = happen(workspace, 2)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE webhooks_event SET payload = 'x' WHERE id = %s", [bad])
+    deliver()
+    assert only_delivery(pk=bad).status == "FAILED"
+    assert statuses() == {"FAILED": 1, "DELIVERED": 1}
+    assert Configuration.objects.get().failures_in_row == 0
+
+
+def test_both_secrets_sign_while_the_old_one_counts(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    old = "an older secret, 24 long"
+    configured(
+        workspace,
+        url,
+        previous_secret=old,
+        previous_secret_ends_at=now() + timedelta(hours=1),
+    )
+    happen(workspace)
+    deliver()
+    Configuration.objects.update(previous_secret_ends_at=now())
+    happen(workspace)
+    deliver()
+    first, second = receiver.received
+    for secret in (SECRET, old):
+        Webhook(signing_key(secret)).verify(first.body, first.headers)
+    assert len(first.headers["webhook-signature"].split()) == 2
+    assert len(second.headers["webhook-signature"].split()) == 1
+
+
+def test_no_more_than_ten_of_a_configuration_are_under_way(workspace: Workspace):
+    configured(workspace, "https://hooks.acacia.test/")
+    happen(workspace, 15)
+    assert len(claim(100)) == MOST_AT_ONCE
+    assert claim(100) == []
+
+
+def test_a_backlog_of_one_is_never_served_before_the_others(
+    workspace: Workspace, another_api: Api
+):
+    configured(workspace, "https://hooks.acacia.test/")
+    configured(another_api.workspace, "https://hooks.baobab.test/")
+    happen(workspace, 100)
+    happen(another_api.workspace, 3)
+    claimed = [c.configuration.url for c in claim(6)]
+    assert claimed.count("https://hooks.baobab.test/") == 3
+
+
+def test_who_hangs_holds_up_nobody(
+    receiver: Receiver, url: str, workspace: Workspace, another_api: Api, settings
+):
+    settings.WEBHOOK_TIMEOUT_SECONDS = 1.0
+    receiver.scripts["/hangs"] = Script(hangs=True)
+    configured(workspace, receiver.url("/hangs", host="localhost"))
+    configured(another_api.workspace, url)
+    happen(workspace, 30)
+    happen(another_api.workspace, 30)
+    deliver()
+    hung = [r.at for r in receiver.received if r.path == "/hangs"]
+    served = [r.at for r in receiver.received if r.path == "/hook"]
+    assert len(served) == 30
+    assert max(served) < min(hung) + 0.9
+
+
+def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
+    configured(workspace, "https://hooks.acacia.test/")
+    happen(workspace)
+    (late,) = claim(1)
+    let_time_pass()
+    (present,) = claim(1)
+    recording.record([(present, now(), OK)])
+    recording.record([(late, now(), Answer(500, "", "", 3, None))])
+    assert statuses() == {"DELIVERED": 1}
+    assert attempts() == [(1, 200, "")]
+    assert Configuration.objects.get().failures_in_row == 0
+
+
+def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configured(workspace, url)
+    happen(workspace)
+    claim(1)
+    Job.objects.all().delete()  # it runs now
+    deliver()
+    assert receiver.received == []
+    assert Job.objects.filter(function=claiming.SEND_DUE, due_at__gt=now()).exists()
+    let_time_pass()
+    deliver()
+    assert statuses() == {"DELIVERED": 1}
+
+
+def test_a_delivery_of_a_removed_configuration_is_not_sent(workspace: Workspace):
+    configuration = configured(workspace, "https://hooks.acacia.test/")
+    happen(workspace)
+    Delivery.objects.update(status="FAILED", next_attempt_at=None)
+    configuration.delete()
+    assert claim(10) == []
+    assert only_delivery().configuration is None
+
+
+def test_one_record_that_is_refused_takes_no_other_with_it(workspace: Workspace):
+    configured(workspace, "https://hooks.acacia.test/")
+    happen(workspace, 2)
+    bad, good = claim(2)
+    unknown = Answer(99_999_999, "", "", 3, None)
+    recording.record([(bad, now(), unknown), (good, now(), OK)])
+    assert only_delivery(pk=good.event.pk).status == "DELIVERED"
+    assert only_delivery(pk=bad.event.pk).status == "PENDING"

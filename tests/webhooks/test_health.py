@@ -1,0 +1,187 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.utils.timezone import now
+
+from tests.webhooks.engine import (
+    age,
+    configured,
+    happen,
+    let_time_pass,
+    only_delivery,
+    statuses,
+)
+from tests.webhooks.receiver import Receiver, Script
+from verification.jobs.models import Job
+from webhooks import recording, tasks
+from webhooks.claiming import claim
+from webhooks.delivering import deliver
+from webhooks.models import Configuration
+from webhooks.posting import Answer
+from workspaces.models import Workspace
+
+pytestmark = pytest.mark.django_db
+URL = "https://hooks.acacia.test/"
+
+
+def ended(claimed: Any, status: int) -> Any:
+    return claimed, now(), Answer(status, "", "", 3, None)
+
+
+def attempt(*statuses: int) -> Configuration:
+    """One attempt with each of these answers, one after the other."""
+    for status in statuses:
+        let_time_pass()
+        recording.record([ended(claim(1)[0], status)])
+    return Configuration.objects.get()
+
+
+def run_mails() -> None:
+    """Run the jobs that write to owners."""
+    for job in Job.objects.filter(function__startswith="webhooks.tasks.tell"):
+        getattr(tasks, job.function.rpartition(".")[2])(*job.arguments)
+        job.delete()
+
+
+def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
+    workspace: Workspace,
+):
+    configured(workspace, URL)
+    happen(workspace, 9)
+    attempt(500, 500, 500)
+    run_mails()
+    assert mail.outbox == []
+    attempt(500, 500, 500)
+    run_mails()
+    (told,) = mail.outbox
+    assert told.to == ["owner@acacia.test"]
+    assert URL in told.body
+
+
+def test_a_success_begins_the_count_anew(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 9)
+    configuration = attempt(500, 500, 500, 200, 500, 500)
+    assert configuration.failures_in_row == 2
+    run_mails()
+    assert mail.outbox == []
+
+
+def test_the_owner_of_a_receiver_that_recovered_is_not_told(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 9)
+    attempt(500, 500, 500, 500, 200)
+    run_mails()
+    assert mail.outbox == []
+
+
+def test_410_disables_and_what_waits_goes_out_when_enabled_again(
+    receiver: Receiver, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(status=410)
+    configured(workspace, receiver.url("/hook", host="localhost"))
+    happen(workspace)
+    deliver()
+    configuration = Configuration.objects.get()
+    assert (configuration.enabled, configuration.disabled_reason) == (False, "GONE")
+    assert statuses() == {"FAILED": 1}
+    run_mails()
+    assert "410" in mail.outbox[0].body
+
+    Configuration.objects.update(enabled=True, disabled_at=None, disabled_reason="")
+    happen(workspace)
+    Configuration.objects.update(enabled=False)
+    let_time_pass()
+    deliver()
+    assert len(receiver.received) == 1
+    receiver.scripts.clear()
+    Configuration.objects.update(enabled=True)
+    deliver()
+    assert statuses() == {"FAILED": 1, "DELIVERED": 1}
+
+
+def test_five_days_and_ten_failures_without_a_success_disable(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 2)
+    assert attempt(*[500] * 9).enabled
+    age(failing_since=timedelta(days=5))
+    configuration = attempt(500)
+    assert configuration.disabled_reason == "FAILING"
+    assert claim(10) == []
+    run_mails()
+    assert "nothing could be delivered" in mail.outbox[-1].body
+
+
+def test_ten_failures_within_five_days_do_not_disable(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 2)
+    attempt(*[500] * 9)
+    age(failing_since=timedelta(days=4, hours=23))
+    assert attempt(500).enabled
+
+
+def test_few_failures_in_five_days_do_not_disable(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 2)
+    attempt(*[500] * 8)
+    age(failing_since=timedelta(days=9))
+    assert attempt(500).enabled
+
+
+def test_after_ten_failures_in_a_row_a_receiver_rests(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 20)
+    configuration = attempt(*[500] * 10)
+    rest = configuration.resting_until - now()
+    assert timedelta(seconds=28) < rest <= timedelta(seconds=30)
+    assert claim(10) == []
+
+
+def test_who_goes_on_failing_rests_longer_up_to_five_minutes(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 20)
+    rests = []
+    attempt(*[500] * 9)
+    for _ in range(6):
+        rest = attempt(500).resting_until - now()
+        rests.append(round(rest.total_seconds()))
+    assert rests == [30, 60, 120, 240, 300, 300]
+
+
+def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 20)
+    attempt(*[500] * 10)
+    let_time_pass()
+    (probe,) = claim(10)
+    assert claim(10) == []
+    recording.record([ended(probe, 200)])
+    let_time_pass()
+    assert len(claim(10)) == 10
+
+
+def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
+    workspace: Workspace,
+):
+    configured(workspace, URL)
+    happen(workspace)
+    (late,) = claim(1)
+    Configuration.objects.update(url="https://new.acacia.test/", updated_at=now())
+    recording.record([ended(late, 410)])
+    configuration = Configuration.objects.get()
+    assert configuration.enabled
+    assert configuration.failures_in_row == 0
+    assert only_delivery().status == "FAILED"
+
+
+def test_nothing_is_written_of_a_receiver_that_is_well(
+    workspace: Workspace, django_assert_num_queries: Any
+):
+    configured(workspace, URL)
+    happen(workspace, 2)
+    one, two = claim(2)
+    # Savepoint, deliveries, attempts, release: nothing of the configuration.
+    with django_assert_num_queries(4):
+        recording.record([ended(one, 200), ended(two, 204)])
