@@ -1,0 +1,149 @@
+"""Where a workspace gets its events: one configuration in each environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.jobs.queue import later
+from webhooks.models import Configuration, DeliveryStatus
+
+# How long the secret before signs beside the new one.
+OVERLAP = timedelta(hours=24)
+HEALTHY: dict[str, Any] = {
+    "failures_in_row": 0,
+    "failing_since": None,
+    "resting_until": None,
+    "disabled_at": None,
+    "disabled_reason": "",
+}
+
+
+class NotConfigured(Exception):
+    """The workspace has no configuration in this environment."""
+
+
+class SecretNeeded(Exception):
+    """The first configuration comes with its secret."""
+
+
+@transaction.atomic
+def configure(
+    workspace_id: UUID,
+    environment: str,
+    *,
+    url: str,
+    enabled: bool,
+    events: Iterable[str],
+    secret: str | None,
+) -> tuple[Configuration, bool]:
+    """Create the configuration or replace it wholesale; True when it was created.
+
+    Without a secret the present one stays. Replacing it forgets how deliveries went,
+    and once it is enabled, what has waited goes out.
+    """
+    at = now()
+    _hold(workspace_id, environment, alone=True)
+    # Senders count failures meanwhile.
+    configuration = _found(workspace_id, environment, locked=True)
+    created = configuration is None
+    if configuration is None:
+        configuration = Configuration(
+            workspace_id=workspace_id, environment=environment, created_at=at
+        )
+    _take_secret(configuration, secret, at)
+    changes = {
+        "url": url,
+        "enabled": enabled,
+        "enabled_events": list(events),
+        "updated_at": at,
+        **HEALTHY,
+    }
+    for name, value in changes.items():
+        setattr(configuration, name, value)
+    configuration.save(force_insert=created, force_update=not created)
+    if enabled:
+        later("webhooks.tasks.send_due")
+    return configuration, created
+
+
+@transaction.atomic
+def remove(workspace_id: UUID, environment: str) -> None:
+    """Delete the configuration; what still waited for it has failed.
+
+    Deliveries and their attempts stay readable. NotConfigured when there is none.
+    """
+    _hold(workspace_id, environment, alone=True)
+    configuration = _found(workspace_id, environment)
+    if configuration is None:
+        raise NotConfigured
+    # Senders take deliveries first and their configuration last, and so is it here.
+    _fail_what_waits(configuration)
+    Configuration.objects.select_for_update().get(pk=configuration.pk)
+    # What was recorded in between; more cannot come.
+    _fail_what_waits(configuration)
+    configuration.delete()
+
+
+def present(workspace_id: UUID, environment: str) -> Configuration:
+    """The configuration, which is not removed before the transaction ends.
+
+    NotConfigured when there is none.
+    """
+    _hold(workspace_id, environment, alone=False)
+    configuration = _found(workspace_id, environment)
+    if configuration is None:
+        raise NotConfigured
+    return configuration
+
+
+def _hold(workspace_id: UUID, environment: str, *, alone: bool) -> None:
+    """Until the transaction ends; a configuration that is not there has no row to lock.
+
+    What is read after this sees what the last holder committed.
+    """
+    lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {lock}(hashtextextended(%s, 0))",
+            [f"webhook configuration {workspace_id} {environment}"],
+        )
+
+
+def _found(
+    workspace_id: UUID, environment: str, *, locked: bool = False
+) -> Configuration | None:
+    configurations = Configuration.objects.filter(
+        workspace=workspace_id, environment=environment
+    )
+    if locked:
+        configurations = configurations.select_for_update(no_key=True)
+    return configurations.first()
+
+
+def _take_secret(
+    configuration: Configuration, secret: str | None, at: datetime
+) -> None:
+    if configuration._state.adding:
+        if secret is None:
+            raise SecretNeeded
+        configuration.secret = secret
+    elif secret is not None and secret != configuration.secret:
+        configuration.previous_secret = configuration.secret
+        configuration.previous_secret_ends_at = at + OVERLAP
+        configuration.secret = secret
+
+
+def _fail_what_waits(configuration: Configuration) -> None:
+    waiting = configuration.deliveries.filter(next_attempt_at__isnull=False)
+    # All of them first, in the order in which senders take them.
+    list(waiting.order_by("event_id").select_for_update(no_key=True).values("pk"))
+    # A sender that has one just now finds it without a lease, and records nothing.
+    waiting.update(
+        status=DeliveryStatus.FAILED, next_attempt_at=None, leased_until=None
+    )
