@@ -84,6 +84,9 @@ class Api:
             f"/api/v1{path}", data, content_type="application/json", headers=sent
         )
 
+    def delete(self, path: str):
+        return self._http.delete(f"/api/v1{path}")
+
     def create(self, *items: dict[str, Any], **top: Any) -> Any:
         """Create reports; the created one, or a list of several."""
         answer = self.post("/reports", {"reports": list(items), **top})

@@ -278,6 +278,21 @@ SPECTACULAR_SETTINGS = {
         {"name": "reports", "description": "Create, launch, follow and read reports."},
         {"name": "checks", "description": "What can be checked, and what it costs."},
         {"name": "sandbox", "description": "Subjects with a known outcome."},
+        {"name": "webhooks", "description": "Events, pushed to your own receiver."},
+    ],
+    "WEBHOOKS": [
+        f"verification.api.webhook_operations.{name}"
+        for name in (
+            "REPORT_CREATED",
+            "REPORT_READY",
+            "REPORT_FAILED",
+            "CHECK_COMPLETED",
+            "CHECK_FAILED",
+            "REFERENCE_SUBMITTED",
+            "MONITORING_ALERT_CREATED",
+            "PAYMENT_PAID",
+            "WEBHOOK_TEST",
+        )
     ],
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,

@@ -11,6 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from tests.clients import Api, company, person
 from tests.orders import report_in, rows
+from tests.webhooks.deliveries import configured, recorded
 from workspaces.models import Scope, Workspace
 
 DOCUMENT: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
@@ -38,10 +39,19 @@ SCOPES = {
     ("get", "/api/v1/checks/definitions"): None,
     ("get", "/api/v1/checks/definitions/{checkName}"): None,
     ("get", "/api/v1/sandbox/subjects"): None,
+    ("post", "/api/v1/webhooks/config"): "webhooks:manage",
+    ("get", "/api/v1/webhooks/config"): "webhooks:manage",
+    ("delete", "/api/v1/webhooks/config"): "webhooks:manage",
+    ("post", "/api/v1/webhooks/test"): "webhooks:manage",
+    ("post", "/api/v1/webhooks/recover"): "webhooks:manage",
+    ("get", "/api/v1/webhooks/deliveries"): "webhooks:manage",
+    ("get", "/api/v1/webhooks/deliveries/{deliveryId}"): "webhooks:manage",
+    ("post", "/api/v1/webhooks/deliveries/{deliveryId}/redeliver"): "webhooks:manage",
 }
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
     "reportId": lambda api: report_in(api, "DRAFT"),
+    "deliveryId": lambda api: str(recorded(api).pk),
 }
 # Parameters of a path that lead to what is everybody's.
 SHARED = {"checkName": "IDENTITY"}
@@ -49,6 +59,11 @@ BODIES = {
     ("post", "/api/v1/reports"): {"reports": [company()]},
     ("post", "/api/v1/reports/quote"): {"reports": [company()]},
     ("post", "/api/v1/reports/{reportId}/draft"): {"purpose": "Taken over"},
+    ("post", "/api/v1/webhooks/config"): {
+        "url": "https://taken.over.test/",
+        "enabledEvents": [],
+    },
+    ("post", "/api/v1/webhooks/recover"): {"since": "2026-01-01T00:00:00Z"},
 }
 
 
@@ -62,6 +77,8 @@ OF_AN_OBJECT = [key for key in CLOSED if set(parameters(key[1])) - set(SHARED)]
 def address(path: str, owner: Api | None = None) -> str:
     """The path filled in, with objects of the owner or with ids of nothing."""
     values = dict(SHARED)
+    if owner and "/webhooks/" in path:
+        configured(owner)
     for name in set(parameters(path)) - set(SHARED):
         # A parameter that is not known here needs its line in OWNED or SHARED.
         values[name] = OWNED[name](owner) if owner else str(uuid4())

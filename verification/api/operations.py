@@ -20,7 +20,7 @@ from verification.api.check_shapes import (
     CheckDefinitionPage,
     ReservedSubjectPage,
 )
-from verification.api.parameters import ReportQuery
+from verification.api.parameters import PageQuery, ReportQuery
 from verification.api.quote_shapes import (
     Quote,
 )
@@ -62,7 +62,7 @@ REPLAYED = OpenApiParameter(
 )
 
 
-def _operation(
+def operation(
     name: str,
     summary: str,
     shape: Any,
@@ -85,7 +85,7 @@ def _operation(
     )
 
 
-def _query(shape: type[ReportQuery]) -> list[OpenApiParameter]:
+def query_parameters(shape: type[PageQuery]) -> list[OpenApiParameter]:
     schema = json_schema(shape, is_request=True)
     return [
         OpenApiParameter(
@@ -114,13 +114,11 @@ def _inlined(member: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
 
 
 def _of_report(name: str, summary: str) -> Any:
-    return _operation(
-        name, summary, ReportBody, examples.REPORT, parameters=[REPORT_ID]
-    )
+    return operation(name, summary, ReportBody, examples.REPORT, parameters=[REPORT_ID])
 
 
 describe_reports = extend_schema_view(
-    create=_operation(
+    create=operation(
         "createReports",
         "Create reports",
         CreatedReports,
@@ -130,16 +128,16 @@ describe_reports = extend_schema_view(
         request_example=examples.CREATE,
         parameters=[IDEMPOTENCY_KEY, REPLAYED],
     ),
-    list=_operation(
+    list=operation(
         "listReports",
         "List reports",
         ReportPage,
         examples.PAGE,
-        parameters=_query(ReportQuery),
+        parameters=query_parameters(ReportQuery),
     ),
     retrieve=_of_report("getReport", "Get a report"),
     launch=_of_report("launchReport", "Launch a draft"),
-    draft=_operation(
+    draft=operation(
         "editDraft",
         "Edit a draft",
         ReportBody,
@@ -150,7 +148,7 @@ describe_reports = extend_schema_view(
     ),
     cancel=_of_report("cancelReport", "Cancel a report"),
     retry=_of_report("retryReport", "Run failed checks again"),
-    quote=_operation(
+    quote=operation(
         "quoteReports",
         "Quote reports",
         Quote,
@@ -158,14 +156,14 @@ describe_reports = extend_schema_view(
         request=ReportsRequest,
         request_example=examples.CREATE,
     ),
-    consent_state=_operation(
+    consent_state=operation(
         "getConsentState",
         "Get the consent state of a report",
         ConsentState,
         examples.CONSENT,
         parameters=[REPORT_ID],
     ),
-    events=_operation(
+    events=operation(
         "getTimeline",
         "Get the timeline of a report",
         Timeline,
@@ -174,13 +172,13 @@ describe_reports = extend_schema_view(
     ),
 )
 describe_checks = extend_schema_view(
-    list=_operation(
+    list=operation(
         "listCheckDefinitions",
         "List the checks on offer",
         CheckDefinitionPage,
         examples.DEFINITIONS,
     ),
-    retrieve=_operation(
+    retrieve=operation(
         "getCheckDefinition",
         "Get a check definition",
         CheckDefinitionBody,
@@ -189,7 +187,7 @@ describe_checks = extend_schema_view(
     ),
 )
 describe_sandbox = extend_schema_view(
-    list=_operation(
+    list=operation(
         "listSandboxSubjects",
         "List the sandbox's reserved subjects",
         ReservedSubjectPage,

@@ -27,11 +27,16 @@ def _digits(value: Any) -> Any:
     return value
 
 
-class ReportQuery(Shape):
-    """Pages start at 0; days are in UTC and both ends count."""
+class PageQuery(Shape):
+    """Pages start at 0."""
 
     page: Annotated[int, Field(ge=0, le=1_000_000_000), BeforeValidator(_digits)] = 0
     size: Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)] = 20
+
+
+class ReportQuery(PageQuery):
+    """Days are in UTC and both ends count."""
+
     search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the report's reference or the report's id."""

@@ -141,6 +141,31 @@ _KINDS = [
         "answer.",
     ),
     Kind(
+        "webhook-not-configured",
+        409,
+        "There is no webhook configuration",
+        "The workspace has no webhook configuration in this environment, so there is "
+        "nowhere to send to.",
+        "Create the configuration, then send the request again.",
+    ),
+    Kind(
+        "webhook-disabled",
+        409,
+        "The webhook configuration is disabled",
+        "Nothing is sent while the webhook configuration is disabled, by the client or "
+        "because its receiver failed for too long.",
+        "Mend the receiver, send the configuration again with “enabled” true, then "
+        "repeat the request.",
+    ),
+    Kind(
+        "event-purged",
+        409,
+        "The event is no longer kept",
+        "What the event said was deleted 30 days after it was recorded, so it cannot "
+        "be sent again.",
+        "Read the report itself; it is kept for longer.",
+    ),
+    Kind(
         "body-too-large",
         413,
         "The body is too large",

@@ -20,6 +20,9 @@ from verification.ordering.refusals import (
     NotRetryable,
 )
 from verification.reports.models import InvalidTransition, Report
+from webhooks.configuring import NotConfigured, SecretNeeded
+from webhooks.models import Configuration, Delivery
+from webhooks.redelivering import ConfigurationDisabled, EventPurged, TooManyTests
 
 WAYS_OUT = {
     "CONSENT_OUTSTANDING": "Consent has not been given yet: send the subject the "
@@ -52,6 +55,17 @@ def register_refusals() -> None:
             reportStatus=e.source,
         ),
     )
+    _register_webhooks()
+
+
+def _register_webhooks() -> None:
+    register(Configuration.DoesNotExist, lambda e: Problem("not-found"))
+    register(Delivery.DoesNotExist, lambda e: Problem("not-found"))
+    register(NotConfigured, lambda e: Problem("webhook-not-configured"))
+    register(ConfigurationDisabled, lambda e: Problem("webhook-disabled"))
+    register(EventPurged, lambda e: Problem("event-purged"))
+    register(SecretNeeded, _secret_needed)
+    register(TooManyTests, _too_many_tests)
 
 
 def _invalid_request(e: InvalidRequest) -> Problem:
@@ -63,6 +77,19 @@ def _invalid_request(e: InvalidRequest) -> Problem:
 def _invalid_key(e: InvalidKey) -> Problem:
     told = "1 to 120 printable ASCII characters are needed."
     return invalid([MemberError("invalid-format", told, header="Idempotency-Key")])
+
+
+def _secret_needed(e: SecretNeeded) -> Problem:
+    told = "The first configuration needs its secret."
+    return invalid([MemberError("required", told, pointer=pointer("secret"))])
+
+
+def _too_many_tests(e: TooManyTests) -> Problem:
+    return Problem(
+        "rate-limited",
+        f"More than {e.rate.limit} test events were asked for in a minute.",
+        headers={"Retry-After": str(e.rate.resets_in)},
+    )
 
 
 def _not_launchable(e: NotLaunchable) -> Problem:

@@ -3,10 +3,23 @@ from rest_framework.routers import SimpleRouter
 
 from verification.api.checks import CheckDefinitionViewSet, SandboxSubjectViewSet
 from verification.api.reports import ReportViewSet
+from verification.api.webhooks import (
+    DeliveryViewSet,
+    WebhookConfigurationViewSet,
+    WebhookSendingViewSet,
+)
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("reports", ReportViewSet, basename="report")
 router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
+router.register("webhooks/deliveries", DeliveryViewSet, basename="delivery")
+router.register("webhooks", WebhookSendingViewSet, basename="webhook")
 
-urlpatterns = [path("", include(router.urls))]
+configuration = WebhookConfigurationViewSet.as_view(
+    {"get": "retrieve", "post": "create", "delete": "destroy"}
+)
+urlpatterns = [
+    path("", include(router.urls)),
+    path("webhooks/config", configuration),
+]
