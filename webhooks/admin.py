@@ -1,7 +1,16 @@
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.utils.timezone import now
 
-from verification.backoffice import ReadOnlyAdmin
-from webhooks.models import Event
+from verification.backoffice import ReadOnlyAdmin, ReadOnlyInline, link
+from webhooks.configuring import NotConfigured
+from webhooks.models import Attempt, Configuration, Delivery, Event
+from webhooks.redelivering import ConfigurationDisabled, EventPurged, redeliver
+
+REFUSALS = {
+    NotConfigured: "its workspace has no configuration.",
+    ConfigurationDisabled: "its configuration is disabled.",
+    EventPurged: "what it said is kept no longer.",
+}
 
 
 @admin.register(Event)
@@ -19,4 +28,150 @@ class EventAdmin(ReadOnlyAdmin):
         "report_id",
         "cause",
         "created_at",
+        "delivered",
     ]
+
+    @admin.display(description="Delivery")
+    def delivered(self, event):
+        delivery = Delivery.objects.filter(pk=event.pk).first()
+        return link(delivery, delivery.status) if delivery else "-"
+
+
+class TroubleFilter(admin.SimpleListFilter):
+    title = "trouble"
+    parameter_name = "trouble"
+
+    def lookups(self, request, model_admin):
+        return [
+            ("failing", "failing"),
+            ("resting", "resting"),
+            ("disabled", "disabled by the service"),
+        ]
+
+    def queryset(self, request, configurations):
+        match self.value():
+            case "failing":
+                return configurations.filter(failures_in_row__gt=0)
+            case "resting":
+                return configurations.filter(resting_until__gt=now())
+            case "disabled":
+                return configurations.filter(disabled_at__isnull=False)
+        return configurations
+
+
+@admin.register(Configuration)
+class ConfigurationAdmin(ReadOnlyAdmin):
+    list_display = [
+        "url",
+        "workspace",
+        "environment",
+        "enabled",
+        "health",
+        "updated_at",
+    ]
+    list_filter = ["environment", "enabled", TroubleFilter]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace")
+    search_exact = ("url",)
+    # The secrets are shown to nobody.
+    fields = [
+        "id",
+        "workspace",
+        "environment",
+        "url",
+        "enabled",
+        "enabled_events",
+        "health",
+        "failures_in_row",
+        "failing_since",
+        "resting_until",
+        "disabled_at",
+        "disabled_reason",
+        "previous_secret_ends_at",
+        "created_at",
+        "updated_at",
+    ]
+
+    @admin.display
+    def health(self, configuration):
+        if configuration.disabled_reason:
+            return f"disabled: {configuration.get_disabled_reason_display()}"
+        if configuration.resting_until and configuration.resting_until > now():
+            return f"resting after {configuration.failures_in_row} failures in a row"
+        if configuration.failures_in_row:
+            return f"{configuration.failures_in_row} failures in a row"
+        return "well"
+
+
+class AttemptInline(ReadOnlyInline):
+    model = Attempt
+    # What receivers answer may repeat what they were sent.
+    fields = ["number", "started_at", "url", "status_code", "duration_ms", "error"]
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).defer("answer")
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnlyAdmin):
+    list_display = [
+        "event_id",
+        "name",
+        "workspace",
+        "status",
+        "attempts",
+        "created_at",
+    ]
+    list_filter = ["status", "environment", "name"]
+    list_select_related = ["workspace"]
+    search_ids = ("event_id", "event__report_id", "configuration")
+    ordering = ["-event"]
+    inlines = [AttemptInline]
+    actions = ["redeliver"]
+    fields = [
+        "event_link",
+        "configuration_link",
+        "workspace",
+        "environment",
+        "name",
+        "status",
+        "failures",
+        "attempts",
+        "status_code",
+        "next_attempt_at",
+        "leased_until",
+        "delivered_at",
+        "created_at",
+    ]
+
+    @admin.display(description="Event")
+    def event_link(self, delivery):
+        event = Event.objects.defer("payload").get(pk=delivery.pk)
+        return link(event, str(delivery.pk))
+
+    @admin.display(description="Configuration")
+    def configuration_link(self, delivery):
+        return link(delivery.configuration) if delivery.configuration else "-"
+
+    def has_redeliver_permission(self, request):
+        return request.user.has_perm("webhooks.change_delivery")
+
+    @admin.action(description="Redeliver", permissions=["redeliver"])
+    def redeliver(self, request, deliveries):
+        for delivery in deliveries:
+            self._redeliver(request, delivery)
+
+    def _redeliver(self, request, delivery):
+        where = delivery.workspace_id, delivery.environment
+        try:
+            sent = redeliver(*where, delivery.pk)
+        except tuple(REFUSALS) as e:
+            told = f"{delivery} was not sent again: {REFUSALS[type(e)]}"
+            self.message_user(request, told, messages.ERROR)
+            return
+        if sent.leased_until:
+            told = f"{delivery} is being sent at this moment."
+            self.message_user(request, told, messages.INFO)
+            return
+        self.log_change(request, delivery, "redelivered")
+        self.message_user(request, f"{delivery} is sent again.", messages.SUCCESS)
