@@ -1,0 +1,208 @@
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.clients import Api
+from tests.test_admin import act, change, listed_ids, listing, opened, page
+from tests.webhooks.deliveries import (
+    SECRET,
+    URL,
+    configured,
+    ended,
+    recorded,
+    waiting,
+)
+from webhooks.models import Attempt, Configuration, Delivery, Event
+
+MODELS = [Configuration, Delivery]
+
+
+@pytest.fixture
+def superuser(admin_user) -> Client:
+    client = Client()
+    client.force_login(admin_user)
+    return client
+
+
+@pytest.fixture
+def rows(api: Api) -> Api:
+    configured(api, secret="earlier-secret-of-16")
+    configured(api)
+    delivery = recorded(api, **ended("FAILED"))
+    Attempt.objects.create(
+        delivery=delivery,
+        number=1,
+        url=URL,
+        started_at=now(),
+        duration_ms=84,
+        status_code=503,
+        answer="98765432 is unknown",
+    )
+    return api
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_lists_and_pages_open_and_show_no_secret(rows, superuser, model):
+    row = model.objects.get()
+
+    html = opened(superuser, listing(model)) + opened(superuser, change(row))
+
+    assert str(row.pk) in html
+    for secret in (SECRET, "earlier-secret", "98765432"):
+        assert secret not in html
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nothing_is_added_edited_or_deleted(rows, superuser, model):
+    row = model.objects.get()
+    before = model.objects.filter(pk=row.pk).values().get()
+    posted = dict.fromkeys(before, "")
+
+    assert superuser.get(page(model, "add")).status_code == 403
+    assert superuser.post(page(model, "add"), posted).status_code == 403
+    assert superuser.post(change(row), posted).status_code == 403
+    assert superuser.post(page(model, "delete", row.pk)).status_code == 403
+    act(superuser, "delete_selected", row, post="yes")
+    assert model.objects.filter(pk=row.pk).values().get() == before
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_list_costs_the_same_however_many_rows(
+    rows, superuser, model, django_assert_max_num_queries
+):
+    for _ in range(12):
+        recorded(rows)
+
+    with django_assert_max_num_queries(7):
+        opened(superuser, listing(model))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "well"),
+        ({"failures_in_row": 3}, "3 failures in a row"),
+        (
+            {"failures_in_row": 12, "resting_until": timedelta(hours=1)},
+            "resting after 12 failures in a row",
+        ),
+        (
+            {"failures_in_row": 12, "resting_until": -timedelta(hours=1)},
+            "12 failures in a row",
+        ),
+        (
+            {"enabled": False, "disabled_reason": "GONE", "disabled_at": timedelta()},
+            "disabled: The receiver answered 410 Gone.",
+        ),
+    ],
+)
+def test_a_configuration_shows_how_its_receiver_does(rows, superuser, fields, told):
+    moments = {k: now() + v for k, v in fields.items() if isinstance(v, timedelta)}
+    since = {"failing_since": now()} if "failures_in_row" in fields else {}
+    Configuration.objects.update(**fields | moments | since)
+
+    assert told in opened(superuser, listing(Configuration))
+    assert told in opened(superuser, change(Configuration.objects.get()))
+
+
+def test_configurations_in_trouble_are_found(rows, superuser, live_api: Api):
+    well = configured(live_api)
+    ill = Configuration.objects.exclude(pk=well.pk)
+    at = now()
+    ill.update(
+        enabled=False,
+        failures_in_row=10,
+        failing_since=at,
+        resting_until=at + timedelta(hours=1),
+        disabled_at=at,
+        disabled_reason="FAILING",
+    )
+
+    for trouble in ("failing", "resting", "disabled"):
+        found = listed_ids(superuser, Configuration, trouble=trouble)
+        assert found & {str(well.pk), str(ill.get().pk)} == {str(ill.get().pk)}
+
+
+def test_a_delivery_is_found_by_its_ids(rows, superuser):
+    wanted = Delivery.objects.get()
+    recorded(rows)
+    report = str(wanted.event.report_id)
+
+    assert listed_ids(superuser, Delivery, q=str(wanted.pk)) == {str(wanted.pk)}
+    assert listed_ids(superuser, Delivery, q=report) == {str(wanted.pk)}
+    configuration = str(Configuration.objects.get().pk)
+    assert len(listed_ids(superuser, Delivery, q=configuration)) == 2
+    assert listed_ids(superuser, Delivery, q="report.created") == set()
+
+
+def test_deliveries_are_filtered(rows, superuser):
+    failed = Delivery.objects.get()
+    recorded(rows)
+
+    assert listed_ids(superuser, Delivery, status__exact="FAILED") == {str(failed.pk)}
+    assert len(listed_ids(superuser, Delivery, name__exact="report.created")) == 2
+    assert not listed_ids(superuser, Delivery, environment__exact="production")
+
+
+def test_a_delivery_shows_its_attempts_and_links_on(rows, superuser):
+    delivery = Delivery.objects.get()
+
+    html = opened(superuser, change(delivery))
+
+    assert "503" in html
+    assert change(delivery.event) in html
+    assert change(delivery.configuration) in html
+    assert change(delivery) in opened(superuser, change(delivery.event))
+
+
+def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):
+    failed = Delivery.objects.get()
+    soon = now() + timedelta(seconds=30)
+    leased = recorded(rows, **waiting(soon, leased_until=soon))
+    purged = recorded(rows, **ended("FAILED"))
+    Event.objects.filter(pk=purged.pk).update(payload=None)
+
+    told = act(superuser, "redeliver", failed, leased, purged)
+
+    assert sorted(told) == sorted(
+        [
+            f"{failed} is sent again.",
+            f"{leased} is being sent at this moment.",
+            f"{purged} was not sent again: what it said is kept no longer.",
+        ]
+    )
+    failed.refresh_from_db()
+    assert failed.status == "PENDING"
+    leased.refresh_from_db()
+    assert (leased.status, leased.next_attempt_at) == ("RETRYING", soon)
+
+
+def test_it_is_told_why_nothing_is_sent_again(rows, superuser):
+    failed = Delivery.objects.get()
+
+    configured(rows, enabled=False)
+    (disabled,) = act(superuser, "redeliver", failed)
+    rows.delete("/webhooks/config")
+    (removed,) = act(superuser, "redeliver", failed)
+
+    assert disabled.endswith("its configuration is disabled.")
+    assert removed.endswith("its workspace has no configuration.")
+    failed.refresh_from_db()
+    assert failed.status == "FAILED"
+
+
+def test_who_may_only_look_sends_nothing_again(rows):
+    user = User.objects.create_user("grace", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_delivery"))
+    client = Client()
+    client.force_login(user)
+    failed = Delivery.objects.get()
+
+    assert "redeliver" not in opened(client, listing(Delivery))
+    act(client, "redeliver", failed)
+
+    failed.refresh_from_db()
+    assert failed.status == "FAILED"
