@@ -235,7 +235,8 @@ DATA: dict[str, dict[str, Any]] = {
         "2xx.",
     },
 }
+RAISED_AT = {"report.created": CREATED_AT}
 EVENTS: dict[str, dict[str, Any]] = {
-    name: {"event": name, "timestamp": ENDED_AT, "data": data}
+    name: {"event": name, "timestamp": RAISED_AT.get(name, ENDED_AT), "data": data}
     for name, data in DATA.items()
 }

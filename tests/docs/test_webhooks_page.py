@@ -1,0 +1,216 @@
+"""What `docs/webhooks.md` shows, compared with what the service does."""
+
+import copy
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from django.conf import settings
+from django.utils.timezone import now
+
+from tests.clients import Api
+from tests.live import Service, free_port
+from tests.webhooks.deliveries import SECRET, configured
+from verification.api import examples as report_examples
+from verification.api import webhook_examples as examples
+from verification.api.event_shapes import EVENTS
+from webhooks import health, purging, schedule
+from webhooks.events import envelope
+from webhooks.models import Event
+from webhooks.redelivering import TESTS_PER_MINUTE
+from webhooks.signing import sign
+
+PAGE = (settings.BASE_DIR / "docs" / "webhooks.md").read_text()
+SECTIONS = re.findall(
+    r"^### ([a-z.]+)\n\n([^\n]+)\n\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
+)
+SHOWN = {name: json.loads(example) for name, _, example in SECTIONS}
+COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+RECEIVER = PAGE.split("```python\n")[1].split("```")[0]
+RENDERED = [
+    "report.created",
+    "report.ready",
+    "report.failed",
+    "check.completed",
+    "check.failed",
+    "webhook.test",
+]
+ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
+    """With what differs from run to run replaced; equal ids stay equal."""
+    ids = {} if ids is None else ids
+    if isinstance(value, dict):
+        return {
+            name: "some" if name == "durationMs" else comparable(member, ids)
+            for name, member in value.items()
+        }
+    if isinstance(value, list):
+        return [comparable(item, ids) for item in value]
+    if isinstance(value, str) and ID.fullmatch(value):
+        return ids.setdefault(value, f"id {len(ids)}")
+    if isinstance(value, str) and TIME.fullmatch(value):
+        return "a time"
+    return value
+
+
+@pytest.fixture
+def raised(api: Api) -> dict[str, Event]:
+    """name -> what the service recorded for the reports of the examples."""
+    configured(api)
+    refused = copy.deepcopy(report_examples.CREATE)
+    refused["reports"][0]["subject"]["idNumber"] = "90000008"
+    for body in (report_examples.CREATE, refused):
+        assert api.post("/reports", body).status_code == 201
+    api.work()
+    assert api.post("/webhooks/test").status_code == 202
+    return {event.name: event for event in Event.objects.order_by("-id")}
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_an_example_is_what_the_service_sends(raised: dict[str, Event], name: str):
+    sent = json.loads(envelope(raised[name]))
+
+    assert comparable(sent) == comparable(SHOWN[name])
+    assert list(sent) == list(SHOWN[name])
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_what_is_sent_has_the_shape_of_the_openapi_document(
+    raised: dict[str, Event], name: str
+):
+    sent = json.loads(envelope(raised[name]))
+
+    read = EVENTS[name].model_validate(sent)
+
+    assert read.model_dump(mode="json", by_alias=True) == sent
+
+
+def test_every_event_is_shown_as_in_the_openapi_document():
+    assert examples.EVENTS == SHOWN
+    assert list(SHOWN) == list(Event.Name.values)
+    assert {name: label for name, label, _ in SECTIONS} == {
+        name.value: name.label for name in Event.Name
+    }
+
+
+def test_the_rules_of_the_page_are_those_of_the_code():
+    def words(seconds: float) -> str:
+        for unit, size in (("h", 3600), ("min", 60)):
+            if seconds >= size:
+                return f"{seconds / size:g} {unit}"
+        return f"{seconds:g} s"
+
+    assert " · ".join(words(wait) for wait in schedule.WAITS) in PAGE
+    assert schedule.JITTER == 0.2
+    assert "give or take 20 %" in PAGE
+    assert len(schedule.WAITS) + 1 == 10
+    assert settings.WEBHOOK_TIMEOUT_SECONDS == 15
+    assert (health.TOLD_AT, health.RESTS_AT) == (4, 10)
+    assert (health.DEAD_AFTER.days, health.DEAD_FAILURES) == (5, 10)
+    assert purging.KEPT.days == 30
+    assert TESTS_PER_MINUTE == 5
+
+
+class Running:
+    """The receiver of the page, in a process of its own."""
+
+    def __init__(self) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", RECEIVER.replace("8080", str(port))],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def post(self, event: Event, secret: str) -> int | None:
+        """The status it answers with; None without an answer."""
+        body, at = envelope(event), int(now().timestamp())
+        headers = {
+            "webhook-id": str(event.pk),
+            "webhook-timestamp": str(at),
+            "webhook-signature": sign([secret], str(event.pk), at, body),
+        }
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                answer = requests.post(self.url, body, headers=headers, timeout=10)
+            except requests.ConnectionError as e:
+                starting = "refused" in str(e) and time.monotonic() < deadline
+                if not starting:
+                    return None
+                time.sleep(0.05)
+            else:
+                return answer.status_code
+
+    def stop(self) -> list[str]:
+        """The lines it printed."""
+        if self.process.poll() is not None:
+            return []
+        self.process.kill()
+        return self.process.communicate()[0].splitlines()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Running]:
+    running = Running()
+    yield running
+    running.stop()
+
+
+def test_the_receiver_takes_what_is_signed_and_each_event_once(
+    raised: dict[str, Event], receiver: Running
+):
+    ready, failed = raised["report.ready"], raised["report.failed"]
+
+    assert receiver.post(ready, SECRET) == 204
+    assert receiver.post(ready, SECRET) == 204
+    assert receiver.post(failed, "not-the-secret-at-all") is None
+    assert receiver.post(failed, SECRET) == 204
+
+    printed = [line.split()[0] for line in receiver.stop()]
+    assert printed == ["report.ready", "report.failed"]
+
+
+def test_the_receiver_is_as_short_as_promised():
+    assert len([line for line in RECEIVER.splitlines() if line.strip()]) <= 15
+
+
+def test_the_commands_of_the_page_work(service: Service):
+    configure, test, look, redeliver, recover = COMMANDS
+    key = _test_key(service)
+    service.start_web()
+
+    configuration = _run(configure, service, KEY=key)
+    assert configuration["enabledEvents"] == examples.CONFIGURE["enabledEvents"]
+    sent = _run(test, service, KEY=key)
+    assert sent["event"] == "webhook.test"
+    assert _run(look, service, KEY=key)["size"] == 20
+    again = _run(redeliver, service, KEY=key, DELIVERY_ID=sent["id"])
+    assert again["id"] == sent["id"]
+    assert _run(recover, service, KEY=key).keys() == {"count"}
+
+
+def _test_key(service: Service) -> str:
+    made = service.manage("create_workspace", "Webhooks", "--owner", "o@webhooks.test")
+    workspace = json.loads(made)["workspaceId"]
+    made = service.manage("create_key", workspace, "--environment", "sandbox")
+    return json.loads(made)["key"]
+
+
+def _run(command: str, service: Service, **variables: str) -> dict[str, Any]:
+    here = command.replace("http://localhost:8000", service.url)
+    done = subprocess.run(
+        ["bash", "-c", here], env=variables, capture_output=True, check=True
+    )
+    return json.loads(done.stdout)
