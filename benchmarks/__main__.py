@@ -20,8 +20,16 @@ from benchmarks import measuring
 from verification import embedded
 
 # The lists come last: they use another database, and fill it.
-FIRST = ["create-batch", "create-single", "latency", "engine", "drain", "memory"]
-NOT_BENCHES = {"__main__", "bare", "client", "settings", "tasks"}
+FIRST = [
+    "create-batch",
+    "create-single",
+    "latency",
+    "engine",
+    "drain",
+    "deliveries",
+    "memory",
+]
+NOT_BENCHES = {"__main__", "bare", "client", "receiver", "settings", "tasks"}
 
 
 def main() -> None:

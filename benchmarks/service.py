@@ -36,6 +36,7 @@ PARK = [
     """UPDATE checks_checkresult SET next_attempt_at = NULL
     WHERE next_attempt_at IS NOT NULL""",
     "DELETE FROM jobs_job",
+    "UPDATE webhooks_configuration SET enabled = false WHERE enabled",
 ]
 POSTPAID = Account.Billing.POSTPAID
 

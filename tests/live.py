@@ -54,6 +54,10 @@ class Service:
         self._web: subprocess.Popen[bytes] | None = None
         self._jobs: subprocess.Popen[bytes] | None = None
 
+    def set_environment(self, **variables: str) -> None:
+        """For the halves that are started from now on."""
+        self._environment |= variables
+
     def manage(self, *arguments: str) -> str:
         """Run a management command against this service; what it printed."""
         done = subprocess.run(

@@ -39,9 +39,13 @@ WITH RECURSIVE waiting AS (
 # recording an event locks less and is not held up.
 OPEN = f"""
 {WAITING}
-SELECT id FROM webhooks_configuration
+SELECT c.* FROM webhooks_configuration c
 WHERE id IN (SELECT configuration_id FROM waiting) AND enabled
     AND (resting_until IS NULL OR resting_until <= statement_timestamp())
+    AND EXISTS (
+        SELECT FROM webhooks_delivery d
+        WHERE d.configuration_id = c.id AND d.next_attempt_at <= statement_timestamp()
+    )
 FOR NO KEY UPDATE SKIP LOCKED
 """  # noqa: S608
 # The first of each configuration before the second of any. One that rested gets a
@@ -63,12 +67,15 @@ WITH room AS (
         FOR NO KEY UPDATE SKIP LOCKED
     ) d
 )
-UPDATE webhooks_delivery
+UPDATE webhooks_delivery d
 SET fence = fence + 1,
     next_attempt_at = statement_timestamp() + %(lease)s * interval '1 second',
     leased_until = statement_timestamp() + %(lease)s * interval '1 second'
-WHERE event_id IN (SELECT event_id FROM due ORDER BY rank LIMIT %(limit)s)
-RETURNING event_id, configuration_id, fence, failures, attempts
+FROM webhooks_event e
+WHERE d.event_id IN (SELECT event_id FROM due ORDER BY rank LIMIT %(limit)s)
+    AND e.id = d.event_id
+RETURNING e.id, e.name, e.created_at, e.payload,
+    d.configuration_id, d.fence, d.failures, d.attempts
 """
 NEXT_DUE = f"""
 {WAITING}
@@ -97,20 +104,18 @@ class Claim:
 @transaction.atomic
 def claim(limit: int) -> list[Claim]:
     """Up to `limit` due deliveries; none of a configuration at its limit or resting."""
-    with connection.cursor() as cursor:
-        cursor.execute(OPEN)
-        ready = [row[0] for row in cursor.fetchall()]
-        if not ready:
-            return []
-        lease = settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
-        cursor.execute(
-            CLAIM,
-            {"open": ready, "most": MOST_AT_ONCE, "limit": limit, "lease": lease},
-        )
-        rows = cursor.fetchall()
-    events = Event.objects.in_bulk([row[0] for row in rows])
-    configurations = Configuration.objects.in_bulk({row[1] for row in rows})
-    return [Claim(events[row[0]], configurations[row[1]], *row[2:]) for row in rows]
+    ready = {c.pk: c for c in Configuration.objects.raw(OPEN)}
+    if not ready:
+        return []
+    lease = settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
+    claimed = Event.objects.raw(
+        CLAIM,
+        {"open": list(ready), "most": MOST_AT_ONCE, "limit": limit, "lease": lease},
+    )
+    return [
+        Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)
+        for e in claimed
+    ]
 
 
 def wake_up_for_the_next() -> None:

@@ -1,0 +1,92 @@
+"""Events of real reports on their way to a real receiver, by the real job cluster."""
+
+import random
+import time
+from collections import Counter
+
+import pytest
+from standardwebhooks import Webhook
+
+from tests.clients import person
+from tests.webhooks.engine import SECRET
+from tests.webhooks.receiver import Receiver, Script
+from tests.webhooks.receiver import authority as authority
+from webhooks.models import Event
+from webhooks.signing import signing_key
+
+REPORTS = 400
+EVENTS = 5 * REPORTS
+ROUNDS = 6
+# A lease ends 30 seconds after its claim.
+DONE_SECONDS = 100
+NAMES = [name for name in Event.Name.values if name != Event.Name.WEBHOOK_TEST]
+
+LEFT = """
+SELECT count(*) FROM webhooks_delivery
+WHERE workspace_id = %s AND status <> 'DELIVERED'
+"""
+CLAIMS = "SELECT event_id::text, fence FROM webhooks_delivery WHERE workspace_id = %s"
+
+
+@pytest.fixture(scope="module")
+def receiver(service, authority):
+    """Trusted by the service, which is started anew for it."""
+    service.kill_jobs()
+    service.kill_web()
+    service.set_environment(
+        WEBHOOK_OPEN_HOSTS="localhost", WEBHOOK_CA_FILE=str(authority.file)
+    )
+    service.start_web()
+    service.start_jobs()
+    with Receiver(authority.context("localhost")) as receiver:
+        yield receiver
+
+
+def configure(client, receiver: Receiver) -> None:
+    answer = client.post(
+        "/webhooks/config",
+        {
+            "url": receiver.url("/hook", host="localhost"),
+            "enabledEvents": NAMES,
+            "secret": SECRET,
+        },
+    )
+    assert answer.status_code in {200, 201}, answer.text
+
+
+def test_events_arrive_soon_and_verify(service, client, receiver: Receiver):
+    configure(client, receiver)
+    client.order(person())
+    for received in receiver.wait_for(5):
+        Webhook(signing_key(SECRET)).verify(received.body, received.headers)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_2000_events_arrive_while_workers_are_killed(
+    service, unlimited_client, receiver: Receiver
+):
+    client = unlimited_client
+    # An answer takes a moment, so that kills fall into the midst of it.
+    receiver.scripts["/hook"] = Script(drip=0.0005)
+    configure(client, receiver)
+    items = [person(idNumber=str(50000000 + n)) for n in range(REPORTS)]
+    client.order(*items)
+    for _ in range(ROUNDS):
+        time.sleep(random.uniform(0.5, 3))
+        random.choice(service.jobs_processes()[1:]).kill()
+
+    with service.connect() as connection:
+        deadline = time.monotonic() + DONE_SECONDS
+        while connection.execute(LEFT, [client.workspace]).fetchone() != (0,):
+            assert time.monotonic() < deadline, service.log()[-3000:]
+            time.sleep(0.2)
+        claims = dict(connection.execute(CLAIMS, [client.workspace]).fetchall())
+
+    arrived = Counter(r.headers["webhook-id"] for r in receiver.received)
+    assert len(claims) == EVENTS
+    assert arrived.keys() == claims.keys()
+    # Twice arrives only what was claimed twice: the first record of it was killed.
+    assert {i: n for i, n in arrived.items() if n > claims[i]} == {}
+    for received in receiver.received:
+        Webhook(signing_key(SECRET)).verify(received.body, received.headers)
