@@ -127,7 +127,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
     search_ids = ("event_id", "event__report_id", "configuration")
     ordering = ["-event"]
     inlines = [AttemptInline]
-    actions = ["redeliver"]
+    actions = ["redeliver"]  # type: ignore[assignment]
     fields = [
         "event_link",
         "configuration_link",
