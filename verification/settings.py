@@ -226,6 +226,13 @@ CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 IDEMPOTENCY_HOURS = 72
 
+# For development: hosts (`host` or `host:port`) that may be called whatever their
+# address, and a file of certificates that are trusted beside the system's.
+WEBHOOK_OPEN_HOSTS: frozenset[str] = frozenset(env.list("WEBHOOK_OPEN_HOSTS", []))
+WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
+# For everything from looking the name up to the last byte of the answer.
+WEBHOOK_TIMEOUT_SECONDS = 15.0
+
 # Live sources by check name; the sandbox never looks here.
 PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {}
 
