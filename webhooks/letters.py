@@ -1,0 +1,117 @@
+"""What is sent to receivers, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from asyncio.trsock import TransportSocket
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from socket import SHUT_RDWR
+
+import aiohttp
+
+from verification.outbound.targets import Blocked
+from webhooks.models import Attempt
+
+logger = logging.getLogger(__name__)
+
+Error = Attempt.Error
+
+KEPT_BYTES = 1024
+
+# The first that fits. What is not listed was not expected.
+ERRORS: list[tuple[type[Exception], Error]] = [
+    (Blocked, Error.TARGET_BLOCKED),
+    (aiohttp.ClientConnectorDNSError, Error.NAME_UNKNOWN),
+    (aiohttp.ClientConnectorCertificateError, Error.NOT_TRUSTED),
+    (aiohttp.ClientConnectorError, Error.NOT_CONNECTED),
+    (TimeoutError, Error.TIMED_OUT),
+    (aiohttp.ClientError, Error.BROKEN),
+    (OSError, Error.BROKEN),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    url: str
+    body: bytes
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one letter.
+
+    `error` is blank or an `Attempt.Error`; with BROKEN and TIMED_OUT there may be a
+    `status_code` all the same, of a 2xx whose body did not come to its end. `text` is
+    the first 1 KiB of the body, `retry_after` the seconds the receiver asked for.
+    """
+
+    status_code: int | None
+    error: str
+    text: str
+    duration_ms: int
+    retry_after: float | None
+
+
+@dataclass(slots=True)
+class Course:
+    """How far a request got."""
+
+    started: float = field(default_factory=time.monotonic)
+    transport: asyncio.Transport | None = None
+    socket: TransportSocket | None = None
+    reused: bool = False
+    status_code: int | None = None
+    retry_after: float | None = None
+    body: bytearray = field(default_factory=bytearray)
+
+    def let_go(self) -> None:
+        """End the connection now, if it is not kept for the next request.
+
+        Closing by the rules waits 30 s for the receiver, who need not take part. A TLS
+        transport that was closed twice takes no `abort`: its socket is shut down.
+        """
+        if self.transport and self.socket and self.transport.is_closing():
+            self.transport.abort()
+            with suppress(OSError):
+                self.socket.shutdown(SHUT_RDWR)
+
+    def answer(self, error: str) -> Answer:
+        refused = self.status_code is not None and self.status_code // 100 != 2
+        text = self.body[:KEPT_BYTES].decode("utf-8", "replace")
+        return Answer(
+            status_code=self.status_code,
+            # A refusal counts without the rest of its body.
+            error="" if refused else error,
+            text=text.replace("\0", "\N{REPLACEMENT CHARACTER}"),
+            duration_ms=round((time.monotonic() - self.started) * 1000),
+            retry_after=self.retry_after,
+        )
+
+
+def error_of(e: Exception) -> Error:
+    for kind, error in ERRORS:
+        if isinstance(e, kind):
+            return error
+    # The message may hold what the receiver sent.
+    logger.error("a delivery raised %s", type(e).__name__)
+    return Error.BROKEN
+
+
+def seconds_of(retry_after: str) -> float | None:
+    """Retry-After as seconds from now, whether it was seconds or a date."""
+    if re.fullmatch(r"[0-9]{1,9}", retry_after):
+        return float(retry_after)
+    try:
+        date = parsedate_to_datetime(retry_after)
+        # Without a zone it is UTC (RFC 5322, "-0000").
+        at = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, at - time.time())
