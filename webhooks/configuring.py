@@ -50,26 +50,19 @@ def configure(
     at = now()
     _hold(workspace_id, environment, alone=True)
     # Senders count failures meanwhile.
-    configuration = _found(workspace_id, environment, locked=True)
-    created = configuration is None
-    if configuration is None:
-        configuration = Configuration(
-            workspace_id=workspace_id, environment=environment, created_at=at
-        )
-    _take_secret(configuration, secret, at)
-    changes = {
-        "url": url,
-        "enabled": enabled,
-        "enabled_events": list(events),
-        "updated_at": at,
-        **HEALTHY,
-    }
-    for name, value in changes.items():
+    found = _found(workspace_id, environment, locked=True)
+    configuration = found or Configuration(
+        workspace_id=workspace_id, environment=environment, created_at=at
+    )
+    _take_secret(configuration, found.secret if found else None, secret, at)
+    configuration.url, configuration.enabled = url, enabled
+    configuration.enabled_events, configuration.updated_at = list(events), at
+    for name, value in HEALTHY.items():
         setattr(configuration, name, value)
-    configuration.save(force_insert=created, force_update=not created)
+    configuration.save()
     if enabled:
         later("webhooks.tasks.send_due")
-    return configuration, created
+    return configuration, found is None
 
 
 @transaction.atomic
@@ -127,16 +120,16 @@ def _found(
 
 
 def _take_secret(
-    configuration: Configuration, secret: str | None, at: datetime
+    configuration: Configuration, before: str | None, secret: str | None, at: datetime
 ) -> None:
-    if configuration._state.adding:
-        if secret is None:
-            raise SecretNeeded
-        configuration.secret = secret
-    elif secret is not None and secret != configuration.secret:
-        configuration.previous_secret = configuration.secret
+    if before is None and secret is None:
+        raise SecretNeeded
+    if secret is None or secret == before:
+        return
+    if before is not None:
+        configuration.previous_secret = before
         configuration.previous_secret_ends_at = at + OVERLAP
-        configuration.secret = secret
+    configuration.secret = secret
 
 
 def _fail_what_waits(configuration: Configuration) -> None:
