@@ -493,6 +493,18 @@ def test_a_letter_on_a_kept_connection_is_sent_once_again(receiver, post):
     assert [got.connection for got in receiver.received] == [1, 1, 2]
 
 
+def test_it_is_sent_again_on_a_new_connection(receiver, post):
+    receiver.scripts["/slow"] = Script(drip=0.002)
+    receiver.scripts["/again"] = lambda received: (
+        Script(cut_after=0) if received.connection <= 2 else Script()
+    )
+    answers(post, receiver.url("/slow"), receiver.url("/slow"))
+    assert receiver.connections == 2
+
+    assert answer(post, receiver.url("/again")).error == ""
+    assert receiver.connections == 3
+
+
 def test_a_letter_is_sent_again_once_only(receiver, post):
     receiver.scripts["/never"] = Script(cut_after=0)
     answers(post, *[receiver.url()] * 5)
