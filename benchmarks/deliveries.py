@@ -86,7 +86,7 @@ def deliveries(
 def _receiver(service: Service) -> Iterator[Receiver]:
     receiver = Receiver(service)
     os.environ |= {
-        "WEBHOOK_OPEN_HOSTS": "localhost",
+        "WEBHOOK_DEV_HOSTS": "localhost",
         "WEBHOOK_CA_FILE": str(receiver.authority),
     }
     with service.process(*receiver.command):

@@ -200,7 +200,7 @@ REST_FRAMEWORK = {
     "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%fZ",
 }
 
-JOB_WORKERS = env.int("JOB_WORKERS", 2)
+JOB_WORKERS = env.int("JOB_WORKERS", 4)
 WEB_WORKERS = env.int("WEB_WORKERS", 2)
 Q_CLUSTER = {
     "name": "verification",
@@ -228,7 +228,7 @@ IDEMPOTENCY_HOURS = 72
 
 # For development: hosts (`host` or `host:port`) that may be called whatever their
 # address, and a file of certificates that are trusted beside the system's.
-WEBHOOK_OPEN_HOSTS: frozenset[str] = frozenset(env.list("WEBHOOK_OPEN_HOSTS", []))
+WEBHOOK_DEV_HOSTS: frozenset[str] = frozenset(env.list("WEBHOOK_DEV_HOSTS", []))
 WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
 # For everything from looking the name up to the last byte of the answer.
 WEBHOOK_TIMEOUT_SECONDS = 15.0

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.jobs.queue import wake_up_by
+from webhooks.lanes import WAIT_SECONDS
 from webhooks.models import Configuration, Event
 
 SEND_DUE = "webhooks.tasks.send_due"
-# Requests under way to one receiver, over all clusters.
+# Requests under way to one receiver from one sender. More are claimed, because one
+# claim and one record of many cost little more than of one.
 MOST_AT_ONCE = 10
+MOST_CLAIMED = 80
 LEASE_MARGIN_SECONDS = 15
 PAUSE = timedelta(seconds=1)
 
@@ -77,6 +82,12 @@ WHERE d.event_id IN (SELECT event_id FROM due ORDER BY rank LIMIT %(limit)s)
 RETURNING e.id, e.name, e.created_at, e.payload,
     d.configuration_id, d.fence, d.failures, d.attempts
 """
+GIVE_BACK = """
+UPDATE webhooks_delivery d
+SET next_attempt_at = statement_timestamp(), leased_until = NULL
+FROM unnest(%s::uuid[], %s::int[]) AS u(id, fence)
+WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
+"""
 NEXT_DUE = f"""
 {WAITING}
 SELECT min(GREATEST(resting_until, (
@@ -107,15 +118,25 @@ def claim(limit: int) -> list[Claim]:
     ready = {c.pk: c for c in Configuration.objects.raw(OPEN)}
     if not ready:
         return []
-    lease = settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
-    claimed = Event.objects.raw(
+    # It may wait for a place, and then for an answer.
+    lease = WAIT_SECONDS + settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
+    claimed: Iterable[Any] = Event.objects.raw(
         CLAIM,
-        {"open": list(ready), "most": MOST_AT_ONCE, "limit": limit, "lease": lease},
+        {"open": list(ready), "most": MOST_CLAIMED, "limit": limit, "lease": lease},
     )
     return [
         Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)
         for e in claimed
     ]
+
+
+def give_back(claims: Sequence[Claim]) -> None:
+    """Claims of which nothing was sent: due again, and no attempt was made."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            GIVE_BACK,
+            [[c.event.pk for c in claims], [c.fence for c in claims]],
+        )
 
 
 def wake_up_for_the_next() -> None:

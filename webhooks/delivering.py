@@ -20,16 +20,24 @@ from verification.encryption import UnknownKey
 from verification.jobs.heartbeat import beat
 from verification.jobs.queue import later
 from verification.jobs.slots import slot
-from webhooks.claiming import SEND_DUE, Claim, claim, wake_up_for_the_next
+from webhooks.claiming import (
+    MOST_AT_ONCE,
+    SEND_DUE,
+    Claim,
+    claim,
+    give_back,
+    wake_up_for_the_next,
+)
 from webhooks.events import envelope
+from webhooks.letters import Answer, Letter
 from webhooks.models import Attempt
-from webhooks.posting import Answer, Letter, Post
+from webhooks.posting import Post
 from webhooks.recording import Ended, record
 from webhooks.signing import sign
 
 logger = logging.getLogger(__name__)
 
-IN_FLIGHT = 300
+IN_FLIGHT = 1_000
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -48,11 +56,12 @@ def deliver() -> None:
     """
     flying: Flying = {}
     post: Post[UUID]
-    with Post() as post:
+    with Post(at_once=MOST_AT_ONCE) as post:
         with slot("send", 1) as free:
             finished = not free or _send_all(post, flying)
         if not finished:
             later(SEND_DUE)
+        post.recall()
         while flying:
             beat()
             record(_landed(post, flying))
@@ -103,14 +112,25 @@ def _letter(claimed: Claim, at: datetime) -> Letter:
             "webhook-timestamp": str(timestamp),
             "webhook-signature": sign(secrets, event_id, timestamp, body),
         },
+        lane=claimed.configuration.pk,
     )
 
 
 def _landed(post: Post, flying: Flying) -> list[Ended]:
-    """Answers that have come; waits a little for the first of them."""
+    """Answers that have come; waits a little for the first of them.
+
+    What comes back unsent is due again.
+    """
     if not flying:
         return []
-    return [
-        (*flying.pop(event_id), answer)
-        for event_id, answer in post.answers(LOOK_AGAIN_SECONDS)
-    ]
+    landed: list[Ended] = []
+    unsent: list[Claim] = []
+    for event_id, answer in post.answers(LOOK_AGAIN_SECONDS):
+        claimed, at = flying.pop(event_id)
+        if answer is None:
+            unsent.append(claimed)
+        else:
+            landed.append((claimed, at, answer))
+    if unsent:
+        give_back(unsent)
+    return landed

@@ -10,8 +10,8 @@ from itertools import takewhile
 from django.db import connection
 
 from verification.jobs.queue import later
+from webhooks.letters import Answer
 from webhooks.models import Attempt, Configuration
-from webhooks.posting import Answer
 
 GONE = 410
 # The owners are told at this failure in a row.

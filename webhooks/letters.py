@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from asyncio.trsock import TransportSocket
+from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -38,9 +39,12 @@ ERRORS: list[tuple[type[Exception], Error]] = [
 
 @dataclass(frozen=True, slots=True)
 class Letter:
+    """`lane` names the receiver: so many letters of a lane are under way at once."""
+
     url: str
     body: bytes
     headers: dict[str, str]
+    lane: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)

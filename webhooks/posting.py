@@ -5,8 +5,8 @@
         for key, answer in post.answers(timeout=1.0):
             ...
 
-One event loop in a thread of its own holds as many requests as it is given; callers
-limit how many. Receivers are anybody's, so nothing they do may cost more than the
+One event loop in a thread of its own holds as many requests as it is given, and few
+to any one receiver. Receivers are anybody's, so nothing they do may cost more than the
 deadline, 16 KiB and a connection.
 """
 
@@ -17,7 +17,8 @@ import logging
 import ssl
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial
@@ -29,6 +30,7 @@ import yarl
 from django.conf import settings
 
 from verification.outbound.targets import GuardedResolver, Lookup, check_url
+from webhooks.lanes import Lane, Recalled
 from webhooks.letters import Answer, Course, Error, Letter, error_of, seconds_of
 
 logger = logging.getLogger(__name__)
@@ -64,18 +66,22 @@ class Post(Generic[Key]):
     """Sends letters while it is open. `send` and `answers` may be called by any thread.
 
     Every letter gets one answer, those that are under way at the end included: they
-    are cancelled and BROKEN. `lookup` stands in for the loop's getaddrinfo.
+    are cancelled and BROKEN. Of a lane `at_once` letters are under way; the others
+    wait, and their time does not run. They come back with None, unsent, when it takes
+    too long, when one before them gets no answer, and when they are recalled.
+    `lookup` stands in for the loop's getaddrinfo.
     """
 
-    def __init__(self, lookup: Lookup | None = None) -> None:
+    def __init__(self, lookup: Lookup | None = None, at_once: int = 10) -> None:
+        self._lanes: dict[Hashable, Lane] = defaultdict(lambda: Lane(at_once))
         self._seconds: float = settings.WEBHOOK_TIMEOUT_SECONDS
         self._trust = _trust(settings.WEBHOOK_CA_FILE)
-        opened = settings.WEBHOOK_OPEN_HOSTS
+        opened = settings.WEBHOOK_DEV_HOSTS
         self._resolver = GuardedResolver(opened, lookup)
         self._target: Callable[[str], yarl.URL] = lru_cache(1024)(
             partial(check_url, opened=opened)
         )
-        self._answers: SimpleQueue[tuple[Key, Answer]] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Key, Answer | None]] = SimpleQueue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Post[Key]:
@@ -102,9 +108,17 @@ class Post(Generic[Key]):
         """Start them all, and return at once."""
         self._loop.call_soon_threadsafe(self._start, list(letters))
 
-    def answers(self, timeout: float) -> list[tuple[Key, Answer]]:
+    def recall(self) -> None:
+        """Have back, unsent, all that wait; `answers` brings them."""
+        self._loop.call_soon_threadsafe(self._recall)
+
+    def _recall(self) -> None:
+        for lane in self._lanes.values():
+            lane.recall()
+
+    def answers(self, timeout: float) -> list[tuple[Key, Answer | None]]:
         """Those that are ready; waits `timeout` seconds for the first of them."""
-        ready: list[tuple[Key, Answer]] = []
+        ready: list[tuple[Key, Answer | None]] = []
         try:
             ready.append(self._answers.get(timeout=timeout))
             while True:
@@ -154,17 +168,30 @@ class Post(Generic[Key]):
             task.add_done_callback(self._tasks.discard)
 
     async def _deliver(self, key: Key, letter: Letter) -> None:
+        answer: Answer | None = None
+        lane = self._lanes[letter.lane]
+        try:
+            async with lane.place():
+                answer = await self._attempt(letter)
+                if answer.error:
+                    # Who waits behind one that got no answer may be in for the same.
+                    lane.recall()
+        except Recalled:
+            pass
+        finally:
+            self._answers.put((key, answer))
+
+    async def _attempt(self, letter: Letter) -> Answer:
         course = Course()
         _course.set(course)
-        error: str = Error.BROKEN
         try:
             async with asyncio.timeout(self._seconds):
                 await self._request(letter, course)
-            error = ""
+        except asyncio.CancelledError:
+            return course.answer(Error.BROKEN)
         except Exception as e:
-            error = error_of(e)
-        finally:
-            self._answers.put((key, course.answer(error)))
+            return course.answer(error_of(e))
+        return course.answer("")
 
     async def _request(self, letter: Letter, course: Course) -> None:
         url = self._target(letter.url)

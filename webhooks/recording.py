@@ -15,8 +15,8 @@ from verification.ids import uuid7
 from verification.tables import Rows, insert
 from webhooks import health
 from webhooks.claiming import Claim
+from webhooks.letters import Answer
 from webhooks.models import Attempt, DeliveryStatus
-from webhooks.posting import Answer
 from webhooks.schedule import next_wait
 
 logger = logging.getLogger(__name__)

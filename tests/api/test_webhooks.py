@@ -198,7 +198,7 @@ def test_all_that_is_wrong_is_told_together_and_repeats_no_secret(api: Api):
 
 
 def test_an_opened_host_may_be_configured(api: Api, settings):
-    settings.WEBHOOK_OPEN_HOSTS = frozenset(["localhost:9443"])
+    settings.WEBHOOK_DEV_HOSTS = frozenset(["localhost:9443"])
 
     assert configure(api, url="https://localhost:9443/hook")["enabled"]
     problem = api.refused("/webhooks/config", {**CONFIG, "url": "https://localhost/"})

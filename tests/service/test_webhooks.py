@@ -34,7 +34,7 @@ def receiver(service, authority):
     service.kill_jobs()
     service.kill_web()
     service.set_environment(
-        WEBHOOK_OPEN_HOSTS="localhost", WEBHOOK_CA_FILE=str(authority.file)
+        WEBHOOK_DEV_HOSTS="localhost", WEBHOOK_CA_FILE=str(authority.file)
     )
     service.start_web()
     service.start_jobs()

@@ -242,6 +242,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def receiver(authority: Authority, settings: Any) -> Iterator[Receiver]:
     settings.WEBHOOK_CA_FILE = str(authority.file)
-    settings.WEBHOOK_OPEN_HOSTS = frozenset({HOST, "localhost"})
+    settings.WEBHOOK_DEV_HOSTS = frozenset({HOST, "localhost"})
     with Receiver(authority.context(HOST, "localhost")) as receiver:
         yield receiver

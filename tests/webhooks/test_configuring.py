@@ -1,6 +1,9 @@
+import threading
+import time
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils.timezone import now
 
 from tests.clients import Api
@@ -182,3 +185,25 @@ def test_many_at_once_make_one_configuration(transactional_db, api: Api):
         wrong = [a for a in answers if isinstance(a, Exception)]
         assert all(isinstance(a, NotConfigured) for a in wrong), wrong
         assert Configuration.objects.count() <= 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_may_be_recorded_while_the_configuration_is_removed(
+    transactional_db, api: Api
+):
+    configured(api)
+    is_recorded = threading.Event()
+
+    def either(number: int) -> None:
+        if number:
+            is_recorded.wait(5)
+            remove(api.workspace.pk, "sandbox")
+            return
+        with transaction.atomic():
+            recorded(api)
+            is_recorded.set()
+            time.sleep(0.3)
+
+    assert at_once(2, either) == [None, None]
+    delivery = Delivery.objects.get()
+    assert (delivery.status, delivery.configuration_id) == ("FAILED", None)

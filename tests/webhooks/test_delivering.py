@@ -20,7 +20,7 @@ from tests.webhooks.engine import (
 from tests.webhooks.receiver import Receiver, Script
 from verification.jobs.models import Job
 from webhooks import claiming, recording
-from webhooks.claiming import MOST_AT_ONCE, claim
+from webhooks.claiming import MOST_AT_ONCE, MOST_CLAIMED, claim
 from webhooks.delivering import deliver
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.posting import Answer
@@ -206,11 +206,26 @@ def test_both_secrets_sign_while_the_old_one_counts(
     assert len(second.headers["webhook-signature"].split()) == 1
 
 
-def test_no_more_than_ten_of_a_configuration_are_under_way(workspace: Workspace):
+def test_no_more_than_ten_of_a_configuration_are_under_way(
+    receiver: Receiver, workspace: Workspace, settings
+):
+    settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
+    receiver.scripts["/hangs"] = Script(hangs=True)
+    configured(workspace, receiver.url("/hangs", host="localhost"))
+    happen(workspace, 30)
+    deliver()
+    # Ten failed in a row: it rests, and what was not sent waits as if never claimed.
+    assert len(receiver.received) == MOST_AT_ONCE
+    assert attempts() == [(1, None, "TIMED_OUT")] * MOST_AT_ONCE
+    assert statuses() == {"RETRYING": MOST_AT_ONCE, "PENDING": 20}
+    assert not Delivery.objects.filter(leased_until__isnull=False).exists()
+
+
+def test_no_more_than_eighty_of_a_configuration_are_claimed(workspace: Workspace):
     configured(workspace, "https://hooks.acacia.test/")
-    happen(workspace, 15)
-    assert len(claim(100)) == MOST_AT_ONCE
-    assert claim(100) == []
+    happen(workspace, 90)
+    assert len(claim(1000)) == MOST_CLAIMED
+    assert claim(1000) == []
 
 
 def test_a_backlog_of_one_is_never_served_before_the_others(

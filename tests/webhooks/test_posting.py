@@ -28,7 +28,10 @@ def post(receiver):
 
 def answers(post, *urls, body=b"{}", seconds=10):
     """The answers to letters to these, in their order."""
-    post.send((number, Letter(url, body, HEADERS)) for number, url in enumerate(urls))
+    post.send(
+        (number, Letter(url, body, HEADERS, lane=number))
+        for number, url in enumerate(urls)
+    )
     found = {}
     end = time.monotonic() + seconds
     while len(found) < len(urls):
@@ -310,7 +313,7 @@ def test_letters_to_one_name_share_its_lookup(receiver):
 
 
 def test_a_slow_lookup_holds_up_no_other_name(receiver, settings):
-    settings.WEBHOOK_OPEN_HOSTS = frozenset({HOST, "slow.test"})
+    settings.WEBHOOK_DEV_HOSTS = frozenset({HOST, "slow.test"})
     settings.WEBHOOK_TIMEOUT_SECONDS = 1
     go_on = threading.Event()
 
@@ -567,7 +570,9 @@ def test_passwords_of_the_environment_are_not_sent(receiver, monkeypatch, tmp_pa
 def test_the_end_does_not_wait_for_receivers(receiver):
     receiver.scripts["/"] = Script(hangs=True)
     with Post(lookup_here) as post:
-        post.send((n, Letter(receiver.url(), b"{}", HEADERS)) for n in range(20))
+        post.send(
+            (n, Letter(receiver.url(), b"{}", HEADERS, lane=n)) for n in range(20)
+        )
         receiver.wait_for(20)
         started = time.monotonic()
 

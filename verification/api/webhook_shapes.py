@@ -25,7 +25,7 @@ SECRET = re.compile("[ -~]{16,128}")
 
 def _target(value: str) -> str:
     try:
-        check_url(value, settings.WEBHOOK_OPEN_HOSTS)
+        check_url(value, settings.WEBHOOK_DEV_HOSTS)
     except Blocked as e:
         raise formats.wrong("invalid-format", str(e).removesuffix(".")) from e
     return value

@@ -13,7 +13,9 @@ BEGIN
     SELECT e.id, c.id, e.workspace_id, e.environment, e.name,
         e.created_at, e.created_at
     FROM recorded e JOIN webhooks_configuration c USING (workspace_id, environment)
-    WHERE c.enabled AND (e.name = ANY (c.enabled_events) OR e.name = 'webhook.test');
+    WHERE c.enabled AND (e.name = ANY (c.enabled_events) OR e.name = 'webhook.test')
+    -- Whoever removes the configuration waits until these are committed.
+    FOR KEY SHARE OF c;
     IF FOUND THEN
         INSERT INTO jobs_job (function, arguments)
         VALUES ('webhooks.tasks.send_due', '[]');
