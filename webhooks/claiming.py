@@ -19,7 +19,7 @@ SEND_DUE = "webhooks.tasks.send_due"
 # Requests under way to one receiver from one sender. More are claimed, because one
 # claim and one record of many cost little more than of one.
 MOST_AT_ONCE = 10
-MOST_CLAIMED = 80
+MOST_CLAIMED = 160
 LEASE_MARGIN_SECONDS = 15
 PAUSE = timedelta(seconds=1)
 

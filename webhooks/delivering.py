@@ -41,6 +41,8 @@ IN_FLIGHT = 1_000
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 0.1
+# Where many are under way more answers follow soon, and are recorded together.
+GATHER_SECONDS = 0.01
 UNREADABLE = Answer(None, Attempt.Error.UNREADABLE.value, "", 0, None)
 
 # event id -> its claim, and when it was sent
@@ -125,7 +127,11 @@ def _landed(post: Post, flying: Flying) -> list[Ended]:
         return []
     landed: list[Ended] = []
     unsent: list[Claim] = []
-    for event_id, answer in post.answers(LOOK_AGAIN_SECONDS):
+    answers = post.answers(LOOK_AGAIN_SECONDS)
+    if answers and len(flying) > MOST_AT_ONCE:
+        time.sleep(GATHER_SECONDS)
+        answers += post.answers(0)
+    for event_id, answer in answers:
         claimed, at = flying.pop(event_id)
         if answer is None:
             unsent.append(claimed)

@@ -221,9 +221,9 @@ def test_no_more_than_ten_of_a_configuration_are_under_way(
     assert not Delivery.objects.filter(leased_until__isnull=False).exists()
 
 
-def test_no_more_than_eighty_of_a_configuration_are_claimed(workspace: Workspace):
+def test_no_more_than_so_many_of_a_configuration_are_claimed(workspace: Workspace):
     configured(workspace, "https://hooks.acacia.test/")
-    happen(workspace, 90)
+    happen(workspace, MOST_CLAIMED + 1)
     assert len(claim(1000)) == MOST_CLAIMED
     assert claim(1000) == []
 
