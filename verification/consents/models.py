@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
@@ -47,6 +48,12 @@ class Consent(models.Model):
     expires_at = models.DateTimeField(null=True)
     # {obtainedAt, method, policyVersion, evidenceReference} as the client attested.
     attestation = EncryptedJSONField(null=True)
+    # When the present link was made; another is made once a minute at most.
+    link_made_at = models.DateTimeField(default=now, editable=False)
+    reminded_at = models.DateTimeField(null=True, editable=False)
+    # Wrong answers to who the subject is, since the last right one or the last lock.
+    wrong_answers = models.PositiveSmallIntegerField(default=0)
+    locked_until = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints = [
@@ -65,6 +72,14 @@ class Consent(models.Model):
                 | ~Q(status="ATTESTED"),
             ),
         ]
+        indexes = [
+            # What expiry and reminders look for.
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status="PENDING", mode="SERVICE_HOSTED"),
+                name="consents_waiting",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.status} ({self.mode})"
@@ -72,3 +87,51 @@ class Consent(models.Model):
     @property
     def is_given(self) -> bool:
         return self.status in self.GIVEN
+
+
+class ConsentRecord(models.Model):
+    """One thing that happened to a consent, with its evidence: written once, for good.
+
+    A grant, a refusal and a withdrawal are records of their own. The database refuses
+    changes; erasing the subject empties `evidence` and leaves the rest.
+    """
+
+    class Happened(models.TextChoices):
+        GRANTED = "GRANTED"
+        DECLINED = "DECLINED"
+        WITHDRAWN = "WITHDRAWN"
+        EXPIRED = "EXPIRED"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(Report, models.PROTECT, related_name="consent_records")
+    # No foreign key: an edited draft asks anew, and what was recorded stays.
+    consent_id = models.UUIDField()
+    happened = models.CharField(max_length=9, choices=Happened)
+    # Which link it came through.
+    generation = models.PositiveIntegerField()
+    language = models.CharField(max_length=2, blank=True)
+    # Version and SHA-256 of the exact text that was shown.
+    notice_version = models.CharField(max_length=40, blank=True)
+    notice_sha256 = models.BinaryField(null=True)
+    # {text, checks, purpose, typedName, confirmedBy, address, userAgent, reason}
+    evidence = EncryptedJSONField(null=True)
+    # Keyed hash over all of the above, to show that nothing was changed since.
+    digest = models.BinaryField()
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["consent_id", "happened"], name="a_consent_is_decided_once"
+            )
+        ]
+        ordering = ["created_at", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.happened} {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def number(self) -> str:
+        """The receipt's number, as a person reads it out."""
+        text = self.id.hex[-12:].upper()
+        return f"C-{text[:4]}-{text[4:8]}-{text[8:]}"
