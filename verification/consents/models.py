@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
@@ -49,10 +50,10 @@ class Consent(models.Model):
     # {obtainedAt, method, policyVersion, evidenceReference} as the client attested.
     attestation = EncryptedJSONField(null=True)
     # When the present link was made; another is made once a minute at most.
-    link_made_at = models.DateTimeField(default=now, editable=False)
+    link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
     # Wrong answers to who the subject is, since the last right one or the last lock.
-    wrong_answers = models.PositiveSmallIntegerField(default=0)
+    wrong_answers = models.PositiveSmallIntegerField(db_default=0)
     locked_until = models.DateTimeField(null=True, editable=False)
 
     class Meta:
@@ -122,7 +123,8 @@ class ConsentRecord(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["consent_id", "happened"], name="a_consent_is_decided_once"
+                fields=["consent_id", "generation", "happened"],
+                name="it_happens_once_to_each_link",
             )
         ]
         ordering = ["created_at", "id"]
