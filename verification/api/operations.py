@@ -163,6 +163,13 @@ describe_reports = extend_schema_view(
         examples.CONSENT,
         parameters=[REPORT_ID],
     ),
+    consent_resend=operation(
+        "resendConsent",
+        "Send the subject a new consent link",
+        ConsentState,
+        examples.CONSENT,
+        parameters=[REPORT_ID],
+    ),
     events=operation(
         "getTimeline",
         "Get the timeline of a report",

@@ -133,6 +133,13 @@ _KINDS = [
         "Wait until the report has ended, and retry it if a check failed.",
     ),
     Kind(
+        "consent-not-resendable",
+        409,
+        "There is no consent link to send",
+        "The report asks its subject for nothing, or the subject has answered.",
+        "Read the consent state. A draft can ask again by an edit of its consent.",
+    ),
+    Kind(
         "idempotency-in-progress",
         409,
         "The same request is still running",

@@ -11,6 +11,7 @@ from verification.api.problems import (
     pointer,
     register,
 )
+from verification.ordering.consent_links import NotResendable, TooSoon
 from verification.ordering.faults import InvalidRequest
 from verification.ordering.idempotency import InProgress, InvalidKey, KeyReused
 from verification.ordering.refusals import (
@@ -46,6 +47,16 @@ def register_refusals() -> None:
     register(NotEditable, lambda e: _conflict("report-not-editable", e))
     register(NotCancellable, lambda e: _conflict("report-not-cancellable", e))
     register(NotRetryable, lambda e: _conflict("report-not-retryable", e))
+    register(
+        NotResendable,
+        lambda e: Problem("consent-not-resendable", str(e), consentStatus=e.status),
+    )
+    register(
+        TooSoon,
+        lambda e: Problem(
+            "rate-limited", str(e), headers={"Retry-After": str(e.seconds)}
+        ),
+    )
     # Another request moved the report between our look and our move.
     register(
         InvalidTransition,

@@ -37,6 +37,7 @@ from verification.api.report_shapes import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.ordering.cancelling import cancel
 from verification.ordering.client import Client
+from verification.ordering.consent_links import resend
 from verification.ordering.creating import create_reports
 from verification.ordering.editing import edit_draft
 from verification.ordering.idempotency import Key, once
@@ -67,6 +68,7 @@ class ReportViewSet(GenericViewSet):
         "retry": Scope.REPORTS_CREATE,
         "quote": Scope.REPORTS_CREATE,
         "consent_state": Scope.REPORTS_READ,
+        "consent_resend": Scope.REPORTS_CREATE,
         "events": Scope.REPORTS_READ,
     }
     rate_buckets = {"create": "create"}
@@ -80,6 +82,7 @@ class ReportViewSet(GenericViewSet):
         "draft": ("report-not-editable",),
         "cancel": ("report-not-cancellable",),
         "retry": ("report-not-retryable", "insufficient-balance"),
+        "consent_resend": ("consent-not-resendable",),
     }
 
     def create(self, request: Request) -> Response:
@@ -168,6 +171,20 @@ class ReportViewSet(GenericViewSet):
         """Get where the subject is in the consent workflow."""
         refuse_unknown_parameters(request, ())
         report = _theirs(client_of(request), reportId)
+        return Response(ConsentState.of(getattr(report, "consent", None), report))
+
+    @action(detail=True, methods=["post"], url_path="consent/resend")
+    def consent_resend(self, request: Request, reportId: UUID) -> Response:
+        """Send the subject a new link; the old one is dead from then on.
+
+        At most once a minute, while the consent waits for an answer, or when that of a
+        draft has expired.
+        """
+        refuse_unknown_parameters(request, ())
+        refuse_body(request)
+        client = client_of(request)
+        resend(client, reportId)
+        report = _theirs(client, reportId)
         return Response(ConsentState.of(getattr(report, "consent", None), report))
 
     @action(detail=True, methods=["get"])

@@ -15,6 +15,7 @@ class Every(NamedTuple):
 
 SCHEDULES = [
     Every("Run due checks", 1, "verification.checks.tasks.run_due"),
+    Every("Expire consents", 1, "verification.ordering.tasks.expire_consents"),
     Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
     Every("Purge old events", 60, "webhooks.tasks.purge_events"),
     Every(

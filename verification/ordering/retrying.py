@@ -32,6 +32,9 @@ def retry(client: Client, report_id: UUID) -> Report:
     final = report.status == ReportStatus.CANCELLED or report.subject is None
     if final or not (report.is_ended and failed):
         raise NotRetryable(report.status)
+    consent = getattr(report, "consent", None)
+    if consent and not consent.is_given:
+        raise NotRetryable(report.status, "The subject's consent does not hold.")
     if gone := [r.name for r in failed if not r.definition.active]:
         told = f"{', '.join(gone)} is not offered at present."
         raise NotRetryable(report.status, told)

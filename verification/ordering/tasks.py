@@ -1,5 +1,11 @@
+from verification.ordering.expiring import expire_due
 from verification.ordering.idempotency import forget_old_answers
 
 
 def purge_idempotency_keys() -> None:
     forget_old_answers()
+
+
+def expire_consents() -> None:
+    """Close the consent links that nobody answered in time."""
+    expire_due()

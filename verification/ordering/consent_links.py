@@ -1,0 +1,88 @@
+"""New links to the consent page; the one before leads nowhere from then on."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification import links
+from verification.consents.models import Consent, ConsentStatus
+from verification.ordering.client import Client
+from verification.ordering.holding import hold
+from verification.reports.models import Report, ReportStatus
+
+PAUSE = timedelta(minutes=1)
+
+
+class NotResendable(Exception):
+    """No link can be sent: `status` is the consent's."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"A consent that is {status} needs no link.")
+        self.status = status
+
+
+class TooSoon(Exception):
+    """The last link is less than a minute old; `seconds` are left."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"A link was made within the last minute; wait {seconds} s.")
+        self.seconds = seconds
+
+
+@transaction.atomic
+def resend(client: Client, report_id: UUID) -> Report:
+    """Give a hosted consent that waits, or a draft's that expired, another link."""
+    report = hold(client, report_id)
+    consent = getattr(report, "consent", None)
+    if consent is None:
+        raise NotResendable(ConsentStatus.NOT_REQUIRED)
+    _renew(consent, report)
+    return report
+
+
+@transaction.atomic
+def new_link_for_subject(consent_id: UUID) -> None:
+    """The same, asked for by who opened a link that has expired."""
+    report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
+    report = Report.objects.select_for_update(no_key=True).get(pk=report_id)
+    _renew(Consent.objects.select_for_update(no_key=True).get(pk=consent_id), report)
+
+
+def _renew(consent: Consent, report: Report) -> None:
+    at = now()
+    _refuse_unless_resendable(consent, report)
+    if (left := consent.link_made_at + PAUSE - at) > timedelta():
+        raise TooSoon(math.ceil(left.total_seconds()))
+    consent.generation += 1
+    consent.token_digest = links.digest(
+        links.token("consent", consent.pk, consent.generation)
+    )
+    consent.status = ConsentStatus.PENDING
+    consent.expires_at = at + timedelta(days=settings.CONSENT_LINK_DAYS)
+    consent.link_made_at, consent.reminded_at = at, None
+    consent.wrong_answers, consent.locked_until = 0, None
+    consent.save()
+
+
+def _refuse_unless_resendable(consent: Consent, report: Report) -> None:
+    waits = report.status in {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
+    expired_draft = (
+        consent.status == ConsentStatus.EXPIRED and report.status == ReportStatus.DRAFT
+    )
+    is_hosted = consent.mode == Consent.Mode.SERVICE_HOSTED
+    is_open = waits and consent.status == ConsentStatus.PENDING
+    if not is_hosted or not (is_open or expired_draft):
+        raise NotResendable(consent.status)
+
+
+def is_due_for_reminder(consent: Consent, at: datetime) -> bool:
+    """Half of its time has passed, and nobody was reminded."""
+    if consent.expires_at is None or consent.reminded_at is not None:
+        return False
+    return at >= consent.link_made_at + (consent.expires_at - consent.link_made_at) / 2

@@ -1,0 +1,262 @@
+"""What the subject decides by the hosted link, and what that does to the report.
+
+Each verb is one transaction: consent, its record, report, checks, money, payment and
+event move together or not at all. The report is held before the consent, as every other
+verb does, so that of two tabs one wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.checks.events import report_event
+from verification.checks.models import CheckResult
+from verification.checks.waking import wake_up
+from verification.consents.models import Consent, ConsentRecord, ConsentStatus
+from verification.encryption import keyed_hash
+from verification.ids import uuid7
+from verification.ordering.client import Client
+from verification.ordering.stopping import stop
+from verification.reports.models import Report, ReportStatus
+from verification.reports.transitions import Move, move
+from verification.tables import insert
+from verification.wire import utc_text
+from webhooks.events import event_rows
+from webhooks.models import Event
+from workspaces.ledger import account_of
+
+Happened = ConsentRecord.Happened
+
+SUBJECT = "subject"
+DECLINED = ("CONSENT_DECLINED", "The subject declined.")
+EXPIRED = ("CONSENT_EXPIRED", "The subject did not answer in time.")
+# Reports that a withdrawn consent ends.
+STOPPED = {ReportStatus.PENDING_PAYMENT, ReportStatus.RUNNING, ReportStatus.PARTIAL}
+
+
+class ConsentClosed(Exception):
+    """The consent takes no such answer: it is `status`, which is a ConsentStatus,
+    REPLACED (another link was made) or REPORT_ENDED."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The consent is {status}.")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How the subject answered: what is kept to show that it was so.
+
+    `text` is the notice exactly as it was shown; `confirmed_by` is DATE_OF_BIRTH,
+    ID_NUMBER_END, or blank where the report knows neither.
+    """
+
+    text: str
+    notice_version: str
+    language: str
+    typed_name: str
+    confirmed_by: str
+    address: str
+    user_agent: str
+
+
+@transaction.atomic
+def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecord:
+    """The report moves on at once; a draft stays one and can be launched now."""
+    consent, report = _hold(consent_id)
+    if done := _done(consent, generation, Happened.GRANTED):
+        return done
+    at = now()
+    _refuse_unless_open(consent, report, generation, at)
+    record = _decide(consent, report, Happened.GRANTED, evidence, "", at)
+    if report.status == ReportStatus.PENDING_CONSENT:
+        _move_on(report, at)
+    return record
+
+
+@transaction.atomic
+def decline(
+    consent_id: UUID, generation: int, evidence: Evidence, reason: str
+) -> ConsentRecord:
+    """The report has failed; a draft stays one, and can ask again by an edit."""
+    consent, report = _hold(consent_id)
+    if done := _done(consent, generation, Happened.DECLINED):
+        return done
+    at = now()
+    _refuse_unless_open(consent, report, generation, at)
+    record = _decide(consent, report, Happened.DECLINED, evidence, reason, at)
+    if report.status == ReportStatus.PENDING_CONSENT:
+        _fail(report, consent, DECLINED, "consent declined", at)
+    return record
+
+
+@transaction.atomic
+def withdraw(
+    consent_id: UUID, generation: int, evidence: Evidence, reason: str
+) -> ConsentRecord:
+    """Checks that were not asked are not; what was found before stays with the client.
+
+    Raises ConsentClosed unless the consent was granted by this very link.
+    """
+    consent, report = _hold(consent_id)
+    if done := _done(consent, generation, Happened.WITHDRAWN):
+        return done
+    if consent.generation != generation:
+        raise ConsentClosed("REPLACED")
+    if consent.status != ConsentStatus.GRANTED:
+        raise ConsentClosed(consent.status)
+    at = now()
+    record = _decide(consent, report, Happened.WITHDRAWN, evidence, reason, at)
+    if report.status in STOPPED and not report.is_ended:
+        client = _client(report)
+        stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+    return record
+
+
+@transaction.atomic
+def expire(consent_id: UUID) -> None:
+    """Close a link that nobody answered; nothing happens to one that was."""
+    consent, report = _hold(consent_id)
+    at = now()
+    is_due = consent.expires_at is not None and consent.expires_at <= at
+    if consent.status != ConsentStatus.PENDING or not is_due:
+        return
+    nobody = Evidence("", "", "", "", "", "", "")
+    _decide(consent, report, Happened.EXPIRED, nobody, "", at)
+    if report.status == ReportStatus.PENDING_CONSENT:
+        _fail(report, consent, EXPIRED, "consent expired", at)
+
+
+def _hold(consent_id: UUID) -> tuple[Consent, Report]:
+    """Consent and report, locked; Consent.DoesNotExist when an edit replaced it."""
+    report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
+    report = (
+        Report.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("workspace", "payment")
+        .get(pk=report_id)
+    )
+    consent = Consent.objects.select_for_update(no_key=True).get(pk=consent_id)
+    report.consent = consent
+    return consent, report
+
+
+def _done(
+    consent: Consent, generation: int, happened: ConsentRecord.Happened
+) -> ConsentRecord | None:
+    """The record of the same answer by the same link: asked twice, answered once."""
+    return ConsentRecord.objects.filter(
+        consent_id=consent.pk, generation=generation, happened=happened
+    ).first()
+
+
+def _refuse_unless_open(
+    consent: Consent, report: Report, generation: int, at: datetime
+) -> None:
+    if consent.generation != generation:
+        raise ConsentClosed("REPLACED")
+    if consent.status != ConsentStatus.PENDING:
+        raise ConsentClosed(consent.status)
+    if consent.expires_at is None or consent.expires_at <= at:
+        raise ConsentClosed(ConsentStatus.EXPIRED)
+    if report.status not in {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}:
+        raise ConsentClosed("REPORT_ENDED")
+
+
+def _decide(
+    consent: Consent,
+    report: Report,
+    happened: ConsentRecord.Happened,
+    evidence: Evidence,
+    reason: str,
+    at: datetime,
+) -> ConsentRecord:
+    consent.status = ConsentStatus(happened.value)
+    consent.save(update_fields=["status"])
+    kept = {
+        "requester": report.workspace.name,
+        "purpose": report.purpose,
+        "checks": report.checks_requested,
+        "text": evidence.text,
+        "typedName": evidence.typed_name,
+        "confirmedBy": evidence.confirmed_by,
+        "address": evidence.address,
+        "userAgent": evidence.user_agent,
+        "reason": reason,
+    }
+    record = ConsentRecord(
+        id=uuid7(),
+        report=report,
+        consent_id=consent.pk,
+        happened=happened,
+        generation=consent.generation,
+        language=evidence.language,
+        notice_version=evidence.notice_version,
+        notice_sha256=_sha256(evidence.text),
+        evidence=kept,
+        created_at=at,
+    )
+    record.digest = digest_of(record, kept)
+    record.save(force_insert=True)
+    return record
+
+
+def _sha256(text: str) -> bytes | None:
+    return sha256(text.encode()).digest() if text else None
+
+
+def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
+    """What `digest` must be, if nobody has changed the record or its evidence."""
+    said = [
+        record.pk,
+        record.report_id,
+        record.consent_id,
+        record.happened,
+        record.generation,
+        record.language,
+        record.notice_version,
+        utc_text(record.created_at),
+        orjson.dumps(evidence, option=orjson.OPT_SORT_KEYS).decode(),
+    ]
+    return keyed_hash("consent-record", *said)
+
+
+def _move_on(report: Report, at: datetime) -> None:
+    payment = getattr(report, "payment", None)
+    pays = payment is not None and payment.is_outstanding
+    target = ReportStatus.PENDING_PAYMENT if pays else ReportStatus.RUNNING
+    move([Move(report, target, "consent granted", SUBJECT)], at)
+    if not pays:
+        CheckResult.objects.filter(report=report).update(next_attempt_at=at, turn_at=at)
+        wake_up()
+
+
+def _fail(
+    report: Report,
+    consent: Consent,
+    failure: tuple[str, str],
+    trigger: str,
+    at: datetime,
+) -> None:
+    stop(_client(report), report, ReportStatus.FAILED, trigger, at, failure)
+    stack = report.results.values_list("name", "status", "id")
+    event = report_event(
+        Event.Name.REPORT_FAILED,
+        f"{report.pk}:consent:{consent.generation}",
+        report,
+        list(stack),
+        consent_status=consent.status,
+    )
+    insert(event_rows([event], at))
+
+
+def _client(report: Report) -> Client:
+    account = account_of(report.workspace, report.environment)
+    return Client(report.workspace, account, SUBJECT)

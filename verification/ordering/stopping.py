@@ -1,0 +1,72 @@
+"""Ending a report before its checks have: what was not asked is given back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db.models import Q
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.ordering.client import Client
+from verification.payments.models import PaymentStatus
+from verification.reports.models import PaymentMode, Report, ReportStatus
+from verification.reports.transitions import Move, move
+from verification.tables import insert
+from workspaces.ledger import Kind, Movement, entries, move_balances
+
+
+def stop(
+    client: Client,
+    report: Report,
+    target: ReportStatus,
+    trigger: str,
+    at: datetime,
+    failure: tuple[str, str] = ("", ""),
+) -> None:
+    """Move a held report to FAILED or CANCELLED; `failure` is its code and message.
+
+    Checks that are not being asked right now are cancelled and given back; those that
+    were asked stay billed, and one that is being asked still records its answer.
+    """
+    was_draft = report.status == ReportStatus.DRAFT
+    unasked = list(
+        report.results.select_for_update().filter(
+            Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
+        )
+    )
+    CheckResult.objects.filter(pk__in=[result.pk for result in unasked]).update(
+        status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
+    )
+    code, message = failure
+    changes = {"completed_at": at, "failure_code": code, "failure_message": message}
+    move([Move(report, target, trigger, client.actor, changes)], at)
+    _cancel_payment(report)
+    if not was_draft and report.payment_mode == PaymentMode.SELF:
+        _give_back(client, report, unasked, at)
+
+
+def _cancel_payment(report: Report) -> None:
+    payment = getattr(report, "payment", None)
+    if payment and payment.is_outstanding:
+        payment.status = PaymentStatus.CANCELLED
+        payment.save(update_fields=["status"])
+
+
+def _give_back(
+    client: Client, report: Report, results: list[CheckResult], at: datetime
+) -> None:
+    movements = [
+        Movement(
+            client.account.pk,
+            Kind.REVERSAL,
+            result.price,
+            client.actor,
+            report.pk,
+            result.pk,
+            result.attempt,
+        )
+        for result in results
+        if result.price
+    ]
+    insert(entries(movements, at))
+    move_balances(movements)
