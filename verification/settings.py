@@ -222,6 +222,9 @@ Q_CLUSTER = {
 
 # Longer than any provider may take; a check whose worker died waits this long.
 CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
+# Who runs this service, and where a person asks about their details: on hosted pages.
+OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
+OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "")
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 IDEMPOTENCY_HOURS = 72
