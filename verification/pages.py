@@ -15,14 +15,11 @@ from django.views.decorators.http import require_safe
 
 View = Callable[..., HttpResponse]
 
-POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
+ONE_YEAR = 365 * 24 * 3600
 
 
 def page(view: View) -> View:
-    """In the reader's language, without anything from elsewhere."""
+    """In the reader's language; one chosen on the page is remembered."""
 
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -30,19 +27,31 @@ def page(view: View) -> View:
         with translation.override(language):
             response = view(request, *args, **kwargs)
         response["Content-Language"] = language
-        response["Content-Security-Policy"] = POLICY
-        patch_vary_headers(response, ["Accept-Language"])
+        patch_vary_headers(response, ["Accept-Language", "Cookie"])
+        if request.GET.get("lang") == language:
+            remember_language(response, language)
         return response
 
     return shown
 
 
 def language_of(request: HttpRequest) -> str:
-    """The one chosen on the page (`?lang=sw`), or else the browser's."""
+    """The one chosen on a page (`?lang=sw`, then a cookie), or else the browser's."""
     chosen = request.GET.get("lang")
     if chosen in dict(settings.LANGUAGES):
         return chosen
     return translation.get_language_from_request(request)
+
+
+def remember_language(response: HttpResponse, language: str) -> None:
+    response.set_cookie(
+        settings.LANGUAGE_COOKIE_NAME,
+        language,
+        max_age=ONE_YEAR,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
 
 
 @require_safe
@@ -59,3 +68,9 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 @page
 def server_error(request: HttpRequest) -> HttpResponse:
     return render(request, "500.html", status=500)
+
+
+@page
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form without its cookie: the browser keeps none, or another site sent it."""
+    return render(request, "403_csrf.html", status=403)

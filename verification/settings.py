@@ -74,6 +74,7 @@ MIDDLEWARE = [
     "verification.api.problems.ProblemMiddleware",
     "verification.api.chunked.ChunkedBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "verification.policy.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -178,6 +179,26 @@ if BASE_URL.startswith("https://"):
 SESSION_COOKIE_HTTPONLY = True
 CSRF_COOKIE_HTTPONLY = True
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
+CSRF_FAILURE_VIEW = "verification.pages.csrf_failure"
+
+# Pages are plain: no script at all, nothing from elsewhere. The API sends its own.
+CONTENT_SECURITY_POLICY: dict[str, Any] = {
+    "EXCLUDE_URL_PREFIXES": ["/api/"],
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    },
+}
+# What the admin's own files need beyond that.
+ADMIN_POLICY = {
+    "script-src": ["'self'"],
+    "connect-src": ["'self'"],
+    "img-src": ["'self'", "data:"],
+}
 
 # The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
 MAX_BODY_BYTES = 2 * 1024 * 1024

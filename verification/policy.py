@@ -1,0 +1,23 @@
+"""The Content-Security-Policy of every answer."""
+
+from __future__ import annotations
+
+from csp.middleware import CSPMiddleware, PolicyParts
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+
+class PolicyMiddleware(CSPMiddleware):
+    """The strict one of the settings; for the admin, with what its files need."""
+
+    def get_policy_parts(
+        self,
+        request: HttpRequest,
+        response: HttpResponseBase,
+        report_only: bool = False,
+    ) -> PolicyParts:
+        parts = super().get_policy_parts(request, response, report_only)
+        if request.path_info.startswith("/admin/") and not report_only:
+            parts.replace = {**settings.ADMIN_POLICY, **(parts.replace or {})}
+        return parts
