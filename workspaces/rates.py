@@ -56,8 +56,15 @@ def count(subject: str, limit: int) -> Rate:
 
 def count_failed_authentication(address: str) -> Rate:
     """Count one more refused key of this client address."""
-    hashed = keyed_hash("failed-authentications", _network(address)).hex()
-    return count(f"failed:{hashed}", settings.FAILED_AUTHENTICATIONS_PER_MINUTE)
+    return count_from(
+        address, "failed-authentications", settings.FAILED_AUTHENTICATIONS_PER_MINUTE
+    )
+
+
+def count_from(address: str, purpose: str, limit: int) -> Rate:
+    """Count one more of something that this client address does."""
+    hashed = keyed_hash(purpose, _network(address)).hex()
+    return count(f"{purpose}:{hashed}", limit)
 
 
 def purge() -> int:
