@@ -1,4 +1,4 @@
-"""The three secrets of an installation, read from the environment or a file."""
+"""The secrets of an installation, read from the environment or a file."""
 
 import base64
 import os
@@ -36,6 +36,14 @@ def lookup_key(data_dir: Path, *, development: bool) -> bytes:
     return _key_bytes(
         "LOOKUP_KEY", _read("LOOKUP_KEY", data_dir, development, _random_key)
     )
+
+
+def optional_secret(name: str) -> str:
+    """What an installation may do without; "" when it is not given."""
+    if value := os.environ.get(name):
+        return value
+    path = os.environ.get(f"{name}_FILE")
+    return _from_file(name, Path(path)) if path else ""
 
 
 def _random_key() -> str:

@@ -10,10 +10,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
+import dj_email_url
 from environs import Env
 
 from verification import embedded
-from verification.secret_settings import field_keys, lookup_key, secret_key
+from verification.secret_settings import (
+    field_keys,
+    lookup_key,
+    optional_secret,
+    secret_key,
+)
 
 env = Env()
 
@@ -59,6 +65,7 @@ INSTALLED_APPS = [
     # Before django_q: our `qcluster` is the hardened one.
     "verification.jobs",
     "django_q",
+    "verification.notifications",
     "workspaces",
     "webhooks",
     "verification.reports",
@@ -136,9 +143,24 @@ CACHES = {
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
 
-if DEBUG:
+# Without any, Django's own default: a mail server on this machine.
+if email_url := optional_secret("EMAIL_URL"):
+    globals().update(dj_email_url.parse(email_url))
+elif DEBUG:
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     EMAIL_FILE_PATH = DATA_DIR / "mail"
+# Seconds, for each step of a conversation with the mail server.
+EMAIL_TIMEOUT = globals().get("EMAIL_TIMEOUT") or 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")
+
+# SMS go out when there are both; SMS_URL is only for another server than theirs.
+AFRICASTALKING_USERNAME = env.str("AFRICASTALKING_USERNAME", "")
+AFRICASTALKING_API_KEY = optional_secret("AFRICASTALKING_API_KEY")
+SMS_FROM = env.str("SMS_FROM", "")
+SMS_URL = env.str("SMS_URL", "")
+# By kind: what makes its attachments from its context. Named here, because those who
+# make them know of reports and consents, and notifications do not.
+NOTIFICATION_ATTACHMENTS = {"CONSENT_RECEIPT": "verification.receipts.attachments"}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

@@ -17,6 +17,12 @@ SCHEDULES = [
     Every("Run due checks", 1, "verification.checks.tasks.run_due"),
     Every("Expire consents", 1, "verification.ordering.tasks.expire_consents"),
     Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
+    Every("Send due notifications", 1, "verification.notifications.tasks.send_due"),
+    Every(
+        "Purge recipients of old notifications",
+        60,
+        "verification.notifications.tasks.purge_recipients",
+    ),
     Every("Purge old events", 60, "webhooks.tasks.purge_events"),
     Every(
         "Purge used idempotency keys",

@@ -1,0 +1,51 @@
+"""Messages as tests want them."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils.timezone import now
+
+from verification.notifications.models import Channel, Kind, Notification
+from verification.notifications.notifying import Wanted, notify
+
+ADDRESS, NUMBER = "wanjiku@subject.test", "+254711000111"
+LINK = "https://verify.acacia-lenders.co.ke/c/0123456789abcdefghijkl"
+CONTEXT = {
+    "requester": "Acacia Lenders",
+    "purpose": "Loan application",
+    "link": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+    "firstName": "Wanjiku",
+}
+
+
+def wanted(cause: str = "consent:1:1", **fields: Any) -> Wanted:
+    """A consent request by e-mail."""
+    return Wanted(
+        **{
+            "kind": Kind.CONSENT_REQUEST,
+            "channel": Channel.EMAIL,
+            "cause": cause,
+            "recipient": ADDRESS,
+            "context": CONTEXT,
+            **fields,
+        }
+    )
+
+
+def sms(cause: str = "consent:1:1", **fields: Any) -> Wanted:
+    return wanted(cause, **{"channel": Channel.SMS, "recipient": NUMBER, **fields})
+
+
+def asked(*messages: Wanted) -> Notification:
+    """Notify, and the row of the first of them."""
+    notify(*messages)
+    first = messages[0]
+    return Notification.objects.get(cause=first.cause, channel=first.channel)
+
+
+def let_time_pass() -> None:
+    """Whatever waits for its time, or a lease, is due now."""
+    Notification.objects.filter(next_attempt_at__isnull=False).update(
+        next_attempt_at=now() - timedelta(seconds=1)
+    )

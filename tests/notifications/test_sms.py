@@ -1,0 +1,131 @@
+from typing import Any
+
+import pytest
+
+from tests.fakes.africastalking import SmsGateway
+from tests.logs import LogLines
+from tests.notifications.messages import LINK, NUMBER, asked, let_time_pass, sms
+from verification.notifications.models import Notification
+from verification.notifications.notifying import notify
+from verification.notifications.tasks import send_due
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_sms_is_sent_and_keeps_the_gateways_reference(sms_gateway: SmsGateway):
+    row = asked(sms())
+    send_due()
+
+    ((number, text),) = sms_gateway.sent
+    row.refresh_from_db()
+    assert number == NUMBER
+    assert LINK in text
+    assert (row.status, row.provider_reference) == ("SENT", "ATXid_1")
+
+
+def test_no_sms_is_wanted_where_no_gateway_is_configured():
+    notify(sms())
+    assert not Notification.objects.exists()
+
+
+def test_an_sms_and_an_email_of_one_cause_are_both_sent(sms_gateway: SmsGateway):
+    notify(sms(), sms(channel=Notification.Channel.EMAIL, recipient="a@b.test"), sms())
+    send_due()
+
+    assert len(sms_gateway.sent) == 1
+    assert Notification.objects.filter(status="SENT").count() == 2
+
+
+@pytest.mark.parametrize("code", [403, 404, 406, 409])
+def test_a_number_that_is_refused_for_good_fails_at_once(
+    sms_gateway: SmsGateway, code: int
+):
+    sms_gateway.codes[NUMBER] = code
+    row = asked(sms())
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("FAILED", "REFUSED")
+
+
+@pytest.mark.parametrize("code", [401, 405, 407, 500, 501, 502])
+def test_what_may_pass_is_tried_again(sms_gateway: SmsGateway, code: int):
+    sms_gateway.codes[NUMBER] = code
+    row = asked(sms())
+    send_due()
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
+
+    sms_gateway.codes.clear()
+    let_time_pass()
+    send_due()
+
+    row.refresh_from_db()
+    assert row.status == "SENT"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (500, "Internal error"),
+        (201, "not JSON"),
+        (201, {}),
+        (201, {"SMSMessageData": {"Recipients": None}}),
+        (201, {"SMSMessageData": {"Recipients": [{"statusCode": "?"}]}}),
+    ],
+)
+def test_an_answer_that_says_nothing_is_tried_again(
+    sms_gateway: SmsGateway, broken: Any
+):
+    sms_gateway.broken = broken
+    row = asked(sms())
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
+
+
+def test_a_wrong_key_is_tried_again(sms_gateway: SmsGateway, settings: Any):
+    settings.AFRICASTALKING_API_KEY = "another"
+    row = asked(sms())
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
+
+
+def test_an_unknown_sender_is_tried_again(sms_gateway: SmsGateway, settings: Any):
+    settings.SMS_FROM = "UNKNOWN"
+    row = asked(sms())
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
+
+
+def test_a_gateway_that_is_away_is_tried_again(sms_gateway: SmsGateway, settings: Any):
+    settings.SMS_URL = "http://127.0.0.1:1"
+    row = asked(sms())
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("PENDING", "UNREACHABLE")
+
+
+def test_what_is_no_number_fails_at_once(sms_gateway: SmsGateway):
+    row = asked(sms(recipient="0711000111"))
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("FAILED", "REFUSED")
+    assert sms_gateway.requests == []
+
+
+def test_no_number_is_logged(sms_gateway: SmsGateway, log_lines: LogLines):
+    sms_gateway.codes[NUMBER] = 406
+    asked(sms())
+    send_due()
+
+    assert "406" in str(log_lines())
+    assert NUMBER[1:] not in str(log_lines())
+    assert "Acacia" not in str(log_lines())

@@ -1,0 +1,146 @@
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from tests.notifications.messages import CONTEXT, LINK, sms, wanted
+from verification.notifications.gsm import as_gsm, gsm_length
+from verification.notifications.models import Kind, Language, Notification
+from verification.notifications.writing import write_letter, write_sms
+
+REFERENCE = {
+    "requester": "Acacia Lenders",
+    "subjectName": "Wanjiku Kamau",
+    "refereeName": "Otieno Odhiambo",
+    "employer": "Baobab Traders",
+    "link": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+}
+WEBHOOK = {
+    "workspace": "Acacia Lenders",
+    "environment": "production",
+    "url": "https://hooks.acacia.test/",
+    "failures": 4,
+    "failingSince": "2026-11-20T08:15:30.123456Z",
+    "reason": "FAILING",
+    "docs": "https://verify.test/api/v1/docs",
+}
+RECEIPT = {
+    "requester": "Acacia Lenders",
+    "number": "C-0123-4567-89AB",
+    "decision": "GRANTED",
+    "link": LINK,
+}
+CONTEXTS = {
+    Kind.CONSENT_REQUEST: CONTEXT,
+    Kind.CONSENT_REMINDER: CONTEXT,
+    Kind.CONSENT_RECEIPT: RECEIPT,
+    Kind.REFERENCE_REQUEST: REFERENCE,
+    Kind.REFERENCE_REMINDER: REFERENCE,
+    Kind.WEBHOOK_FAILING: WEBHOOK,
+    Kind.WEBHOOK_DISABLED: WEBHOOK,
+}
+BY_SMS = [kind for kind in Kind if "WEBHOOK" not in kind]
+DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
+
+
+@pytest.fixture(autouse=True)
+def no_attachments(settings: Any) -> None:
+    settings.NOTIFICATION_ATTACHMENTS = {}
+
+
+def written(kind: Kind, language: str = "en", **fields: Any) -> Notification:
+    context = {**CONTEXTS[kind], **fields.pop("context", {})}
+    want = wanted(kind=kind, language=language, context=context)
+    return Notification(
+        kind=want.kind,
+        channel=fields.pop("channel", want.channel),
+        recipient=want.recipient,
+        context=want.context,
+        language=want.language,
+        sandbox=fields.pop("sandbox", False),
+    )
+
+
+def by_sms(kind: Kind, language: str = "en", **fields: Any) -> str:
+    return write_sms(written(kind, language, channel=sms().channel, **fields))
+
+
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", Kind)
+def test_every_email_is_written_in_both_languages(kind: Kind, language: str):
+    letter = write_letter(written(kind, language))
+
+    assert 5 < len(letter.subject) < 100
+    for word in ("{", "}", "None", "&#", "\n\n\n"):
+        assert word not in letter.subject + letter.text
+    if language == "sw":
+        assert letter.subject != write_letter(written(kind)).subject
+
+
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", BY_SMS)
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("sandbox", [True, False])
+@pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
+def test_every_sms_fits_into_one_part_with_its_link(
+    kind: Kind, language: str, decision: str, sandbox: bool, name: str
+):
+    context = {"requester": name, "decision": decision}
+    text = by_sms(kind, language, context=context, sandbox=sandbox)
+
+    assert gsm_length(text) <= 160
+    assert LINK in text
+    assert as_gsm(text) == text
+    assert text.startswith("SANDBOX") is sandbox
+    assert name[:10] in text
+
+
+@pytest.mark.parametrize("language", Language.values)
+def test_who_asks_why_where_and_until_when_is_said(language: str):
+    letter = write_letter(written(Kind.CONSENT_REQUEST, language))
+
+    month = {"en": "December", "sw": "Disemba"}[language]
+    for said in ("Acacia Lenders", "Loan application", LINK, f"5 {month} 2026, 11:15"):
+        assert said in letter.text
+    assert "M-Pesa" in letter.text
+    assert "Wanjiku" in letter.text
+
+
+def test_a_sandbox_email_says_so_in_its_subject():
+    letter = write_letter(written(Kind.CONSENT_REQUEST, sandbox=True))
+    assert letter.subject.startswith("[SANDBOX] ")
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_a_receipt_says_what_was_decided(decision: str):
+    letter = write_letter(written(Kind.CONSENT_RECEIPT, context={"decision": decision}))
+    assert (LINK in letter.text) is (decision == "GRANTED")
+    assert "C-0123-4567-89AB" in letter.subject
+
+
+def test_what_people_typed_is_text_on_one_line():
+    name = "A & <b>B</b> {{ link }}\r\nBcc: eve@evil.test\u202e"
+    letter = write_letter(written(Kind.CONSENT_REQUEST, context={"requester": name}))
+
+    shown = "A & <b>B</b> {{ link }} Bcc: eve@evil.test"
+    assert letter.subject == f"{shown} asks for your consent"
+    assert f"{shown} would like" in letter.text
+
+
+def test_letters_that_gsm_lacks_are_replaced_by_their_likeness():
+    assert as_gsm("Wanjikũ – “ñ” ‘é’ 中") == "Wanjiku - \"ñ\" 'é' ?"  # noqa: RUF001
+    assert gsm_length("[a]€") == 7
+
+
+def test_every_template_belongs_to_a_kind():
+    names = {
+        path.name for path in (settings.BASE_DIR / "templates/notifications").iterdir()
+    }
+    wanted_names = {
+        f"{kind.lower()}.{channel}.{language}.txt"
+        for language in Language.values
+        for channel, kinds in {"email": list(Kind), "sms": BY_SMS}.items()
+        for kind in kinds
+    }
+    assert names == wanted_names

@@ -1,0 +1,68 @@
+from django.contrib import admin, messages
+
+from verification.backoffice import ReadOnlyAdmin
+from verification.notifications.models import Channel, Notification
+from verification.notifications.notifying import CannotBeSent, send_again
+
+
+@admin.register(Notification)
+class NotificationAdmin(ReadOnlyAdmin):
+    list_display = ["kind", "channel", "status", "sandbox", "workspace", "created_at"]
+    list_filter = ["status", "kind", "channel", "sandbox"]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace")
+    search_exact = ("cause", "provider_reference")
+    actions = ["send_again"]  # type: ignore[assignment]
+    # What it says holds a link and is shown to nobody.
+    fields = [
+        "id",
+        "kind",
+        "channel",
+        "language",
+        "sandbox",
+        "workspace",
+        "cause",
+        "masked_recipient",
+        "status",
+        "error",
+        "attempts",
+        "rounds",
+        "next_attempt_at",
+        "provider_reference",
+        "created_at",
+        "sent_at",
+    ]
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).defer("context")
+
+    @admin.display(description="Recipient")
+    def masked_recipient(self, notification):
+        if notification.recipient is None:
+            return "kept no longer"
+        return masked(notification.recipient, notification.channel)
+
+    def has_send_again_permission(self, request):
+        return request.user.has_perm("notifications.change_notification")
+
+    @admin.action(description="Send again", permissions=["send_again"])
+    def send_again(self, request, notifications):
+        for notification in notifications:
+            try:
+                send_again(notification)
+            except CannotBeSent:
+                told = f"{notification} waits already, was cancelled or is too old."
+                self.message_user(request, told, messages.ERROR)
+                continue
+            self.log_change(request, notification, "sent again")
+            self.message_user(
+                request, f"{notification} is sent again.", messages.SUCCESS
+            )
+
+
+def masked(recipient, channel):
+    """`w…@acacia.test`, `+2547…78`"""
+    if channel == Channel.EMAIL:
+        name, _, domain = recipient.rpartition("@")
+        return f"{name[:1]}…@{domain}"
+    return f"{recipient[:5]}…{recipient[-2:]}"

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+
+
+class Kind(models.TextChoices):
+    """What is told; each has templates of its own."""
+
+    CONSENT_REQUEST = "CONSENT_REQUEST"
+    CONSENT_REMINDER = "CONSENT_REMINDER"
+    CONSENT_RECEIPT = "CONSENT_RECEIPT"
+    REFERENCE_REQUEST = "REFERENCE_REQUEST"
+    REFERENCE_REMINDER = "REFERENCE_REMINDER"
+    WEBHOOK_FAILING = "WEBHOOK_FAILING"
+    WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
+
+
+class Channel(models.TextChoices):
+    EMAIL = "EMAIL", "E-mail"
+    SMS = "SMS", "SMS"
+
+
+class Language(models.TextChoices):
+    ENGLISH = "en"
+    KISWAHILI = "sw"
+
+
+class NotificationStatus(models.TextChoices):
+    PENDING = "PENDING"
+    SENT = "SENT"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class NotificationError(models.TextChoices):
+    """Why the last attempt came to nothing. Blank when it did not."""
+
+    REFUSED = "REFUSED", "The address or number was refused."
+    NOT_TAKEN = "NOT_TAKEN", "The mail server or gateway would not take it now."
+    UNREACHABLE = "UNREACHABLE", "The mail server or gateway could not be reached."
+    NOT_WRITTEN = "NOT_WRITTEN", "The message could not be written."
+    INTERRUPTED = "INTERRUPTED", "Every attempt ended before its outcome was known."
+
+
+S = NotificationStatus
+
+
+class Notification(models.Model):
+    """One message to one person. The row is the queue.
+
+    It is due when `next_attempt_at` has passed. A sender claims it by moving that past
+    its lease (`leased_until`) and counting `fence`; what it then writes names the
+    fence, so that one that comes late overwrites nothing.
+    """
+
+    Kind = Kind
+    Channel = Channel
+    Status = NotificationStatus
+    Error = NotificationError
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        "workspaces.Workspace",
+        models.PROTECT,
+        null=True,
+        related_name="notifications",
+    )
+    kind = models.CharField(max_length=18, choices=Kind)
+    channel = models.CharField(max_length=5, choices=Channel)
+    # What it is sent for, such as a consent and its link: one cause, one message.
+    cause = models.CharField(max_length=150)
+    # An e-mail address, or a number in E.164. Both are forgotten after 30 days.
+    recipient = EncryptedJSONField(null=True)
+    # What the templates need.
+    context = EncryptedJSONField(null=True)
+    language = models.CharField(max_length=2, choices=Language)
+    sandbox = models.BooleanField()
+    status = models.CharField(
+        max_length=9, choices=NotificationStatus, db_default=S.PENDING
+    )
+    # How often it was asked for: once, and again by staff.
+    rounds = models.PositiveSmallIntegerField(db_default=1)
+    # Attempts of the present round that were begun.
+    attempts = models.PositiveSmallIntegerField(db_default=0)
+    # Every claim ever, which fences a late sender off.
+    fence = models.PositiveIntegerField(db_default=0)
+    next_attempt_at = models.DateTimeField(null=True, editable=False)
+    leased_until = models.DateTimeField(null=True, editable=False)
+    error = models.CharField(max_length=11, choices=NotificationError, db_default="")
+    # What the gateway calls the message.
+    provider_reference = models.CharField(max_length=100, db_default="")
+    created_at = models.DateTimeField(default=now, editable=False)
+    sent_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cause", "channel"], name="one_notification_a_cause"
+            ),
+            models.CheckConstraint(
+                name="notifications_wait_until_they_end",
+                condition=Q(status=S.PENDING) ^ Q(next_attempt_at=None),
+            ),
+            models.CheckConstraint(
+                name="ended_notifications_are_not_leased",
+                condition=Q(leased_until=None) | Q(next_attempt_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="waiting_notifications_can_be_written",
+                condition=Q(recipient__isnull=False, context__isnull=False)
+                | Q(next_attempt_at=None),
+            ),
+            models.CheckConstraint(
+                name="sent_at_iff_sent",
+                condition=Q(status=S.SENT) ^ Q(sent_at=None),
+            ),
+        ]
+        indexes = [
+            # The claim, longest due first.
+            models.Index(
+                fields=["next_attempt_at"],
+                condition=Q(next_attempt_at__isnull=False),
+                name="notifications_due",
+            ),
+            # What the purge looks for.
+            models.Index(
+                fields=["created_at"],
+                condition=Q(recipient__isnull=False),
+                name="notifications_with_recipient",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"

@@ -1,0 +1,149 @@
+"""Wanting messages sent, in the transaction that causes them, and unwanting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils.timezone import now
+
+from verification.ids import uuid7
+from verification.jobs.queue import later, later_row
+from verification.notifications.models import (
+    Channel,
+    Kind,
+    Language,
+    Notification,
+    NotificationStatus,
+)
+from verification.notifications.sms import sms_is_configured
+from verification.tables import Rows
+
+SEND_DUE = "verification.notifications.tasks.send_due"
+COLUMNS = [
+    "id",
+    "workspace_id",
+    "kind",
+    "channel",
+    "cause",
+    "recipient",
+    "context",
+    "language",
+    "sandbox",
+    "next_attempt_at",
+    "created_at",
+]
+
+
+class CannotBeSent(Exception):
+    """It waits or was cancelled, or whom it went to is kept no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A message to be; of two with the same cause and channel only one is sent.
+
+    `recipient` is an e-mail address, or a number in E.164; `context` is what the
+    templates of the kind need.
+    """
+
+    kind: Kind
+    channel: Channel
+    cause: str
+    recipient: str
+    context: dict[str, Any]
+    language: str = Language.ENGLISH.value
+    workspace_id: UUID | None = None
+    sandbox: bool = False
+
+
+def notification_rows(wanted: Iterable[Wanted], at: datetime) -> Rows:
+    """Their rows, due at once; inserting a cause again raises IntegrityError.
+
+    Whoever inserts them inserts `wake_up_row(at)` with them.
+    """
+    values = [
+        (
+            uuid7(),
+            one.workspace_id,
+            one.kind.value,
+            one.channel.value,
+            one.cause,
+            one.recipient,
+            one.context,
+            one.language,
+            one.sandbox,
+            at,
+            at,
+        )
+        for one in wanted
+        if one.channel == Channel.EMAIL or sms_is_configured()
+    ]
+    return Rows(Notification, COLUMNS, values)
+
+
+def wake_up_row(at: datetime) -> Rows:
+    return later_row(SEND_DUE, at=at)
+
+
+@transaction.atomic
+def notify(*wanted: Wanted) -> None:
+    """Have these sent soon after the current transaction commits.
+
+    Of a cause that was told before, nothing is sent.
+    """
+    rows = notification_rows(wanted, now())
+    if not rows.values:
+        return
+    Notification.objects.bulk_create(
+        [
+            Notification(**dict(zip(rows.columns, values, strict=True)))
+            for values in rows.values
+        ],
+        ignore_conflicts=True,
+    )
+    later(SEND_DUE)
+
+
+def cancel(*causes: str) -> int:
+    """Do not send what still waits for these causes; how many that were.
+
+    One that is being sent at this moment goes out.
+    """
+    waiting = Notification.objects.filter(
+        Q(leased_until=None) | Q(leased_until__lte=Now()),
+        cause__in=causes,
+        status=NotificationStatus.PENDING,
+    )
+    return waiting.update(
+        status=NotificationStatus.CANCELLED, next_attempt_at=None, leased_until=None
+    )
+
+
+@transaction.atomic
+def send_again(notification: Notification) -> None:
+    """Begin anew with one that was sent or has failed. Raises CannotBeSent."""
+    ended = Notification.objects.filter(
+        pk=notification.pk,
+        status__in=[NotificationStatus.SENT, NotificationStatus.FAILED],
+        recipient__isnull=False,
+        context__isnull=False,
+    )
+    begun = ended.update(
+        status=NotificationStatus.PENDING,
+        rounds=F("rounds") + 1,
+        attempts=0,
+        error="",
+        provider_reference="",
+        sent_at=None,
+        next_attempt_at=now(),
+    )
+    if not begun:
+        raise CannotBeSent
+    later(SEND_DUE)
