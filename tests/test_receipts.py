@@ -1,0 +1,196 @@
+import io
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core import mail
+from pypdf import PdfReader
+
+from tests.clients import HOSTED, Api, person
+from tests.threads import at_once
+from verification.consents.models import ConsentRecord
+from verification.notifications.models import Channel, Kind
+from verification.notifications.notifying import Wanted, notify
+from verification.notifications.tasks import send_due
+from verification.receipts import consent_receipt_pdf
+
+NUMBER = "C-4567-89AB-CDEF"
+TEXT = "Acacia Lenders asks you.\n\nIt would check:\n- your identity\n- your credit"
+EVIDENCE = {
+    "text": TEXT,
+    "checks": ["IDENTITY", "CRB_SCORE"],
+    "purpose": "Loan application",
+    "typedName": "Wanjiku Kamau",
+    "confirmedBy": "DATE_OF_BIRTH",
+    "address": "197.248.1.2",
+    "userAgent": "Mozilla/5.0 (Linux; Android 10)",
+    "reason": "",
+    "requester": "Acacia Lenders",
+}
+
+
+def record(evidence: Any = EVIDENCE, **fields: Any) -> ConsentRecord:
+    return ConsentRecord(
+        **{
+            "id": UUID("01234567-89ab-7def-8123-456789abcdef"),
+            "report_id": UUID(int=5),
+            "consent_id": UUID(int=6),
+            "happened": "GRANTED",
+            "generation": 1,
+            "language": "en",
+            "notice_version": "2026-11",
+            "notice_sha256": b"\xab" * 32,
+            "evidence": evidence,
+            "digest": b"",
+            "created_at": datetime(2026, 11, 21, 8, 15, 30, tzinfo=UTC),
+            **fields,
+        }
+    )
+
+
+def read(pdf: bytes) -> str:
+    pages = PdfReader(io.BytesIO(pdf)).pages
+    return "\n".join(page.extract_text() for page in pages)
+
+
+def text_of(evidence: Any = EVIDENCE, **fields: Any) -> str:
+    return read(consent_receipt_pdf(record(evidence, **fields)))
+
+
+def test_a_receipt_carries_what_was_shown_and_what_was_decided():
+    text = text_of()
+
+    for line in [
+        NUMBER,
+        "You gave your consent.",
+        "21 November 2026, 11:15:30 (UTC+3)",
+        "Loan application",
+        "IDENTITY, CRB_SCORE",
+        "Wanjiku Kamau",
+        "You entered your date of birth.",
+        "2026-11",
+        "ab" * 32,
+        "choose to withdraw",
+        *filter(None, TEXT.splitlines()),
+    ]:
+        assert line in text
+
+
+def test_a_receipt_in_kiswahili():
+    text = text_of(language="sw", happened="WITHDRAWN")
+
+    for line in ["Stakabadhi ya idhini", "21 Novemba 2026", "Umeondoa idhini yako."]:
+        assert line in text
+
+
+@pytest.mark.parametrize("happened", ConsentRecord.Happened.values)
+@pytest.mark.parametrize("language", ["en", "sw", ""])
+def test_every_decision_has_a_receipt(happened: str, language: str):
+    assert NUMBER in text_of(happened=happened, language=language)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        '#eval("1")',
+        "*x* _y_ `z`",
+        "#set page(fill: red)",
+        "<label> @ref $x^2$",
+        "= A heading",
+        r"\u{41} \ // comment",
+        '"quoted" {"a": 1}',
+    ],
+)
+def test_what_people_typed_is_text(name: str):
+    evidence = {**EVIDENCE, "typedName": name, "text": f"Hello.\n{name}"}
+    assert text_of(evidence).count(name) == 2
+
+
+def test_an_erased_record_says_so():
+    text = text_of(evidence=None)
+
+    assert NUMBER in text
+    assert "ab" * 32 in text
+    assert "were erased" in text
+    assert "Wanjiku" not in text
+
+
+def test_missing_members_are_left_out():
+    text = text_of(evidence={"text": TEXT}, notice_sha256=None, notice_version="")
+
+    assert "It would check:" in text
+    assert "SHA-256" not in text
+    assert "Purpose" not in text
+
+
+def test_who_could_be_asked_nothing_is_told_what_confirmed_it():
+    text = text_of({**EVIDENCE, "confirmedBy": ""})
+    assert "You opened the link" in text
+
+
+def test_the_same_record_gives_the_same_bytes():
+    made = {consent_receipt_pdf(record()) for _ in range(3)}
+    assert len(made) == 1
+    assert made != {consent_receipt_pdf(record(happened="DECLINED"))}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_receipts_made_at_once_are_not_mixed_up():
+    names = [f"Subject {n}" for n in range(8)]
+    texts = at_once(8, lambda n: text_of({**EVIDENCE, "typedName": names[n]}))
+    for name, text in zip(names, texts, strict=True):
+        assert name in text
+
+
+def test_a_receipt_is_tagged_for_screen_readers():
+    reader = PdfReader(io.BytesIO(consent_receipt_pdf(record(language="sw"))))
+
+    root = reader.root_object
+    assert root["/MarkInfo"]["/Marked"]
+    assert root["/Lang"] == "sw"
+    assert b"pdfuaid:part" in root["/Metadata"].get_object().get_data()
+    assert NUMBER in reader.metadata.title
+    assert reader.metadata.creation_date.date() == record().created_at.date()
+
+
+def test_letters_that_no_font_has_do_not_prevent_a_receipt():
+    assert NUMBER in text_of({**EVIDENCE, "typedName": "中文 😀 \0"})
+
+
+def test_a_long_text_goes_on_over_pages():
+    lines = [f"Line {n}" for n in range(200)]
+    pdf = consent_receipt_pdf(record({**EVIDENCE, "text": "\n".join(lines)}))
+
+    assert len(PdfReader(io.BytesIO(pdf)).pages) > 2
+    assert lines[-1] in read(pdf)
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_the_receipt_is_attached_to_its_email(api: Api, language: str):
+    report = api.create({**person(), "consent": HOSTED})
+    kept = record(report_id=UUID(report["id"]), language=language)
+    kept.save(force_insert=True)
+    context = {
+        "requester": "Acacia Lenders",
+        "number": kept.number,
+        "decision": kept.happened,
+        "link": "https://verify.test/c/x",
+        "recordId": str(kept.pk),
+    }
+    notify(
+        Wanted(
+            Kind.CONSENT_RECEIPT,
+            Channel.EMAIL,
+            f"receipt:{kept.pk}",
+            "wanjiku@subject.test",
+            context,
+            language,
+        )
+    )
+    send_due()
+
+    (message,) = mail.outbox
+    ((name, pdf, kind),) = message.attachments
+    assert (name, kind) == (f"{NUMBER}.pdf", "application/pdf")
+    assert pdf == consent_receipt_pdf(kept)
