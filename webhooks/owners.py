@@ -1,28 +1,30 @@
-"""E-mails to the owners of a workspace whose receiver fails."""
+"""Telling the owners of a workspace whose receiver fails."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
 
 from django.conf import settings
-from django.core.mail import send_mail
-from django.template.loader import render_to_string
 
+from verification.notifications.models import Channel, Kind
+from verification.notifications.notifying import Wanted, notify
+from verification.wire import utc_text
 from webhooks.models import Configuration
+from workspaces.models import Environment
 
 
 def tell_failing(configuration_id: str) -> None:
     """Unless it has recovered, was replaced or was removed since."""
     configuration = _found(configuration_id)
-    if configuration and configuration.failures_in_row:
-        _tell(configuration, "Your webhook receiver fails", "email/webhook_failing.txt")
+    if configuration and configuration.failing_since:
+        _tell(configuration, Kind.WEBHOOK_FAILING, configuration.failing_since)
 
 
 def tell_disabled(configuration_id: str) -> None:
     """Unless it was enabled again or removed since."""
     configuration = _found(configuration_id)
     if configuration and configuration.disabled_at:
-        _tell(configuration, "Your webhooks are disabled", "email/webhook_disabled.txt")
+        _tell(configuration, Kind.WEBHOOK_DISABLED, configuration.disabled_at)
 
 
 def _found(configuration_id: str) -> Configuration | None:
@@ -30,11 +32,28 @@ def _found(configuration_id: str) -> Configuration | None:
     return found.filter(pk=configuration_id).first()
 
 
-def _tell(configuration: Configuration, subject: str, template: str) -> None:
-    context: dict[str, Any] = {
-        "configuration": configuration,
-        "workspace": configuration.workspace,
-        "docs_url": f"{settings.BASE_URL}/api/v1/docs",
-    }
-    text = render_to_string(template, context)
-    send_mail(subject, text, None, [configuration.workspace.owner_email])
+def _tell(configuration: Configuration, kind: Kind, since: datetime) -> None:
+    failing_since = configuration.failing_since
+    notify(
+        Wanted(
+            kind,
+            Channel.EMAIL,
+            cause=f"{_word(kind)}:{configuration.pk}:{utc_text(since)}",
+            recipient=configuration.workspace.owner_email,
+            context={
+                "workspace": configuration.workspace.name,
+                "environment": configuration.environment,
+                "url": configuration.url,
+                "failures": configuration.failures_in_row,
+                "failingSince": utc_text(failing_since) if failing_since else None,
+                "reason": configuration.disabled_reason,
+                "docs": f"{settings.BASE_URL}/api/v1/docs",
+            },
+            workspace_id=configuration.workspace_id,
+            sandbox=configuration.environment == Environment.SANDBOX,
+        )
+    )
+
+
+def _word(kind: Kind) -> str:
+    return kind.lower().replace("_", "-")

@@ -15,6 +15,8 @@ from tests.webhooks.engine import (
 )
 from tests.webhooks.receiver import Receiver, Script
 from verification.jobs.models import Job
+from verification.notifications.models import Notification
+from verification.notifications.tasks import send_due
 from webhooks import recording, tasks
 from webhooks.claiming import claim
 from webhooks.delivering import deliver
@@ -43,6 +45,7 @@ def run_mails() -> None:
     for job in Job.objects.filter(function__startswith="webhooks.tasks.tell"):
         getattr(tasks, job.function.rpartition(".")[2])(*job.arguments)
         job.delete()
+    send_due()
 
 
 def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
@@ -57,7 +60,18 @@ def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
     run_mails()
     (told,) = mail.outbox
     assert told.to == ["owner@acacia.test"]
+    assert told.subject == "[SANDBOX] Your webhook receiver fails"
     assert URL in told.body
+
+
+def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
+    configured(workspace, URL)
+    happen(workspace, 9)
+    configuration = attempt(500, 500, 500, 500)
+    tasks.tell_failing(str(configuration.pk))
+    tasks.tell_failing(str(configuration.pk))
+    run_mails()
+    assert Notification.objects.count() == len(mail.outbox) == 1
 
 
 def test_a_success_begins_the_count_anew(workspace: Workspace):
