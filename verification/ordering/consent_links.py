@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
@@ -12,8 +12,10 @@ from django.utils.timezone import now
 
 from verification import links
 from verification.consents.models import Consent, ConsentStatus
+from verification.notifications.notifying import cancel, notify
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
+from verification.ordering.telling import consent_request, request_cause
 from verification.reports.models import Report, ReportStatus
 
 PAUSE = timedelta(minutes=1)
@@ -50,7 +52,8 @@ def resend(client: Client, report_id: UUID) -> Report:
 def new_link_for_subject(consent_id: UUID) -> None:
     """The same, asked for by who opened a link that has expired."""
     report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
-    report = Report.objects.select_for_update(no_key=True).get(pk=report_id)
+    reports = Report.objects.select_related("workspace")
+    report = reports.select_for_update(of=("self",), no_key=True).get(pk=report_id)
     _renew(Consent.objects.select_for_update(no_key=True).get(pk=consent_id), report)
 
 
@@ -59,6 +62,7 @@ def _renew(consent: Consent, report: Report) -> None:
     _refuse_unless_resendable(consent, report)
     if (left := consent.link_made_at + PAUSE - at) > timedelta():
         raise TooSoon(math.ceil(left.total_seconds()))
+    cancel(request_cause(consent))
     consent.generation += 1
     consent.token_digest = links.digest(
         links.token("consent", consent.pk, consent.generation)
@@ -68,6 +72,7 @@ def _renew(consent: Consent, report: Report) -> None:
     consent.link_made_at, consent.reminded_at = at, None
     consent.wrong_answers, consent.locked_until = 0, None
     consent.save()
+    notify(*consent_request(report, consent))
 
 
 def _refuse_unless_resendable(consent: Consent, report: Report) -> None:
@@ -79,10 +84,3 @@ def _refuse_unless_resendable(consent: Consent, report: Report) -> None:
     is_open = waits and consent.status == ConsentStatus.PENDING
     if not is_hosted or not (is_open or expired_draft):
         raise NotResendable(consent.status)
-
-
-def is_due_for_reminder(consent: Consent, at: datetime) -> bool:
-    """Half of its time has passed, and nobody was reminded."""
-    if consent.expires_at is None or consent.reminded_at is not None:
-        return False
-    return at >= consent.link_made_at + (consent.expires_at - consent.link_made_at) / 2

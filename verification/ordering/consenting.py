@@ -23,8 +23,10 @@ from verification.checks.waking import wake_up
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.encryption import keyed_hash
 from verification.ids import uuid7
+from verification.notifications.notifying import cancel, notify
 from verification.ordering.client import Client
 from verification.ordering.stopping import stop
+from verification.ordering.telling import consent_receipt, request_cause
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
@@ -205,6 +207,9 @@ def _decide(
     )
     record.digest = digest_of(record, kept)
     record.save(force_insert=True)
+    cancel(request_cause(consent))
+    if happened != Happened.EXPIRED:
+        notify(*consent_receipt(report, record))
     return record
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -18,11 +18,14 @@ from verification.checks.turns import turns
 from verification.checks.waking import wake_up_row
 from verification.consents.models import Consent, ConsentStatus
 from verification.ids import uuid7
+from verification.notifications import notifying
+from verification.notifications.notifying import Wanted, notification_rows
 from verification.ordering.charging import charges
 from verification.ordering.client import Client
 from verification.ordering.gates import consent_for, first_status, payment_for
 from verification.ordering.intake import Order
 from verification.ordering.pricing import Line, Priced, price_orders, total
+from verification.ordering.telling import consent_request
 from verification.payments.models import Payment
 from verification.reports.models import (
     Report,
@@ -138,6 +141,7 @@ class _Batch:
     payments: list[tuple[Any, ...]] = field(default_factory=list)
     movements: list[Movement] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
 
 
 @transaction.atomic(savepoint=False)
@@ -168,15 +172,23 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
         Rows(Payment, PAYMENT_COLUMNS, batch.payments),
         entries(batch.movements, at),
         event_rows(batch.happenings, at),
-        *([wake_up_row(at)] if any(_runs(made) for made in created) else []),
+        notification_rows(batch.wanted, at),
+        *_jobs(created, batch.wanted, at),
     )
     # Last, because until the commit every other order of this workspace waits for it.
     move_balances(batch.movements)
     return created
 
 
-def _runs(made: Created) -> bool:
-    return made.report.status == ReportStatus.RUNNING
+def _jobs(
+    created: Iterable[Created], wanted: Sequence[Wanted], at: datetime
+) -> list[Rows]:
+    """Whom the rows wake: workers for checks that are due, and who sends messages."""
+    runs = any(made.report.status == ReportStatus.RUNNING for made in created)
+    return [
+        *([wake_up_row(at)] if runs else []),
+        *([notifying.wake_up_row(at)] if wanted else []),
+    ]
 
 
 def _gather(
@@ -200,6 +212,7 @@ def _gather(
     )
     if consent:
         batch.consents.append(values_of(consent, CONSENT_COLUMNS))
+        batch.wanted += consent_request(report, consent)
     if payment:
         batch.payments.append(values_of(payment, PAYMENT_COLUMNS))
     if not order.draft:

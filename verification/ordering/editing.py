@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
+from verification.notifications.notifying import cancel as cancel_notices
+from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.creating import RESULT_COLUMNS, result_rows
 from verification.ordering.faults import Fault, InvalidRequest, shape_faults
@@ -23,6 +25,7 @@ from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.pricing import Line, price_orders, total
 from verification.ordering.refusals import NotEditable
 from verification.ordering.requests import DraftEdit
+from verification.ordering.telling import consent_request, request_cause
 from verification.payments.models import PaymentStatus
 from verification.reports.models import Report, ReportStatus
 from verification.reports.search import entry_rows
@@ -139,9 +142,11 @@ def _replace_consent(
     if not voided and not asked_anew:
         return
     if old:
+        cancel_notices(request_cause(old))
         old.delete()
     if consent := consent_for(report, order, at):
         consent.save(force_insert=True)
+        notify(*consent_request(report, consent))
 
 
 def _still_asks(order: Order, old: Consent) -> bool:

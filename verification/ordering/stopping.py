@@ -7,7 +7,9 @@ from datetime import datetime
 from django.db.models import Q
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.notifications.notifying import cancel
 from verification.ordering.client import Client
+from verification.ordering.telling import request_cause
 from verification.payments.models import PaymentStatus
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.transitions import Move, move
@@ -40,6 +42,8 @@ def stop(
     code, message = failure
     changes = {"completed_at": at, "failure_code": code, "failure_message": message}
     move([Move(report, target, trigger, client.actor, changes)], at)
+    if consent := getattr(report, "consent", None):
+        cancel(request_cause(consent))
     _cancel_payment(report)
     if not was_draft and report.payment_mode == PaymentMode.SELF:
         _give_back(client, report, unasked, at)

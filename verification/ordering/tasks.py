@@ -1,5 +1,6 @@
 from verification.ordering.expiring import expire_due
 from verification.ordering.idempotency import forget_old_answers
+from verification.ordering.reminding import remind_due
 
 
 def purge_idempotency_keys() -> None:
@@ -9,3 +10,8 @@ def purge_idempotency_keys() -> None:
 def expire_consents() -> None:
     """Close the consent links that nobody answered in time."""
     expire_due()
+
+
+def remind_subjects() -> None:
+    """Remind subjects who have not answered by half time."""
+    remind_due()

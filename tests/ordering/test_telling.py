@@ -1,0 +1,115 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.utils.timezone import now
+
+from tests.clients import HOSTED, Api, person
+from tests.ordering.test_consenting import EVIDENCE
+from verification.consents.models import Consent
+from verification.notifications.models import Notification
+from verification.notifications.tasks import send_due
+from verification.ordering.consenting import grant
+from verification.ordering.tasks import remind_subjects
+
+ADDRESS = "wanjiku@kamau.test"
+
+
+def hosted(api: Api, **more: Any) -> Consent:
+    item = {**person(email=ADDRESS, phone="+254712345678"), "consent": HOSTED}
+    return Consent.objects.get(report=api.create(item, **more)["id"])
+
+
+def sent() -> list[Any]:
+    """The messages that go out now."""
+    mail.outbox.clear()
+    send_due()
+    return list(mail.outbox)
+
+
+def url(api: Api, consent: Consent) -> str:
+    path = f"/reports/{consent.report_id}/consent/state"
+    return api.get(path).json()["consentUrl"]
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_the_subject_is_sent_the_link(api: Api, draft: bool):
+    consent = hosted(api, draft=draft)
+    (message,) = sent()
+    assert message.to == [ADDRESS]
+    assert url(api, consent) in message.body
+    assert "Acacia Lenders" in message.body
+    assert sent() == []
+
+
+def test_each_of_many_subjects_is_sent_a_link(api: Api):
+    items = [
+        {**person(email=f"p{n}@kamau.test", idNumber=f"1234{n:04}"), "consent": HOSTED}
+        for n in range(30)
+    ]
+    api.create(*items)
+    assert len({message.to[0] for message in sent()}) == 30
+
+
+def test_who_has_no_address_and_who_is_not_asked_is_sent_nothing(api: Api):
+    api.create({**person(), "consent": HOSTED}, person(email=ADDRESS))
+    assert sent() == []
+
+
+def test_a_new_link_is_sent_in_place_of_one_that_waits(api: Api):
+    consent = hosted(api)
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+    api.post(f"/reports/{consent.report_id}/consent/resend")
+    (message,) = sent()
+    assert url(api, consent) in message.body
+
+
+def test_a_report_that_was_cancelled_asks_nobody(api: Api):
+    consent = hosted(api)
+    api.post(f"/reports/{consent.report_id}/cancel")
+    assert sent() == []
+
+
+def test_a_subject_who_does_not_answer_is_reminded_once_at_half_time(api: Api):
+    consent = hosted(api)
+    sent()
+    Consent.objects.update(
+        link_made_at=now() - timedelta(days=6), expires_at=now() + timedelta(days=8)
+    )
+    remind_subjects()
+    assert sent() == []
+    Consent.objects.update(
+        link_made_at=now() - timedelta(days=7), expires_at=now() + timedelta(days=7)
+    )
+    remind_subjects()
+    remind_subjects()
+    (message,) = sent()
+    assert url(api, consent) in message.body
+
+
+def test_a_subject_who_has_answered_is_not_reminded(api: Api):
+    grant(hosted(api).pk, 1, EVIDENCE)
+    sent()
+    Consent.objects.update(link_made_at=now() - timedelta(days=13))
+    remind_subjects()
+    assert sent() == []
+
+
+def test_the_subject_gets_a_receipt_with_the_document(api: Api):
+    consent = hosted(api)
+    sent()
+    record = grant(consent.pk, 1, EVIDENCE)
+    grant(consent.pk, 1, EVIDENCE)
+    (message,) = sent()
+    assert record.number in message.body
+    ((name, content, kind),) = message.attachments
+    assert (name.endswith(".pdf"), kind) == (True, "application/pdf")
+    assert content.startswith(b"%PDF")
+
+
+def test_what_is_sent_is_kept_sealed(api: Api):
+    hosted(api)
+    stored = str(Notification.objects.values_list().get())
+    assert ADDRESS not in stored
+    assert "/c/" not in stored

@@ -1,0 +1,89 @@
+"""What subjects are sent: the consent link, a reminder of it, and a receipt."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from verification import links
+from verification.consents.models import Consent, ConsentRecord
+from verification.notifications.models import Channel, Kind
+from verification.notifications.notifying import Wanted
+from verification.reports.models import Report
+from verification.wire import utc_text
+from workspaces.models import Environment
+
+# Where a subject can be reached: channel -> member of the subject.
+REACHED_AT = {Channel.EMAIL: "email", Channel.SMS: "phone"}
+
+
+def request_cause(consent: Consent) -> str:
+    """One for each link: a new link is told, and a repeated job tells nothing."""
+    return f"consent:{consent.pk}:{consent.generation}"
+
+
+def consent_request(report: Report, consent: Consent | None) -> list[Wanted]:
+    """The link, to every address the report has; nothing where nobody is asked."""
+    if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
+        return []
+    return _to_subject(
+        report, Kind.CONSENT_REQUEST, request_cause(consent), _about(report, consent)
+    )
+
+
+def consent_reminder(report: Report, consent: Consent) -> list[Wanted]:
+    cause = f"{request_cause(consent)}:reminder"
+    return _to_subject(report, Kind.CONSENT_REMINDER, cause, _about(report, consent))
+
+
+def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
+    """By e-mail alone: it carries a document."""
+    context = {
+        "requester": report.workspace.name,
+        "number": record.number,
+        "decision": record.happened,
+        "recordId": str(record.pk),
+        "link": links.consent_url(record.consent_id, record.generation),
+    }
+    language = record.language or "en"
+    wanted = _to_subject(
+        report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
+    )
+    return [one for one in wanted if one.channel == Channel.EMAIL]
+
+
+def _about(report: Report, consent: Consent) -> dict[str, Any]:
+    return {
+        "requester": report.workspace.name,
+        "purpose": report.purpose,
+        "link": links.consent_url(consent.pk, consent.generation),
+        "expiresAt": _text(consent.expires_at),
+    }
+
+
+def _text(at: datetime | None) -> str | None:
+    return utc_text(at) if at else None
+
+
+def _to_subject(
+    report: Report,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+    language: str = "en",
+) -> list[Wanted]:
+    subject = report.subject or {}
+    return [
+        Wanted(
+            kind,
+            channel,
+            cause,
+            subject[member],
+            context,
+            language,
+            report.workspace_id,
+            report.environment == Environment.SANDBOX,
+        )
+        for channel, member in REACHED_AT.items()
+        if subject.get(member)
+    ]
