@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
-import dj_email_url
 from environs import Env
 
 from verification import embedded
+from verification.mail_settings import mail_settings
 from verification.secret_settings import (
     field_keys,
     lookup_key,
@@ -143,14 +143,11 @@ CACHES = {
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
 
-# Without any, Django's own default: a mail server on this machine.
-if email_url := optional_secret("EMAIL_URL"):
-    globals().update(dj_email_url.parse(email_url))
-elif DEBUG:
+if DEBUG and not optional_secret("EMAIL_URL"):
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     EMAIL_FILE_PATH = DATA_DIR / "mail"
-# Seconds, for each step of a conversation with the mail server.
-EMAIL_TIMEOUT = globals().get("EMAIL_TIMEOUT") or 10
+else:
+    globals().update(mail_settings(optional_secret("EMAIL_URL") or "smtp://localhost"))
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")
 
 # SMS go out when there are both; SMS_URL is only for another server than theirs.

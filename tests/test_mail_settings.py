@@ -1,0 +1,84 @@
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from verification.mail_settings import mail_settings
+
+SMTP = "django.core.mail.backends.smtp.EmailBackend"
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "tls", "ssl"),
+    [
+        ("smtp://localhost", "localhost", 25, False, False),
+        ("submission://a:b@mail.test", "mail.test", 587, True, False),
+        ("smtp://a:b@mail.test:465?ssl=True", "mail.test", 465, False, True),
+    ],
+)
+def test_the_ways_to_reach_a_mail_server(
+    url: str, host: str, port: int, tls: bool, ssl: bool
+):
+    found = mail_settings(url)
+
+    assert found["EMAIL_BACKEND"] == SMTP
+    assert (found["EMAIL_HOST"], found["EMAIL_PORT"]) == (host, port)
+    assert (found["EMAIL_USE_TLS"], found["EMAIL_USE_SSL"]) == (tls, ssl)
+    assert found["EMAIL_TIMEOUT"] == 10
+
+
+def test_a_password_may_hold_any_character():
+    found = mail_settings("submission://post%40acacia.test:p%2F%3A%40@mail.test")
+
+    assert found["EMAIL_HOST_USER"] == "post@acacia.test"
+    assert found["EMAIL_HOST_PASSWORD"] == "p/:@"
+
+
+@pytest.mark.parametrize(
+    "url", ["mail.test", "https://a:secret@mail.test", "smtp://h:x"]
+)
+def test_an_address_that_cannot_be_used_is_refused_without_repeating_it(url: str):
+    with pytest.raises(ImproperlyConfigured, match="EMAIL_URL") as refused:
+        mail_settings(url)
+    assert "secret" not in str(refused.value)
+
+
+def started(**environment: str) -> Any:
+    """Some settings, as a process with this environment has them."""
+    code = (
+        "import json; from verification import settings as s; "
+        "print(json.dumps([s.EMAIL_BACKEND, str(s.EMAIL_FILE_PATH), "
+        "s.DEFAULT_FROM_EMAIL, s.AFRICASTALKING_API_KEY]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_development_keeps_mail_in_its_data_dir(tmp_path: Any):
+    backend, path, *_ = started(DEBUG="True", DATA_DIR=str(tmp_path))
+    assert backend.endswith("filebased.EmailBackend")
+    assert path == str(tmp_path / "mail")
+
+
+def test_a_mail_server_and_a_key_are_read_from_files(tmp_path: Any):
+    (tmp_path / "url").write_text("submission://a:b@mail.test\n")
+    (tmp_path / "key").write_text("atsk_1\n")
+    found = started(
+        DEBUG="True",
+        EMAIL_URL_FILE=str(tmp_path / "url"),
+        EMAIL_FROM="Acacia <post@acacia.test>",
+        AFRICASTALKING_API_KEY_FILE=str(tmp_path / "key"),
+    )
+    assert found == [SMTP, "", "Acacia <post@acacia.test>", "atsk_1"]

@@ -1,0 +1,28 @@
+"""Django's settings of the mail server, from EMAIL_URL."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import dj_email_url
+from django.core.exceptions import ImproperlyConfigured
+
+# `submission` begins with STARTTLS; `smtp` does what `?tls=True` or `?ssl=True` says.
+SCHEMES = {"smtp", "submission", "console", "file", "dummy"}
+# For each step of a conversation with the server.
+SECONDS = 10
+
+
+def mail_settings(url: str) -> dict[str, Any]:
+    """EMAIL_BACKEND, EMAIL_HOST and so on. Raises ImproperlyConfigured."""
+    if urlsplit(url).scheme not in SCHEMES:
+        # Without the address, which may hold a password.
+        raise ImproperlyConfigured(
+            f"EMAIL_URL must begin with one of {', '.join(sorted(SCHEMES))}, and ://."
+        )
+    try:
+        found: dict[str, Any] = dj_email_url.parse(url)
+    except ValueError as e:
+        raise ImproperlyConfigured("EMAIL_URL has no usable port or timeout.") from e
+    return {**found, "EMAIL_TIMEOUT": found["EMAIL_TIMEOUT"] or SECONDS}
