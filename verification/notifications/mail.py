@@ -75,7 +75,7 @@ def message_id(notification: Notification) -> str:
     """The same at every attempt, so that mail systems can drop a second copy."""
     _, address = parseaddr(settings.DEFAULT_FROM_EMAIL)
     domain = address.rpartition("@")[2]
-    return f"<{notification.pk}.{notification.rounds}@{domain}>"
+    return f"<{notification.pk.hex}.{notification.rounds}@{domain}>"
 
 
 def _outcome(e: Exception) -> Outcome:

@@ -1,0 +1,77 @@
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core import mail
+from django.test import Client
+from django.urls import reverse
+
+from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
+from verification.notifications.admin import masked
+from verification.notifications.models import Channel, Notification
+from verification.notifications.notifying import cancel
+from verification.notifications.tasks import send_due
+
+pytestmark = pytest.mark.django_db
+LIST = reverse("admin:notifications_notification_changelist")
+
+
+def staff(*permissions: str) -> Client:
+    user = User.objects.create_user("grace", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def send_again(client: Client, row: Notification) -> list[str]:
+    data = {"action": "send_again", "_selected_action": [row.pk]}
+    answer = client.post(LIST, data, follow=True)
+    return [str(message) for message in answer.context["messages"]]
+
+
+def page(row: Notification) -> str:
+    return reverse("admin:notifications_notification_change", args=[row.pk])
+
+
+def test_nobody_sees_whom_a_message_went_to_or_its_link(admin_client: Client):
+    row = asked(wanted())
+    for path in (LIST, page(row)):
+        shown = admin_client.get(path).content.decode()
+        assert "Consent Request" in shown
+        assert ADDRESS not in shown
+        assert LINK not in shown
+    assert "w…@subject.test" in shown
+
+
+def test_nothing_is_edited(admin_client: Client):
+    row = asked(wanted())
+    assert admin_client.post(page(row), {"status": "SENT"}).status_code == 403
+
+
+def test_staff_send_again_what_was_sent(admin_client: Client):
+    row = asked(wanted())
+    send_due()
+    (told,) = send_again(admin_client, row)
+    send_due()
+
+    assert told.endswith("is sent again.")
+    assert len(mail.outbox) == 2
+
+
+def test_what_waits_or_was_cancelled_is_not_sent_again(admin_client: Client):
+    row = asked(wanted())
+    assert "waits already" in send_again(admin_client, row)[0]
+    cancel(row.cause)
+    assert "was cancelled" in send_again(admin_client, row)[0]
+
+
+def test_who_may_only_look_sends_nothing_again():
+    row = asked(wanted())
+    send_due()
+    send_again(staff("view_notification"), row)
+    send_due()
+    assert len(mail.outbox) == 1
+
+
+def test_recipients_are_masked():
+    assert masked(ADDRESS, Channel.EMAIL) == "w…@subject.test"
+    assert masked(NUMBER, Channel.SMS) == "+2547…11"
