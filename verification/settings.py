@@ -73,6 +73,7 @@ INSTALLED_APPS = [
     "verification.payments",
     "verification.checks",
     "verification.ordering",
+    "verification.hosted",
     "verification.api",
 ]
 
@@ -85,6 +86,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "verification.hosted.limits.FormSizeMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",

@@ -1,0 +1,212 @@
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.clients import ATTESTED, HOSTED
+from verification import links
+from verification.consents.models import Consent, ConsentRecord
+
+pytestmark = pytest.mark.django_db
+
+PLACES = ["", "confirm", "grant", "decline", "withdraw", "not-me", "new-link"]
+
+
+def token_of(visitor):
+    return visitor.link.removeprefix("/c/")
+
+
+def test_a_link_leads_to_a_page_without_its_token(ask):
+    visitor = ask()
+
+    answer = visitor.browser.get(visitor.link)
+
+    assert answer.status_code == 303
+    assert answer["Location"] == f"/c/v/{visitor.consent.pk}/"
+    cookie = answer.cookies["visit"]
+    assert cookie["path"] == answer["Location"]
+    assert (cookie["httponly"], cookie["samesite"]) == (True, "Lax")
+    assert token_of(visitor) not in answer.content.decode() + cookie.value
+
+
+def test_the_cookie_is_sent_over_tls_only_where_there_is_tls(ask, settings):
+    settings.SESSION_COOKIE_SECURE = True
+    visitor = ask()
+
+    assert visitor.browser.get(visitor.link).cookies["visit"]["secure"]
+
+
+def wrong_tokens(visitor):
+    token = token_of(visitor)
+    other = "a" if token[-1] != "a" else "b"
+    consent = visitor.consent
+    return {
+        "tampered": token[:-1] + other,
+        "truncated": token[:-1],
+        "longer": token + "0",
+        "other-purpose": links.token("payment", consent.pk, consent.generation),
+        "other-generation": links.token("consent", consent.pk, 2),
+        "not-ascii": "é" * 22,
+        "nul": "%00",
+        "long": "a" * 5000,
+    }
+
+
+def test_every_wrong_link_gets_the_same_answer(ask):
+    visitor = ask()
+    plain = Client().get("/c/nothing")
+
+    for kind, token in wrong_tokens(visitor).items():
+        answer = visitor.browser.get(f"/c/{token}")
+
+        assert answer.status_code == 404, kind
+        assert answer.content == plain.content, kind
+        assert not answer.cookies, kind
+
+
+def test_a_visit_opens_no_other_report(ask):
+    mine, another = ask(), ask()
+    mine.open(), another.open()
+    cookie = mine.browser.cookies["visit"].value
+
+    stranger = Client()
+    stranger.cookies["visit"] = cookie
+
+    assert stranger.get(mine.page).status_code == 200
+    assert stranger.get(another.page).status_code == 403
+    assert stranger.post(another.page + "not-me").status_code == 403
+
+
+def test_two_links_in_two_tabs_do_not_mix(ask):
+    one, two = ask(), ask()
+    one.open()
+    two.browser = one.browser
+    two.open()
+
+    # The test client sends one cookie whatever its path; a browser keeps both.
+    paths = {one.page, two.page}
+
+    assert len(paths) == 2
+    assert one.browser.cookies["visit"]["path"] in paths
+
+
+@pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
+def test_without_a_visit_every_page_asks_for_the_link(ask, cookie):
+    visitor = ask()
+    visitor.page = f"/c/v/{visitor.consent.pk}/"
+    visitor.browser.cookies["visit"] = cookie
+
+    for place in [*PLACES, "receipt.pdf"]:
+        assert visitor.get(place).status_code == 403
+        assert visitor.post(place).status_code in {403, 405}
+
+
+def test_a_visit_ends_after_an_hour(ask):
+    visitor = ask()
+    visitor.enter()
+
+    with time_machine.travel(now() + timedelta(seconds=3601)):
+        assert visitor.get().status_code == 403
+
+
+def test_a_scanner_that_gets_everything_changes_nothing(api, ask):
+    visitor = ask()
+    for _ in range(2):
+        visitor.open()
+        for place in [*PLACES, "receipt.pdf", "?lang=sw"]:
+            visitor.get(place)
+            visitor.browser.head(visitor.page + place)
+        visitor.confirm()
+
+    consent = Consent.objects.get()
+    assert (consent.status, consent.generation) == ("PENDING", 1)
+    assert not ConsentRecord.objects.exists()
+    assert api.report(visitor.report_id)["status"] == "PENDING_CONSENT"
+
+
+def test_a_replaced_link_says_so_where_it_is_open_and_works_nowhere(api, ask):
+    visitor = ask()
+    visitor.enter()
+    form = visitor.form()
+    Consent.objects.update(link_made_at="2026-01-01T00:00:00Z")
+    api.post(f"/reports/{visitor.report_id}/consent/resend")
+
+    assert visitor.post("grant", **form).status_code == 303
+    assert not ConsentRecord.objects.exists()
+    page = visitor.get()
+    assert page.status_code == 410
+    assert b"A newer link was sent" in page.content
+    assert visitor.browser.get(visitor.link).status_code == 404
+
+
+def expire(visitor):
+    Consent.objects.filter(pk=visitor.consent.pk).update(
+        expires_at="2026-01-20T00:00:00Z", link_made_at="2026-01-06T00:00:00Z"
+    )
+
+
+def test_an_expired_link_takes_no_answer(ask):
+    visitor = ask()
+    visitor.enter()
+    form = visitor.form()
+    expire(visitor)
+
+    visitor.post("grant", **form)
+
+    page = visitor.get()
+    assert page.status_code == 410
+    assert b"This link has expired" in page.content
+    assert not ConsentRecord.objects.exists()
+
+
+def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
+    visitor = ask(draft=True)
+    expire(visitor)
+    visitor.open()
+    assert b"Send me a new link" in visitor.get().content
+
+    visitor.post("new-link")
+    visitor.post("new-link")
+
+    consent = Consent.objects.get()
+    assert (consent.status, consent.generation) == ("PENDING", 2)
+    assert b"A newer link was sent" in visitor.get().content
+
+
+def test_an_edit_that_attests_closes_the_page(api, ask):
+    visitor = ask(draft=True)
+    visitor.enter()
+    api.post(f"/reports/{visitor.report_id}/draft", {"consent": ATTESTED})
+
+    assert visitor.get().status_code == 410
+    assert visitor.browser.get(visitor.link).status_code == 404
+
+
+def test_an_edit_to_another_person_asks_anew_who_it_is(api, ask):
+    visitor = ask(draft=True)
+    visitor.enter()
+    subject = {
+        "subjectType": "INDIVIDUAL",
+        "fullName": "Otieno Odhiambo",
+        "idNumber": "87654321",
+        "dateOfBirth": "1985-01-01",
+    }
+    edited = api.post(
+        f"/reports/{visitor.report_id}/draft", {"subject": subject, "consent": HOSTED}
+    )
+
+    assert edited.status_code == 200
+    page = visitor.text()
+    assert "Otieno" not in page
+    assert "Confirm that it is you" in page
+
+
+def test_the_log_names_no_token(ask, caplog):
+    visitor = ask()
+    visitor.open()
+
+    routes = [getattr(record, "route", None) for record in caplog.records]
+    assert "c/<str:token>" in routes
+    assert token_of(visitor) not in str([record.__dict__ for record in caplog.records])

@@ -1,0 +1,208 @@
+import gzip
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+
+from tests.clients import HOSTED, company
+from tests.hosted.visitor import Visitor, words
+from verification.consents.models import ConsentRecord
+
+pytestmark = pytest.mark.django_db
+
+PAGE_BYTES = 40 * 1024
+SCRIPT = "<script>alert(1)</script>{{ 7 }}{purpose}"
+
+
+def test_a_whole_page_is_small(ask):
+    visitor = ask()
+    page = visitor.enter()
+
+    size = len(page.content)
+    for name in ("verification/hosted.css", "verification/mark.svg"):
+        with open(finders.find(name), "rb") as file:
+            size += len(file.read())
+
+    assert size < PAGE_BYTES
+    assert b"<script" not in page.content
+    assert len(gzip.compress(page.content)) < size / 4
+
+
+def test_every_answer_is_private_and_strict(ask):
+    visitor = ask()
+    visitor.open()
+    answers = [
+        visitor.browser.get(visitor.link),
+        visitor.get(),
+        visitor.get("not-me"),
+        visitor.post("confirm", day="x"),
+        Client().get("/c/unknown"),
+        Client().get(visitor.page),
+        Client().post(visitor.page + "grant", {"x": "y" * 70_000}),
+    ]
+
+    for answer in answers:
+        policy = answer["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "script-src" not in policy
+        assert answer["Referrer-Policy"] == "same-origin"
+        assert answer["Cache-Control"] == "no-store"
+        assert "noindex" in answer["X-Robots-Tag"]
+        assert answer["X-Request-Id"]
+
+
+def test_scripts_in_names_and_purposes_are_text(api, ask):
+    api.workspace.name = SCRIPT
+    api.workspace.save()
+    visitor = ask(
+        purpose=SCRIPT, reference=SCRIPT, subject={"fullName": f"Ann {SCRIPT}"}
+    )
+    visitor.enter()
+
+    pages = [visitor.text(), visitor.text("decline"), visitor.text("not-me")]
+    visitor.grant(name=SCRIPT)
+    pages += [visitor.text(), visitor.text("withdraw")]
+    visitor.post("withdraw", reason=SCRIPT)
+    pages.append(visitor.text())
+
+    for page in pages:
+        assert "<script" not in page
+        assert SCRIPT in words(page)
+    assert ConsentRecord.objects.first().evidence["typedName"] == SCRIPT
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=b"]
+)
+def test_a_form_of_10_mb_is_refused_before_it_is_read(ask, kind):
+    visitor = ask()
+    visitor.open()
+
+    body = b"name=" + b"x" * 10 * 1024 * 1024
+    answer = visitor.browser.post(visitor.page + "grant", body, content_type=kind)
+
+    assert answer.status_code == 413
+    assert b"larger than this form allows" in answer.content
+    assert not ConsentRecord.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ({"name": ""}, "Type your full name"),
+        ({"name": "   "}, "Type your full name"),
+        ({"name": "x" * 201}, "at most 200 characters"),
+        ({"agreed": ""}, "Tick the box if you agree"),
+    ],
+)
+def test_what_is_missing_is_named_and_the_rest_kept(ask, form, error):
+    visitor = ask()
+    visitor.enter()
+
+    answer = visitor.grant(**form)
+
+    page = answer.content.decode()
+    assert "<title>Error: " in page
+    assert error in page
+    assert 'class="errors" role="alert"' in page
+    assert not ConsentRecord.objects.exists()
+
+
+def test_what_was_not_read_cannot_be_agreed_to(api, ask):
+    visitor = ask()
+    visitor.enter()
+    form = visitor.form()
+    api.workspace.retention_days = 3650
+    api.workspace.save()
+
+    answer = visitor.post("grant", **form)
+
+    assert "This page has changed" in answer.content.decode()
+    assert not ConsentRecord.objects.exists()
+    visitor.grant()
+    assert "3650 days" in ConsentRecord.objects.get().evidence["text"]
+
+
+def test_the_browser_chooses_the_language_and_the_visitor_another(ask):
+    visitor = ask()
+    visitor.browser = Client(headers={"Accept-Language": "sw-KE,sw;q=0.9,en;q=0.5"})
+    visitor.open()
+    page = visitor.get()
+    assert page["Content-Language"] == "sw"
+    assert "Thibitisha kuwa ni wewe" in page.content.decode()
+
+    english = visitor.get(lang="en")
+
+    assert "Confirm that it is you" in english.content.decode()
+    assert "Confirm that it is you" in visitor.text()
+
+
+def test_the_record_says_in_which_language_it_was_read(ask):
+    visitor = ask()
+    visitor.enter()
+    visitor.get(lang="sw")
+
+    visitor.grant()
+
+    record = ConsentRecord.objects.get()
+    assert record.language == "sw"
+    assert "Hakuna kinachohakikiwa" in record.evidence["text"]
+    assert "Ulikubali ukaguzi" in visitor.text()
+
+
+def test_a_language_switched_in_another_tab_is_asked_about_again(ask):
+    visitor = ask()
+    visitor.enter()
+    form = visitor.form()
+    visitor.get(lang="sw")
+
+    visitor.post("grant", **form)
+
+    assert not ConsentRecord.objects.exists()
+
+
+def test_a_form_of_another_site_is_refused_with_a_page(ask):
+    visitor = ask()
+    visitor.enter()
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = visitor.browser.cookies
+
+    answer = browser.post(visitor.page + "decline")
+
+    assert answer.status_code == 403
+    assert b"Please try again" in answer.content
+    assert not ConsentRecord.objects.exists()
+
+
+def test_a_page_asks_the_database_little(ask, django_assert_max_num_queries):
+    visitor = ask()
+    visitor.enter()
+
+    with django_assert_max_num_queries(2):
+        visitor.get()
+
+
+def test_what_the_candidate_pays_is_told(ask):
+    page = words(ask(paymentMode="CANDIDATE").enter().content.decode())
+
+    assert "KES 250.00, which you are asked to pay after you agree" in page
+
+
+def test_a_company_is_asked_as_one(api):
+    made = api.create(
+        {
+            **company(kraPin="P123456789Z"),
+            "checksRequested": ["KRA_PIN"],
+            "consent": HOSTED,
+        }
+    )
+    visitor = Visitor(made["consentState"]["consentUrl"])
+    visitor.open()
+
+    page = visitor.text()
+
+    assert "wants to check your company" in page
+    assert "I may decide for the company" in page
+    visitor.grant()
+    assert api.report(made["id"])["consentState"]["status"] == "GRANTED"

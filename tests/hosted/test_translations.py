@@ -1,0 +1,72 @@
+import re
+from pathlib import Path
+
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import read_mo
+from babel.messages.pofile import read_po
+from django.conf import settings
+from django.utils.translation.template import templatize
+
+HOSTED = Path(settings.BASE_DIR, "verification/hosted")
+CATALOGUE = HOSTED / "locale/sw/LC_MESSAGES/django.po"
+TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
+SHARED = Path(settings.BASE_DIR, "templates/403_csrf.html")
+# What Django makes of a template for its own extraction, and what our code has.
+IN_TEMPLATES = re.compile(r"gettext\(u?(['\"])(.+?)\1(?:, *u?(['\"])(.+?)\3)?[,)]")
+IN_CODE = re.compile(r'\b_\(\s*"([^"]+)"')
+
+
+def messages(catalogue: Catalog) -> dict[object, object]:
+    return {
+        key: list(message.string) if message.pluralizable else message.string
+        for message in catalogue
+        if message.id
+        for key in [tuple(message.id) if message.pluralizable else message.id]
+    }
+
+
+def translations() -> dict[object, object]:
+    with CATALOGUE.open("rb") as file:
+        return messages(read_po(file))
+
+
+def marked() -> set[object]:
+    texts: set[object] = set()
+    for template in [*TEMPLATES, SHARED]:
+        for _, text, _, plural in IN_TEMPLATES.findall(
+            templatize(template.read_text())
+        ):
+            texts.add((text, plural) if plural else text)
+    for module in HOSTED.glob("*.py"):
+        texts |= set(IN_CODE.findall(module.read_text()))
+    return texts
+
+
+def test_the_compiled_catalogue_is_current():
+    with CATALOGUE.with_suffix(".mo").open("rb") as file:
+        compiled = messages(read_mo(file))
+
+    # Made anew by `pybabel compile -d verification/hosted/locale -D django`.
+    assert compiled == translations()
+
+
+def test_every_text_of_the_pages_is_translated_and_none_that_is_not():
+    shared = {"Language", "Skip to the content"}
+
+    assert set(translations()) == marked() - shared
+    assert {key for key, text in translations().items() if not text} == set()
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
+def test_no_page_has_words_outside_the_catalogue(template):
+    html = re.sub(r"{% blocktranslate.*?endblocktranslate %}", "", template.read_text())
+    text = re.sub(r"{%.*?%}|{{.*?}}|<[^>]*>", " ", html)
+
+    # The languages name themselves.
+    assert set(re.findall(r"[A-Za-z]{2,}", text)) <= {
+        "English",
+        "Kiswahili",
+        "doctype",
+        "html",
+    }

@@ -1,0 +1,56 @@
+"""A subject with a browser, without one: follows the link and posts the forms."""
+
+import re
+from html import unescape
+
+from django.conf import settings
+from django.test import Client
+
+BORN = {"day": "27", "month": "3", "year": "1990"}
+NAME = "Wanjiku Kamau"
+
+
+class Visitor:
+    def __init__(self, url: str, **headers: str) -> None:
+        self.link = url.removeprefix(settings.BASE_URL)
+        self.browser = Client(headers=headers)
+
+    def open(self) -> str:
+        """Follow the link; the path of the page it leads to."""
+        answer = self.browser.get(self.link)
+        assert answer.status_code == 303, answer.content
+        self.page = answer["Location"]
+        return self.page
+
+    def get(self, at: str = "", **query: str):
+        return self.browser.get(self.page + at, query)
+
+    def post(self, at: str, **form: str):
+        return self.browser.post(self.page + at, form)
+
+    def confirm(self, **answer: str):
+        return self.post("confirm", **(answer or BORN))
+
+    def enter(self):
+        """Up to the page that asks."""
+        self.open()
+        self.confirm()
+        return self.get()
+
+    def grant(self, **form: str):
+        return self.post("grant", **(self.form() | form))
+
+    def form(self) -> dict[str, str]:
+        """What a person would send who agrees to what the page shows now."""
+        shown = re.search(r'name="shown" value="(\w+)"', self.text())
+        assert shown
+        return {"name": NAME, "agreed": "on", "shown": shown[1]}
+
+    def text(self, name: str = "") -> str:
+        """The page, as HTML."""
+        return self.get(name).content.decode()
+
+
+def words(html: str) -> str:
+    """What a person reads of a page."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class HostedConfig(AppConfig):
+    name = "verification.hosted"
+    label = "hosted"

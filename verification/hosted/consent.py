@@ -1,0 +1,175 @@
+"""The pages of a consent link: look up, call one verb, lead back to the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from verification import links
+from verification.addresses import client_address
+from verification.consents.models import Consent, ConsentRecord, ConsentStatus
+from verification.hosted import context, forms
+from verification.hosted.context import notice_of
+from verification.hosted.pages import Opened, acting, answer, hosted, opened, to_page
+from verification.hosted.stages import ANSWERED, Stage
+from verification.hosted.visits import Visit, remember
+from verification.ordering import consenting
+from verification.ordering.challenging import answer_challenge, challenge_of
+from verification.ordering.consent_links import new_link_for_subject
+from verification.receipts import consent_receipt_pdf
+from workspaces import rates
+
+Verb = Callable[[UUID, int, consenting.Evidence, str], ConsentRecord]
+
+CHALLENGES_PER_MINUTE = 60
+USER_AGENT_LENGTH = 500
+NOT_ME = "NOT_ME"
+# Other than 200: the link leads nowhere any more, or not at the moment.
+STATUSES = {
+    Stage.REPLACED: 410,
+    Stage.CANCELLED: 410,
+    Stage.EXPIRED: 410,
+    Stage.LOCKED: 429,
+}
+
+
+@require_safe
+@hosted
+def open_link(request: HttpRequest, token: str) -> HttpResponse:
+    """Take the token out of the address bar; nothing else happens."""
+    consent = Consent.objects.filter(token_digest=links.digest(token)).first()
+    if consent is None:
+        return answer(request, "unknown", status=404)
+    response = to_page(consent.pk)
+    remember(response, Visit(consent.pk, consent.generation))
+    return response
+
+
+@require_safe
+@opened
+def show(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """The page of the stage that the consent is at."""
+    shown = context.OF_STAGE.get(visited.stage, context.closed)(request, visited)
+    return answer(request, visited.stage, shown, STATUSES.get(visited.stage, 200))
+
+
+@acting(Stage.CHALLENGE)
+def confirm(request: HttpRequest, visited: Opened) -> HttpResponse:
+    consent = visited.consent
+    address = str(client_address(request))
+    if rates.count_from(address, "challenges", CHALLENGES_PER_MINUTE).exceeded:
+        return answer(request, "too_many", status=429)
+    form = forms.challenge(challenge_of(consent), request.POST)
+    if not form.is_valid():
+        shown = {**context.challenge(request, visited), "form": form}
+        return answer(request, Stage.CHALLENGE, shown)
+    given = form.cleaned_data["answer"]
+    if not answer_challenge(consent.pk, consent.generation, given):
+        return to_page(consent.pk, "?wrong")
+    response = to_page(consent.pk)
+    remember(response, visited.visit.confirm(consent))
+    return response
+
+
+@acting(Stage.ASKED)
+def grant(request: HttpRequest, visited: Opened) -> HttpResponse:
+    consent = visited.consent
+    notice = notice_of(consent)
+    form = forms.Grant(request.POST)
+    # What is kept as evidence must be what was read, and it can change meanwhile.
+    changed = form.data.get("shown") != notice.sha256
+    if not form.is_valid() or changed:
+        shown = {**context.asked(request, visited), "form": form, "changed": changed}
+        return answer(request, Stage.ASKED, shown)
+    evidence = _evidence(request, visited, notice.text, form.cleaned_data["name"])
+    consenting.grant(consent.pk, consent.generation, evidence)
+    return to_page(consent.pk)
+
+
+@opened
+def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """Asks why, which need not be answered, and then does it."""
+    if visited.stage != Stage.ASKED:
+        return to_page(visited.consent.pk)
+    declared = notice_of(visited.consent).text
+    return _with_reason(request, visited, "decline", consenting.decline, declared)
+
+
+@opened
+def withdraw(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """The same, of what was granted."""
+    if visited.stage != Stage.GRANTED:
+        return to_page(visited.consent.pk)
+    declared = notice_of(visited.consent).withdrawal
+    return _with_reason(request, visited, "withdraw", consenting.withdraw, declared)
+
+
+@opened
+def not_me(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """Also for who cannot confirm to be the subject: whoever is asked may say so."""
+    consent = visited.consent
+    if consent.status == ConsentStatus.DECLINED:
+        return answer(request, "not_me_done", context.closed(request, visited))
+    if visited.stage not in {Stage.CHALLENGE, Stage.LOCKED, Stage.ASKED}:
+        return to_page(consent.pk)
+    if request.method != "POST":
+        return answer(request, "not_me", context.closed(request, visited))
+    evidence = _evidence(request, visited, notice_of(consent).not_me)
+    consenting.decline(consent.pk, consent.generation, evidence, NOT_ME)
+    return to_page(consent.pk, "not-me")
+
+
+@acting(Stage.EXPIRED)
+def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """The page then says that this link was replaced."""
+    new_link_for_subject(visited.consent.pk)
+    return to_page(visited.consent.pk)
+
+
+@require_safe
+@opened
+def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """What was answered last, as a PDF."""
+    if visited.stage not in ANSWERED.values():
+        return to_page(visited.consent.pk)
+    record = context.records_of(visited)[-1]
+    name = f"receipt-{record.number}.pdf"
+    return HttpResponse(
+        consent_receipt_pdf(record),
+        content_type="application/pdf",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _with_reason(
+    request: HttpRequest, visited: Opened, name: str, verb: Verb, declared: str
+) -> HttpResponse:
+    consent = visited.consent
+    form = forms.Reason(request.POST if request.method == "POST" else None)
+    if not form.is_valid():
+        shown = {**context.closed(request, visited), "form": form}
+        return answer(request, name, shown)
+    evidence = _evidence(request, visited, declared)
+    verb(consent.pk, consent.generation, evidence, form.cleaned_data["reason"])
+    return to_page(consent.pk)
+
+
+def _evidence(
+    request: HttpRequest, visited: Opened, declared: str, typed_name: str = ""
+) -> consenting.Evidence:
+    """`declared` is the text that the button said yes to."""
+    consent = visited.consent
+    notice = notice_of(consent)
+    confirmed = visited.visit.is_confirmed(consent)
+    return consenting.Evidence(
+        text=declared,
+        notice_version=notice.version,
+        language=notice.language,
+        typed_name=typed_name,
+        confirmed_by=(challenge_of(consent) or "") if confirmed else "",
+        address=str(client_address(request) or ""),
+        user_agent=request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH],
+    )

@@ -1,0 +1,113 @@
+"""What each page of a consent shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import segno
+from django.http import HttpRequest
+from django.utils.safestring import mark_safe
+from django.utils.translation import get_language
+
+from verification import links
+from verification.consents.models import Consent, ConsentRecord
+from verification.consents.notices import Notice, notice_for
+from verification.hosted import forms
+from verification.hosted.masking import details_of
+from verification.hosted.pages import Opened
+from verification.hosted.stages import ASKING, Stage
+from verification.ordering.challenging import TRIES, challenge_of
+from verification.reports.models import ReportStatus
+from workspaces.models import Environment
+
+Shown = dict[str, Any]
+
+
+def notice_of(consent: Consent) -> Notice:
+    """In the language of the page."""
+    return notice_for(consent, get_language() or "en")
+
+
+def closed(request: HttpRequest, visited: Opened) -> Shown:
+    """Of pages that name who asked, and nothing of the subject."""
+    consent = visited.consent
+    return {
+        "consent_id": consent.pk,
+        "client": consent.report.workspace.name,
+        "is_test": consent.report.environment == Environment.SANDBOX,
+        "timezone": notice_of(consent).timezone,
+        # An expired report has failed; a draft's link can be made anew.
+        "can_renew": consent.report.status in ASKING,
+        "too_soon": "too-soon" in request.GET,
+        "locked_until": consent.locked_until,
+    }
+
+
+def challenge(request: HttpRequest, visited: Opened) -> Shown:
+    consent = visited.consent
+    return {
+        **closed(request, visited),
+        "form": forms.challenge(challenge_of(consent)),
+        "wrong": "wrong" in request.GET and consent.wrong_answers > 0,
+        "tries_left": TRIES - consent.wrong_answers,
+    }
+
+
+def asked(request: HttpRequest, visited: Opened) -> Shown:
+    consent = visited.consent
+    workspace = consent.report.workspace
+    # Who was not asked to confirm anything is told nothing about the subject.
+    known = consent.report.subject if challenge_of(consent) else None
+    return {
+        **closed(request, visited),
+        "notice": notice_of(consent),
+        "form": forms.Grant(),
+        "details": details_of(known or {}),
+        "expires_at": consent.expires_at,
+        "is_reviewed": workspace.go_live == workspace.GoLive.APPROVED,
+    }
+
+
+def answered(request: HttpRequest, visited: Opened) -> Shown:
+    consent = visited.consent
+    notice = notice_of(consent)
+    records = records_of(visited)
+    url = links.consent_url(consent.pk, consent.generation)
+    return {
+        **closed(request, visited),
+        "records": records,
+        "record": records[0],
+        "evidence": records[0].evidence or {},
+        "sha256": bytes(records[0].notice_sha256 or b"").hex(),
+        "notice": notice,
+        "url": url,
+        "qr": qr_code(url),
+        "pays": consent.report.status == ReportStatus.PENDING_PAYMENT,
+        "is_draft": consent.report.status == ReportStatus.DRAFT,
+    }
+
+
+OF_STAGE = {
+    Stage.CHALLENGE: challenge,
+    Stage.ASKED: asked,
+    Stage.GRANTED: answered,
+    Stage.DECLINED: answered,
+    Stage.WITHDRAWN: answered,
+}
+
+
+def records_of(visited: Opened) -> list[ConsentRecord]:
+    """What was answered by this link, oldest first."""
+    return list(
+        ConsentRecord.objects.filter(
+            consent_id=visited.consent.pk, generation=visited.visit.generation
+        )
+    )
+
+
+def qr_code(text: str) -> str:
+    """Inline SVG; what is drawn is computed, so nothing of `text` is in the markup."""
+    code = segno.make(text, error="m")
+    return mark_safe(  # noqa: S308
+        code.svg_inline(scale=4, border=4, dark="#0f3d3a", light="#fff")
+    )

@@ -1,0 +1,49 @@
+"""Where a consent is for who visits it: which page answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from verification.consents.models import Consent, ConsentStatus
+from verification.hosted.visits import Visit
+from verification.ordering.challenging import challenge_of
+from verification.reports.models import ReportStatus
+
+ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
+
+
+class Stage(StrEnum):
+    REPLACED = "replaced"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    LOCKED = "locked"
+    CHALLENGE = "challenge"
+    ASKED = "asked"
+    GRANTED = "granted"
+    DECLINED = "declined"
+    WITHDRAWN = "withdrawn"
+
+
+ANSWERED = {
+    ConsentStatus.GRANTED: Stage.GRANTED,
+    ConsentStatus.DECLINED: Stage.DECLINED,
+    ConsentStatus.WITHDRAWN: Stage.WITHDRAWN,
+}
+
+
+def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
+    if visit.generation != consent.generation or consent.expires_at is None:
+        return Stage.REPLACED
+    if consent.status == ConsentStatus.EXPIRED:
+        return Stage.EXPIRED
+    if consent.status == ConsentStatus.PENDING:
+        if consent.report.status not in ASKING:
+            return Stage.CANCELLED
+        # The job that closes it may not have come yet.
+        if consent.expires_at <= at:
+            return Stage.EXPIRED
+    if challenge_of(consent) and not visit.is_confirmed(consent):
+        locked = consent.locked_until is not None and consent.locked_until > at
+        return Stage.LOCKED if locked else Stage.CHALLENGE
+    return ANSWERED.get(ConsentStatus(consent.status), Stage.ASKED)
