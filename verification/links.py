@@ -34,5 +34,9 @@ def consent_url(consent_id: UUID, generation: int) -> str:
     return f"{settings.BASE_URL}/c/{token('consent', consent_id, generation)}"
 
 
+def reference_url(reference_id: UUID, generation: int) -> str:
+    return f"{settings.BASE_URL}/r/{token('reference', reference_id, generation)}"
+
+
 def payment_url(payment_id: UUID, generation: int) -> str:
     return f"{settings.BASE_URL}/p/{token('payment', payment_id, generation)}"

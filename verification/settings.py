@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "verification.reports",
     "verification.consents",
     "verification.payments",
+    "verification.references",
     "verification.checks",
     "verification.ordering",
     "verification.hosted",
@@ -269,6 +270,7 @@ OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "")
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
+REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
 IDEMPOTENCY_HOURS = 72
 
 # For development: hosts (`host` or `host:port`) that may be called whatever their

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class ReferencesConfig(AppConfig):
+    name = "verification.references"
+    label = "references"

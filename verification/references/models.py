@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+from verification.reports.models import Report
+
+
+class ReferenceStatus(models.TextChoices):
+    PENDING = "PENDING"
+    SUBMITTED = "SUBMITTED"
+    DECLINED = "DECLINED"
+    EXPIRED = "EXPIRED"
+
+
+S = ReferenceStatus
+
+
+class Reference(models.Model):
+    """What one referee was asked for one attempt of a check, and what they said."""
+
+    Status = ReferenceStatus
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(Report, models.CASCADE, related_name="references")
+    # No foreign key: checks know references, and not the other way.
+    result_id = models.UUIDField()
+    attempt = models.PositiveSmallIntegerField()
+    status = models.CharField(
+        max_length=9, choices=ReferenceStatus, default=ReferenceStatus.PENDING
+    )
+    # Which link is the valid one; a new link raises it and so kills the old.
+    generation = models.PositiveIntegerField(default=1)
+    # SHA-256 of the link's token; the token itself is derived, and kept nowhere.
+    token_digest = models.BinaryField(unique=True)
+    expires_at = models.DateTimeField()
+    # When the present link was made; another is made once a minute at most.
+    link_made_at = models.DateTimeField(default=now, editable=False)
+    reminded_at = models.DateTimeField(null=True, editable=False)
+    # {employed, employer, jobTitle, employedFrom, employedTo, wouldRehire, remarks,
+    # refereeName, refereeTitle, mayAnswer}, as `providers.referee` reads them.
+    answers = EncryptedJSONField(null=True)
+    # {address, userAgent, language, reason}: how it was answered.
+    evidence = EncryptedJSONField(null=True)
+    submitted_at = models.DateTimeField(null=True, editable=False)
+    declined_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["result_id", "attempt"], name="one_reference_an_attempt"
+            ),
+            models.CheckConstraint(
+                name="reference_submitted_at_iff_submitted",
+                condition=Q(status=S.SUBMITTED) ^ Q(submitted_at=None),
+            ),
+            models.CheckConstraint(
+                name="reference_declined_at_iff_declined",
+                condition=Q(status=S.DECLINED) ^ Q(declined_at=None),
+            ),
+            # The other way is no rule: erasing the subject empties the answers.
+            models.CheckConstraint(
+                name="only_submitted_references_have_answers",
+                condition=Q(status=S.SUBMITTED) | Q(answers=None),
+            ),
+        ]
+        indexes = [
+            # What reminders and expiry look for.
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status="PENDING"),
+                name="references_waiting",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.id}"
