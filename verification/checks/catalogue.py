@@ -206,6 +206,7 @@ CATALOGUE = [
         ],
         output_fields=[
             "employerName",
+            "employerMatch",
             "employed",
             "employeeName",
             "nameMatch",
@@ -216,11 +217,13 @@ CATALOGUE = [
             "datesMatch",
             "wouldRehire",
             "refereeName",
+            "refereeTitle",
             "remarks",
         ],
         flag_codes=[
             "EMPLOYMENT_NOT_FOUND",
             "NAME_MISMATCH",
+            "EMPLOYER_MISMATCH",
             "JOB_TITLE_MISMATCH",
             "DATES_MISMATCH",
             "WOULD_NOT_REHIRE",

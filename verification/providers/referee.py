@@ -1,0 +1,138 @@
+"""What a referee's answers say of the employment that the subject stated.
+
+The answers, as the page of the reference takes them:
+
+    employed      whether the person worked there; where False, the rest may be null
+    employer, jobTitle                     in the referee's words
+    employedFrom, employedTo               `2019-03-01`; no end while still employed
+    wouldRehire   YES, NO or UNKNOWN
+    remarks       may be empty
+    refereeName, refereeTitle, mayAnswer   who answered, and that they may
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+from hashlib import sha256
+from typing import Any, Literal
+
+import orjson
+
+from verification.providers.base import Finding, Flag
+from verification.providers.likeness import Likeness, employers_alike, jobs_alike
+
+Answers = Mapping[str, Any]
+
+NAME = "referee"
+CLEAR = 5
+# Flag -> score, severity and message; `docs/checks.md` has the same table.
+FLAGS: dict[str, tuple[int, Literal["MEDIUM", "HIGH"], str]] = {
+    "EMPLOYMENT_NOT_FOUND": (80, "HIGH", "The referee does not know the employment."),
+    "EMPLOYER_MISMATCH": (50, "MEDIUM", "The referee names another employer."),
+    "JOB_TITLE_MISMATCH": (40, "MEDIUM", "The referee gives another job title."),
+    "DATES_MISMATCH": (45, "MEDIUM", "The referee gives other dates."),
+    "WOULD_NOT_REHIRE": (75, "HIGH", "The employer would not hire this person again."),
+}
+REHIRE = {"YES": True, "NO": False}
+# People remember months, not days.
+TOLERANCE = timedelta(days=31)
+
+
+def compare(subject: Answers, answers: Answers, reference: str) -> Finding:
+    """`subject` has what was stated: what is missing there is not compared."""
+    details = _not_employed(subject, answers)
+    if answers["employed"]:
+        details |= _employed(subject, answers)
+    codes = _codes(details)
+    return Finding(
+        summary=_summary(codes),
+        score=max([CLEAR, *(FLAGS[code][0] for code in codes)]),
+        details=details,
+        provider=NAME,
+        flags=[Flag(code, *FLAGS[code][1:]) for code in codes],
+        provider_reference=reference,
+        response_digest=sha256(
+            orjson.dumps(dict(answers), option=orjson.OPT_SORT_KEYS)
+        ).hexdigest(),
+    )
+
+
+def _not_employed(subject: Answers, answers: Answers) -> dict[str, Any]:
+    """Every output field, with what is known without an employment."""
+    return {
+        "employerName": subject.get("employerName"),
+        "employerMatch": None,
+        "employed": answers["employed"],
+        # Referees are told the name that the subject gave, so it proves nothing.
+        "employeeName": None,
+        "nameMatch": None,
+        "jobTitle": None,
+        "jobTitleMatch": None,
+        "employmentStart": None,
+        "employmentEnd": None,
+        "datesMatch": None,
+        "wouldRehire": None,
+        "refereeName": answers["refereeName"],
+        "refereeTitle": answers["refereeTitle"],
+        "remarks": answers.get("remarks") or None,
+    }
+
+
+def _employed(subject: Answers, answers: Answers) -> dict[str, Any]:
+    start, end = answers.get("employedFrom"), answers.get("employedTo")
+    return {
+        "employerName": answers["employer"],
+        "employerMatch": employers_alike(subject["employerName"], answers["employer"]),
+        "jobTitle": answers["jobTitle"],
+        "jobTitleMatch": (
+            jobs_alike(subject["jobTitle"], answers["jobTitle"])
+            if subject.get("jobTitle")
+            else None
+        ),
+        "employmentStart": start,
+        "employmentEnd": end,
+        "datesMatch": _dates_alike(
+            [
+                (subject.get("employmentStart"), start),
+                (subject.get("employmentEnd"), end),
+            ]
+        ),
+        "wouldRehire": REHIRE.get(answers["wouldRehire"]),
+    }
+
+
+def _dates_alike(pairs: list[tuple[str | None, str | None]]) -> Likeness | None:
+    """None where the subject stated neither; an end that never came is another one."""
+    stated = [(ours, theirs) for ours, theirs in pairs if ours]
+    if not stated:
+        return None
+    alike = all(
+        theirs
+        and abs(date.fromisoformat(ours) - date.fromisoformat(theirs)) <= TOLERANCE
+        for ours, theirs in stated
+    )
+    return "MATCH" if alike else "NO_MATCH"
+
+
+def _codes(details: Mapping[str, Any]) -> list[str]:
+    found = {
+        "EMPLOYMENT_NOT_FOUND": not details["employed"],
+        "EMPLOYER_MISMATCH": details["employerMatch"] == "NO_MATCH",
+        "JOB_TITLE_MISMATCH": details["jobTitleMatch"] == "NO_MATCH",
+        "DATES_MISMATCH": details["datesMatch"] == "NO_MATCH",
+        "WOULD_NOT_REHIRE": details["wouldRehire"] is False,
+    }
+    return [code for code, is_so in found.items() if is_so]
+
+
+def _summary(codes: list[str]) -> str:
+    differs = any(code.endswith("_MISMATCH") for code in codes)
+    if "EMPLOYMENT_NOT_FOUND" in codes:
+        return "The referee has no record of the employment."
+    if "WOULD_NOT_REHIRE" in codes:
+        also = ", with differences," if differs else ""
+        return f"The referee confirms the employment{also} and would not hire again."
+    if differs:
+        return "The referee confirms the employment, with differences."
+    return "The referee confirms the employment."
