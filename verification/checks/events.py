@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from verification.checks.models import CheckDefinition
 from verification.consents.models import ConsentStatus
+from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
 from verification.wire import utc_text
 from webhooks.events import Happening
@@ -63,6 +65,29 @@ def check_event(
         "riskScore": check["riskScore"],
     }
     return _happening(name, f"{check['id']}:{attempt}", report, data)
+
+
+def reference_event(
+    report: Report,
+    stack: Stack,
+    reference: Reference,
+    *,
+    referee_name: str,
+    submitted_at: datetime,
+    consent_status: str,
+) -> Happening:
+    """reference.submitted"""
+    data = {
+        **_about(report, stack, consent_status),
+        "checkResultId": str(reference.result_id),
+        "reference": {
+            "id": str(reference.pk),
+            "refereeName": referee_name,
+            "submittedAt": utc_text(submitted_at),
+        },
+    }
+    name = Event.Name.REFERENCE_SUBMITTED
+    return _happening(name, str(reference.pk), report, data)
 
 
 def check_body(

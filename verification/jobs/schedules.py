@@ -17,6 +17,7 @@ SCHEDULES = [
     Every("Run due checks", 1, "verification.checks.tasks.run_due"),
     Every("Expire consents", 1, "verification.ordering.tasks.expire_consents"),
     Every("Remind subjects", 10, "verification.ordering.tasks.remind_subjects"),
+    Every("Chase references", 10, "verification.ordering.tasks.chase_references"),
     Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
     Every("Send due notifications", 1, "verification.notifications.tasks.send_due"),
     Every(

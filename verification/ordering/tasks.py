@@ -1,3 +1,4 @@
+from verification.ordering.chasing import expire_references, remind_referees
 from verification.ordering.expiring import expire_due
 from verification.ordering.idempotency import forget_old_answers
 from verification.ordering.reminding import remind_due
@@ -15,3 +16,9 @@ def expire_consents() -> None:
 def remind_subjects() -> None:
     """Remind subjects who have not answered by half time."""
     remind_due()
+
+
+def chase_references() -> None:
+    """Remind referees after three days, and close links that nobody answered."""
+    remind_referees()
+    expire_references()

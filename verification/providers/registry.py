@@ -1,7 +1,9 @@
 """The one place that chooses who is asked.
 
 Sandbox has one provider and never looks at the table of live ones; production never
-gets the sandbox's. `configure` is called once, when the app of the checks is ready.
+gets the sandbox's. Where there is no live source of employments, a referee is asked
+through a page of ours, which `checks.refereeing` does. `configure` is called once, when
+the app of the checks is ready.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import ClassVar
 from verification.providers.base import Finding, Inquiry, Provider, Refused
 from verification.providers.sandbox import Sandbox
 
+REFEREES_CHECK = "EMPLOYER_VERIFICATION"
 # check name -> provider
 _live: dict[str, Provider] = {}
 _sandbox = Sandbox()
@@ -31,6 +34,12 @@ def provider_for(check: str, environment: str) -> Provider:
     if environment != "production":
         return _sandbox
     return _live.get(check, _not_configured)
+
+
+def asks_referee(check: str, environment: str) -> bool:
+    """Whether we ask a referee ourselves, because no live source knows employments."""
+    in_production = environment == "production"
+    return in_production and check == REFEREES_CHECK and check not in _live
 
 
 class _NotConfigured:

@@ -1,0 +1,142 @@
+import re
+
+import pytest
+
+from tests.checks.test_checks_page import flags_of
+from tests.references.employment import ANSWERS, NOT_EMPLOYED, STATED
+from verification.checks.catalogue import CATALOGUE
+from verification.providers.likeness import employers_alike, jobs_alike
+from verification.providers.referee import FLAGS, TOLERANCE, compare
+
+(CHECK,) = [entry for entry in CATALOGUE if entry.name == "EMPLOYER_VERIFICATION"]
+
+
+def found(stated=None, **said):
+    return compare({**STATED, **(stated or {})}, ANSWERS | said, "reference")
+
+
+def codes(finding):
+    return [flag.code for flag in finding.flags]
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "likeness"),
+    [
+        ("Baraka Logistics Ltd", "BARAKA LOGISTICS LIMITED", "MATCH"),
+        ("Baraka Logistics", "Baraka Logistics Co. Ltd.", "MATCH"),
+        ("The Nation Media Group", "Nation Media Group PLC", "MATCH"),
+        ("A.B.C. Traders", "ABC Traders", "MATCH"),
+        ("Coca-Cola", "coca cola", "MATCH"),
+        ("Smith & Sons", "Sons and Smith", "MATCH"),
+        ("Café Élan", "cafe elan", "MATCH"),
+        ("Wanjiku\u2019s Kitchen", "Wanjikus Kitchen", "MATCH"),
+        ("Safaricom", "Safarocom", "MATCH"),
+        ("Safari Com", "Safaricom", "MATCH"),
+        ("Baraka Logistics", "Baraka Logistics East Africa", "PARTIAL_MATCH"),
+        ("Equity Bank Kenya", "Equity Bank", "PARTIAL_MATCH"),
+        ("Baraka Logistics", "Simba Haulage", "NO_MATCH"),
+        ("Bank of Baroda", "Bank of India", "NO_MATCH"),
+        ("Branch 1 Hotels", "Branch 2 Hotels", "NO_MATCH"),
+        ("The Company Ltd", "The Company", "PARTIAL_MATCH"),
+        ("...", "Baraka", "NO_MATCH"),
+    ],
+)
+def test_employers_are_compared_as_people_write_them(stated, given, likeness):
+    assert employers_alike(stated, given) == likeness
+    assert employers_alike(given, stated) == likeness
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "likeness"),
+    [
+        ("Fleet Manager", "manager, fleet", "MATCH"),
+        ("Snr. Accountant", "Senior accountant", "MATCH"),
+        ("HR Mgr", "Human Resources Manager", "MATCH"),
+        ("Head of Sales", "Head, Sales", "MATCH"),
+        ("Accountant", "Acountant", "MATCH"),
+        ("Senior Accountant", "Accountant", "NO_MATCH"),
+        ("Assistant Manager", "Manager", "NO_MATCH"),
+        ("Nurse 1", "Nurse 2", "NO_MATCH"),
+        ("Driver", "Diver", "NO_MATCH"),
+        ("Accountant", "Auditor", "NO_MATCH"),
+        ("会计", "会计", "MATCH"),
+    ],
+)
+def test_jobs_are_compared_strictly_but_for_how_they_are_written(
+    stated, given, likeness
+):
+    assert jobs_alike(stated, given) == likeness
+    assert jobs_alike(given, stated) == likeness
+
+
+def test_what_agrees_has_nothing_against_it():
+    finding = found()
+    assert (finding.score, codes(finding)) == (5, [])
+    assert finding.summary == "The referee confirms the employment."
+    assert len(finding.response_digest) == 64
+
+
+@pytest.mark.parametrize("answers", [ANSWERS, NOT_EMPLOYED])
+def test_the_details_are_the_output_fields_in_their_order(answers):
+    finding = compare(STATED, answers, "reference")
+    assert list(finding.details) == CHECK.output_fields
+
+
+@pytest.mark.parametrize(
+    ("stated", "said", "match"),
+    [
+        ({}, {"employedFrom": "2019-04-01"}, "MATCH"),
+        ({}, {"employedFrom": "2019-04-02"}, "NO_MATCH"),
+        ({}, {"employedTo": "2023-05-30"}, "MATCH"),
+        ({}, {"employedTo": "2023-05-29"}, "NO_MATCH"),
+        ({}, {"employedTo": None}, "NO_MATCH"),
+        ({"employmentEnd": None}, {"employedTo": None}, "MATCH"),
+        ({"employmentEnd": None}, {"employedTo": "2020-01-01"}, "MATCH"),
+        (dict.fromkeys(["employmentStart", "employmentEnd"]), {}, None),
+    ],
+)
+def test_dates_may_differ_by_a_month(stated, said, match):
+    finding = found(stated, **said)
+    assert TOLERANCE.days == 31
+    assert finding.details["datesMatch"] == match
+    assert codes(finding) == (["DATES_MISMATCH"] if match == "NO_MATCH" else [])
+
+
+def test_what_was_not_stated_is_not_compared():
+    finding = found({"jobTitle": None}, jobTitle="Anything")
+    assert finding.details["jobTitleMatch"] is None
+    assert finding.flags == []
+
+
+@pytest.mark.parametrize(
+    ("said", "rehire", "flags"),
+    [
+        ("YES", True, []),
+        ("NO", False, ["WOULD_NOT_REHIRE"]),
+        ("UNKNOWN", None, []),
+    ],
+)
+def test_only_a_no_says_that_they_would_not_rehire(said, rehire, flags):
+    finding = found(wouldRehire=said)
+    assert finding.details["wouldRehire"] is rehire
+    assert codes(finding) == flags
+
+
+def test_a_partial_employer_is_no_flag():
+    finding = found(employer="Baraka Logistics East Africa")
+    assert finding.details["employerMatch"] == "PARTIAL_MATCH"
+    assert finding.flags == []
+
+
+def test_the_summary_says_the_worst():
+    assert found(jobTitle="Driver").summary.endswith("with differences.")
+    assert re.search(
+        r"differences.*not hire", found(jobTitle="x", wouldRehire="NO").summary
+    )
+    assert "no record" in compare(STATED, NOT_EMPLOYED, "r").summary
+
+
+def test_flags_score_as_the_page_says():
+    said = flags_of(CHECK)
+    for code, (score, severity, _) in FLAGS.items():
+        assert said[code] == (severity, score)
