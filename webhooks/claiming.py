@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -14,14 +16,12 @@ from django.utils.timezone import now
 from verification.jobs.queue import wake_up_by
 from webhooks.lanes import WAIT_SECONDS
 from webhooks.models import Configuration, Event
+from webhooks.shares import MOST_AT_ONCE
 
 SEND_DUE = "webhooks.tasks.send_due"
-# Requests under way to one receiver from one sender. More are claimed, because one
-# claim and one record of many cost little more than of one.
-MOST_AT_ONCE = 10
-MOST_CLAIMED = 160
 LEASE_MARGIN_SECONDS = 15
 PAUSE = timedelta(seconds=1)
+NONE_GROWN: Mapping[UUID, int] = MappingProxyType({})
 
 # From one configuration with waiting deliveries to the next, by the index: what it
 # costs does not depend on how many wait.
@@ -45,23 +45,25 @@ WITH RECURSIVE waiting AS (
 OPEN = f"""
 {WAITING}
 SELECT c.* FROM webhooks_configuration c
-WHERE id IN (SELECT configuration_id FROM waiting) AND enabled
+JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
+WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
     AND (resting_until IS NULL OR resting_until <= statement_timestamp())
     AND EXISTS (
         SELECT FROM webhooks_delivery d
         WHERE d.configuration_id = c.id AND d.next_attempt_at <= statement_timestamp()
     )
-FOR NO KEY UPDATE SKIP LOCKED
+FOR NO KEY UPDATE OF c SKIP LOCKED
 """  # noqa: S608
 # The first of each configuration before the second of any. One that rested gets a
 # single request to show that it is back.
 CLAIM = """
 WITH room AS (
-    SELECT c.id, CASE WHEN c.resting_until IS NULL THEN %(most)s ELSE 1 END - (
+    SELECT c.id, CASE WHEN c.resting_until IS NULL THEN ready.share ELSE 1 END - (
         SELECT count(*) FROM webhooks_delivery d
         WHERE d.configuration_id = c.id AND d.leased_until > statement_timestamp()
     ) AS places
-    FROM webhooks_configuration c WHERE c.id = ANY (%(open)s)
+    FROM unnest(%(ready)s::uuid[], %(shares)s::int[]) AS ready(id, share)
+    JOIN webhooks_configuration c USING (id)
 ), due AS (
     SELECT d.event_id,
         row_number() OVER (PARTITION BY room.id ORDER BY next_attempt_at) AS rank
@@ -84,7 +86,8 @@ RETURNING e.id, e.name, e.created_at, e.payload,
 """
 GIVE_BACK = """
 UPDATE webhooks_delivery d
-SET next_attempt_at = statement_timestamp(), leased_until = NULL
+SET next_attempt_at = statement_timestamp() + %s * interval '1 second',
+    leased_until = NULL
 FROM unnest(%s::uuid[], %s::int[]) AS u(id, fence)
 WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
 """
@@ -96,7 +99,8 @@ SELECT min(GREATEST(resting_until, (
     ORDER BY d.next_attempt_at LIMIT 1
 )))
 FROM webhooks_configuration c
-WHERE id IN (SELECT configuration_id FROM waiting) AND enabled
+JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
+WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
 """  # noqa: S608
 
 
@@ -113,8 +117,12 @@ class Claim:
 
 
 @transaction.atomic
-def claim(limit: int) -> list[Claim]:
-    """Up to `limit` due deliveries; none of a configuration at its limit or resting."""
+def claim(limit: int, shares: Mapping[UUID, int] = NONE_GROWN) -> list[Claim]:
+    """Up to `limit` due deliveries, and of each configuration no more than its share.
+
+    Those not named in `shares` have the smallest. There is none of a configuration that
+    rests, or of a workspace that is suspended.
+    """
     ready = {c.pk: c for c in Configuration.objects.raw(OPEN)}
     if not ready:
         return []
@@ -122,7 +130,12 @@ def claim(limit: int) -> list[Claim]:
     lease = WAIT_SECONDS + settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
     claimed: Iterable[Any] = Event.objects.raw(
         CLAIM,
-        {"open": list(ready), "most": MOST_CLAIMED, "limit": limit, "lease": lease},
+        {
+            "ready": list(ready),
+            "shares": [shares.get(pk, MOST_AT_ONCE) for pk in ready],
+            "limit": limit,
+            "lease": lease,
+        },
     )
     return [
         Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)
@@ -130,12 +143,12 @@ def claim(limit: int) -> list[Claim]:
     ]
 
 
-def give_back(claims: Sequence[Claim]) -> None:
-    """Claims of which nothing was sent: due again, and no attempt was made."""
+def give_back(claims: Sequence[Claim], seconds: float = 0) -> None:
+    """Claims of which nothing was sent: due again after that time, as they were."""
     with connection.cursor() as cursor:
         cursor.execute(
             GIVE_BACK,
-            [[c.event.pk for c in claims], [c.fence for c in claims]],
+            [seconds, [c.event.pk for c in claims], [c.fence for c in claims]],
         )
 
 

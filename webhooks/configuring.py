@@ -19,6 +19,7 @@ HEALTHY: dict[str, Any] = {
     "failures_in_row": 0,
     "failing_since": None,
     "resting_until": None,
+    "rests": 0,
     "disabled_at": None,
     "disabled_reason": "",
 }

@@ -16,8 +16,8 @@ from webhooks.models import Attempt, Configuration
 GONE = 410
 # The owners are told at this failure in a row.
 TOLD_AT = 4
-# The breaker opens at this failure in a row: for 30 seconds, and at each further
-# failure for twice as long, up to five minutes.
+# The breaker opens at this failure in a row: for 30 seconds, and when it fails again
+# after a rest for twice as long, up to five minutes.
 RESTS_AT = 10
 # Disabled when nothing was delivered for so long, and so many attempts failed.
 DEAD_AFTER = timedelta(days=5)
@@ -28,19 +28,19 @@ FAIL = f"""
 UPDATE webhooks_configuration
 SET failures_in_row = failures_in_row + %(failures)s,
     failing_since = COALESCE(failing_since, %(at)s),
-    resting_until = CASE WHEN failures_in_row + %(failures)s >= {RESTS_AT} THEN
-        %(at)s + interval '1 second' * LEAST(
-            300, 30 * 2 ^ LEAST(failures_in_row + %(failures)s - {RESTS_AT}, 10)
-        )
+    resting_until = CASE
+        WHEN failures_in_row + %(failures)s < {RESTS_AT} THEN NULL
+        WHEN resting_until > %(at)s THEN resting_until
+        ELSE %(at)s + interval '1 second' * LEAST(300, 30 * 2 ^ LEAST(rests, 10))
+    END,
+    rests = rests + CASE
+        WHEN failures_in_row + %(failures)s < {RESTS_AT} THEN 0
+        WHEN resting_until > %(at)s THEN 0
+        ELSE 1
     END
 WHERE id = %(id)s AND updated_at = %(updated_at)s
 RETURNING failures_in_row, failing_since
 """  # noqa: S608
-
-
-def acknowledged(answer: Answer) -> bool:
-    """Any 2xx, whole and in time."""
-    return not answer.error and 200 <= (answer.status_code or 0) < 300
 
 
 def note(ended: Iterable[tuple[Configuration, Answer]], at: datetime) -> None:
@@ -58,9 +58,8 @@ def note(ended: Iterable[tuple[Configuration, Answer]], at: datetime) -> None:
 def _note(
     configuration: Configuration, answers: Sequence[Answer], at: datetime
 ) -> None:
-    failed = len(list(takewhile(lambda a: not acknowledged(a), reversed(answers))))
-    # Nothing is written of a receiver that is well and stays so.
-    if failed < len(answers) and configuration.failures_in_row:
+    failed = len(list(takewhile(lambda a: not a.is_acknowledgement, reversed(answers))))
+    if failed < len(answers):
         _recovered(configuration)
     if failed:
         _failed(configuration, failed, at)
@@ -69,8 +68,9 @@ def _note(
 
 
 def _recovered(configuration: Configuration) -> None:
-    _as_it_was(configuration).update(
-        failures_in_row=0, failing_since=None, resting_until=None
+    # What it was at the claim says nothing: others have answered since.
+    _as_it_was(configuration).filter(failures_in_row__gt=0).update(
+        failures_in_row=0, failing_since=None, resting_until=None, rests=0
     )
 
 

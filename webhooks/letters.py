@@ -7,10 +7,10 @@ import logging
 import re
 import time
 from asyncio.trsock import TransportSocket
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from socket import SHUT_RDWR
 
@@ -39,12 +39,19 @@ ERRORS: list[tuple[type[Exception], Error]] = [
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """`lane` names the receiver: so many letters of a lane are under way at once."""
+    """`lane` names the receiver: so many letters of a lane are under way at once.
+
+    `sign` makes further headers of the moment at which the letter is sent.
+    """
 
     url: str
     body: bytes
     headers: dict[str, str]
     lane: Hashable = None
+    sign: Callable[[datetime], dict[str, str]] | None = None
+
+    def headers_at(self, moment: datetime) -> dict[str, str]:
+        return self.headers | self.sign(moment) if self.sign else self.headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,13 @@ class Answer:
     text: str
     duration_ms: int
     retry_after: float | None
+    # None where nothing was sent.
+    started_at: datetime | None = None
+
+    @property
+    def is_acknowledgement(self) -> bool:
+        """Any 2xx, whole and in time."""
+        return not self.error and 200 <= (self.status_code or 0) < 300
 
 
 @dataclass(slots=True)
@@ -68,6 +82,7 @@ class Course:
     """How far a request got."""
 
     started: float = field(default_factory=time.monotonic)
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     transport: asyncio.Transport | None = None
     socket: TransportSocket | None = None
     reused: bool = False
@@ -96,6 +111,7 @@ class Course:
             text=text.replace("\0", "\N{REPLACEMENT CHARACTER}"),
             duration_ms=round((time.monotonic() - self.started) * 1000),
             retry_after=self.retry_after,
+            started_at=self.started_at,
         )
 
 

@@ -84,6 +84,8 @@ class Configuration(models.Model):
     failing_since = models.DateTimeField(null=True, editable=False)
     # The circuit breaker: nothing is sent before this, and then one at a time.
     resting_until = models.DateTimeField(null=True, editable=False)
+    # Rests since the last attempt that did not fail.
+    rests = models.PositiveSmallIntegerField(default=0, db_default=0)
     # Set when the service disabled it, not when the client did.
     disabled_at = models.DateTimeField(null=True, editable=False)
     disabled_reason = models.CharField(max_length=7, choices=Disabled, blank=True)

@@ -47,7 +47,7 @@ def _tell(configuration: Configuration, kind: Kind, since: datetime) -> None:
                 "failures": configuration.failures_in_row,
                 "failingSince": utc_text(failing_since) if failing_since else None,
                 "reason": configuration.disabled_reason,
-                "docs": f"{settings.BASE_URL}/api/v1/docs",
+                "docs": f"{settings.BASE_URL}/docs",
             },
             workspace_id=configuration.workspace_id,
             sandbox=configuration.environment == Environment.SANDBOX,

@@ -48,7 +48,7 @@ READ_BYTES = 16 * 1024
 # Addresses of a name are shared by the requests of this many seconds.
 LOOKUP_SECONDS = 10
 # Names that are looked up at the same time; a slow one holds a thread.
-LOOKUPS = 64
+LOOKUPS = 256
 CLOSING_SECONDS = 2.0
 
 # How a request on a kept connection ends that the receiver had closed meanwhile.
@@ -68,7 +68,7 @@ class Post(Generic[Key]):
     Every letter gets one answer, those that are under way at the end included: they
     are cancelled and BROKEN. Of a lane `at_once` letters are under way; the others
     wait, and their time does not run. They come back with None, unsent, when it takes
-    too long, when one before them gets no answer, and when they are recalled.
+    too long, when one before them is not acknowledged, and when they are recalled.
     `lookup` stands in for the loop's getaddrinfo.
     """
 
@@ -173,8 +173,8 @@ class Post(Generic[Key]):
         try:
             async with lane.place():
                 answer = await self._attempt(letter)
-                if answer.error:
-                    # Who waits behind one that got no answer may be in for the same.
+                if not answer.is_acknowledgement:
+                    # Who waits behind one that failed may be in for the same.
                     lane.recall()
         except Recalled:
             pass
@@ -232,7 +232,10 @@ async def _exchange(
     """Send the letter and put what is answered into `course`."""
     try:
         async with session.post(
-            url, data=letter.body, headers=letter.headers, allow_redirects=False
+            url,
+            data=letter.body,
+            headers=letter.headers_at(course.started_at),
+            allow_redirects=False,
         ) as response:
             course.status_code = response.status
             course.retry_after = seconds_of(response.headers.get("Retry-After", ""))

@@ -24,6 +24,11 @@ WHERE event_id IN (
     LIMIT %s FOR UPDATE SKIP LOCKED
 )
 """
+FORGET_SECRETS = """
+UPDATE webhooks_configuration
+SET previous_secret = NULL, previous_secret_ends_at = NULL
+WHERE previous_secret_ends_at < statement_timestamp()
+"""
 FORGET_PAYLOADS = """
 UPDATE webhooks_event SET payload = NULL WHERE id IN (
     SELECT id FROM webhooks_event WHERE payload IS NOT NULL AND created_at < %s
@@ -41,6 +46,8 @@ UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
 def purge() -> None:
     """In small steps, so that nobody waits long for a row; what is left comes next."""
     before = now() - KEPT
+    with connection.cursor() as cursor:
+        cursor.execute(FORGET_SECRETS)
     for statement in (GIVE_UP, FORGET_PAYLOADS, FORGET_ANSWERS):
         with connection.cursor() as cursor:
             while beat():

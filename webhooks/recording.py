@@ -21,7 +21,7 @@ from webhooks.schedule import next_wait
 
 logger = logging.getLogger(__name__)
 
-# What was claimed, when it was sent, and the answer
+# What was claimed, when it was, and the answer
 Ended = tuple[Claim, datetime, Answer]
 
 GONE = 410
@@ -120,7 +120,7 @@ def _update(ended: Sequence[Ended], at: datetime) -> set[Any]:
 
 
 def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
-    if health.acknowledged(answer):
+    if answer.is_acknowledgement:
         return _Outcome(DeliveryStatus.DELIVERED.value, claimed.failures, None)
     failures = claimed.failures + 1
     wait = next_wait(failures, answer.status_code, answer.retry_after)
@@ -129,13 +129,13 @@ def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
     return _Outcome(DeliveryStatus.RETRYING.value, failures, at + wait)
 
 
-def _attempt(claimed: Claim, started_at: datetime, answer: Answer) -> tuple[Any, ...]:
+def _attempt(claimed: Claim, claimed_at: datetime, answer: Answer) -> tuple[Any, ...]:
     return (
         uuid7(),
         claimed.event.pk,
         claimed.attempts + 1,
         claimed.configuration.url,
-        started_at,
+        answer.started_at or claimed_at,
         answer.duration_ms,
         answer.status_code,
         answer.error,

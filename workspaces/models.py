@@ -10,6 +10,7 @@ from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
+from verification.jobs.queue import later
 
 
 class Environment(models.TextChoices):
@@ -74,7 +75,8 @@ class Workspace(models.Model):
         return self._set_suspension(True, suspended_at=now(), suspension_reason=reason)
 
     def resume(self) -> bool:
-        """False if it is not suspended."""
+        """False if it is not suspended. What waited for it goes on."""
+        later("webhooks.tasks.send_due")
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 
     def _set_suspension(self, suspended: bool, **changes: object) -> bool:

@@ -18,12 +18,15 @@ from tests.webhooks.engine import (
     statuses,
 )
 from tests.webhooks.receiver import Receiver, Script
+from verification.encryption import _cipher
 from verification.jobs.models import Job
 from webhooks import claiming, recording
-from webhooks.claiming import MOST_AT_ONCE, MOST_CLAIMED, claim
-from webhooks.delivering import deliver
+from webhooks.claiming import claim
+from webhooks.delivering import _Flight, _landed, _start, deliver
+from webhooks.letters import Answer
 from webhooks.models import Attempt, Configuration, Delivery, Event
-from webhooks.posting import Answer
+from webhooks.posting import Post
+from webhooks.shares import MOST_AT_ONCE
 from webhooks.signing import signing_key
 from workspaces.models import Workspace
 
@@ -177,7 +180,13 @@ def test_an_event_that_cannot_be_read_holds_up_no_other(
     configured(workspace, url)
     bad, _ = happen(workspace, 2)
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE webhooks_event SET payload = 'x' WHERE id = %s", [bad])
+        cursor.execute(
+            """
+            UPDATE webhooks_event
+            SET payload = set_byte(payload, 40, get_byte(payload, 40) # 1) WHERE id = %s
+            """,
+            [bad],
+        )
     deliver()
     assert only_delivery(pk=bad).status == "FAILED"
     assert statuses() == {"FAILED": 1, "DELIVERED": 1}
@@ -214,18 +223,108 @@ def test_no_more_than_ten_of_a_configuration_are_under_way(
     configured(workspace, receiver.url("/hangs", host="localhost"))
     happen(workspace, 30)
     deliver()
-    # Ten failed in a row: it rests, and what was not sent waits as if never claimed.
-    assert len(receiver.received) == MOST_AT_ONCE
-    assert attempts() == [(1, None, "TIMED_OUT")] * MOST_AT_ONCE
-    assert statuses() == {"RETRYING": MOST_AT_ONCE, "PENDING": 20}
+    # A few more were claimed while the first of them were recorded, and no more once
+    # ten had failed in a row: it rests, and the others wait as if never claimed.
+    sent = len(receiver.received)
+    assert sent < 2 * MOST_AT_ONCE
+    assert attempts() == [(1, None, "TIMED_OUT")] * sent
+    assert statuses() == {"RETRYING": sent, "PENDING": 30 - sent}
     assert not Delivery.objects.filter(leased_until__isnull=False).exists()
 
 
-def test_no_more_than_so_many_of_a_configuration_are_claimed(workspace: Workspace):
-    configured(workspace, "https://hooks.acacia.test/")
-    happen(workspace, MOST_CLAIMED + 1)
-    assert len(claim(1000)) == MOST_CLAIMED
+def test_no_more_of_a_configuration_are_claimed_than_its_share(workspace: Workspace):
+    configuration = configured(workspace, "https://hooks.acacia.test/")
+    happen(workspace, 40)
+    assert len(claim(1000)) == MOST_AT_ONCE
     assert claim(1000) == []
+    assert len(claim(1000, {configuration.pk: 25})) == 15
+
+
+@pytest.mark.parametrize("status", [410, 500, 429])
+def test_who_refuses_is_sent_no_more_than_was_under_way(
+    receiver: Receiver, url: str, workspace: Workspace, status: int
+):
+    receiver.scripts["/hook"] = lambda received: Script(
+        status=200 if len(receiver.received) <= 40 else status
+    )
+    configured(workspace, url)
+    happen(workspace, 200)
+    deliver()
+    assert len(receiver.received) <= 40 + 2 * MOST_AT_ONCE
+    assert statuses()["DELIVERED"] == 40
+    assert Delivery.objects.filter(status="PENDING", attempts=0).count() >= 140
+
+
+def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(drip=0.002)
+    configured(workspace, url)
+    happen(workspace)
+    flight = _Flight()
+    with Post(at_once=MOST_AT_ONCE) as post:
+        for _ in range(2):
+            _start(post, claim(1), flight)
+            # As removing the configuration and recovering its deliveries do.
+            Delivery.objects.update(next_attempt_at=now())
+        while flight.claims:
+            recording.record(_landed(post, flight))
+    assert len(receiver.received) == 2
+    assert attempts() == [(1, 200, "")]
+
+
+def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configured(workspace, url)
+    happen(workspace)
+    workspace.suspend("Unpaid invoices")
+    Job.objects.all().delete()
+    deliver()
+    assert statuses() == {"PENDING": 1}
+    assert not Job.objects.exists()
+    workspace.resume()
+    assert Job.objects.filter(function=claiming.SEND_DUE).exists()
+    deliver()
+    assert statuses() == {"DELIVERED": 1}
+
+
+def test_what_was_sealed_with_a_key_that_is_not_here_yet_waits_for_it(
+    receiver: Receiver, url: str, workspace: Workspace, settings
+):
+    configured(workspace, url)
+    happen(workspace)
+    ring = settings.FIELD_KEYS
+    settings.FIELD_KEYS = [("k99", b"x" * 32)]
+    _cipher.cache_clear()
+    deliver()
+    assert only_delivery().next_attempt_at > now() + timedelta(seconds=50)
+    assert (statuses(), attempts()) == ({"PENDING": 1}, [])
+    settings.FIELD_KEYS = ring
+    _cipher.cache_clear()
+    let_time_pass()
+    deliver()
+    assert statuses() == {"DELIVERED": 1}
+
+
+def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(drip=0.03)
+    configuration = configured(workspace, url)
+    happen(workspace, MOST_AT_ONCE + 1)
+    flight = _Flight()
+    with Post(at_once=MOST_AT_ONCE) as post:
+        _start(post, claim(99, {configuration.pk: 99}), flight)
+        while flight.claims:
+            recording.record(_landed(post, flight))
+    last = receiver.received[-1]
+    assert last.at - receiver.received[0].at > 1
+    started = Attempt.objects.order_by("-started_at")[:2]
+    assert started[0].started_at - started[1].started_at > timedelta(seconds=1)
+    assert int(last.headers["webhook-timestamp"]) == int(
+        started[0].started_at.timestamp()
+    )
 
 
 def test_a_backlog_of_one_is_never_served_before_the_others(

@@ -20,8 +20,8 @@ from verification.notifications.tasks import send_due
 from webhooks import recording, tasks
 from webhooks.claiming import claim
 from webhooks.delivering import deliver
+from webhooks.letters import Answer
 from webhooks.models import Configuration
-from webhooks.posting import Answer
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
@@ -190,12 +190,25 @@ def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
     assert only_delivery().status == "FAILED"
 
 
-def test_nothing_is_written_of_a_receiver_that_is_well(
-    workspace: Workspace, django_assert_num_queries: Any
-):
+def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
     configured(workspace, URL)
-    happen(workspace, 2)
-    one, two = claim(2)
-    # Savepoint, deliveries, attempts, release: nothing of the configuration.
-    with django_assert_num_queries(4):
-        recording.record([ended(one, 200), ended(two, 204)])
+    happen(workspace, 30)
+    burst = claim(20, {Configuration.objects.get().pk: 20})
+    recording.record([ended(one, 500) for one in burst[:12]])
+    recording.record([ended(one, 500) for one in burst[12:]])
+    configuration = Configuration.objects.get()
+    rest = configuration.resting_until - now()
+    assert timedelta(seconds=28) < rest <= timedelta(seconds=30)
+    assert (configuration.failures_in_row, configuration.rests) == (20, 1)
+
+
+def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
+    """Also where all of them were claimed before the first had failed."""
+    configured(workspace, URL)
+    happen(workspace, 20)
+    claimed = claim(20, {Configuration.objects.get().pk: 20})
+    for number, one in enumerate(claimed):
+        recording.record([ended(one, 500 if number % 2 else 200)])
+    configuration = Configuration.objects.get()
+    assert (configuration.failures_in_row, configuration.resting_until) == (1, None)
+    assert not Job.objects.filter(function__startswith="webhooks.tasks.tell").exists()

@@ -7,7 +7,7 @@ from tests.webhooks.engine import configured, happen, statuses
 from tests.webhooks.receiver import Receiver
 from webhooks import purging
 from webhooks.delivering import deliver
-from webhooks.models import Attempt, Delivery, Event
+from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.tasks import purge_events
 from workspaces.models import Workspace
 
@@ -45,3 +45,18 @@ def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
     Event.objects.update(created_at=now() - timedelta(days=31))
     purge_events()
     assert not Event.objects.filter(payload__isnull=False).exists()
+
+
+def test_a_secret_that_signs_no_more_is_forgotten(workspace: Workspace):
+    ends = now() + timedelta(hours=1)
+    configured(
+        workspace,
+        "https://hooks.acacia.test/",
+        previous_secret="an older secret of mine",
+        previous_secret_ends_at=ends,
+    )
+    purge_events()
+    assert Configuration.objects.get().previous_secret
+    Configuration.objects.update(previous_secret_ends_at=now())
+    purge_events()
+    assert Configuration.objects.get().previous_secret is None
