@@ -100,13 +100,23 @@ def test_what_is_missing_is_named_and_the_rest_kept(ask, form, error):
     visitor = ask()
     visitor.enter()
 
-    answer = visitor.grant(**form)
+    assert visitor.grant(**form)["Location"] == visitor.page
 
-    page = answer.content.decode()
+    page = visitor.text()
     assert "<title>Error: " in page
     assert error in page
     assert 'class="errors" role="alert"' in page
     assert not ConsentRecord.objects.exists()
+
+
+def test_what_was_typed_stays(ask):
+    visitor = ask()
+    visitor.enter()
+
+    visitor.grant(agreed="")
+
+    assert 'value="Wanjiku Kamau"' in visitor.text()
+    assert 'value="Wanjiku Kamau"' in visitor.text("?lang=sw")
 
 
 def test_what_was_not_read_cannot_be_agreed_to(api, ask):
@@ -118,7 +128,7 @@ def test_what_was_not_read_cannot_be_agreed_to(api, ask):
 
     answer = visitor.post("grant", **form)
 
-    assert "This page has changed" in answer.content.decode()
+    assert b"This page has changed" in visitor.browser.get(answer["Location"]).content
     assert not ConsentRecord.objects.exists()
     visitor.grant()
     assert "3650 days" in ConsentRecord.objects.get().evidence["text"]

@@ -43,9 +43,7 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
     consent = Consent.objects.filter(token_digest=links.digest(token)).first()
     if consent is None:
         return answer(request, "unknown", status=404)
-    response = to_page(consent.pk)
-    remember(response, Visit(consent.pk, consent.generation))
-    return response
+    return _onward(Visit(consent.pk, consent.generation))
 
 
 @require_safe
@@ -64,14 +62,11 @@ def confirm(request: HttpRequest, visited: Opened) -> HttpResponse:
         return answer(request, "too_many", status=429)
     form = forms.challenge(challenge_of(consent), request.POST)
     if not form.is_valid():
-        shown = {**context.challenge(request, visited), "form": form}
-        return answer(request, Stage.CHALLENGE, shown)
+        return _onward(visited.visit.keep(form.data, form.fields))
     given = form.cleaned_data["answer"]
-    if not answer_challenge(consent.pk, consent.generation, given):
-        return to_page(consent.pk, "?wrong")
-    response = to_page(consent.pk)
-    remember(response, visited.visit.confirm(consent))
-    return response
+    if answer_challenge(consent.pk, consent.generation, given):
+        return _onward(visited.visit.confirm(consent))
+    return _onward(visited.visit.forget(), "?wrong")
 
 
 @acting(Stage.ASKED)
@@ -79,11 +74,11 @@ def grant(request: HttpRequest, visited: Opened) -> HttpResponse:
     consent = visited.consent
     notice = notice_of(consent)
     form = forms.Grant(request.POST)
+    if not form.is_valid():
+        return _onward(visited.visit.keep(form.data, form.fields))
     # What is kept as evidence must be what was read, and it can change meanwhile.
-    changed = form.data.get("shown") != notice.sha256
-    if not form.is_valid() or changed:
-        shown = {**context.asked(request, visited), "form": form, "changed": changed}
-        return answer(request, Stage.ASKED, shown)
+    if form.cleaned_data["shown"] != notice.sha256:
+        return _onward(visited.visit.forget(), "?changed")
     evidence = _evidence(request, visited, notice.text, form.cleaned_data["name"])
     consenting.grant(consent.pk, consent.generation, evidence)
     return to_page(consent.pk)
@@ -142,6 +137,14 @@ def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
         content_type="application/pdf",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
+
+
+def _onward(visit: Visit, query: str = "") -> HttpResponse:
+    """To the page, with what it needs to know. It is never the answer to a POST itself,
+    which would stand in the way of who goes back later."""
+    response = to_page(visit.consent_id, query)
+    remember(response, visit)
+    return response
 
 
 def _with_reason(

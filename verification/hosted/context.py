@@ -47,7 +47,7 @@ def challenge(request: HttpRequest, visited: Opened) -> Shown:
     consent = visited.consent
     return {
         **closed(request, visited),
-        "form": forms.challenge(challenge_of(consent)),
+        "form": forms.challenge(challenge_of(consent), visited.visit.typed),
         "wrong": "wrong" in request.GET and consent.wrong_answers > 0,
         "tries_left": TRIES - consent.wrong_answers,
     }
@@ -61,7 +61,8 @@ def asked(request: HttpRequest, visited: Opened) -> Shown:
     return {
         **closed(request, visited),
         "notice": notice_of(consent),
-        "form": forms.Grant(),
+        "form": forms.Grant(visited.visit.typed),
+        "changed": "changed" in request.GET,
         "details": details_of(known or {}),
         "expires_at": consent.expires_at,
         "is_reviewed": workspace.go_live == workspace.GoLive.APPROVED,

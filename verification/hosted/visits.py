@@ -6,7 +6,8 @@ takes the token's place: the token leaves the address bar with the first answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from uuid import UUID
 
 from django.conf import settings
@@ -18,18 +19,29 @@ from verification.encryption import keyed_hash
 
 COOKIE = "visit"
 SECONDS = 3600
+# One more than the longest name that is taken; a cookie has 4 KB.
+KEPT_LENGTH = 201
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """`confirmed` is blank until the visitor has shown who they are."""
+    """`confirmed` is blank until the visitor has shown who they are; `typed` is a form
+    that was not taken, to be shown again with what is wrong."""
 
     consent_id: UUID
     generation: int
     confirmed: str = ""
+    typed: dict[str, str] | None = None
 
     def confirm(self, consent: Consent) -> Visit:
-        return replace(self, confirmed=_confirmation(consent))
+        return replace(self, confirmed=_confirmation(consent), typed=None)
+
+    def forget(self) -> Visit:
+        return replace(self, typed=None)
+
+    def keep(self, typed: Mapping[str, str], names: Iterable[str]) -> Visit:
+        """With these members of a form, as far as a cookie can hold them."""
+        return replace(self, typed={n: typed.get(n, "")[:KEPT_LENGTH] for n in names})
 
     def is_confirmed(self, consent: Consent) -> bool:
         return self.confirmed == _confirmation(consent)
@@ -40,10 +52,11 @@ def path_of(consent_id: UUID) -> str:
 
 
 def remember(response: HttpResponse, visit: Visit) -> None:
-    value = {"generation": visit.generation, "confirmed": visit.confirmed}
+    value = asdict(visit)
+    del value["consent_id"]
     response.set_cookie(
         COOKIE,
-        _signer(visit.consent_id).sign_object(value),
+        _signer(visit.consent_id).sign_object(value, compress=True),
         max_age=SECONDS,
         path=path_of(visit.consent_id),
         secure=settings.SESSION_COOKIE_SECURE,
@@ -60,7 +73,7 @@ def visit_of(request: HttpRequest, consent_id: UUID) -> Visit | None:
         )
     except BadSignature:
         return None
-    return Visit(consent_id, value["generation"], value["confirmed"])
+    return Visit(consent_id, **value)
 
 
 def _signer(consent_id: UUID) -> TimestampSigner:
