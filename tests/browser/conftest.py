@@ -1,0 +1,99 @@
+"""Chromium on a phone's screen, against the real service.
+
+CHROMIUM names another browser than Debian's. Pictures of all pages that tests look at
+are left in `.data/screenshots/` for a person.
+"""
+
+import os
+import shutil
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings
+
+from tests.clients import HOSTED, person
+from tests.service.conftest import Client
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+SCREENSHOTS = settings.BASE_DIR / ".data" / "screenshots"
+NARROW = {"width": 320, "height": 640}
+PHONE = {"width": 360, "height": 740}
+# What a reader may set, by WCAG 2.2, 1.4.12.
+SPACED = """() => {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(`p { margin-bottom: 2em !important } * {
+        line-height: 1.5 !important; letter-spacing: .12em !important;
+        word-spacing: .16em !important }`);
+    document.adoptedStyleSheets = [sheet];
+}"""
+WIDTH = "document.documentElement.scrollWidth"
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args():
+    if not CHROMIUM:
+        pytest.skip("no chromium here; install it, or name one by CHROMIUM")
+    # Within a container there is no sandbox of its own, nor much shared memory.
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    return {"executable_path": CHROMIUM, "args": arguments}
+
+
+@pytest.fixture(scope="session")
+def browser_context_args():
+    return {"viewport": PHONE, "locale": "en-KE"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_from_elsewhere(browser, service, monkeypatch):
+    """No request leaves for another place, and no policy stops one."""
+    asked, refused = [], []
+    new_context = browser.new_context
+
+    def watched(**arguments):
+        context = new_context(**arguments)
+        context.on("request", lambda request: asked.append(request.url))
+        context.on("console", lambda message: refused.append(message.text))
+        return context
+
+    monkeypatch.setattr(browser, "new_context", watched)
+    yield
+    assert asked
+    assert [url for url in asked if not url.startswith(service.url)] == []
+    assert [text for text in refused if "Content Security" in text] == []
+
+
+@pytest.fixture(scope="session")
+def client(service):
+    return Client(service, "sandbox")
+
+
+@pytest.fixture
+def ask(client):
+    """Create a report that asks its subject; returns it as the API does."""
+
+    def create(**members):
+        subject = {"dateOfBirth": "1990-03-27", **members.pop("subject", {})}
+        item = {**person(**subject), "consent": HOSTED, "reference": "LN-2041"}
+        return client.order({**item, **members})[0]
+
+    return create
+
+
+@pytest.fixture
+def look(page):
+    """Leave a picture of the page, and see that everybody can use it."""
+
+    def at(name):
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        found = Axe().run(page, options=WCAG)
+        assert found.violations_count == 0, found.generate_report()
+        page.set_viewport_size(NARROW)
+        assert page.evaluate(WIDTH) <= NARROW["width"]
+        page.evaluate(SPACED)
+        assert page.evaluate(WIDTH) <= NARROW["width"]
+        page.evaluate("document.adoptedStyleSheets = []")
+        page.set_viewport_size(PHONE)
+
+    return at

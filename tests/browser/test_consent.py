@@ -1,0 +1,274 @@
+"""Subjects with a phone decide about a request."""
+
+import time
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import SCREENSHOTS
+
+NAME = "Wanjiku Kamau"
+READY_SECONDS = 20
+
+
+def link_of(report):
+    return report["consentState"]["consentUrl"]
+
+
+def confirm(page, day="27", month="3", year="1990"):
+    page.locator("#id_day").fill(day)
+    page.locator("#id_month").fill(month)
+    page.locator("#id_year").fill(year)
+    page.locator("main button").click()
+
+
+def sign(page):
+    page.locator("#id_name").fill(NAME)
+    page.get_by_role("checkbox").check()
+    page.locator("main button").click()
+
+
+def sees(page, heading):
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+
+
+def wait_for(client, report, status):
+    ends_at = time.monotonic() + READY_SECONDS
+    while client.status(report["id"]) != status:
+        assert time.monotonic() < ends_at
+        time.sleep(0.1)
+
+
+def test_a_subject_grants_and_the_report_is_made(page, ask, look, client):
+    report = ask()
+    page.goto(link_of(report))
+    sees(page, "Confirm that it is you")
+    assert link_of(report).rsplit("/", 1)[1] not in page.url + page.content()
+    look("challenge")
+
+    confirm(page)
+    sees(page, "Acacia wants to check your details")
+    look("asked")
+    page.get_by_text("Read the full notice").click()
+    look("asked-full-notice")
+    page.locator("main button").click()
+    assert page.title().startswith("Error: ")
+    look("asked-errors")
+    page.get_by_role("link", name="Type your full name").click()
+    expect(page.locator("#id_name")).to_be_focused()
+
+    sign(page)
+    sees(page, "You agreed to the checks")
+    look("granted")
+    wait_for(client, report, "READY")
+    for _ in range(2):
+        page.go_back()
+        sees(page, "You agreed to the checks")
+
+
+def test_a_subject_declines(page, ask, look, client):
+    report = ask()
+    page.goto(link_of(report))
+    confirm(page)
+    page.get_by_role("link", name="I do not agree").click()
+    sees(page, "You do not agree?")
+    look("decline")
+
+    page.get_by_label("Why?").fill("I did not apply for this")
+    page.get_by_role("button", name="I do not agree").click()
+
+    sees(page, "You did not agree")
+    look("declined")
+    assert client.status(report["id"]) == "FAILED"
+
+
+def test_both_buttons_weigh_the_same(page, ask):
+    page.goto(link_of(ask()))
+    confirm(page)
+
+    yes = page.get_by_role("button", name="I agree")
+    no = page.get_by_role("link", name="I do not agree")
+
+    looks = "e => { const s = getComputedStyle(e); return [s.fontSize, s.fontWeight,"
+    looks += " s.color, s.backgroundColor, s.borderColor, s.padding] }"
+    assert yes.evaluate(looks) == no.evaluate(looks)
+    for side in ("width", "height"):
+        assert yes.bounding_box()[side] == no.bounding_box()[side]
+
+
+def test_five_wrong_dates_lock_the_link(page, ask, look):
+    page.goto(link_of(ask()))
+    confirm(page, day="31", month="2")
+    expect(page.get_by_role("alert")).to_contain_text("Enter your date of birth")
+    look("challenge-no-date")
+    for left in (4, 3, 2, 1):
+        confirm(page, year="1991")
+        times = f"{left} more times" if left > 1 else "once more"
+        expect(page.get_by_role("alert")).to_contain_text(times)
+    look("challenge-wrong")
+
+    confirm(page, year="1991")
+
+    sees(page, "Too many wrong answers")
+    look("locked")
+
+
+def test_a_subject_withdraws(page, ask, look, client):
+    report = ask(draft=True)
+    page.goto(link_of(report))
+    confirm(page)
+    sign(page)
+    page.context.clear_cookies()
+
+    page.goto(link_of(report))
+    confirm(page)
+    page.get_by_role("link", name="Withdraw my consent").click()
+    look("withdraw")
+    page.get_by_role("button", name="Withdraw my consent").click()
+
+    sees(page, "You withdrew your consent")
+    look("withdrawn")
+    state = client.get(f"/reports/{report['id']}").json()["consentState"]
+    assert state["status"] == "WITHDRAWN"
+
+
+def test_a_subject_reads_kiswahili(page, ask, look):
+    page.goto(link_of(ask()))
+    page.get_by_role("link", name="Kiswahili").click()
+    sees(page, "Thibitisha kuwa ni wewe")
+    look("sw-challenge")
+    confirm(page)
+    sees(page, "Acacia inataka kuhakiki taarifa zako")
+    look("sw-asked")
+
+    page.locator("main button").click()
+    assert page.title().startswith("Kosa: ")
+    look("sw-asked-errors")
+    page.get_by_role("link", name="English").click()
+    sees(page, "Acacia wants to check your details")
+    page.get_by_role("link", name="Kiswahili").click()
+    sign(page)
+
+    sees(page, "Ulikubali ukaguzi")
+    look("sw-granted")
+
+
+def tab_to(page, selector):
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        if page.locator(selector).evaluate("e => e === document.activeElement"):
+            return
+    raise AssertionError(f"the keyboard does not reach {selector}")
+
+
+def test_a_keyboard_is_enough(page, ask):
+    page.goto(link_of(ask()))
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    for selector, typed in (
+        ("#id_day", "27"),
+        ("#id_month", "3"),
+        ("#id_year", "1990"),
+    ):
+        tab_to(page, selector)
+        page.keyboard.type(typed)
+    page.keyboard.press("Enter")
+    sees(page, "Acacia wants to check your details")
+
+    tab_to(page, "summary")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Decisions by computers")).to_be_visible()
+    tab_to(page, "#id_name")
+    page.keyboard.type(NAME)
+    tab_to(page, "#id_agreed")
+    page.keyboard.press("Space")
+    tab_to(page, "main button")
+    page.keyboard.press("Enter")
+
+    sees(page, "You agreed to the checks")
+
+
+def test_no_page_needs_scripts(new_context, ask):
+    page = new_context(java_script_enabled=False).new_page()
+    page.goto(link_of(ask()))
+    confirm(page)
+    page.get_by_text("Read the full notice").click()
+    sign(page)
+    sees(page, "You agreed to the checks")
+
+    page.get_by_role("link", name="Withdraw my consent").click()
+    page.get_by_role("button", name="Withdraw my consent").click()
+    sees(page, "You withdrew your consent")
+
+
+def test_a_wrong_person_says_so(page, ask, look, client):
+    report = ask()
+    page.goto(link_of(report))
+    page.get_by_role("link", name="This is not me").click()
+    look("not-me")
+
+    page.get_by_role("button", name="This is not me").click()
+
+    sees(page, "Thank you")
+    look("not-me-done")
+    assert client.status(report["id"]) == "FAILED"
+
+
+def test_an_expired_link_is_renewed(page, ask, look, service):
+    report = ask(draft=True)
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE consents_consent SET expires_at = now() - interval '1 hour',"
+            " link_made_at = now() - interval '14 days' WHERE report_id = %s",
+            [report["id"]],
+        )
+    page.goto(link_of(report))
+    sees(page, "This link has expired")
+    look("expired")
+
+    page.get_by_role("button", name="Send me a new link").click()
+
+    sees(page, "A newer link was sent")
+    look("replaced")
+
+
+def test_links_that_lead_nowhere_say_so(page, ask, look, client, service):
+    report = ask()
+    page.goto(link_of(report))
+    client.post(f"/reports/{report['id']}/cancel")
+    page.reload()
+    sees(page, "You need not answer any more")
+    look("cancelled")
+
+    page.context.clear_cookies()
+    page.reload()
+    sees(page, "Please open your link again")
+    look("over")
+    page.goto(f"{service.url}/c/0123456789")
+    sees(page, "This link does not work")
+    look("unknown")
+
+
+def test_pages_are_legible_in_the_dark_and_on_paper(page, ask, look):
+    page.emulate_media(color_scheme="dark")
+    page.goto(link_of(ask(subject={"dateOfBirth": None})))
+    look("dark-challenge-id")
+    page.locator("#id_answer").fill("5678")
+    page.locator("main button").click()
+    look("dark-asked")
+    page.locator("main button").click()
+    look("dark-asked-errors")
+    sign(page)
+    look("dark-granted")
+
+    page.emulate_media(color_scheme="light", media="print")
+    expect(page.get_by_role("link", name="Save the receipt")).to_be_hidden()
+    look("print-granted")
+
+
+def test_pages_stand_on_a_desk_as_well(page, ask):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(link_of(ask()))
+    confirm(page)
+    sees(page, "Acacia wants to check your details")
+    page.screenshot(path=SCREENSHOTS / "desk-asked.png", full_page=True)
