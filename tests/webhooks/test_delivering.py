@@ -183,7 +183,7 @@ def test_an_event_that_cannot_be_read_holds_up_no_other(
         cursor.execute(
             """
             UPDATE webhooks_event
-            SET payload = set_byte(payload, 40, get_byte(payload, 40) # 1) WHERE id = %s
+            SET payload = set_byte(payload, 30, get_byte(payload, 30) # 1) WHERE id = %s
             """,
             [bad],
         )
