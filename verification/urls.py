@@ -9,6 +9,7 @@ urlpatterns = [
     path("", pages.landing, name="landing"),
     path("admin/", admin.site.urls),
     path("c/", include("verification.hosted.urls")),
+    path("r/", include("verification.hosted.reference_urls")),
     path("api/v1/schema", SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
     path("docs", DocsView.as_view(), name="docs"),

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from verification.hosted.pages import answer, hosted
 
-PATHS = ("/c/",)
+PATHS = ("/c/", "/r/")
 MAX_BYTES = 64 * 1024
 
 

@@ -79,3 +79,9 @@ class Reference(models.Model):
 
     def __str__(self) -> str:
         return f"{self.status} {self.id}"
+
+    @property
+    def number(self) -> str:
+        """What a referee keeps of it, as a person reads it out."""
+        text = self.id.hex[-12:].upper()
+        return f"R-{text[:4]}-{text[4:8]}-{text[8:]}"

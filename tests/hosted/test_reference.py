@@ -1,0 +1,359 @@
+import gzip
+
+import pytest
+import time_machine
+from django.contrib.staticfiles import finders
+from django.test import Client
+from django.utils.timezone import now, timedelta
+
+from tests.clients import Api
+from tests.hosted.visitor import Visitor, words
+from tests.references.conftest import paying_api as paying_api
+from tests.references.employment import asked, days_pass
+from verification import links
+from verification.ordering.referring import resend
+from verification.references.models import Reference
+
+ANSWER = {
+    "employed": "YES",
+    "employer": "Baraka Logistics Limited",
+    "job_title": "Fleet manager",
+    "from_day": "1",
+    "from_month": "3",
+    "from_year": "2019",
+    "to_day": "",
+    "to_month": "6",
+    "to_year": "2023",
+    "rehire": "YES",
+    "remarks": "Always on time.",
+    "name": "Amina Said",
+    "title": "Head of Operations",
+    "may_answer": "on",
+}
+NO = {"employed": "NO", "name": "Amina", "title": "HR", "may_answer": "on"}
+PLACES = ["", "submit", "decline"]
+SCRIPT = "<script>alert(1)</script>{{ 7 }}"
+
+
+@pytest.fixture
+def referee(paying_api: Api) -> Visitor:
+    return visitor(asked(paying_api))
+
+
+def visitor(reference: Reference) -> Visitor:
+    found = Visitor(links.reference_url(reference.pk, reference.generation))
+    found.reference = reference
+    return found
+
+
+def said(referee: Visitor) -> Reference:
+    return Reference.objects.get(pk=referee.reference.pk)
+
+
+def test_a_referee_answers_and_the_report_is_made(paying_api: Api, referee: Visitor):
+    referee.open()
+    page = words(referee.text())
+    assert "Acacia Lenders asks you to confirm" in page
+    assert "Did Wanjiku Kamau work at Baraka Logistics Ltd?" in page
+
+    answer = referee.post("submit", **ANSWER)
+    assert (answer.status_code, answer["Location"]) == (303, referee.page)
+
+    assert "Thank you for your answers" in referee.text()
+    assert said(referee).answers == {
+        "employed": True,
+        "employer": "Baraka Logistics Limited",
+        "jobTitle": "Fleet manager",
+        "employedFrom": "2019-03-01",
+        "employedTo": "2023-06-30",
+        "wouldRehire": "YES",
+        "remarks": "Always on time.",
+        "refereeName": "Amina Said",
+        "refereeTitle": "Head of Operations",
+        "mayAnswer": True,
+    }
+    paying_api.work()
+    assert paying_api.report(str(referee.reference.report_id))["riskScore"] == 5
+
+
+def test_who_never_worked_there_is_an_answer(referee: Visitor):
+    referee.open()
+    referee.post("submit", **ANSWER | NO)
+
+    answers = said(referee).answers
+    assert answers["employed"] is False
+    assert answers["jobTitle"] is answers["wouldRehire"] is None
+
+
+def test_who_still_works_there_has_no_last_day(referee: Visitor):
+    referee.open()
+    referee.post("submit", **ANSWER, still="on")
+
+    assert said(referee).answers["employedTo"] is None
+
+
+def test_the_visit_leaves_evidence(referee: Visitor):
+    referee.browser = Client(headers={"User-Agent": "Opera Mini" + "x" * 1000})
+    referee.open()
+    referee.get(lang="sw")
+    referee.post("submit", **ANSWER)
+
+    evidence = said(referee).evidence
+    assert evidence["address"] == "127.0.0.1"
+    assert evidence["language"] == "sw"
+    assert evidence["userAgent"].startswith("Opera Mini")
+    assert len(evidence["userAgent"]) == 500
+
+
+def test_a_referee_who_cannot_answer_declines(paying_api: Api, referee: Visitor):
+    referee.open()
+    assert "You cannot answer?" in referee.text("decline")
+    assert said(referee).status == "PENDING"
+    referee.post("decline", reason="Not allowed to")
+
+    assert "You declined to answer" in referee.text()
+    assert said(referee).evidence["reason"] == "Not allowed to"
+    paying_api.work()
+    report = paying_api.report(str(referee.reference.report_id))
+    assert report["checkResults"][0]["failure"]["code"] == "REFEREE_DECLINED"
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ({"employed": ""}, "Say whether they worked there"),
+        ({"employed": "MAYBE"}, "Select a valid choice"),
+        ({"employer": "  "}, "Write the name of the employer"),
+        ({"job_title": "x" * 201}, "Write at most 200 characters"),
+        ({"from_month": "13"}, "for example 27 3 2019 or 3 2019"),
+        ({"from_year": "19"}, "for example 27 3 2019 or 3 2019"),
+        ({"from_year": ""}, "for example 27 3 2019 or 3 2019"),
+        ({"from_day": "31", "from_month": "2"}, "for example 27 3 2019 or 3 2019"),
+        ({"from_year": "9999"}, "The first day cannot be in the future"),
+        ({"to_year": "٢٠٢٣"}, "tick that they still work"),
+        ({"to_month": ""}, "tick that they still work"),
+        ({"to_year": "2018"}, "The last day cannot be before the first"),
+        ({"rehire": ""}, "Say whether they would be hired again"),
+        ({"remarks": "x" * 1001}, "Write at most 1000 characters"),
+        ({"name": ""}, "Write your full name"),
+        ({"title": ""}, "Write your job title"),
+        ({"may_answer": ""}, "Tick the box if you may answer"),
+    ],
+)
+def test_what_is_wrong_is_named_and_the_rest_kept(referee: Visitor, form, error):
+    referee.open()
+
+    page = referee.post("submit", **ANSWER | form).content.decode()
+
+    assert "<title>Error: " in page
+    assert page.count(error) == 2
+    assert 'class="errors" role="alert"' in page
+    assert "Always on time." in page or "remarks" in form
+    assert said(referee).status == "PENDING"
+
+
+def test_every_error_leads_to_its_field(referee: Visitor):
+    referee.open()
+    wrong = dict.fromkeys(ANSWER, "") | {"employed": "YES"}
+
+    page = referee.post("submit", **wrong).content.decode()
+
+    for name in ("employer", "job_title", "from_day", "to_day", "rehire", "name"):
+        assert f'href="#id_{name}"' in page
+        assert page.count(f'id="id_{name}"') == 1
+
+
+def test_a_scanner_that_gets_everything_changes_nothing(referee: Visitor):
+    for _ in range(2):
+        referee.open()
+        for place in [*PLACES, "?lang=sw"]:
+            referee.get(place)
+            referee.browser.head(referee.page + place)
+
+    assert (said(referee).status, said(referee).generation) == ("PENDING", 1)
+
+
+def test_a_double_click_and_the_back_button_are_harmless(referee: Visitor):
+    referee.open()
+    referee.post("submit", **ANSWER)
+    first = said(referee).submitted_at
+    referee.post("submit", **ANSWER | {"rehire": "NO"})
+    referee.post("decline")
+
+    assert (said(referee).status, said(referee).submitted_at) == ("SUBMITTED", first)
+    assert said(referee).answers["wouldRehire"] == "YES"
+
+
+def test_the_link_of_answers_shows_neither_them_nor_whom_they_are_about(
+    referee: Visitor,
+):
+    referee.open()
+    referee.post("submit", **ANSWER)
+    referee.browser = Client()
+    referee.open()
+
+    page = referee.text()
+    assert said(referee).number in page
+    for personal in ("Wanjiku", "Amina", "Baraka", "Always on time"):
+        assert personal not in page
+
+
+def test_an_expired_link_takes_no_answer(referee: Visitor):
+    referee.open()
+    days_pass(14)
+
+    referee.post("submit", **ANSWER)
+
+    page = referee.get()
+    assert page.status_code == 410
+    assert b"This link has expired" in page.content
+    assert b"Wanjiku" not in page.content
+
+
+def test_a_replaced_link_says_so_where_it_is_open_and_works_nowhere(
+    referee: Visitor,
+):
+    referee.open()
+    days_pass(1)
+    newer = visitor(resend(referee.reference.pk))
+
+    assert referee.post("submit", **ANSWER).status_code == 303
+    page = referee.get()
+    assert page.status_code == 410
+    assert b"A newer link was sent" in page.content
+    assert referee.browser.get(referee.link).status_code == 404
+    newer.open()
+    newer.post("submit", **ANSWER)
+    assert said(referee).status == "SUBMITTED"
+
+
+def test_the_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visitor):
+    referee.open()
+    paying_api.post(f"/reports/{referee.reference.report_id}/cancel")
+
+    referee.post("submit", **ANSWER)
+
+    page = referee.get()
+    assert page.status_code == 410
+    assert b"You need not answer any more" in page.content
+    assert b"Wanjiku" not in page.content
+    assert said(referee).status == "PENDING"
+
+
+def test_every_wrong_link_gets_the_same_answer(referee: Visitor):
+    token = referee.link.removeprefix("/r/")
+    plain = Client().get("/r/nothing")
+    other = links.token("consent", referee.reference.pk, 1)
+
+    for wrong in (token[:-1], token + "0", other, "é" * 22, "%00", "a" * 5000):
+        answer = Client().get(f"/r/{wrong}")
+        assert answer.status_code == 404
+        assert answer.content == plain.content
+        assert not answer.cookies
+    assert Client().get(f"/c/{token}").status_code == 404
+
+
+def test_a_visit_opens_no_other_reference(paying_api: Api, referee: Visitor):
+    another = visitor(asked(paying_api, idNumber="87654321"))
+    referee.open(), another.open()
+    stranger = Client()
+    stranger.cookies["visit"] = referee.browser.cookies["visit"].value
+
+    assert stranger.get(referee.page).status_code == 200
+    assert stranger.get(another.page).status_code == 403
+    assert stranger.post(another.page + "submit", ANSWER).status_code == 403
+
+
+@pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
+def test_without_a_visit_every_page_asks_for_the_link(referee: Visitor, cookie):
+    referee.page = f"/r/v/{referee.reference.pk}/"
+    referee.browser.cookies["visit"] = cookie
+
+    for place in PLACES:
+        assert referee.get(place).status_code == 403
+        assert referee.post(place).status_code in {403, 405}
+
+
+def test_a_visit_ends_after_four_hours(referee: Visitor):
+    referee.open()
+
+    with time_machine.travel(now() + timedelta(seconds=4 * 3600 + 1)):
+        assert referee.get().status_code == 403
+
+
+def test_every_answer_is_private_and_strict(referee: Visitor):
+    referee.open()
+    answers = [
+        referee.browser.get(referee.link),
+        referee.get(),
+        referee.get("decline"),
+        referee.post("submit"),
+        Client().get("/r/unknown"),
+        Client().get(referee.page),
+        Client().post(referee.page + "submit", {"x": "y" * 70_000}),
+    ]
+
+    for answer in answers:
+        assert "default-src 'none'" in answer["Content-Security-Policy"]
+        assert "script-src" not in answer["Content-Security-Policy"]
+        assert answer["Referrer-Policy"] == "same-origin"
+        assert answer["Cache-Control"] == "no-store"
+        assert "noindex" in answer["X-Robots-Tag"]
+    assert answers[-1].status_code == 413
+
+
+def test_scripts_in_what_people_typed_are_text(paying_api: Api):
+    paying_api.workspace.name = SCRIPT
+    paying_api.workspace.save()
+    referee = visitor(asked(paying_api, fullName=f"Ann {SCRIPT}", refereeName=SCRIPT))
+    referee.open()
+
+    wrong = referee.post("submit", **ANSWER | {"remarks": SCRIPT, "name": ""})
+    for page in (referee.text(), referee.text("decline"), wrong.content.decode()):
+        assert "<script" not in page
+        assert SCRIPT in words(page)
+
+
+def test_a_form_of_another_site_is_refused(referee: Visitor):
+    referee.open()
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = referee.browser.cookies
+
+    assert browser.post(referee.page + "submit", ANSWER).status_code == 403
+    assert said(referee).status == "PENDING"
+
+
+def test_the_page_is_small_and_asks_the_database_little(
+    referee: Visitor, django_assert_max_num_queries
+):
+    referee.open()
+    with django_assert_max_num_queries(2):
+        page = referee.get()
+
+    size = len(page.content)
+    for name in ("verification/hosted.css", "verification/mark.svg"):
+        with open(finders.find(name), "rb") as file:
+            size += len(file.read())
+    assert size < 40 * 1024
+    assert b"<script" not in page.content
+    assert len(gzip.compress(page.content)) < size / 4
+
+
+def test_the_page_speaks_kiswahili(referee: Visitor):
+    referee.browser = Client(headers={"Accept-Language": "sw-KE,sw;q=0.9,en;q=0.5"})
+    referee.open()
+
+    assert "Uthibitisho wa kazi wa Wanjiku Kamau" in referee.text()
+    wrong = referee.post("submit", employed="YES").content.decode()
+    assert "Andika jina la mwajiri" in wrong
+
+
+def test_the_log_names_no_token(referee: Visitor, caplog):
+    referee.open()
+    referee.post("submit", **ANSWER)
+
+    routes = [getattr(record, "route", None) for record in caplog.records]
+    logged = str([record.__dict__ for record in caplog.records])
+    assert "r/<str:token>" in routes
+    assert referee.link.removeprefix("/r/") not in logged
+    assert "Amina" not in logged
