@@ -63,6 +63,13 @@ def nothing_from_elsewhere(browser, service, monkeypatch):
     assert [text for text in refused if "Content Security" in text] == []
 
 
+@pytest.fixture(autouse=True)
+def whole_service(service):
+    """Tests of other modules stop its halves."""
+    service.start_web()
+    service.start_jobs()
+
+
 @pytest.fixture(scope="session")
 def client(service):
     return Client(service, "sandbox")
