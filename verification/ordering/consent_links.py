@@ -50,7 +50,7 @@ def resend(client: Client, report_id: UUID) -> Report:
 
 @transaction.atomic
 def new_link_for_subject(consent_id: UUID) -> None:
-    """The same, asked for by who opened a link that has expired."""
+    """The same, asked for by staff, or by who opened a link that has expired."""
     report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
     reports = Report.objects.select_related("workspace")
     report = reports.select_for_update(of=("self",), no_key=True).get(pk=report_id)

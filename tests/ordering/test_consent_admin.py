@@ -1,0 +1,96 @@
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.clients import HOSTED, Api, person
+from tests.ordering.test_consenting import EVIDENCE
+from tests.test_admin import change, listing, opened
+from verification.consents.models import Consent, ConsentRecord
+from verification.ordering.consenting import grant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def consent(api: Api) -> Consent:
+    made = api.create({**person(), "consent": HOSTED})
+    return Consent.objects.get(report=made["id"])
+
+
+@pytest.fixture
+def superuser(admin_user: User) -> Client:
+    return browser(admin_user)
+
+
+def browser(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def staff(*permissions: str) -> Client:
+    user = User.objects.create_user("wangari", is_staff=True)
+    found = Permission.objects.filter(codename__in=permissions)
+    user.user_permissions.set(found)
+    return browser(user)
+
+
+def act(client: Client, action: str, consent: Consent, **more: str):
+    data = {"action": action, "_selected_action": [str(consent.pk)], **more}
+    return client.post(listing(Consent), data, follow=True)
+
+
+def test_a_record_is_shown_with_its_evidence_and_that_it_is_unchanged(
+    consent: Consent, superuser: Client
+):
+    record = grant(consent.pk, 1, EVIDENCE)
+    assert record.number in opened(superuser, listing(ConsentRecord))
+    page = opened(superuser, change(record))
+    assert "Opera Mini" in page
+    assert record.notice_sha256.hex() in page
+    assert 'alt="True"' in page
+
+
+def test_evidence_is_shown_to_superusers_alone(consent: Consent):
+    record = grant(consent.pk, 1, EVIDENCE)
+    page = opened(staff("view_consentrecord"), change(record))
+    assert record.number in page
+    assert "Opera Mini" not in page
+
+
+def test_staff_send_a_new_link(consent: Consent, superuser: Client):
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+    act(superuser, "resend", consent)
+    assert Consent.objects.get().generation == 2
+
+
+def test_a_link_that_cannot_be_sent_is_told(consent: Consent, superuser: Client):
+    assert (
+        "within the last minute" in act(superuser, "resend", consent).content.decode()
+    )
+    assert Consent.objects.get().generation == 1
+
+
+def test_staff_revoke_with_a_reason_and_not_without(
+    consent: Consent, superuser: Client
+):
+    grant(consent.pk, 1, EVIDENCE)
+    asked = act(superuser, "revoke", consent).content.decode()
+    assert "This cannot be undone" in asked
+    assert Consent.objects.get().status == "GRANTED"
+    act(superuser, "revoke", consent, reason="Letter of 20 November")
+    assert Consent.objects.get().status == "WITHDRAWN"
+    record = ConsentRecord.objects.get(happened="WITHDRAWN")
+    assert record.evidence["reason"] == "Letter of 20 November"
+    assert record.evidence["confirmedBy"] == "STAFF"
+
+
+@pytest.mark.parametrize("action", ["resend", "revoke"])
+def test_who_may_only_look_changes_nothing(consent: Consent, action: str):
+    grant(consent.pk, 1, EVIDENCE)
+    act(staff("view_consent"), action, consent, reason="Because")
+    found = Consent.objects.get()
+    assert (found.status, found.generation) == ("GRANTED", 1)
