@@ -201,6 +201,22 @@ def test_no_page_needs_scripts(new_context, ask):
     sees(page, "You withdrew your consent")
 
 
+def test_two_links_in_two_tabs_do_not_mix(page, context, ask):
+    another = context.new_page()
+    page.goto(link_of(ask(purpose="Loan application")))
+    another.goto(link_of(ask(purpose="Tenancy")))
+    confirm(page)
+    confirm(another)
+    expect(page.get_by_text("Loan application")).to_be_visible()
+    expect(another.get_by_text("Tenancy")).to_be_visible()
+
+    sign(page)
+
+    sees(page, "You agreed to the checks")
+    another.reload()
+    sees(another, "Acacia wants to check your details")
+
+
 def test_a_wrong_person_says_so(page, ask, look, client):
     report = ask()
     page.goto(link_of(report))

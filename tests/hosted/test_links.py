@@ -79,19 +79,6 @@ def test_a_visit_opens_no_other_report(ask):
     assert stranger.post(another.page + "not-me").status_code == 403
 
 
-def test_two_links_in_two_tabs_do_not_mix(ask):
-    one, two = ask(), ask()
-    one.open()
-    two.browser = one.browser
-    two.open()
-
-    # The test client sends one cookie whatever its path; a browser keeps both.
-    paths = {one.page, two.page}
-
-    assert len(paths) == 2
-    assert one.browser.cookies["visit"]["path"] in paths
-
-
 @pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
 def test_without_a_visit_every_page_asks_for_the_link(ask, cookie):
     visitor = ask()

@@ -1,0 +1,40 @@
+"""What goes over the wire, and what is left in the log."""
+
+import requests
+
+from tests.browser.test_consent import confirm, link_of, sees
+
+PAGE_BYTES = 40 * 1024
+# The page itself and all that it needs, with their sizes.
+LOADED = """() => Object.fromEntries(performance.getEntries()
+    .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
+
+
+def test_the_heaviest_page_is_light(page, ask):
+    page.goto(link_of(ask()))
+    confirm(page)
+    sees(page, "Acacia wants to check your details")
+
+    loaded = page.evaluate(LOADED)
+
+    assert any(url.endswith("hosted.css") for url in loaded)
+    assert 5000 < sum(loaded.values()) < PAGE_BYTES
+
+
+def test_a_form_of_10_mb_is_refused_at_once(page, ask):
+    page.goto(link_of(ask()))
+
+    answer = requests.post(f"{page.url}grant", b"x=" + b"y" * 10_000_000, timeout=10)
+
+    assert answer.status_code == 413
+
+
+def test_the_log_keeps_no_token(page, ask, service):
+    link = link_of(ask())
+    page.goto(link)
+    page.goto(f"{link}x")
+
+    log = service.log()
+
+    assert '"c/<str:token>"' in log
+    assert link.rsplit("/", 1)[1] not in log
