@@ -1,70 +1,147 @@
 from django.contrib import admin, messages
+from django.template.response import TemplateResponse
 
-from verification.backoffice import ReadOnlyAdmin, link
-from verification.ordering.consent_links import TooSoon
-from verification.ordering.referring import ReferenceClosed, resend
-from verification.references.models import Reference
+from verification.addresses import client_address
+from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.consents.models import Consent, ConsentRecord
+from verification.ordering.consent_links import (
+    NotResendable,
+    TooSoon,
+    new_link_for_subject,
+)
+from verification.ordering.consenting import (
+    ConsentClosed,
+    Evidence,
+    digest_of,
+    withdraw,
+)
+
+STAFF = "STAFF"
+REASON_LENGTH = 500
+USER_AGENT_LENGTH = 500
 
 
-@admin.register(Reference)
-class ReferenceAdmin(ReadOnlyAdmin):
-    """Here and not with its model, because its action is a verb of ordering."""
+@admin.register(Consent)
+class ConsentAdmin(ReadOnlyAdmin):
+    """Here and not with its model, because its actions are verbs of ordering."""
 
-    list_display = ["id", "report_page", "status", "attempt", "expires_at", "reminded"]
-    list_filter = ["status"]
-    search_ids = ("id", "report_id", "result_id")
-    actions = ["send_new_link"]  # type: ignore[assignment]
-    # What the referee said is in the check's finding; here it is shown to nobody.
+    list_display = ["id", "report", "mode", "status", "expires_at"]
+    list_filter = ["status", "mode"]
+    list_select_related = ["report"]
+    search_ids = ("id", "report_id")
+    actions = ["resend", "revoke"]  # type: ignore[assignment]
     fields = [
         "id",
-        "number",
-        "report_page",
-        "result_id",
-        "attempt",
+        "report",
+        "mode",
         "status",
-        "masked_address",
         "generation",
         "link_made_at",
         "expires_at",
         "reminded_at",
-        "submitted_at",
-        "declined_at",
-        "created_at",
+        "locked_until",
+        "records",
     ]
 
-    def get_queryset(self, request):
-        return super().get_queryset(request).defer("answers", "evidence")
+    @admin.display(description="Records")
+    def records(self, consent):
+        rows = ConsentRecord.objects.filter(consent_id=consent.pk).defer("evidence")
+        return ", ".join(f"{row} ({row.number})" for row in rows) or "-"
+
+    def has_act_permission(self, request):
+        return request.user.has_perm("consents.change_consent")
+
+    @admin.action(description="Send a new link", permissions=["act"])
+    def resend(self, request, consents):
+        for consent in consents:
+            try:
+                new_link_for_subject(consent.pk)
+            except (NotResendable, TooSoon) as e:
+                self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
+            else:
+                self.log_change(request, consent, "sent a new link")
+                told = f"{consent.pk}: a new link goes to the subject."
+                self.message_user(request, told, messages.SUCCESS)
+
+    @admin.action(description="Revoke, as the subject asked", permissions=["act"])
+    def revoke(self, request, consents):
+        reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
+        if not reason:
+            return self._ask_why(request, consents)
+        for consent in consents:
+            self._revoke(request, consent, reason)
+        return None
+
+    def _ask_why(self, request, consents):
+        told = (
+            "Consent is withdrawn as if the subject had done it: checks that were not "
+            "asked are cancelled. This cannot be undone."
+        )
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Revoke consent",
+            "told": told,
+            "rows": consents,
+            "action": "revoke",
+        }
+        return TemplateResponse(request, "admin/ask_why.html", context)
+
+    def _revoke(self, request, consent, reason):
+        evidence = Evidence(
+            text="",
+            notice_version="",
+            language="",
+            typed_name=request.user.get_username(),
+            confirmed_by=STAFF,
+            address=str(client_address(request) or ""),
+            user_agent=request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH],
+        )
+        try:
+            withdraw(consent.pk, consent.generation, evidence, reason)
+        except ConsentClosed as e:
+            self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
+        else:
+            self.log_change(request, consent, "revoked")
+            self.message_user(request, f"{consent.pk}: revoked.", messages.SUCCESS)
+
+
+@admin.register(ConsentRecord)
+class ConsentRecordAdmin(ReadOnlyAdmin):
+    list_display = ["number", "report_page", "happened", "language", "created_at"]
+    list_filter = ["happened", "language"]
+    search_ids = ("id", "report_id", "consent_id")
+    fields = [
+        "id",
+        "number",
+        "report_page",
+        "consent_id",
+        "happened",
+        "generation",
+        "language",
+        "notice_version",
+        "notice_hash",
+        "unchanged",
+        "created_at",
+    ]
+    personal_fields = ("evidence_opened",)
 
     @admin.display(description="Report")
-    def report_page(self, reference):
+    def report_page(self, record):
         # By hand: the report itself is not needed.
-        report = reference._meta.get_field("report").related_model
-        return link(report(pk=reference.report_id))
+        report = record._meta.get_field("report").related_model
+        return link(report(pk=record.report_id))
 
-    @admin.display(description="Reminded", boolean=True)
-    def reminded(self, reference):
-        return reference.reminded_at is not None
+    @admin.display(description="SHA-256 of the text")
+    def notice_hash(self, record):
+        return bytes(record.notice_sha256 or b"").hex() or "-"
 
-    @admin.display(description="Referee's address")
-    def masked_address(self, reference):
-        subject = reference.report.subject or {}
-        name, _, host = subject.get("refereeEmail", "").rpartition("@")
-        return f"{name[:1]}…@{host}" if host else "-"
+    @admin.display(description="Unchanged since", boolean=True)
+    def unchanged(self, record):
+        """None where the evidence was erased: the hash is over it, too."""
+        if record.evidence is None:
+            return None
+        return bytes(record.digest) == digest_of(record, record.evidence)
 
-    def has_send_new_link_permission(self, request):
-        return request.user.has_perm("references.change_reference")
-
-    @admin.action(description="Send a new link", permissions=["send_new_link"])
-    def send_new_link(self, request, references):
-        for reference in references:
-            try:
-                resend(reference.pk)
-            except ReferenceClosed as e:
-                told = f"{reference} takes no answer any more: {e.status}."
-                self.message_user(request, told, messages.ERROR)
-            except TooSoon as e:
-                self.message_user(request, f"{reference}: {e}", messages.ERROR)
-            else:
-                self.log_change(request, reference, "sent a new link")
-                told = f"A new link goes to the referee of {reference}."
-                self.message_user(request, told, messages.SUCCESS)
+    @admin.display(description="Evidence (personal data)")
+    def evidence_opened(self, record):
+        return pretty(record.evidence)

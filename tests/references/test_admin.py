@@ -1,0 +1,102 @@
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from tests.clients import Api
+from tests.references.employment import (
+    ANSWERS,
+    EVIDENCE,
+    asked,
+    days_pass,
+    messages,
+)
+from verification.ordering.referring import submit
+from verification.references.models import Reference
+
+LIST = reverse("admin:references_reference_changelist")
+PERSONAL = ["amina@", "Amina", "Baraka", "Always on time", "Wanjiku", "192.0.2.9"]
+
+
+@pytest.fixture
+def staff(admin_user) -> Client:
+    client = Client()
+    client.force_login(admin_user)
+    return client
+
+
+def change(reference: Reference) -> str:
+    return reverse("admin:references_reference_change", args=[reference.pk])
+
+
+def send_new_link(client: Client, reference: Reference) -> list[str]:
+    data = {"action": "send_new_link", "_selected_action": [reference.pk]}
+    answer = client.post(LIST, data, follow=True)
+    return [str(message) for message in answer.context["messages"]]
+
+
+def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(
+    paying_api: Api, staff: Client
+):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+    listed = staff.get(LIST).content.decode()
+    page = staff.get(change(reference)).content.decode()
+
+    assert str(reference.pk) in listed
+    assert "SUBMITTED" in listed
+    assert "a…@baraka.test" in page
+    assert reference.number in page
+    for personal in PERSONAL:
+        assert personal not in listed + page
+
+
+def test_staff_change_nothing_by_hand(paying_api: Api, staff: Client):
+    reference = asked(paying_api)
+
+    assert staff.post(change(reference), {"status": "DECLINED"}).status_code == 403
+    assert staff.get(reverse("admin:references_reference_add")).status_code == 403
+
+
+def test_staff_send_a_new_link(paying_api: Api, staff: Client):
+    reference = asked(paying_api)
+    (told,) = send_new_link(staff, reference)
+    assert "within the last minute" in told
+    days_pass(1)
+
+    (told,) = send_new_link(staff, reference)
+
+    assert "A new link goes to the referee" in told
+    assert Reference.objects.get().generation == 2
+    assert len(messages()) == 2
+
+
+def test_who_has_answered_is_sent_nothing(paying_api: Api, staff: Client):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+    (told,) = send_new_link(staff, reference)
+
+    assert "SUBMITTED" in told
+    assert len(messages()) == 1
+
+
+def test_who_may_only_look_cannot_send_links(paying_api: Api):
+    asked(paying_api)
+    user = User.objects.create_user("grace", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_reference"))
+    client = Client()
+    client.force_login(user)
+
+    assert "Send a new link" not in client.get(LIST).content.decode()
+
+
+def test_the_list_costs_the_same_however_many_rows(
+    paying_api: Api, staff: Client, django_assert_max_num_queries
+):
+    for number in range(5):
+        asked(paying_api, idNumber=f"2000000{number}")
+
+    with django_assert_max_num_queries(6):
+        staff.get(LIST)
