@@ -2,9 +2,12 @@
 
 import time
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import SCREENSHOTS
+
+pytestmark = pytest.mark.slow
 
 NAME = "Wanjiku Kamau"
 READY_SECONDS = 20

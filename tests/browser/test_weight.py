@@ -1,8 +1,11 @@
 """What goes over the wire, and what is left in the log."""
 
+import pytest
 import requests
 
 from tests.browser.test_consent import confirm, link_of, sees
+
+pytestmark = pytest.mark.slow
 
 PAGE_BYTES = 40 * 1024
 # The page itself and all that it needs, with their sizes.
