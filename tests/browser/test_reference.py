@@ -1,0 +1,116 @@
+"""Referees with a phone answer for an employer, or do not."""
+
+import time
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.references.employment import item
+from tests.service.conftest import Client
+from verification import links
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 20
+FIND = "SELECT id, generation, status FROM references_reference WHERE report_id = %s"
+
+
+@pytest.fixture(scope="module")
+def employer_client(service):
+    """A client with money whose referees are really asked."""
+    client = Client(service, "production")
+    service.manage(
+        "top_up", client.workspace, "--environment=production", "--amount=100000"
+    )
+    return client
+
+
+@pytest.fixture
+def asked(service, employer_client):
+    """A report whose referee was sent a link; the report, and the link."""
+
+    def ask():
+        # Another person each time: what was answered once is not asked again.
+        (report,) = employer_client.order(item(idNumber=uuid4().hex[:12]))
+        ends_at = time.monotonic() + SECONDS
+        while time.monotonic() < ends_at:
+            with service.connect() as connection:
+                found = connection.execute(FIND, [report["id"]]).fetchone()
+            if found:
+                token = links.token("reference", found[0], found[1])
+                return report, f"{service.url}/r/{token}"
+            time.sleep(0.1)
+        raise AssertionError("nobody was asked")
+
+    return ask
+
+
+def fill(page, legend, **parts):
+    group = page.get_by_role("group", name=legend)
+    for name, value in parts.items():
+        group.get_by_label(name.title()).fill(value)
+
+
+def seen(page, heading):
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+
+
+def test_a_referee_answers_and_the_report_is_made(page, look, asked, employer_client):
+    report, link = asked()
+    page.goto(link)
+    seen(page, "A reference for Wanjiku Kamau")
+    assert "/r/v/" in page.url
+    look("reference-1-asked")
+
+    page.get_by_role("button", name="Send my answers").click()
+    expect(page.get_by_role("alert")).to_contain_text("There is a problem")
+    look("reference-2-errors")
+    page.get_by_role("link", name="Say whether they worked there").click()
+    expect(page.get_by_role("radio", name="Yes").first).to_be_focused()
+
+    page.get_by_role("group", name="Did Wanjiku").get_by_label("Yes").check()
+    page.get_by_label("Name of the employer").fill("Baraka Logistics Limited")
+    page.get_by_label("Their job title").fill("Fleet manager")
+    fill(page, "First day", month="3", year="2019")
+    fill(page, "Last day", day="30", month="6", year="2023")
+    page.get_by_role("group", name="Would the employer").get_by_label("Yes").check()
+    page.get_by_label("Your job title").fill("Head of Operations")
+    page.get_by_role("checkbox", name="I may answer").check()
+    page.get_by_role("button", name="Send my answers").click()
+
+    seen(page, "Thank you for your answers")
+    look("reference-3-submitted")
+    ends_at = time.monotonic() + SECONDS
+    while employer_client.status(report["id"]) != "READY":
+        assert time.monotonic() < ends_at
+        time.sleep(0.1)
+
+
+def test_a_referee_declines_in_kiswahili(page, look, asked):
+    _, link = asked()
+    page.goto(link)
+    page.get_by_role("link", name="Kiswahili").click()
+    seen(page, "Uthibitisho wa kazi wa Wanjiku Kamau")
+    look("reference-4-kiswahili")
+    page.get_by_role("link", name="Siwezi kujibu").click()
+    look("reference-5-decline")
+    page.get_by_role("button", name="Siwezi kujibu").click()
+
+    seen(page, "Ulikataa kujibu")
+    look("reference-6-declined")
+
+
+def test_a_referee_needs_neither_script_nor_mouse(browser, asked):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    _, link = asked()
+    page.goto(link)
+    page.locator("#id_employed_2").focus()
+    page.keyboard.press("Space")
+    page.get_by_label("Your job title").fill("Head of Operations")
+    page.get_by_role("checkbox", name="I may answer").focus()
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Send my answers").focus()
+    page.keyboard.press("Enter")
+
+    seen(page, "Thank you for your answers")
