@@ -50,6 +50,7 @@ class Service:
             "BASE_URL": self.url,
             # Checks whose worker was killed come due again while a test waits.
             "CHECK_LEASE_SECONDS": "5",
+            "JOB_WORKERS": "2",
         }
         self._web: subprocess.Popen[bytes] | None = None
         self._jobs: subprocess.Popen[bytes] | None = None

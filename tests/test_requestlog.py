@@ -129,3 +129,17 @@ def test_a_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> N
     inside, outside = log_lines()
     assert inside["request_id"]
     assert outside["request_id"] is None
+
+
+@pytest.mark.parametrize("page", ["c", "p", "r"])
+def test_a_link_to_a_hosted_page_is_masked(page: str):
+    text = f"Forbidden (CSRF cookie not set.): /{page}/1dWk88Rb1MPtkmQDM3Oyxe"
+    assert redacted(text).endswith(f"/{page}/[link]")
+
+
+def test_a_form_that_is_refused_logs_no_token(log_lines: LogLines):
+    browser = Client(enforce_csrf_checks=True)
+    browser.post("/c/1dWk88Rb1MPtkmQDM3Oyxe")
+    logged = str(log_lines())
+    assert "Forbidden" in logged
+    assert "1dWk88Rb1MPtkmQDM3Oyxe" not in logged

@@ -119,8 +119,10 @@ class SecretsFilter(logging.Filter):
         elif record.exc_text:
             record.exc_text = redacted(record.exc_text)
         for name in record.__dict__.keys() - _STANDARD:
-            if isinstance(record.__dict__[name], str):
-                record.__dict__[name] = redacted(record.__dict__[name])
+            value = record.__dict__[name]
+            if value is not None and not isinstance(value, int | float):
+                # Django adds the request itself, whose text holds its path.
+                record.__dict__[name] = redacted(str(value))
         return True
 
 

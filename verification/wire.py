@@ -21,6 +21,11 @@ class Shape(BaseModel):
     )
 
 
+def one_line(text: str) -> str:
+    """Somebody's words, which begin no paragraph and turn no text around."""
+    return "".join(c for c in " ".join(text.split()) if c.isprintable())
+
+
 def utc_text(value: datetime) -> str:
     """`2026-11-21T08:15:30.123456Z`"""
     return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

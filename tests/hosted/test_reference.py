@@ -237,7 +237,7 @@ def test_the_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visito
     assert page.status_code == 410
     assert b"You need not answer any more" in page.content
     assert b"Wanjiku" not in page.content
-    assert said(referee).status == "PENDING"
+    assert said(referee).status == "EXPIRED"
 
 
 def test_every_wrong_link_gets_the_same_answer(referee: Visitor):

@@ -1,3 +1,5 @@
+import threading
+import time
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,6 +23,7 @@ from verification.ordering.consenting import (
     withdraw,
 )
 from verification.ordering.tasks import expire_consents
+from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.ledger import top_up
 from workspaces.models import LedgerEntry
@@ -276,3 +279,69 @@ def test_nothing_is_asked_before_consent(api: Api):
     assert not CheckResult.objects.filter(
         report=consent.report_id, started_at__isnull=False
     ).exists()
+
+
+def while_held(report_id: Any, first: Any, then: Any) -> list[Any]:
+    """Do the second while the first, which is not committed yet, holds the report."""
+    done = threading.Event()
+
+    def either(number: int) -> Any:
+        if number:
+            done.wait(5)
+            return then()
+        with transaction.atomic():
+            Report.objects.select_for_update(no_key=True).get(pk=report_id)
+            first()
+            done.set()
+            time.sleep(0.4)
+        return None
+
+    return at_once(2, either)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_edit_that_waited_for_a_grant_voids_it(transactional_db, api: Api):
+    consent = hosted(api, draft=True)
+    path = f"/reports/{consent.report_id}/draft"
+    while_held(
+        consent.report_id,
+        lambda: grant(consent.pk, 1, EVIDENCE),
+        lambda: api.post(path, {"purpose": "Something else"}),
+    )
+    assert Consent.objects.get().status == "PENDING"
+    refused = api.refused(f"/reports/{consent.report_id}/launch")
+    assert refused["reasons"] == ["CONSENT_OUTSTANDING"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_launch_that_waited_for_a_withdrawal_is_refused(transactional_db, api: Api):
+    consent = hosted(api, draft=True)
+    grant(consent.pk, 1, EVIDENCE)
+    path = f"/reports/{consent.report_id}/launch"
+    _, answer = while_held(
+        consent.report_id,
+        lambda: withdraw(consent.pk, 1, EVIDENCE, ""),
+        lambda: api.post(path),
+    )
+    assert answer.json()["reasons"] == ["CONSENT_OUTSTANDING"]
+    assert status(api, consent) == "DRAFT"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_new_link_that_waited_for_a_grant_is_refused(transactional_db, api: Api):
+    consent = hosted(api, draft=True)
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+    _, answer = while_held(
+        consent.report_id,
+        lambda: grant(consent.pk, 1, EVIDENCE),
+        lambda: api.post(f"/reports/{consent.report_id}/consent/resend"),
+    )
+    assert answer.json()["code"] == "consent-not-resendable"
+    assert Consent.objects.get().status == "GRANTED"
+
+
+def test_who_is_to_pay_is_shown_and_so_a_change_of_it_asks_anew(api: Api):
+    consent = hosted(api, draft=True)
+    grant(consent.pk, 1, EVIDENCE)
+    api.post(f"/reports/{consent.report_id}/draft", {"paymentMode": "CANDIDATE"})
+    assert Consent.objects.get().status == "PENDING"

@@ -10,7 +10,7 @@ from tests.ordering.test_consenting import EVIDENCE
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
-from verification.ordering.consenting import grant
+from verification.ordering.consenting import decline, grant
 from verification.ordering.tasks import remind_subjects
 
 ADDRESS = "wanjiku@kamau.test"
@@ -113,3 +113,25 @@ def test_what_is_sent_is_kept_sealed(api: Api):
     stored = str(Notification.objects.values_list().get())
     assert ADDRESS not in stored
     assert "/c/" not in stored
+
+
+def test_a_draft_whose_subject_is_corrected_asks_the_right_one(api: Api):
+    consent = hosted(api, draft=True)
+    old = url(api, consent)
+    sent()
+    subject = person(email="right@kamau.test")["subject"]
+    api.post(f"/reports/{consent.report_id}/draft", {"subject": subject})
+    (message,) = sent()
+    assert message.to == ["right@kamau.test"]
+    assert old not in message.body
+    assert url(api, Consent.objects.get()) in message.body
+
+
+def test_an_answer_cancels_the_reminder_that_waits(api: Api):
+    consent = hosted(api)
+    sent()
+    Consent.objects.update(link_made_at=now() - timedelta(days=15))
+    remind_subjects()
+    decline(consent.pk, 1, EVIDENCE, "")
+    assert [message.subject for message in sent() if "remind" in message.subject] == []
+    assert Notification.objects.filter(status="CANCELLED").count() == 1

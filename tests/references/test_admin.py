@@ -35,14 +35,16 @@ def send_new_link(client: Client, reference: Reference) -> list[str]:
     return [str(message) for message in answer.context["messages"]]
 
 
-def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(
-    paying_api: Api, staff: Client
-):
+def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    looking = User.objects.create_user("wangari", is_staff=True)
+    looking.user_permissions.add(Permission.objects.get(codename="view_reference"))
+    client = Client()
+    client.force_login(looking)
 
-    listed = staff.get(LIST).content.decode()
-    page = staff.get(change(reference)).content.decode()
+    listed = client.get(LIST).content.decode()
+    page = client.get(change(reference)).content.decode()
 
     assert str(reference.pk) in listed
     assert "SUBMITTED" in listed
@@ -50,6 +52,15 @@ def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(
     assert reference.number in page
     for personal in PERSONAL:
         assert personal not in listed + page
+
+
+def test_superusers_see_what_was_answered_and_how(paying_api: Api, staff: Client):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    page = staff.get(change(reference)).content.decode()
+    assert "Always on time" in page
+    assert "192.0.2.9" in page
+    assert "Always on time" not in staff.get(LIST).content.decode()
 
 
 def test_staff_change_nothing_by_hand(paying_api: Api, staff: Client):

@@ -21,7 +21,7 @@ from verification.checks.outcomes import Again, Cancelled, Failed, Outcome, find
 from verification.checks.waking import wake_up
 from verification.ids import uuid7
 from verification.notifications.models import Channel, Kind
-from verification.notifications.notifying import Wanted, notify
+from verification.notifications.notifying import Wanted, cancel, notify
 from verification.providers.referee import compare
 from verification.references.models import Reference, ReferenceStatus
 from verification.reports.models import Report, ReportStatus
@@ -59,6 +59,20 @@ def cause_of(reference: Reference, kind: Kind) -> str:
     """One of each kind for each link."""
     last = ":reminder" if kind == Kind.REFERENCE_REMINDER else ""
     return f"reference:{reference.pk}:{reference.generation}{last}"
+
+
+def causes_of(reference: Reference) -> list[str]:
+    """Of all that asks for an answer by the present link."""
+    kinds = (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER)
+    return [cause_of(reference, kind) for kind in kinds]
+
+
+def close_references(report: Report) -> None:
+    """Nobody need answer about a report that was stopped. The caller holds it."""
+    waiting = Reference.objects.filter(report=report, status=ReferenceStatus.PENDING)
+    for reference in waiting:
+        cancel(*causes_of(reference))
+    waiting.update(status=ReferenceStatus.EXPIRED)
 
 
 def message(kind: Kind, report: Report, reference: Reference) -> Wanted:

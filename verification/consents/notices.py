@@ -19,6 +19,7 @@ from django.conf import settings
 
 from verification.consents.models import Consent
 from verification.reports.models import PaymentMode, Report, SubjectType
+from verification.wire import one_line
 
 FOLDER = Path(__file__).parent / "texts"
 # The text of each jurisdiction (the subject's country), and of all others.
@@ -92,7 +93,7 @@ def _source(version: str, language: str) -> dict[str, Any]:
 
 def _values(report: Report) -> dict[str, Any]:
     return {
-        "client": report.workspace.name,
+        "client": one_line(report.workspace.name),
         "service": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
         "retention_days": report.workspace.retention_days,
@@ -108,9 +109,9 @@ def _points(entries: list[dict[str, str]], values: dict[str, Any]) -> tuple[Poin
 
 
 def _facts(words: dict[str, str], report: Report) -> Iterable[Point]:
-    yield Point(words["why"], report.purpose)
+    yield Point(words["why"], one_line(report.purpose))
     if report.reference:
-        yield Point(words["reference"], report.reference)
+        yield Point(words["reference"], one_line(report.reference))
     payment = getattr(report, "payment", None)
     if report.payment_mode == PaymentMode.CANDIDATE and payment and payment.amount:
         amount = f"{payment.currency} {payment.amount}"

@@ -1,6 +1,6 @@
 from django.contrib import admin, messages
 
-from verification.backoffice import ReadOnlyAdmin, link
+from verification.backoffice import ReadOnlyAdmin, link, pretty
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.referring import ReferenceClosed, resend
 from verification.references.models import Reference
@@ -14,7 +14,7 @@ class ReferenceAdmin(ReadOnlyAdmin):
     list_filter = ["status"]
     search_ids = ("id", "report_id", "result_id")
     actions = ["send_new_link"]  # type: ignore[assignment]
-    # What the referee said is in the check's finding; here it is shown to nobody.
+    personal_fields = ("what_was_answered",)
     fields = [
         "id",
         "number",
@@ -40,6 +40,10 @@ class ReferenceAdmin(ReadOnlyAdmin):
         # By hand: the report itself is not needed.
         report = reference._meta.get_field("report").related_model
         return link(report(pk=reference.report_id))
+
+    @admin.display(description="Answers and evidence")
+    def what_was_answered(self, reference):
+        return pretty({"answers": reference.answers, "evidence": reference.evidence})
 
     @admin.display(description="Reminded", boolean=True)
     def reminded(self, reference):

@@ -15,7 +15,7 @@ from verification.consents.notices import Notice, notice_for
 from verification.hosted import forms
 from verification.hosted.masking import details_of
 from verification.hosted.pages import Opened
-from verification.hosted.stages import ASKING, Stage
+from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES, challenge_of
 from verification.reports.models import ReportStatus
 from workspaces.models import Environment
@@ -37,7 +37,7 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
         # An expired report has failed; a draft's link can be made anew.
-        "can_renew": consent.report.status in ASKING,
+        "can_renew": consent.report.status == ReportStatus.DRAFT,
         "too_soon": "too-soon" in request.GET,
         "locked_until": consent.locked_until,
     }

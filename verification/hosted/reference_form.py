@@ -113,6 +113,8 @@ class Answers(forms.Form):
         end = None if typed.get("still") else self._date("to", typed, last=True)
         if start and start > localdate():
             self.add_error("from_day", _("The first day cannot be in the future"))
+        elif end and end > _end_of_month(localdate()):
+            self.add_error("to_day", _("The last day cannot be in the future"))
         elif start and end and end < start:
             self.add_error("to_day", _("The last day cannot be before the first"))
         typed["employed_from"], typed["employed_to"] = start, end
@@ -128,6 +130,11 @@ class Answers(forms.Form):
                 error = _("Enter the date in numbers, or tick that they still work")
             self.add_error(f"{which}_day", error)
             return None
+
+
+def _end_of_month(day: date) -> date:
+    """Without a day, this month is its last one."""
+    return _made("", str(day.month), str(day.year), last=True)
 
 
 def _made(day: str, month: str, year: str, *, last: bool) -> date:

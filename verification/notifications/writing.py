@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 
 from verification.notifications.gsm import LONGEST, as_gsm, gsm_length
 from verification.notifications.models import Channel, Notification
+from verification.wire import one_line
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
 # What is left of a requester's name in an SMS, at least.
@@ -72,7 +73,7 @@ def _render(notification: Notification, context: dict[str, Any]) -> str:
 
 def _clean(notification: Notification) -> dict[str, Any]:
     context = {
-        name: _one_line(value) if isinstance(value, str) else value
+        name: one_line(value) if isinstance(value, str) else value
         for name, value in (notification.context or {}).items()
     }
     for name in ("expiresAt", "failingSince"):
@@ -80,11 +81,6 @@ def _clean(notification: Notification) -> dict[str, Any]:
             moment = datetime.fromisoformat(context[name])
             context[name] = moment.astimezone(NAIROBI)
     return context
-
-
-def _one_line(text: str) -> str:
-    """Nobody's name begins a paragraph of its own, or turns the text around."""
-    return "".join(c for c in " ".join(text.split()) if c.isprintable())
 
 
 def _attachments(notification: Notification) -> list[Attachment]:

@@ -12,10 +12,10 @@ from django.utils.timezone import now
 
 from verification import links
 from verification.consents.models import Consent, ConsentStatus
-from verification.notifications.notifying import cancel, notify
+from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
-from verification.ordering.telling import consent_request, request_cause
+from verification.ordering.telling import consent_request, stop_asking
 from verification.reports.models import Report, ReportStatus
 
 PAUSE = timedelta(minutes=1)
@@ -41,7 +41,8 @@ class TooSoon(Exception):
 def resend(client: Client, report_id: UUID) -> Report:
     """Give a hosted consent that waits, or a draft's that expired, another link."""
     report = hold(client, report_id)
-    consent = getattr(report, "consent", None)
+    consents = Consent.objects.select_for_update(no_key=True)
+    consent = consents.filter(report=report).first()
     if consent is None:
         raise NotResendable(ConsentStatus.NOT_REQUIRED)
     _renew(consent, report)
@@ -62,7 +63,7 @@ def _renew(consent: Consent, report: Report) -> None:
     _refuse_unless_resendable(consent, report)
     if (left := consent.link_made_at + PAUSE - at) > timedelta():
         raise TooSoon(math.ceil(left.total_seconds()))
-    cancel(request_cause(consent))
+    stop_asking(consent)
     consent.generation += 1
     consent.token_digest = links.digest(
         links.token("consent", consent.pk, consent.generation)
@@ -76,11 +77,12 @@ def _renew(consent: Consent, report: Report) -> None:
 
 
 def _refuse_unless_resendable(consent: Consent, report: Report) -> None:
-    waits = report.status in {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
-    expired_draft = (
-        consent.status == ConsentStatus.EXPIRED and report.status == ReportStatus.DRAFT
-    )
+    is_draft = report.status == ReportStatus.DRAFT
+    is_over = consent.expires_at is not None and consent.expires_at <= now()
+    waits = consent.status == ConsentStatus.PENDING and not is_over
+    # A report whose time is over has failed, whether or not that is written yet.
+    asked = is_draft or (report.status == ReportStatus.PENDING_CONSENT and waits)
+    unanswered = {ConsentStatus.PENDING, ConsentStatus.EXPIRED}
     is_hosted = consent.mode == Consent.Mode.SERVICE_HOSTED
-    is_open = waits and consent.status == ConsentStatus.PENDING
-    if not is_hosted or not (is_open or expired_draft):
-        raise NotResendable(consent.status)
+    if not (is_hosted and asked and consent.status in unanswered):
+        raise NotResendable(ConsentStatus.EXPIRED if is_over else consent.status)

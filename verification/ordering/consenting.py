@@ -23,10 +23,10 @@ from verification.checks.waking import wake_up
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.encryption import keyed_hash
 from verification.ids import uuid7
-from verification.notifications.notifying import cancel, notify
+from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.stopping import stop
-from verification.ordering.telling import consent_receipt, request_cause
+from verification.ordering.telling import consent_receipt, stop_asking
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
@@ -142,7 +142,7 @@ def _hold(consent_id: UUID) -> tuple[Consent, Report]:
     report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
     report = (
         Report.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("workspace", "payment")
+        .select_related("workspace")
         .get(pk=report_id)
     )
     consent = Consent.objects.select_for_update(no_key=True).get(pk=consent_id)
@@ -207,7 +207,7 @@ def _decide(
     )
     record.digest = digest_of(record, kept)
     record.save(force_insert=True)
-    cancel(request_cause(consent))
+    stop_asking(consent)
     if happened != Happened.EXPIRED:
         notify(*consent_receipt(report, record))
     return record

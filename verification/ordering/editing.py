@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
-from verification.notifications.notifying import cancel as cancel_notices
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.creating import RESULT_COLUMNS, result_rows
@@ -25,14 +24,14 @@ from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.pricing import Line, price_orders, total
 from verification.ordering.refusals import NotEditable
 from verification.ordering.requests import DraftEdit
-from verification.ordering.telling import consent_request, request_cause
+from verification.ordering.telling import consent_request, stop_asking
 from verification.payments.models import PaymentStatus
 from verification.reports.models import Report, ReportStatus
 from verification.reports.search import entry_rows
 from verification.tables import Rows, insert
 
 # An edit of what the subject was shown voids a consent it gave.
-SHOWN_TO_SUBJECT = ("subject", "checksRequested", "purpose")
+SHOWN_TO_SUBJECT = ("subject", "checksRequested", "purpose", "paymentMode")
 
 
 @transaction.atomic
@@ -52,10 +51,11 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     at = now()
     priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
     _replace_payment(report, order, priced.lines, body, at)
-    _replace_consent(report, order, body, at)
     _replace_results(report, priced.lines, at)
+    asked_before = report.subject
     report.subject_id = priced.subject.id
     _rewrite(client, report, order, at)
+    _replace_consent(report, order, body, asked_before, at)
 
 
 def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
@@ -129,20 +129,26 @@ def _replace_payment(
 
 
 def _replace_consent(
-    report: Report, order: Order, body: Mapping[str, Any], at: datetime
+    report: Report,
+    order: Order,
+    body: Mapping[str, Any],
+    asked_before: dict[str, Any] | None,
+    at: datetime,
 ) -> None:
+    """`asked_before` is the subject whom the present link was sent to."""
     old = getattr(report, "consent", None)
     hosted = old if old and old.mode == Consent.Mode.SERVICE_HOSTED else None
-    voided = (
-        hosted
-        and hosted.status != Consent.Status.PENDING
-        and any(member in body for member in SHOWN_TO_SUBJECT)
+    answered = hosted and hosted.status != Consent.Status.PENDING
+    # Who has the link of another person, or of a wrong address, may not use it.
+    voided = hosted and (
+        (answered and any(member in body for member in SHOWN_TO_SUBJECT))
+        or asked_before != report.subject
     )
     asked_anew = "consent" in body and not (hosted and _still_asks(order, hosted))
     if not voided and not asked_anew:
         return
     if old:
-        cancel_notices(request_cause(old))
+        stop_asking(old)
         old.delete()
     if consent := consent_for(report, order, at):
         consent.save(force_insert=True)

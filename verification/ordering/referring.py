@@ -19,7 +19,7 @@ from django.utils.timezone import now
 
 from verification.checks.events import consent_status_of, reference_event
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.refereeing import cause_of, make_due, message, new_link
+from verification.checks.refereeing import causes_of, make_due, message, new_link
 from verification.notifications.models import Kind
 from verification.notifications.notifying import cancel, notify
 from verification.ordering.consent_links import PAUSE, TooSoon
@@ -151,6 +151,9 @@ def closed_as(reference: Reference, report: Report, generation: int) -> str | No
     """The status that ReferenceClosed has, or None where this link can answer."""
     if reference.generation != generation:
         return "REPLACED"
+    if reference.status == ReferenceStatus.EXPIRED and reference.expires_at > now():
+        # Closed before its time, with its report.
+        return "REPORT_ENDED"
     if reference.status != ReferenceStatus.PENDING:
         return reference.status
     if report.status not in RUNNING or not _is_awaited(reference):
@@ -162,7 +165,7 @@ def _hold(reference_id: UUID) -> tuple[Reference, Report]:
     rows = Reference.objects.values_list("report_id", flat=True)
     report = (
         Report.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("workspace", "consent")
+        .select_related("workspace")
         .get(pk=rows.get(pk=reference_id))
     )
     return Reference.objects.select_for_update(no_key=True).get(pk=reference_id), report
@@ -191,5 +194,4 @@ def _close(reference: Reference, evidence: dict[str, str], at: datetime) -> None
 
 
 def _cancel_messages(reference: Reference) -> None:
-    both = (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER)
-    cancel(*(cause_of(reference, kind) for kind in both))
+    cancel(*causes_of(reference))

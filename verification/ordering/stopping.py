@@ -7,9 +7,9 @@ from datetime import datetime
 from django.db.models import Q
 
 from verification.checks.models import CheckResult, ResultStatus
-from verification.notifications.notifying import cancel
+from verification.checks.refereeing import close_references
 from verification.ordering.client import Client
-from verification.ordering.telling import request_cause
+from verification.ordering.telling import stop_asking
 from verification.payments.models import PaymentStatus
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.transitions import Move, move
@@ -43,7 +43,8 @@ def stop(
     changes = {"completed_at": at, "failure_code": code, "failure_message": message}
     move([Move(report, target, trigger, client.actor, changes)], at)
     if consent := getattr(report, "consent", None):
-        cancel(request_cause(consent))
+        stop_asking(consent)
+    close_references(report)
     _cancel_payment(report)
     if not was_draft and report.payment_mode == PaymentMode.SELF:
         _give_back(client, report, unasked, at)

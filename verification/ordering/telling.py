@@ -8,7 +8,7 @@ from typing import Any
 from verification import links
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.models import Channel, Kind
-from verification.notifications.notifying import Wanted
+from verification.notifications.notifying import Wanted, cancel
 from verification.reports.models import Report
 from verification.wire import utc_text
 from workspaces.models import Environment
@@ -22,6 +22,15 @@ def request_cause(consent: Consent) -> str:
     return f"consent:{consent.pk}:{consent.generation}"
 
 
+def reminder_cause(consent: Consent) -> str:
+    return f"{request_cause(consent)}:reminder"
+
+
+def stop_asking(consent: Consent) -> None:
+    """Send nothing more of what asks for an answer by the present link."""
+    cancel(request_cause(consent), reminder_cause(consent))
+
+
 def consent_request(report: Report, consent: Consent | None) -> list[Wanted]:
     """The link, to every address the report has; nothing where nobody is asked."""
     if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
@@ -32,8 +41,12 @@ def consent_request(report: Report, consent: Consent | None) -> list[Wanted]:
 
 
 def consent_reminder(report: Report, consent: Consent) -> list[Wanted]:
-    cause = f"{request_cause(consent)}:reminder"
-    return _to_subject(report, Kind.CONSENT_REMINDER, cause, _about(report, consent))
+    return _to_subject(
+        report,
+        Kind.CONSENT_REMINDER,
+        reminder_cause(consent),
+        _about(report, consent),
+    )
 
 
 def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
