@@ -6,6 +6,9 @@ import pytest
 from tests.live import is_alive
 from verification.jobs.queue import CHANNEL, ENQUEUE
 
+# Every test begins with a cluster of its own: a minute and more in all.
+pytestmark = pytest.mark.slow
+
 RECOVERY_SECONDS = 15
 # Two workers, monitor and pusher below sentinel, main process and supervisor.
 PROCESSES = 7
@@ -145,7 +148,6 @@ def test_a_running_job_ends_before_the_cluster_stops(jobs):
     assert orphans(jobs) == []
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_job_that_kills_its_workers_is_given_up(jobs):
     id = enqueue(jobs, "kill_own_worker")
@@ -159,7 +161,6 @@ def test_a_job_that_kills_its_workers_is_given_up(jobs):
     settle(jobs)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_work_goes_on_through_ten_kills_of_each_kind(jobs):
     kinds = ["worker", "main", "all"] * 10
