@@ -11,6 +11,9 @@ import pytest
 
 from verification import embedded
 
+# Servers are started, killed and started again.
+pytestmark = pytest.mark.slow
+
 USE = """
 import sys, time
 from pathlib import Path

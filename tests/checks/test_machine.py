@@ -3,6 +3,7 @@
 from collections import Counter
 from decimal import Decimal
 
+import pytest
 from django.db import transaction
 from django.db.models import Sum
 from hypothesis import HealthCheck, Phase, settings, strategies
@@ -198,6 +199,7 @@ def names_of(**events):
     return list(found.values_list("name", flat=True))
 
 
+@pytest.mark.slow
 def test_no_order_of_verbs_workers_and_crashes_breaks_the_books(api):
     run_state_machine_as_test(
         lambda: Engine(api),

@@ -19,6 +19,9 @@ from django.conf import settings
 from tests.live import free_port
 from verification import embedded
 
+# The whole service is started and stopped.
+pytestmark = pytest.mark.slow
+
 SECONDS_TO_START = 60
 
 

@@ -54,6 +54,7 @@ def configure(client, receiver: Receiver) -> None:
     assert answer.status_code in {200, 201}, answer.text
 
 
+@pytest.mark.slow
 def test_events_arrive_soon_and_verify(service, client, receiver: Receiver):
     configure(client, receiver)
     client.order(person())
