@@ -75,7 +75,10 @@ def test_2000_events_arrive_while_workers_are_killed(
     client.order(*items)
     for _ in range(ROUNDS):
         time.sleep(random.uniform(0.5, 3))
-        random.choice(service.jobs_processes()[1:]).kill()
+        # Right after a kill the supervisor may stand alone.
+        while not (running := service.jobs_processes()[1:]):
+            time.sleep(0.05)
+        random.choice(running).kill()
 
     with service.connect() as connection:
         deadline = time.monotonic() + DONE_SECONDS
