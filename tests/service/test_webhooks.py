@@ -68,6 +68,7 @@ def test_2000_events_arrive_while_workers_are_killed(
     service, unlimited_client, receiver: Receiver
 ):
     client = unlimited_client
+    receiver.received.clear()
     # An answer takes a moment, so that kills fall into the midst of it.
     receiver.scripts["/hook"] = Script(drip=0.0005)
     configure(client, receiver)
