@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 from django.db import connection
+from django.db.models import QuerySet
 
 from verification.jobs.queue import later
 from webhooks.letters import Answer
@@ -106,7 +107,7 @@ def _disable(
         later("webhooks.tasks.tell_disabled", configuration.pk)
 
 
-def _as_it_was(configuration: Configuration, **also: bool):  # type: ignore[no-untyped-def]
+def _as_it_was(configuration: Configuration, **also: bool) -> QuerySet[Configuration]:
     return Configuration.objects.filter(
         pk=configuration.pk, updated_at=configuration.updated_at, **also
     )

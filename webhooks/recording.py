@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
 from django.utils.timezone import now
@@ -24,7 +25,6 @@ logger = logging.getLogger(__name__)
 # What was claimed, when it was, and the answer
 Ended = tuple[Claim, datetime, Answer]
 
-GONE = 410
 # Trying again would not help, or would not be right.
 FINAL_ERRORS = {Attempt.Error.TARGET_BLOCKED, Attempt.Error.UNREADABLE}
 UPDATE = """
@@ -37,7 +37,7 @@ FROM unnest(
     %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::smallint[]
 ) AS u(id, fence, status, failures, due, code)
 WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
-RETURNING d.event_id
+RETURNING d.event_id, d.fence
 """
 ATTEMPT_COLUMNS = [
     "id",
@@ -91,14 +91,14 @@ def _name(e: Exception) -> str:
 def _record(ended: Sequence[Ended]) -> None:
     at = now()
     ours = _update(ended, at)
-    mine = [one for one in ended if one[0].event.pk in ours]
+    mine = [one for one in ended if (one[0].event.pk, one[0].fence) in ours]
     insert(Rows(Attempt, ATTEMPT_COLUMNS, [_attempt(*one) for one in mine]))
     # Last, because others of the same configuration wait for it until the commit.
     health.note([(claimed.configuration, answer) for claimed, _, answer in mine], at)
 
 
-def _update(ended: Sequence[Ended], at: datetime) -> set[Any]:
-    """Event ids of those that are still this sender's to record."""
+def _update(ended: Sequence[Ended], at: datetime) -> set[tuple[UUID, int]]:
+    """Event id and fence of those that are still this sender's to record."""
     rows = []
     for claimed, _, answer in ended:
         outcome = _outcome(claimed, answer, at)
@@ -116,7 +116,7 @@ def _update(ended: Sequence[Ended], at: datetime) -> set[Any]:
     rows.sort(key=lambda row: row[0])
     with connection.cursor() as cursor:
         cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
-        return {event_id for (event_id,) in cursor.fetchall()}
+        return set(cursor.fetchall())
 
 
 def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
@@ -124,7 +124,11 @@ def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
         return _Outcome(DeliveryStatus.DELIVERED.value, claimed.failures, None)
     failures = claimed.failures + 1
     wait = next_wait(failures, answer.status_code, answer.retry_after)
-    if wait is None or answer.error in FINAL_ERRORS or answer.status_code == GONE:
+    if (
+        wait is None
+        or answer.error in FINAL_ERRORS
+        or answer.status_code == health.GONE
+    ):
         return _Outcome(DeliveryStatus.FAILED.value, failures, None)
     return _Outcome(DeliveryStatus.RETRYING.value, failures, at + wait)
 

@@ -367,6 +367,20 @@ def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
     assert Configuration.objects.get().failures_in_row == 0
 
 
+def test_of_two_claims_of_one_event_recorded_together_the_present_counts(
+    workspace: Workspace, caplog
+):
+    configured(workspace, "https://hooks.acacia.test/")
+    happen(workspace)
+    (late,) = claim(1)
+    let_time_pass()
+    (present,) = claim(1)
+    failed = Answer(500, "", "", 3, None)
+    recording.record([(late, now(), failed), (present, now(), OK)])
+    assert (statuses(), attempts()) == ({"DELIVERED": 1}, [(1, 200, "")])
+    assert "singly" not in caplog.text
+
+
 def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
     receiver: Receiver, url: str, workspace: Workspace
 ):
