@@ -1,0 +1,153 @@
+"""What a payment provider is asked, and how it may answer.
+
+An adapter opens hosted checkouts, says what became of them, gives money back and reads
+the provider's events. It raises `Unavailable` (try again later) or `Refused` (this will
+never work), writes no rows, reads no settings, and does not retry. Amounts are Decimals
+in the currency's major unit with two decimals; an adapter turns them into its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+
+class CheckoutState(StrEnum):
+    # The payer has not ended it; also a provider's words that we do not know.
+    OPEN = "OPEN"
+    PAID = "PAID"
+    # The last attempt to pay failed; some providers let the payer try again.
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+    # The provider has never heard of it.
+    UNKNOWN = "UNKNOWN"
+
+
+class RefundState(StrEnum):
+    PENDING = "PENDING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutAsked:
+    """A checkout to be opened.
+
+    `reference` is ours, unique, letters, digits and `-`; the same reference asked again
+    must not make a second checkout. `email` may be "" where the payer gave none.
+    """
+
+    reference: str
+    amount: Decimal
+    currency: str
+    description: str
+    email: str
+    language: str
+    return_url: str
+    cancel_url: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutBegun:
+    """Where the payer pays; `session` is the provider's own name for it, or ""."""
+
+    url: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutSeen:
+    """What the provider's API says of a checkout at this moment.
+
+    `amount` and `currency` are what was paid for the order, without fees on top;
+    `transaction` is what a refund names. All three are only told of a PAID one.
+    """
+
+    state: CheckoutState
+    amount: Decimal | None = None
+    currency: str | None = None
+    transaction: str = ""
+    # The provider's words for staff, at most 200 characters.
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefundAsked:
+    """Money to be given back; the same `reference` asked again gives it back once."""
+
+    reference: str
+    checkout_reference: str
+    transaction: str
+    amount: Decimal
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefundSeen:
+    state: RefundState
+    # The provider's own name for the refund.
+    refund: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderEvent:
+    """An event whose signature was right. It is a hint to look, never a proof.
+
+    `event_id` tells repeats of it; `reference` is our checkout's, or "" where the event
+    is about nothing of ours.
+    """
+
+    event_id: str
+    type: str
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
+class PaidElsewhere:
+    """A payment in the provider's books, for the reconciliation."""
+
+    reference: str
+    transaction: str
+    amount: Decimal
+    currency: str
+    paid_at: datetime
+
+
+class BadSignature(Exception):
+    """The event is not the provider's, or cannot be shown to be; nothing is kept."""
+
+
+class CheckoutProvider(Protocol):
+    name: ClassVar[str]
+
+    @property
+    def checkout_origin(self) -> str:
+        """Scheme and host of its pages, which a form of ours may lead to."""
+        ...
+
+    def begin(self, asked: CheckoutAsked) -> CheckoutBegun: ...
+
+    def look(self, reference: str, session: str) -> CheckoutSeen:
+        """`session` is "" where the answer to `begin` was lost."""
+        ...
+
+    def refund(self, asked: RefundAsked) -> RefundSeen: ...
+
+    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+        """What became of it; with refund "", whether it was ever asked. None: never."""
+        ...
+
+    def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
+        """Raises BadSignature. Headers are found whatever their case."""
+        ...
+
+    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+        """Every payment in its books since `start` and before `end`."""
+        ...
