@@ -1,4 +1,5 @@
-"""Where a request comes from, behind proxies that are believed and others."""
+"""Who sends a request: from where, behind proxies that are believed and others, and
+with which browser."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from django.conf import settings
 from django.http import HttpRequest
 
 Address = IPv4Address | IPv6Address
+
+USER_AGENT_LENGTH = 500
 
 
 def client_address(request: HttpRequest) -> Address | None:
@@ -24,6 +27,11 @@ def client_address(request: HttpRequest) -> Address | None:
             break
         address = before
     return address
+
+
+def user_agent(request: HttpRequest) -> str:
+    """As much of what the browser calls itself as is kept as evidence."""
+    return request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH]
 
 
 def _parsed(text: str) -> Address | None:

@@ -9,11 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.addresses import client_address
+from verification.addresses import client_address, user_agent
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.hosted import context, forms
 from verification.hosted.context import notice_of
-from verification.hosted.pages import Opened, acting, answer, hosted, opened, to_page
+from verification.hosted.opened import Opened, acting, opened, to_page
+from verification.hosted.pages import answer, hosted
 from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import Visit, remember
 from verification.ordering import consenting
@@ -25,7 +26,6 @@ from workspaces import rates
 Verb = Callable[[UUID, int, consenting.Evidence, str], ConsentRecord]
 
 CHALLENGES_PER_MINUTE = 60
-USER_AGENT_LENGTH = 500
 NOT_ME = "NOT_ME"
 # Other than 200: the link leads nowhere any more, or not at the moment.
 STATUSES = {
@@ -174,5 +174,5 @@ def _evidence(
         typed_name=typed_name,
         confirmed_by=(challenge_of(consent) or "") if confirmed else "",
         address=str(client_address(request) or ""),
-        user_agent=request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH],
+        user_agent=user_agent(request),
     )

@@ -14,7 +14,7 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import Notice, notice_for
 from verification.hosted import forms
 from verification.hosted.masking import details_of
-from verification.hosted.pages import Opened
+from verification.hosted.opened import Opened
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES, challenge_of
 from verification.reports.models import ReportStatus

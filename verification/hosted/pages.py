@@ -1,41 +1,23 @@
-"""What all hosted pages share: headers, the frame, and how a consent is opened."""
+"""What all hosted pages share: headers, the frame, and how a row is opened."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
-from django.utils.timezone import now
 
-from verification.consents.models import Consent
-from verification.hosted.stages import Stage, stage_of
-from verification.hosted.visits import Visit, path_of, visit_of
-from verification.ordering.challenging import Locked
-from verification.ordering.consent_links import NotResendable, TooSoon
-from verification.ordering.consenting import ConsentClosed
+from verification.hosted.cookies import VisitCookie
+from verification.ordering.consent_links import TooSoon
 from verification.pages import page
 
-# What a verb says when the consent went another way meanwhile: the page tells how.
-OVERTAKEN = (ConsentClosed, Locked, NotResendable, Consent.DoesNotExist)
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A consent, opened by a link in this browser."""
-
-    consent: Consent
-    visit: Visit
-    stage: Stage
-
-
 View = Callable[..., HttpResponse]
-OpenedView = Callable[[HttpRequest, Opened], HttpResponse]
+Visited = TypeVar("Visited")
+VisitedView = Callable[[HttpRequest, Visited], HttpResponse]
 
 
 def hosted(view: View) -> View:
@@ -52,44 +34,38 @@ def hosted(view: View) -> View:
     return shown
 
 
-def opened(view: OpenedView) -> View:
-    """Hand over the consent that this browser's link opened."""
+def opening(
+    cookie: VisitCookie,
+    find: Callable[[HttpRequest, UUID], Visited | None],
+    *,
+    over: str,
+    overtaken: tuple[type[Exception], ...],
+) -> Callable[[VisitedView[Visited]], View]:
+    """Views of what this browser's link opened, which `find` hands over.
 
-    @hosted
-    @wraps(view)
-    def shown(request: HttpRequest, consent_id: UUID) -> HttpResponse:
-        visit = visit_of(request, consent_id)
-        if visit is None:
-            return answer(request, "over", status=403)
-        try:
-            consent = _consent(consent_id)
-            return view(
-                request, Opened(consent, visit, stage_of(consent, visit, now()))
-            )
-        except TooSoon:
-            return to_page(consent_id, "?too-soon")
-        except OVERTAKEN:
-            if request.method == "POST":
-                return to_page(consent_id)
-            return answer(request, "replaced", status=410)
+    Where it finds nothing the page is `over`. What `overtaken` names is raised when the
+    row went another way meanwhile: the page then tells how.
+    """
 
-    return shown
-
-
-def acting(*stages: Stage) -> Callable[[OpenedView], View]:
-    """A POST at one of these stages; anything else leads to the page as it is now."""
-
-    def decorate(view: OpenedView) -> View:
-        @opened
+    def opened(view: VisitedView[Visited]) -> View:
+        @hosted
         @wraps(view)
-        def act(request: HttpRequest, visited: Opened) -> HttpResponse:
-            if request.method != "POST" or visited.stage not in stages:
-                return to_page(visited.consent.pk)
-            return view(request, visited)
+        def shown(request: HttpRequest, row: UUID) -> HttpResponse:
+            try:
+                visited = find(request, row)
+                if visited is None:
+                    return answer(request, over, status=403)
+                return view(request, visited)
+            except TooSoon:
+                return see_other(cookie.path_of(row) + "?too-soon")
+            except overtaken:
+                if request.method == "POST":
+                    return see_other(cookie.path_of(row))
+                return answer(request, "replaced", status=410)
 
-        return act
+        return shown
 
-    return decorate
+    return opened
 
 
 def answer(
@@ -104,14 +80,8 @@ def answer(
     )
 
 
-def to_page(consent_id: UUID, query: str = "") -> HttpResponse:
-    """See Other: what follows is a GET whatever this was."""
-    response = HttpResponseRedirect(path_of(consent_id) + query)
+def see_other(path: str) -> HttpResponse:
+    """What follows is a GET whatever this was."""
+    response = HttpResponseRedirect(path)
     response.status_code = 303
     return response
-
-
-def _consent(consent_id: UUID) -> Consent:
-    return Consent.objects.select_related("report__workspace", "report__payment").get(
-        pk=consent_id
-    )

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.addresses import client_address
+from verification.addresses import client_address, user_agent
+from verification.hosted.cookies import VisitCookie
 from verification.hosted.forms import Reason
-from verification.hosted.pages import answer, hosted
+from verification.hosted.pages import answer, hosted, opening, see_other
 from verification.hosted.reference_form import Answers
-from verification.hosted.reference_visits import generation_of, path_of, remember
 from verification.ordering import referring
 from verification.references.models import Reference
 
 TIMEZONE = "Africa/Nairobi"
-USER_AGENT_LENGTH = 500
+# Longer than for subjects: a referee may have to look things up.
+COOKIE = VisitCookie("/r/v/", "hosted.reference", seconds=4 * 3600)
 ASKED = "asked"
 # What `closed_as` says -> page and status.
 PAGES = {
@@ -45,29 +44,19 @@ class Opened:
     status: int
 
 
-View = Callable[..., HttpResponse]
-OpenedView = Callable[[HttpRequest, Opened], HttpResponse]
+def _opened(request: HttpRequest, reference_id: UUID) -> Opened | None:
+    generation = COOKIE.value_of(request, reference_id)
+    rows = Reference.objects.select_related("report__workspace")
+    reference = rows.filter(pk=reference_id).first() if generation else None
+    if reference is None:
+        return None
+    closed = referring.closed_as(reference, reference.report, generation)
+    return Opened(reference, generation, *PAGES[closed])
 
 
-def opened(view: OpenedView) -> View:
-    """Hand over the reference that this browser's link opened."""
-
-    @hosted
-    @wraps(view)
-    def shown(request: HttpRequest, reference_id: UUID) -> HttpResponse:
-        generation = generation_of(request, reference_id)
-        rows = Reference.objects.select_related("report__workspace")
-        reference = rows.filter(pk=reference_id).first() if generation else None
-        if generation is None or reference is None:
-            return answer(request, "reference/over", status=403)
-        closed = referring.closed_as(reference, reference.report, generation)
-        try:
-            return view(request, Opened(reference, generation, *PAGES[closed]))
-        except referring.ReferenceClosed:
-            # It went another way meanwhile: the page tells how.
-            return to_page(reference_id)
-
-    return shown
+opened = opening(
+    COOKIE, _opened, over="reference/over", overtaken=(referring.ReferenceClosed,)
+)
 
 
 @require_safe
@@ -79,7 +68,7 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
     if reference is None:
         return answer(request, "unknown", status=404)
     response = to_page(reference.pk)
-    remember(response, reference.pk, reference.generation)
+    COOKIE.remember(response, reference.pk, reference.generation)
     return response
 
 
@@ -141,15 +130,12 @@ def page(
 
 
 def to_page(reference_id: UUID) -> HttpResponse:
-    """See Other: what follows is a GET whatever this was."""
-    response = HttpResponseRedirect(path_of(reference_id))
-    response.status_code = 303
-    return response
+    return see_other(COOKIE.path_of(reference_id))
 
 
 def _evidence(request: HttpRequest) -> referring.Evidence:
     return referring.Evidence(
         address=str(client_address(request) or ""),
-        user_agent=request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH],
+        user_agent=user_agent(request),
         language=get_language() or "en",
     )

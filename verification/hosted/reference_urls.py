@@ -6,7 +6,7 @@ app_name = "reference"
 
 urlpatterns = [
     path("<str:token>", reference.open_link, name="link"),
-    path("v/<uuid:reference_id>/", reference.show, name="page"),
-    path("v/<uuid:reference_id>/submit", reference.submit, name="submit"),
-    path("v/<uuid:reference_id>/decline", reference.decline, name="decline"),
+    path("v/<uuid:row>/", reference.show, name="page"),
+    path("v/<uuid:row>/submit", reference.submit, name="submit"),
+    path("v/<uuid:row>/decline", reference.decline, name="decline"),
 ]

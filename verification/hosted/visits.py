@@ -1,8 +1,4 @@
-"""What one browser may see of one consent, in a signed cookie.
-
-The cookie's path is that consent's pages, so that links in two tabs do not mix, and it
-takes the token's place: the token leaves the address bar with the first answer.
-"""
+"""A visit to a consent: what its cookie holds."""
 
 from __future__ import annotations
 
@@ -10,15 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from uuid import UUID
 
-from django.conf import settings
-from django.core.signing import BadSignature, TimestampSigner
 from django.http import HttpRequest, HttpResponse
 
 from verification.consents.models import Consent
 from verification.encryption import keyed_hash
+from verification.hosted.cookies import VisitCookie
 
-COOKIE = "visit"
-SECONDS = 3600
+CONSENT = VisitCookie("/c/v/", "hosted.consent", seconds=3600)
 # One more than the longest name that is taken; a cookie has 4 KB.
 KEPT_LENGTH = 201
 
@@ -47,37 +41,15 @@ class Visit:
         return self.confirmed == _confirmation(consent)
 
 
-def path_of(consent_id: UUID) -> str:
-    return f"/c/v/{consent_id}/"
-
-
 def remember(response: HttpResponse, visit: Visit) -> None:
     value = asdict(visit)
     del value["consent_id"]
-    response.set_cookie(
-        COOKIE,
-        _signer(visit.consent_id).sign_object(value, compress=True),
-        max_age=SECONDS,
-        path=path_of(visit.consent_id),
-        secure=settings.SESSION_COOKIE_SECURE,
-        httponly=True,
-        samesite="Lax",
-    )
+    CONSENT.remember(response, visit.consent_id, value)
 
 
 def visit_of(request: HttpRequest, consent_id: UUID) -> Visit | None:
-    """None without a cookie, or when it is forged, of another consent, or too old."""
-    try:
-        value = _signer(consent_id).unsign_object(
-            request.COOKIES.get(COOKIE, ""), max_age=SECONDS
-        )
-    except BadSignature:
-        return None
-    return Visit(consent_id, **value)
-
-
-def _signer(consent_id: UUID) -> TimestampSigner:
-    return TimestampSigner(salt=f"hosted.consent.{consent_id}")
+    value = CONSENT.value_of(request, consent_id)
+    return Visit(consent_id, **value) if value else None
 
 
 def _confirmation(consent: Consent) -> str:

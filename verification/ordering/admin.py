@@ -1,7 +1,7 @@
 from django.contrib import admin, messages
 from django.template.response import TemplateResponse
 
-from verification.addresses import client_address
+from verification.addresses import client_address, user_agent
 from verification.backoffice import ReadOnlyAdmin, link, pretty
 from verification.consents.models import Consent, ConsentRecord
 from verification.ordering.consent_links import (
@@ -18,7 +18,6 @@ from verification.ordering.consenting import (
 
 STAFF = "STAFF"
 REASON_LENGTH = 500
-USER_AGENT_LENGTH = 500
 
 
 @admin.register(Consent)
@@ -94,7 +93,7 @@ class ConsentAdmin(ReadOnlyAdmin):
             typed_name=request.user.get_username(),
             confirmed_by=STAFF,
             address=str(client_address(request) or ""),
-            user_agent=request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH],
+            user_agent=user_agent(request),
         )
         try:
             withdraw(consent.pk, consent.generation, evidence, reason)
