@@ -1,21 +1,16 @@
-"""Receipts as PDF/UA documents: the same record gives the same bytes, everywhere."""
+"""Receipts as PDF/UA documents."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from zoneinfo import ZoneInfo
 
-import orjson
-import typst
-from django.conf import settings
 from django.utils import translation
 from django.utils.dateformat import format as formatted
 
+from verification import pdf
 from verification.consents.models import ConsentRecord
 
-FOLDER = Path(settings.BASE_DIR) / "templates" / "pdf"
 NAIROBI = ZoneInfo("Africa/Nairobi")
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that are shown as they are.
@@ -24,7 +19,8 @@ SHOWN = ("purpose", "requester", "typedName", "reason", "address", "userAgent")
 
 def consent_receipt_pdf(record: ConsentRecord) -> bytes:
     """Carries the exact text that was shown, or says that it was erased."""
-    return _pdf("consent_receipt.typ", record.created_at, _consent_receipt(record))
+    data = _consent_receipt(record)
+    return pdf.document("consent_receipt.typ", record.created_at, data)
 
 
 def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
@@ -56,35 +52,3 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "erased": record.evidence is None,
         "paragraphs": (evidence.get("text") or "").splitlines(),
     }
-
-
-def _pdf(template: str, at: datetime, receipt: dict[str, Any]) -> bytes:
-    inputs = {"receipt": orjson.dumps(receipt).decode()}
-    try:
-        return _compiled(template, at, inputs, "ua-1")
-    except typst.TypstError:
-        # A name in letters that our fonts lack: the standard forbids the empty boxes
-        # that stand for them, and a receipt with boxes is better than none.
-        return _compiled(template, at, inputs, "1.7")
-
-
-def _compiled(
-    template: str,
-    at: datetime,
-    inputs: dict[str, str],
-    standard: Literal["ua-1", "1.7"],
-) -> bytes:
-    # One compiler each: threads cannot share one.
-    made = typst.compile(
-        FOLDER / template,
-        root=FOLDER,
-        # Those of the system are different on every machine.
-        ignore_system_fonts=True,
-        format="pdf",
-        sys_inputs=inputs,
-        pdf_standards=standard,
-        timestamp=int(at.timestamp()),
-    )
-    if not isinstance(made, bytes):
-        raise TypeError(f"{template} did not become one document")
-    return made
