@@ -24,6 +24,7 @@ from verification.notifications.models import Channel, Kind
 from verification.notifications.notifying import Wanted, cancel, notify
 from verification.providers.referee import compare
 from verification.references.models import Reference, ReferenceStatus
+from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.wire import utc_text
 
@@ -111,11 +112,7 @@ def _reference_of(claimed: Claim) -> Reference | None:
 @transaction.atomic
 def _request(claimed: Claim) -> Reference | None:
     """Ask the referee; None if the report was stopped meanwhile."""
-    report = (
-        Report.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("workspace")
-        .get(pk=claimed.report.pk)
-    )
+    report = held().get(pk=claimed.report.pk)
     # Held, so that no two workers ask and nobody is asked for a cancelled report.
     if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
         return None

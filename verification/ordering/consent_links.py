@@ -16,6 +16,7 @@ from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
 from verification.ordering.telling import consent_request, stop_asking
+from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 
 PAUSE = timedelta(minutes=1)
@@ -53,8 +54,7 @@ def resend(client: Client, report_id: UUID) -> Report:
 def new_link_for_subject(consent_id: UUID) -> None:
     """The same, asked for by staff, or by who opened a link that has expired."""
     report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
-    reports = Report.objects.select_related("workspace")
-    report = reports.select_for_update(of=("self",), no_key=True).get(pk=report_id)
+    report = held().get(pk=report_id)
     _renew(Consent.objects.select_for_update(no_key=True).get(pk=consent_id), report)
 
 

@@ -27,6 +27,7 @@ from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.stopping import stop
 from verification.ordering.telling import consent_receipt, stop_asking
+from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
@@ -140,11 +141,7 @@ def expire(consent_id: UUID) -> None:
 def _hold(consent_id: UUID) -> tuple[Consent, Report]:
     """Consent and report, locked; Consent.DoesNotExist when an edit replaced it."""
     report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
-    report = (
-        Report.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("workspace")
-        .get(pk=report_id)
-    )
+    report = held().get(pk=report_id)
     consent = Consent.objects.select_for_update(no_key=True).get(pk=consent_id)
     report.consent = consent
     return consent, report

@@ -24,6 +24,7 @@ from verification.notifications.models import Kind
 from verification.notifications.notifying import cancel, notify
 from verification.ordering.consent_links import PAUSE, TooSoon
 from verification.references.models import Reference, ReferenceStatus
+from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.tables import insert
 from webhooks.events import event_rows
@@ -163,11 +164,7 @@ def closed_as(reference: Reference, report: Report, generation: int) -> str | No
 
 def _hold(reference_id: UUID) -> tuple[Reference, Report]:
     rows = Reference.objects.values_list("report_id", flat=True)
-    report = (
-        Report.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("workspace")
-        .get(pk=rows.get(pk=reference_id))
-    )
+    report = held().get(pk=rows.get(pk=reference_id))
     return Reference.objects.select_for_update(no_key=True).get(pk=reference_id), report
 
 
