@@ -12,10 +12,11 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.checks.claiming import Claim
-from verification.checks.events import check_body, check_event, consent_status_of
+from verification.checks.events import check_body, check_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.outcomes import Again, Cancelled, Completed, Failed, Outcome
 from verification.checks.settling import Settled, settle
+from verification.reports.holding import held
 from verification.reports.models import PaymentMode, Report, RiskLevel
 from verification.tables import insert
 from verification.wire import utc_text
@@ -96,13 +97,8 @@ def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
 
 def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
     """The reports, held until the commit: the last check to end sees all the others."""
-    held = (
-        Report.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("workspace", "consent")
-        .filter(pk__in=report_ids)
-        .order_by("pk")
-    )
-    return {report.pk: report for report in held} if report_ids else {}
+    reports = held().filter(pk__in=report_ids).order_by("pk")
+    return {report.pk: report for report in reports} if report_ids else {}
 
 
 def _update(ended: Sequence[Ended], at: datetime) -> dict[UUID, Any]:
@@ -204,7 +200,7 @@ def _check_events(
                     _outcome_body(claimed, outcome, at),
                 ),
                 attempt=claimed.attempt,
-                consent_status=consent_status_of(report.report),
+                consent_status=report.consent_status,
             )
         )
     return happenings

@@ -10,9 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import F
 
-from verification.checks.events import consent_status_of, report_event
+from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.models import ConsentStatus
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.reports.transitions import Move, move
 from webhooks.events import Happening
@@ -27,14 +29,16 @@ class Settled:
 
     report: Report
     stack: list[tuple[str, str, UUID]]
+    consent_status: str
     event: Happening | None
 
 
 @dataclass(slots=True)
 class _Standing:
-    """How the checks of one report stand."""
+    """How the checks of one report stand, and its consent."""
 
     stack: list[tuple[str, str, UUID]]
+    consent_status: str = ConsentStatus.NOT_REQUIRED.value
     score: int | None = None
     # Over all checks; a retry raises it, so each end of a report has its own.
     runs: int = 0
@@ -67,6 +71,7 @@ def settle(reports: Mapping[UUID, Report], at: datetime) -> dict[UUID, Settled]:
         pk: Settled(
             report,
             standings[pk].stack,
+            standings[pk].consent_status,
             _end_event(report, standings[pk])
             if pk in moved and report.is_ended
             else None,
@@ -77,13 +82,16 @@ def settle(reports: Mapping[UUID, Report], at: datetime) -> dict[UUID, Settled]:
 
 def _standings(reports: Mapping[UUID, Report]) -> dict[UUID, _Standing]:
     standings: dict[UUID, _Standing] = defaultdict(lambda: _Standing([]))
+    # With the consent: read together with the lock, it could be older than that.
     rows = (
         CheckResult.objects.filter(report__in=list(reports))
         .order_by("report_id", "position")
         .values_list("report_id", "name", "status", "id", "score", "attempt")
+        .annotate(consent_status=F("report__consent__status"))
     )
-    for report_id, name, status, result_id, score, attempt in rows:
+    for report_id, name, status, result_id, score, attempt, consent_status in rows:
         standing = standings[report_id]
+        standing.consent_status = consent_status or standing.consent_status
         standing.stack.append((name, status, result_id))
         standing.runs += attempt
         if status == ResultStatus.COMPLETED and score is not None:
@@ -148,5 +156,5 @@ def _end_event(report: Report, standing: _Standing) -> Happening:
         f"{report.pk}:{standing.runs}",
         report,
         standing.stack,
-        consent_status=consent_status_of(report),
+        consent_status=standing.consent_status,
     )
