@@ -162,7 +162,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
     list_display = ["created_at", "account", "kind", "amount", "report_id", "actor"]
     list_filter = ["kind", "account__environment"]
     list_select_related = ["account__workspace"]
-    search_ids = ("id", "result_id", "account_id")
+    search_ids = ("id", "result_id", "account_id", "checkout_id")
     fields = [
         "id",
         "account",
@@ -171,6 +171,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         "report_id",
         "result_id",
         "attempt",
+        "checkout_id",
         "note",
         "actor",
         "created_at",

@@ -46,6 +46,7 @@ class Movement:
     result_id: UUID | None = None
     attempt: int | None = None
     note: str = ""
+    checkout_id: UUID | None = None
 
 
 def account_of(workspace: Workspace, environment: str) -> Account:
@@ -76,6 +77,7 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
         "report_id",
         "result_id",
         "attempt",
+        "checkout_id",
         "note",
         "actor",
         "created_at",
@@ -92,6 +94,7 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
                 m.report_id,
                 m.result_id,
                 m.attempt,
+                m.checkout_id,
                 m.note,
                 m.actor,
                 at,
@@ -109,10 +112,26 @@ def record(*movements: Movement) -> None:
 
 
 def top_up(
-    workspace: Workspace, environment: str, amount: Decimal, *, actor: str, note: str
+    workspace: Workspace,
+    environment: str,
+    amount: Decimal,
+    *,
+    actor: str,
+    note: str,
+    checkout_id: UUID | None = None,
 ) -> None:
+    """With a checkout, which tops up once: again, it raises IntegrityError."""
     account = account_of(workspace, environment)
-    record(Movement(account.id, Kind.TOP_UP, amount, actor, note=note))
+    record(
+        Movement(
+            account.id,
+            Kind.TOP_UP,
+            amount,
+            actor,
+            note=note,
+            checkout_id=checkout_id,
+        )
+    )
 
 
 def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:

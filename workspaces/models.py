@@ -153,6 +153,8 @@ class LedgerEntry(models.Model):
     result_id = models.UUIDField(null=True)
     # Which time the result was run: a retry is charged anew.
     attempt = models.PositiveSmallIntegerField(null=True)
+    # What was paid through a payment provider's page.
+    checkout_id = models.UUIDField(null=True)
     note = models.CharField(max_length=200, blank=True)
     actor = models.CharField(max_length=100)
     created_at = models.DateTimeField(default=now, editable=False)
@@ -165,6 +167,11 @@ class LedgerEntry(models.Model):
                 condition=Q(result_id__isnull=False),
                 name="a_result_is_charged_and_reversed_once_an_attempt",
             ),
+            models.UniqueConstraint(
+                fields=["checkout_id"],
+                condition=Q(kind="TOP_UP", checkout_id__isnull=False),
+                name="a_checkout_tops_up_once",
+            ),
             models.CheckConstraint(
                 name="charges_take_and_reversals_give",
                 condition=Q(kind="CHARGE", amount__lt=0)
@@ -175,6 +182,11 @@ class LedgerEntry(models.Model):
                 name="charges_and_reversals_name_their_result",
                 condition=Q(kind__in=["TOP_UP", "ADJUSTMENT"])
                 | Q(result_id__isnull=False, attempt__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="only_top_ups_and_adjustments_name_a_checkout",
+                condition=Q(checkout_id__isnull=True)
+                | Q(kind__in=["TOP_UP", "ADJUSTMENT"]),
             ),
         ]
         indexes = [

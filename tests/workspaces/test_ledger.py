@@ -1,3 +1,4 @@
+from dataclasses import replace
 from decimal import Decimal
 from uuid import UUID
 
@@ -188,6 +189,34 @@ def test_a_charge_names_its_result_and_attempt(postpaid, missing):
     named = {"result_id": uuid7(), "attempt": 1, missing: None}
     with pytest.raises(IntegrityError, match="name_their_result"):
         ledger.record(Movement(postpaid.pk, Kind.CHARGE, -PRICE, "tests", **named))
+
+
+def test_a_checkout_tops_up_once(prepaid):
+    paid = uuid7()
+    topped_up = Movement(prepaid.pk, Kind.TOP_UP, Decimal(5), "tests", checkout_id=paid)
+    ledger.record(topped_up)
+
+    with pytest.raises(IntegrityError, match="a_checkout_tops_up_once"):
+        ledger.record(topped_up)
+
+    assert balance(prepaid) == 5
+
+
+def test_a_checkout_can_be_taken_back_in_parts(prepaid):
+    paid = uuid7()
+    for kind, amount in [("TOP_UP", 5), ("ADJUSTMENT", -2), ("ADJUSTMENT", -3)]:
+        ledger.record(
+            Movement(prepaid.pk, Kind(kind), Decimal(amount), "tests", checkout_id=paid)
+        )
+
+    assert balance(prepaid) == 0
+
+
+def test_a_charge_names_no_checkout(postpaid):
+    charged = replace(charge(postpaid), checkout_id=uuid7())
+
+    with pytest.raises(IntegrityError, match="adjustments_name_a_checkout"):
+        ledger.record(charged)
 
 
 @pytest.mark.parametrize(
