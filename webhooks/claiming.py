@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils.timezone import now
 
 from verification.jobs.queue import wake_up_by
 from webhooks.lanes import WAIT_SECONDS
@@ -20,7 +18,6 @@ from webhooks.shares import MOST_AT_ONCE
 
 SEND_DUE = "webhooks.tasks.send_due"
 LEASE_MARGIN_SECONDS = 15
-PAUSE = timedelta(seconds=1)
 NONE_GROWN: Mapping[UUID, int] = MappingProxyType({})
 
 # From one configuration with waiting deliveries to the next, by the index: what it
@@ -161,6 +158,4 @@ def wake_up_for_the_next() -> None:
     with connection.cursor() as cursor:
         cursor.execute(NEXT_DUE)
         due = cursor.fetchone()[0]
-    if due is not None:
-        # What is due at this moment is at its limit, or is being claimed.
-        wake_up_by(SEND_DUE, max(due, now() + PAUSE))
+    wake_up_by(SEND_DUE, due)

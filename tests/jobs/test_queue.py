@@ -1,11 +1,13 @@
-from datetime import date
+from datetime import date, timedelta
 from uuid import UUID
 
 import pytest
+import time_machine
 from django.db import connection, transaction
+from django.utils.timezone import now
 
 from verification.jobs.models import Job
-from verification.jobs.queue import later
+from verification.jobs.queue import later, wake_up_by
 
 
 def test_enqueueing_is_one_statement(db, django_assert_num_queries):
@@ -46,3 +48,19 @@ def test_a_claim_finds_its_jobs_by_index(db):
         )
 
         assert "jobs_due" in str(cursor.fetchall())
+
+
+@pytest.mark.parametrize(("seconds", "later_by"), [(-60, 1), (0, 1), (0.5, 1), (9, 9)])
+def test_what_is_due_is_looked_at_again_after_a_second(db, seconds, later_by):
+    at = now()
+
+    with time_machine.travel(at, tick=False):
+        wake_up_by("tests.jobs.tasks.nothing", at + timedelta(seconds=seconds))
+
+    assert Job.objects.get().due_at == at + timedelta(seconds=later_by)
+
+
+def test_nobody_is_woken_for_nothing(db):
+    wake_up_by("tests.jobs.tasks.nothing", None)
+
+    assert not Job.objects.exists()

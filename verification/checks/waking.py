@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
-from django.utils.timezone import now
+from datetime import datetime
 
 from verification.checks.models import CheckResult
 from verification.jobs.queue import later, later_row, wake_up_by
 from verification.tables import Rows
 
 RUN_DUE = "verification.checks.tasks.run_due"
-PAUSE = timedelta(seconds=1)
 
 
 def wake_up(at: datetime | None = None) -> None:
@@ -30,13 +27,7 @@ def wake_up_for_the_next() -> None:
     Every run ends with this. What is left then waits for its source, or for the lease
     of a worker that may have died; and a run that dies before this is run again.
     """
-    due = _next_due()
-    if due is None:
-        return
-    if due <= now():
-        # Somebody holds the row at this moment.
-        due = now() + PAUSE
-    wake_up_by(RUN_DUE, due)
+    wake_up_by(RUN_DUE, _next_due())
 
 
 def _next_due() -> datetime | None:

@@ -4,16 +4,18 @@ import json
 import os
 import socket
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from uuid import UUID
 
 from django.apps import apps
 from django.db import connection, transaction
+from django.utils.timezone import now
 
 from verification.tables import Rows
 
 CHANNEL = "verification_jobs"
+PAUSE = timedelta(seconds=1)
 
 ENQUEUE = """
 INSERT INTO jobs_job (function, arguments, due_at)
@@ -75,8 +77,15 @@ def enqueue(
     return job
 
 
-def wake_up_by(task: str, at: datetime) -> None:
-    """Run this job, which takes no ids, by then, unless it will run by then anyway."""
+def wake_up_by(task: str, due: datetime | None) -> None:
+    """Run this job, which takes no ids, by then, unless it will run by then anyway.
+
+    A job ends with this to hand over what it has left, and None is nothing at all.
+    """
+    if due is None:
+        return
+    # What is due and was left is held by somebody else, or at a limit, at this moment.
+    at = max(due, now() + PAUSE)
     with connection.cursor() as cursor:
         cursor.execute(RUNS_BY, [task, at])
         if not cursor.fetchone()[0]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from django.db.models import Min
-from django.utils.timezone import now
 
 from verification.jobs.queue import wake_up_by
 from verification.notifications.models import Notification
@@ -13,7 +10,6 @@ from verification.notifications.notifying import SEND_DUE
 
 # Longer than any job may run: who holds a lease that has ended is dead.
 LEASE_SECONDS = 150
-PAUSE = timedelta(seconds=1)
 
 CLAIM = """
 WITH due AS MATERIALIZED (
@@ -46,6 +42,4 @@ def wake_up_for_the_next() -> None:
     of a sender that may have died.
     """
     waiting = Notification.objects.filter(next_attempt_at__isnull=False)
-    due = waiting.aggregate(due=Min("next_attempt_at"))["due"]
-    if due is not None:
-        wake_up_by(SEND_DUE, max(due, now() + PAUSE))
+    wake_up_by(SEND_DUE, waiting.aggregate(due=Min("next_attempt_at"))["due"])
