@@ -66,7 +66,7 @@ def test_a_receipt_carries_what_was_shown_and_what_was_decided():
         "You gave your consent.",
         "21 November 2026, 11:15:30 (UTC+3)",
         "Loan application",
-        "IDENTITY, CRB_SCORE",
+        "Your identity, Your credit score",
         "Wanjiku Kamau",
         "You entered your date of birth.",
         "2026-11",
@@ -80,8 +80,17 @@ def test_a_receipt_carries_what_was_shown_and_what_was_decided():
 def test_a_receipt_in_kiswahili():
     text = text_of(language="sw", happened="WITHDRAWN")
 
-    for line in ["Stakabadhi ya idhini", "21 Novemba 2026", "Umeondoa idhini yako."]:
+    for line in ["Risiti ya ridhaa", "21 Novemba 2026", "Umeondoa ridhaa yako."]:
         assert line in text
+
+
+def test_a_receipt_names_the_checks_as_the_page_did_and_not_by_codes():
+    evidence = {**EVIDENCE, "checks": ["CRB_FULL", "NEW_CHECK"]}
+
+    text = text_of(evidence, language="sw", notice_version="ke-2026-11")
+
+    assert "Ripoti yako kamili ya mikopo, NEW_CHECK" in text
+    assert "CRB_FULL" not in text
 
 
 @pytest.mark.parametrize("happened", ConsentRecord.Happened.values)

@@ -10,6 +10,7 @@ from django.utils.dateformat import format as formatted
 
 from verification import pdf
 from verification.consents.models import ConsentRecord
+from verification.consents.notices import check_headings
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
 LANGUAGES = frozenset({"en", "sw"})
@@ -43,7 +44,9 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "language": language,
         "at": moment,
         "date": {"year": at.year, "month": at.month, "day": at.day},
-        "checks": evidence.get("checks") or [],
+        "checks": check_headings(
+            evidence.get("checks") or [], record.notice_version, language
+        ),
         # Where the report knows nothing to ask for, having the link is all there was.
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
         "report": str(record.report_id),

@@ -23,8 +23,8 @@ from verification.wire import one_line
 
 FOLDER = Path(__file__).parent / "texts"
 # The text of each jurisdiction (the subject's country), and of all others.
-VERSIONS: dict[str, str] = {"KE": "ke-2026-11"}
-ANYWHERE = "ke-2026-11"
+VERSIONS: dict[str, str] = {"KE": "ke-2026-11b"}
+ANYWHERE = "ke-2026-11b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,22 @@ def notice_for(consent: Consent, language: str) -> Notice:
         title=source[f"title{form}"].format(**values),
         lead=source["lead"].format(**values),
         facts=tuple(_facts(source["facts"], report)),
-        checks=tuple(_checks(source["checks"], report)),
+        checks=tuple(_points_of_checks(source["checks"], report.checks_requested)),
         paragraphs=_points(source["duties"], values),
         full=_points(source["full"], values),
         agreement=source[f"agreement{form}"].format(**values),
         not_me=source["not_me"].format(**values),
         withdrawal=source["withdrawal"].format(**values),
     )
+
+
+def check_headings(names: Iterable[str], version: str, language: str) -> list[str]:
+    """What the text of this version calls these checks. Where no text was shown (staff
+    can withdraw for a subject) it is the present one."""
+    if not (FOLDER / f"{version}.{language}.toml").exists():
+        version = ANYWHERE
+    texts = _source(version, language)["checks"]
+    return [point.heading for point in _points_of_checks(texts, names)]
 
 
 @cache
@@ -120,7 +129,9 @@ def _facts(words: dict[str, str], report: Report) -> Iterable[Point]:
         yield Point(words["cost"], words["free"])
 
 
-def _checks(texts: dict[str, dict[str, str]], report: Report) -> Iterable[Point]:
-    for name in report.checks_requested:
+def _points_of_checks(
+    texts: dict[str, dict[str, str]], names: Iterable[str]
+) -> Iterable[Point]:
+    for name in names:
         text = texts.get(name, texts["other"])
         yield Point(text["heading"].format(name=name), text["text"])

@@ -1,0 +1,82 @@
+"""`docs/kiswahili.md` is the vocabulary; its third column is used nowhere."""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from babel.messages.pofile import read_po
+from django.conf import settings
+
+from verification.consents.notices import ANYWHERE, FOLDER, VERSIONS
+
+ROOT = Path(settings.BASE_DIR)
+GLOSSARY = (ROOT / "docs/kiswahili.md").read_text()
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in GLOSSARY.splitlines()
+    if line.startswith("|") and not line.startswith(("|---", "| English"))
+]
+# SHA-256 of texts that were published: consents were given to them, word for word.
+PUBLISHED = {
+    "ke-2026-11.en": "abc6d308e7aae77c7c3bb9572c2588977d816f67039905e96035f80268a85842",
+    "ke-2026-11.sw": "faad852d1854c7c14b007dae589f64f76f380c634c060c83ad87dd7bf12ccb3d",
+}
+
+
+def listed(cell: str) -> list[str]:
+    words = re.sub(r"\(.*?\)", "", cell).split(",")
+    return [word.strip() for word in words if word.strip()]
+
+
+def kiswahili() -> dict[str, str]:
+    """Everything that is shown to people in Kiswahili, by file."""
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for folder in ("verification", "workspaces", "webhooks", "templates")
+        for path in (ROOT / folder).rglob("*.sw.txt")
+    }
+    for path in ROOT.glob("*/**/locale/sw/LC_MESSAGES/django.po"):
+        if ".venv" not in path.parts:
+            with path.open("rb") as file:
+                said = [str(m.string) for m in read_po(file) if m.id]
+            texts[str(path.relative_to(ROOT))] = "\n".join(said)
+    for path in (ROOT / "templates/pdf").glob("*.typ"):
+        texts[path.name] = path.read_text().partition("  sw: (")[2]
+    for version in {*VERSIONS.values(), ANYWHERE}:
+        texts[version] = (FOLDER / f"{version}.sw.toml").read_text()
+    return texts
+
+
+WORDS = [word for row in ROWS for word in listed(row[2])]
+
+
+def test_every_place_with_kiswahili_is_looked_at():
+    assert len(WORDS) > 15
+    found = " ".join(kiswahili())
+    for place in ("consent_request.email", "hosted/locale", "api/locale", ".typ"):
+        assert place in found
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_one_thing_has_one_name_in_kiswahili(word):
+    used = re.compile(rf"\b{word}\b", re.IGNORECASE)
+
+    assert [name for name, text in kiswahili().items() if used.search(text)] == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_what_the_vocabulary_says_is_what_is_written(row):
+    everything = "\n".join(kiswahili().values()).lower()
+
+    for term in listed(row[1]):
+        # Without the infinitive's prefix and the last vowel, which verbs change.
+        stem = re.sub(r"^ku(?=\w{4})", "", term)[:-1]
+        assert stem in everything, term
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_notice_that_was_published_is_not_edited(name):
+    text = (FOLDER / f"{name}.toml").read_bytes()
+
+    assert sha256(text).hexdigest() == PUBLISHED[name]
