@@ -1,0 +1,287 @@
+import gzip
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from tests.webhooks.receiver import HOST, Authority, Receiver, Script
+from tests.webhooks.receiver import authority as authority
+from verification.outbound import client
+from verification.outbound.targets import Blocked
+
+PUBLIC = "93.184.215.14"
+
+
+class Names:
+    """What the resolver says, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.addresses = ["127.0.0.1"]
+        self.asked: list[str] = []
+
+    def getaddrinfo(self, host: str, port: int, *args: Any, **kwargs: Any) -> Any:
+        self.asked.append(host)
+        if not self.addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return [
+            (
+                socket.AF_INET6 if ":" in address else socket.AF_INET,
+                socket.SOCK_STREAM,
+                socket.IPPROTO_TCP,
+                "",
+                (address, port),
+            )
+            for address in self.addresses
+        ]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    names = Names()
+    monkeypatch.setattr(socket, "getaddrinfo", names.getaddrinfo)
+    return names
+
+
+@pytest.fixture
+def server(authority: Authority, names: Names) -> Iterator[Receiver]:
+    with Receiver(authority.context(HOST)) as server:
+        yield server
+
+
+Session = Callable[..., requests.Session]
+
+
+@pytest.fixture
+def session(authority: Authority) -> Session:
+    def session(*opened: str, **options: Any) -> requests.Session:
+        made = client.session(opened, **options)
+        made.verify = str(authority.file)
+        return made
+
+    return session
+
+
+def test_an_opened_host_is_called_over_tls(server: Receiver, session: Session):
+    server.scripts["/a?b=c"] = Script(status=418, body=b"short and stout")
+
+    answer = session(HOST).post(server.url("/a?b=c"), json={"d": 1})
+
+    assert (answer.status_code, answer.text) == (418, "short and stout")
+    assert server.received[0].body == b'{"d": 1}'
+
+
+def test_a_connection_is_kept_for_the_next_call(
+    server: Receiver, session: Session, names: Names
+):
+    calls = session(HOST)
+
+    assert [calls.get(server.url()).status_code for _ in range(3)] == [200] * 3
+
+    assert (server.connections, names.asked) == (1, [HOST])
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        [PUBLIC, "10.0.0.1"],
+        ["169.254.169.254", PUBLIC],
+        [PUBLIC, "::1"],
+        ["::ffff:127.0.0.1"],
+    ],
+)
+def test_one_private_address_blocks_a_name(
+    server: Receiver, session: Session, names: Names, addresses: list[str]
+):
+    names.addresses = addresses
+
+    with pytest.raises(Blocked):
+        session().get(server.url())
+
+    assert server.connections == 0
+
+
+def test_an_address_in_the_url_is_vetted_too(server: Receiver, session: Session):
+    with pytest.raises(Blocked):
+        session().get(server.url(host="127.0.0.1"))
+
+    assert server.connections == 0
+
+
+def test_the_connection_goes_to_the_address_that_was_vetted(
+    server: Receiver,
+    session: Session,
+    names: Names,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    connected = []
+
+    class Rerouted(socket.socket):
+        def connect(self, address: Any) -> None:
+            connected.append(address)
+            super().connect(("127.0.0.1", server.port))
+
+    names.addresses = [PUBLIC]
+    monkeypatch.setattr(socket, "socket", Rerouted)
+
+    assert session().get(server.url()).status_code == 200
+
+    assert connected == [(PUBLIC, server.port)]
+    assert names.asked == [HOST]
+
+
+def test_the_certificate_must_be_for_the_name(server: Receiver, session: Session):
+    with pytest.raises(requests.exceptions.SSLError):
+        session("other.test").get(server.url(host="other.test"))
+
+    assert server.received == []
+
+
+def test_the_next_address_is_tried(server: Receiver, session: Session, names: Names):
+    names.addresses = ["127.0.0.2", "127.0.0.1"]
+
+    assert session(HOST).get(server.url()).status_code == 200
+
+
+def test_an_unknown_name_is_a_connection_error(
+    server: Receiver, session: Session, names: Names
+):
+    names.addresses = []
+
+    with pytest.raises(requests.ConnectionError):
+        session().get(server.url())
+
+
+@pytest.mark.parametrize("opened", [(), ("other.test",), (f"{HOST}:1",)])
+def test_plain_http_is_not_spoken(session: Session, names: Names, opened: Any):
+    with Receiver(None) as server, pytest.raises(Blocked, match="https"):
+        session(*opened).get(f"http://{HOST}:{server.port}/")
+
+    assert server.connections == 0
+
+
+def test_plain_http_is_spoken_to_an_opened_host(session: Session, names: Names):
+    with Receiver(None) as server:
+        named = f"{HOST}:{server.port}"
+
+        assert session(named).get(f"http://{named}/").status_code == 200
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(server: Receiver, session: Session, status: int):
+    server.scripts["/"] = Script(status=status, headers={"Location": "/elsewhere"})
+
+    assert session(HOST).post(server.url()).status_code == status
+
+    assert [received.path for received in server.received] == ["/"]
+
+
+def test_the_environments_proxy_and_netrc_are_not_used(
+    server: Receiver, session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+):
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"machine {HOST} login a password b\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+
+    session(HOST).get(server.url())
+
+    assert "authorization" not in server.received[0].headers
+
+
+def test_cookies_are_not_kept(server: Receiver, session: Session):
+    server.scripts["/"] = Script(headers={"Set-Cookie": f"a=b; Domain={HOST}"})
+    calls = session(HOST)
+
+    calls.get(server.url())
+    calls.get(server.url())
+
+    assert all("cookie" not in received.headers for received in server.received)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(hangs=True),
+        # Each byte comes in time, and the last one would after 30 seconds.
+        Script(drip=0.1, body=b"x" * 300),
+        Script(drip=0.1, headers={"X-Long": "x" * 300}),
+    ],
+    ids=["never", "dripping", "dripping head"],
+)
+def test_a_call_ends_when_its_time_is_up(
+    server: Receiver, session: Session, script: Script
+):
+    server.scripts["/"] = script
+    begun = time.monotonic()
+
+    with pytest.raises((requests.Timeout, requests.ConnectionError)):
+        session(HOST, seconds=0.5).get(server.url(), timeout=60)
+
+    assert time.monotonic() - begun < 2
+
+
+def test_time_is_up_for_a_handshake_too(session: Session, names: Names):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begun = time.monotonic()
+
+        with pytest.raises((requests.Timeout, requests.ConnectionError)):
+            session(HOST, seconds=0.5).get(f"https://{HOST}:{silent.getsockname()[1]}/")
+
+    assert time.monotonic() - begun < 2
+
+
+def test_a_call_may_ask_for_less_time(server: Receiver, session: Session):
+    server.scripts["/"] = Script(hangs=True)
+    begun = time.monotonic()
+
+    with pytest.raises(requests.Timeout):
+        session(HOST).get(server.url(), timeout=0.2)
+
+    assert time.monotonic() - begun < 2
+
+
+def test_time_begins_anew_for_the_next_call(server: Receiver, session: Session):
+    calls = session(HOST, seconds=0.5)
+
+    calls.get(server.url())
+    time.sleep(0.6)
+
+    assert calls.get(server.url()).status_code == 200
+    assert server.connections == 1
+
+
+BOMB = gzip.compress(bytes(10_000_000))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(body=b"x" * 1001),
+        Script(body=BOMB, headers={"Content-Encoding": "gzip"}),
+        Script(body=b"x" * 5_000_000),
+    ],
+    ids=["one byte", "bomb", "large"],
+)
+def test_too_large_an_answer_is_refused(
+    server: Receiver, session: Session, script: Script
+):
+    server.scripts["/"] = script
+    calls = session(HOST, limit=1000)
+
+    with pytest.raises(client.TooLarge):
+        calls.get(server.url(), stream=True)
+
+    server.scripts["/"] = Script(body=b"x" * 1000)
+    assert len(calls.get(server.url()).content) == 1000
+
+
+@pytest.mark.parametrize("cut", [0, 5, 44, 45, 143])
+def test_half_an_answer_is_an_error(server: Receiver, session: Session, cut: int):
+    server.scripts["/"] = Script(body=b"x" * 100, cut_after=cut)
+
+    with pytest.raises(requests.RequestException):
+        session(HOST).get(server.url())

@@ -1,0 +1,132 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.webhooks.receiver import Receiver, Script
+from verification.providers.base import ProviderError, Refused, Unavailable
+from verification.providers.calls import Api, Declined
+
+
+@pytest.fixture
+def server() -> Iterator[Receiver]:
+    with Receiver(None) as server:
+        yield server
+
+
+@pytest.fixture
+def api(server: Receiver) -> Api:
+    host = f"127.0.0.1:{server.port}"
+    headers = {"Authorization": "Bearer sk_secret"}
+    return Api("Acme", f"http://{host}/", opened=[host], headers=headers, seconds=0.5)
+
+
+def test_json_is_sent_and_the_answers_json_returned(server: Receiver, api: Api):
+    server.scripts["/orders"] = Script(status=201, body=b'{"id": 7}')
+
+    assert api.call("POST", "/orders", json={"amount": 1}) == {"id": 7}
+
+    received = server.received[0]
+    assert received.body == b'{"amount": 1}'
+    assert received.headers["content-type"] == "application/json"
+    assert received.headers["authorization"] == "Bearer sk_secret"
+
+
+def test_a_form_is_sent_as_one(server: Receiver, api: Api):
+    server.scripts["/orders"] = Script(body=b"[]")
+
+    assert api.call("POST", "/orders", form={"name": "Wanjikũ & co"}) == []
+
+    assert server.received[0].body == b"name=Wanjik%C5%A9+%26+co"
+
+
+def test_parameters_are_put_in_the_url(server: Receiver, api: Api):
+    server.scripts["/orders?page=2"] = Script(body=b"{}")
+
+    assert api.call("GET", "/orders", params={"page": 2}) == {}
+
+
+HTML = b"<!doctype html><title>Sign in</title>"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        *(Script(status=s, body=b"{}") for s in (408, 425, 429, 500, 502, 503, 504)),
+        *(Script(status=s, headers={"Location": "/"}) for s in (301, 302, 307)),
+        Script(body=HTML),
+        Script(status=404, body=HTML),
+        Script(body=b""),
+        Script(body=b'{"id": "half'),
+        Script(body=b'{"id": "half', headers={"Content-Length": "99"}, closes=True),
+        Script(body=b"\xff\xfe"),
+        Script(body=b"[" * 100_000),
+        Script(body=b"x" * 3_000_000),
+        Script(cut_after=0),
+        Script(hangs=True),
+        Script(drip=0.1),
+    ],
+)
+def test_what_may_be_over_later_is_unavailable(
+    server: Receiver, api: Api, script: Script
+):
+    server.scripts["/"] = script
+
+    with pytest.raises(Unavailable) as error:
+        api.call("GET", "/")
+
+    assert error.value.code == "SOURCE_UNAVAILABLE"
+    assert error.value.message.startswith("Acme ")
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 409, 422])
+def test_another_4xx_is_declined_and_says_why(server: Receiver, api: Api, status: int):
+    server.scripts["/"] = Script(status=status, body=b'{"code": "no_such_order"}')
+
+    with pytest.raises(Declined) as error:
+        api.call("GET", "/")
+
+    assert (error.value.status, error.value.answer) == (
+        status,
+        {"code": "no_such_order"},
+    )
+
+
+def test_nobody_listening_is_unavailable():
+    api = Api("Acme", "http://127.0.0.1:1", opened=["127.0.0.1:1"])
+
+    with pytest.raises(Unavailable):
+        api.call("GET", "/")
+
+
+@pytest.mark.parametrize("opened", [[], ["127.0.0.1:1"]])
+def test_a_place_that_may_not_be_called_is_refused(server: Receiver, opened: Any):
+    for scheme in ("http", "https"):
+        url = f"{scheme}://127.0.0.1:{server.port}"
+
+        with pytest.raises(Refused, match="may not be called"):
+            Api("Acme", url, opened=opened).call("GET", "/")
+
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(status=400, body=b'{"message": "Wanjiku 12345678"}'),
+        Script(status=500, body=b"Wanjiku 12345678"),
+        Script(body=b"Wanjiku 12345678"),
+        Script(cut_after=0),
+    ],
+)
+def test_errors_tell_nothing_of_what_was_sent_or_received(
+    server: Receiver, api: Api, script: Script
+):
+    server.scripts["/people/Wanjiku?id=12345678"] = script
+
+    with pytest.raises(ProviderError) as error:
+        api.call("GET", "/people/Wanjiku", params={"id": "12345678"})
+
+    told = f"{error.value!r} {error.value.__cause__!r}"
+    assert error.value.__suppress_context__ or error.value.__context__ is None
+    assert not any(word in told for word in ("Wanjiku", "12345678", "sk_secret"))

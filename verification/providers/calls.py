@@ -1,0 +1,106 @@
+"""How an adapter calls its source: JSON comes back, or the right error is raised.
+
+    api = Api("Paystack", "https://api.paystack.co", headers={"Authorization": ...})
+    answer = api.call("POST", "/refund", json={...})
+
+`Unavailable` stands for whatever may be over later: no connection, no answer in time,
+statuses 408, 425, 429 and 5xx, redirects, and bodies that are not whole JSON (a login
+page, a proxy's error, half an answer). `Refused` stands for the rest. A request that
+changes something may have been taken although `Unavailable` is raised.
+
+Their texts name the source and the status, and nothing of what was sent or received.
+"""
+
+from __future__ import annotations
+
+import json as parser
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import requests
+from urllib3.exceptions import HTTPError
+
+from verification.outbound import client
+from verification.outbound.targets import Blocked
+from verification.providers.base import Refused, Unavailable
+
+UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
+# Answers of the 4xx kind that another try may change.
+LATER = {408, 425, 429}
+
+
+class Declined(Refused):
+    """A 4xx; `answer` is its JSON, in which an adapter may find why."""
+
+    def __init__(self, source: str, status: int, answer: Any = None) -> None:
+        super().__init__(REFUSED, f"{source} answered with status {status}.")
+        self.status, self.answer = status, answer
+
+
+class Api:
+    """One source's HTTP interface; threads may share it."""
+
+    def __init__(
+        self,
+        source: str,
+        url: str,
+        *,
+        opened: Collection[str] = (),
+        headers: Mapping[str, str] | None = None,
+        seconds: float = client.SECONDS,
+    ) -> None:
+        self.source, self._url = source, url.rstrip("/")
+        self.session = client.session(opened, seconds=seconds)
+        self.session.headers.update({"Accept": "application/json", **(headers or {})})
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        form: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The parsed JSON of a 2xx. Raises Unavailable, Declined or Refused."""
+        try:
+            response = self.session.request(
+                method,
+                self._url + path,
+                params=params,
+                json=json,
+                data=form,
+                headers=headers,
+            )
+        except (Blocked, requests.RequestException, HTTPError, OSError) as e:
+            # Without its cause, whose text may hold the URL with what is asked about.
+            raise failure(self.source, e) from None
+        return self._answer(response.status_code, response.content)
+
+    def _answer(self, status: int, body: bytes) -> Any:
+        if 300 <= status < 400 or status >= 500 or status in LATER:
+            raise unavailable(self.source, f"answered with status {status}")
+        try:
+            answer = parser.loads(body)
+        except (ValueError, RecursionError):
+            told = f"answered with status {status}, and not with JSON"
+            raise unavailable(self.source, told) from None
+        if status >= 400:
+            raise Declined(self.source, status, answer)
+        return answer
+
+
+def failure(source: str, e: BaseException) -> Unavailable | Refused:
+    """What a call that ended without an answer is to its caller."""
+    if isinstance(e, Blocked):
+        return Refused(REFUSED, f"{source} may not be called: {e}")
+    if isinstance(e, requests.Timeout):
+        return unavailable(source, "did not answer in time")
+    if isinstance(e, client.TooLarge):
+        return unavailable(source, "answered with too much")
+    return unavailable(source, "could not be reached, or broke off")
+
+
+def unavailable(source: str, told: str) -> Unavailable:
+    return Unavailable(UNAVAILABLE, f"{source} {told}.")
