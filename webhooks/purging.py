@@ -10,18 +10,17 @@ from datetime import timedelta
 from django.db import connection
 from django.utils.timezone import now
 
-from verification.jobs.heartbeat import beat
+from verification.jobs.sweeping import in_steps
 
 KEPT = timedelta(days=30)
-AT_ONCE = 2_000
 # What still waits after a month, because its configuration is disabled, has failed.
 GIVE_UP = """
 UPDATE webhooks_delivery
 SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL
 WHERE event_id IN (
     SELECT event_id FROM webhooks_delivery
-    WHERE next_attempt_at IS NOT NULL AND created_at < %s
-    LIMIT %s FOR UPDATE SKIP LOCKED
+    WHERE next_attempt_at IS NOT NULL AND created_at < %(before)s
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
 FORGET_SECRETS = """
@@ -31,26 +30,21 @@ WHERE previous_secret_ends_at < statement_timestamp()
 """
 FORGET_PAYLOADS = """
 UPDATE webhooks_event SET payload = NULL WHERE id IN (
-    SELECT id FROM webhooks_event WHERE payload IS NOT NULL AND created_at < %s
-    ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT id FROM webhooks_event WHERE payload IS NOT NULL AND created_at < %(before)s
+    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
 FORGET_ANSWERS = """
 UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
-    SELECT id FROM webhooks_attempt WHERE answer IS NOT NULL AND started_at < %s
-    ORDER BY started_at LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT id FROM webhooks_attempt WHERE answer IS NOT NULL AND started_at < %(before)s
+    ORDER BY started_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
 
 
 def purge() -> None:
-    """In small steps, so that nobody waits long for a row; what is left comes next."""
     before = now() - KEPT
     with connection.cursor() as cursor:
         cursor.execute(FORGET_SECRETS)
     for statement in (GIVE_UP, FORGET_PAYLOADS, FORGET_ANSWERS):
-        with connection.cursor() as cursor:
-            while beat():
-                cursor.execute(statement, [before, AT_ONCE])
-                if cursor.rowcount < AT_ONCE:
-                    break
+        in_steps(statement, before=before)

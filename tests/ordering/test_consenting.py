@@ -243,6 +243,22 @@ def test_a_link_that_nobody_answers_expires_and_the_report_has_failed(paying_api
     assert ConsentRecord.objects.get().happened == "EXPIRED"
 
 
+def test_a_link_that_cannot_be_closed_holds_up_no_other(api: Api):
+    bad, good = hosted(api), hosted(api)
+    Event.objects.create(
+        workspace=api.workspace,
+        environment="sandbox",
+        name="report.failed",
+        cause=f"{bad.report_id}:consent:1",
+    )
+    Consent.objects.update(expires_at=now())
+
+    expire_consents()
+
+    assert status(api, bad) == "PENDING_CONSENT"
+    assert status(api, good) == "FAILED"
+
+
 def test_a_draft_whose_link_expired_can_have_another(api: Api):
     consent = hosted(api, draft=True)
     later = now() + timedelta(days=15)

@@ -5,7 +5,7 @@ from django.utils.timezone import now
 
 from tests.webhooks.engine import configured, happen, statuses
 from tests.webhooks.receiver import Receiver
-from webhooks import purging
+from verification.jobs import sweeping
 from webhooks.delivering import deliver
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.tasks import purge_events
@@ -40,7 +40,7 @@ def test_what_still_waits_after_30_days_has_failed(workspace: Workspace):
 
 
 def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
-    monkeypatch.setattr(purging, "AT_ONCE", 2)
+    monkeypatch.setattr(sweeping, "STEP", 2)
     happen(workspace, 5)
     Event.objects.update(created_at=now() - timedelta(days=31))
     purge_events()

@@ -5,15 +5,13 @@ The skeleton stays: what was sent for which cause, when, and how it ended.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from django.db import connection
 from django.utils.timezone import now
 
-from verification.jobs.heartbeat import beat
+from verification.jobs.sweeping import in_steps
 
 KEPT = timedelta(days=30)
-AT_ONCE = 2_000
 # What still waits after a month has failed, unless staff have just begun it anew.
 GIVE_UP = """
 UPDATE notifications_notification
@@ -33,11 +31,6 @@ UPDATE notifications_notification SET recipient = NULL, context = NULL WHERE id 
 
 
 def purge() -> None:
-    """In small steps, so that nobody waits long for a row; what is left comes next."""
-    wanted: dict[str, datetime | int] = {"before": now() - KEPT, "limit": AT_ONCE}
+    before = now() - KEPT
     for statement in (GIVE_UP, FORGET):
-        with connection.cursor() as cursor:
-            while beat():
-                cursor.execute(statement, wanted)
-                if cursor.rowcount < AT_ONCE:
-                    break
+        in_steps(statement, before=before)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from uuid import UUID
 
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
-from verification.jobs.heartbeat import beat
+from verification.jobs.sweeping import sweep
 from verification.ordering.referring import expire, remind
 from verification.references.models import Reference, ReferenceStatus
 
-AT_ONCE = 200
 REMINDED_AFTER = timedelta(days=3)
 
 
@@ -23,22 +20,13 @@ def remind_referees() -> None:
         link_made_at__lte=now() - REMINDED_AFTER,
         expires_at__gt=now(),
     )
-    _each(due, remind)
+    sweep(due, remind)
 
 
 def expire_references() -> None:
     """Those whose check waits are closed by it; the others had their report stopped."""
-    _each(_waiting().filter(expires_at__lte=now()), expire)
+    sweep(_waiting().filter(expires_at__lte=now()), expire)
 
 
 def _waiting() -> QuerySet[Reference]:
-    return Reference.objects.filter(status=ReferenceStatus.PENDING).order_by(
-        "expires_at"
-    )
-
-
-def _each(due: QuerySet[Reference], verb: Callable[[UUID], None]) -> None:
-    """In a transaction of its own; what is left when we must stop comes next time."""
-    while beat() and (ids := list(due.values_list("pk", flat=True)[:AT_ONCE])):
-        for reference_id in ids:
-            verb(reference_id)
+    return Reference.objects.filter(status=ReferenceStatus.PENDING)

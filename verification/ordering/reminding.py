@@ -9,17 +9,15 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from verification.consents.models import Consent, ConsentStatus
-from verification.jobs.heartbeat import beat
+from verification.jobs.sweeping import sweep
 from verification.notifications.notifying import notify
 from verification.ordering.telling import consent_reminder
 from verification.reports.models import Report, ReportStatus
 
-AT_ONCE = 200
 ASKED = {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
 
 
 def remind_due() -> None:
-    """Each in a transaction of its own; what is left when we must stop comes next."""
     due = Consent.objects.filter(
         status=ConsentStatus.PENDING,
         mode=Consent.Mode.SERVICE_HOSTED,
@@ -27,9 +25,7 @@ def remind_due() -> None:
         # Half of the time that was given for this link.
         expires_at__lte=now() + (F("expires_at") - F("link_made_at")) / 2,
     )
-    while beat() and (ids := list(due.values_list("pk", flat=True)[:AT_ONCE])):
-        for consent_id in ids:
-            _remind(consent_id)
+    sweep(due, _remind)
 
 
 @transaction.atomic
