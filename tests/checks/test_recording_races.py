@@ -11,10 +11,10 @@ from tests.clients import HOSTED, person
 from verification.checks.claiming import claim
 from verification.checks.recording import record
 from verification.consents.models import Consent
-from verification.ordering.consenting import Evidence, grant, withdraw
+from verification.consents.records import Evidence
+from verification.ordering.consenting import grant, withdraw
 from webhooks.models import Event
 
-EVIDENCE = Evidence(*[""] * 7)
 WAITING = """
 SELECT EXISTS (
     SELECT FROM pg_locks
@@ -46,12 +46,12 @@ def test_an_event_says_of_consent_what_was_so_when_the_report_was_held(api):
     api.create(one_check, one_check)
     kept, withdrawn = Consent.objects.order_by("pk")
     for consent in (kept, withdrawn):
-        grant(consent.pk, 1, EVIDENCE)
+        grant(consent.pk, 1, Evidence())
     claims = claim(2)
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            withdraw(withdrawn.pk, 1, EVIDENCE, "")
+            withdraw(withdrawn.pk, 1, Evidence(), "")
             recording = pool.submit(recorded, claims)
             until_one_waits(recording)
         recording.result()

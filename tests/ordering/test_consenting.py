@@ -13,11 +13,10 @@ from tests.clients import HOSTED, Api, company, person
 from tests.threads import at_once
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
+from verification.consents.records import Evidence, digest_of
 from verification.ordering.consenting import (
     ConsentClosed,
-    Evidence,
     decline,
-    digest_of,
     expire,
     grant,
     withdraw,

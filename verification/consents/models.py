@@ -114,9 +114,11 @@ class ConsentRecord(models.Model):
     # Version and SHA-256 of the exact text that was shown.
     notice_version = models.CharField(max_length=40, blank=True)
     notice_sha256 = models.BinaryField(null=True)
-    # {text, checks, purpose, typedName, confirmedBy, address, userAgent, reason}
+    # {requester, purpose, checks, text, typedName, confirmedBy, address, userAgent,
+    # reason}
     evidence = EncryptedJSONField(null=True)
-    # Keyed hash over all of the above, to show that nothing was changed since.
+    # Keyed hash over the other fields, to show that nothing was changed since, for as
+    # long as there is evidence; `notice_sha256` follows from its text.
     digest = models.BinaryField()
     created_at = models.DateTimeField(default=now, editable=False)
 

@@ -4,17 +4,13 @@ from django.template.response import TemplateResponse
 from verification.addresses import client_address, user_agent
 from verification.backoffice import ReadOnlyAdmin, link, pretty
 from verification.consents.models import Consent, ConsentRecord
+from verification.consents.records import Evidence, digest_of
 from verification.ordering.consent_links import (
     NotResendable,
     TooSoon,
     new_link_for_subject,
 )
-from verification.ordering.consenting import (
-    ConsentClosed,
-    Evidence,
-    digest_of,
-    withdraw,
-)
+from verification.ordering.consenting import ConsentClosed, withdraw
 
 STAFF = "STAFF"
 REASON_LENGTH = 500
@@ -87,9 +83,6 @@ class ConsentAdmin(ReadOnlyAdmin):
 
     def _revoke(self, request, consent, reason):
         evidence = Evidence(
-            text="",
-            notice_version="",
-            language="",
             typed_name=request.user.get_username(),
             confirmed_by=STAFF,
             address=str(client_address(request) or ""),

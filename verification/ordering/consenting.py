@@ -7,13 +7,9 @@ verb does, so that of two tabs one wins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
-from typing import Any
 from uuid import UUID
 
-import orjson
 from django.db import transaction
 from django.utils.timezone import now
 
@@ -21,8 +17,7 @@ from verification.checks.events import report_event
 from verification.checks.models import CheckResult
 from verification.checks.waking import wake_up
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
-from verification.encryption import keyed_hash
-from verification.ids import uuid7
+from verification.consents.records import Evidence, write_record
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.stopping import stop
@@ -31,7 +26,6 @@ from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
-from verification.wire import utc_text
 from webhooks.events import event_rows
 from webhooks.models import Event
 from workspaces.ledger import account_of
@@ -52,23 +46,6 @@ class ConsentClosed(Exception):
     def __init__(self, status: str) -> None:
         super().__init__(f"The consent is {status}.")
         self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """How the subject answered: what is kept to show that it was so.
-
-    `text` is the notice exactly as it was shown; `confirmed_by` is DATE_OF_BIRTH,
-    ID_NUMBER_END, or blank where the report knows neither.
-    """
-
-    text: str
-    notice_version: str
-    language: str
-    typed_name: str
-    confirmed_by: str
-    address: str
-    user_agent: str
 
 
 @transaction.atomic
@@ -132,8 +109,7 @@ def expire(consent_id: UUID) -> None:
     is_due = consent.expires_at is not None and consent.expires_at <= at
     if consent.status != ConsentStatus.PENDING or not is_due:
         return
-    nobody = Evidence("", "", "", "", "", "", "")
-    _decide(consent, report, Happened.EXPIRED, nobody, "", at)
+    _decide(consent, report, Happened.EXPIRED, Evidence(), "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         _fail(report, consent, EXPIRED, "consent expired", at)
 
@@ -179,55 +155,11 @@ def _decide(
 ) -> ConsentRecord:
     consent.status = ConsentStatus(happened.value)
     consent.save(update_fields=["status"])
-    kept = {
-        "requester": report.workspace.name,
-        "purpose": report.purpose,
-        "checks": report.checks_requested,
-        "text": evidence.text,
-        "typedName": evidence.typed_name,
-        "confirmedBy": evidence.confirmed_by,
-        "address": evidence.address,
-        "userAgent": evidence.user_agent,
-        "reason": reason,
-    }
-    record = ConsentRecord(
-        id=uuid7(),
-        report=report,
-        consent_id=consent.pk,
-        happened=happened,
-        generation=consent.generation,
-        language=evidence.language,
-        notice_version=evidence.notice_version,
-        notice_sha256=_sha256(evidence.text),
-        evidence=kept,
-        created_at=at,
-    )
-    record.digest = digest_of(record, kept)
-    record.save(force_insert=True)
+    record = write_record(consent, report, happened, evidence, reason, at)
     stop_asking(consent)
     if happened != Happened.EXPIRED:
         notify(*consent_receipt(report, record))
     return record
-
-
-def _sha256(text: str) -> bytes | None:
-    return sha256(text.encode()).digest() if text else None
-
-
-def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
-    """What `digest` must be, if nobody has changed the record or its evidence."""
-    said = [
-        record.pk,
-        record.report_id,
-        record.consent_id,
-        record.happened,
-        record.generation,
-        record.language,
-        record.notice_version,
-        utc_text(record.created_at),
-        orjson.dumps(evidence, option=orjson.OPT_SORT_KEYS).decode(),
-    ]
-    return keyed_hash("consent-record", *said)
 
 
 def _move_on(report: Report, at: datetime) -> None:

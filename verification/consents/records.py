@@ -1,0 +1,93 @@
+"""Writing down what happened to a consent, with what is kept to show that it was so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from verification.consents.models import Consent, ConsentRecord
+from verification.encryption import keyed_hash
+from verification.ids import uuid7
+from verification.reports.models import Report
+from verification.wire import utc_text
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How the subject answered; all blank where nobody did.
+
+    `text` is the notice exactly as it was shown; `confirmed_by` is DATE_OF_BIRTH,
+    ID_NUMBER_END, or blank where the report knows neither.
+    """
+
+    text: str = ""
+    notice_version: str = ""
+    language: str = ""
+    typed_name: str = ""
+    confirmed_by: str = ""
+    address: str = ""
+    user_agent: str = ""
+
+    def kept(self, report: Report, reason: str) -> dict[str, Any]:
+        return {
+            "requester": report.workspace.name,
+            "purpose": report.purpose,
+            "checks": report.checks_requested,
+            "text": self.text,
+            "typedName": self.typed_name,
+            "confirmedBy": self.confirmed_by,
+            "address": self.address,
+            "userAgent": self.user_agent,
+            "reason": reason,
+        }
+
+
+def write_record(
+    consent: Consent,
+    report: Report,
+    happened: ConsentRecord.Happened,
+    evidence: Evidence,
+    reason: str,
+    at: datetime,
+) -> ConsentRecord:
+    """The record of what came through the present link; the caller holds both rows."""
+    kept = evidence.kept(report, reason)
+    record = ConsentRecord(
+        id=uuid7(),
+        report=report,
+        consent_id=consent.pk,
+        happened=happened,
+        generation=consent.generation,
+        language=evidence.language,
+        notice_version=evidence.notice_version,
+        notice_sha256=_sha256(evidence.text),
+        evidence=kept,
+        created_at=at,
+    )
+    record.digest = digest_of(record, kept)
+    record.save(force_insert=True)
+    return record
+
+
+def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
+    """What `digest` must be, if nobody has changed the record or its evidence."""
+    said = [
+        record.pk,
+        record.report_id,
+        record.consent_id,
+        record.happened,
+        record.generation,
+        record.language,
+        record.notice_version,
+        utc_text(record.created_at),
+        orjson.dumps(evidence, option=orjson.OPT_SORT_KEYS).decode(),
+    ]
+    return keyed_hash("consent-record", *said)
+
+
+def _sha256(text: str) -> bytes | None:
+    return sha256(text.encode()).digest() if text else None
