@@ -5,11 +5,7 @@ from verification.addresses import client_address, user_agent
 from verification.backoffice import ReadOnlyAdmin, link, pretty
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
-from verification.ordering.consent_links import (
-    NotResendable,
-    TooSoon,
-    new_link_for_subject,
-)
+from verification.ordering.consent_links import NotResendable, TooSoon, send_new_link
 from verification.ordering.consenting import ConsentClosed, withdraw
 
 STAFF = "STAFF"
@@ -50,7 +46,7 @@ class ConsentAdmin(ReadOnlyAdmin):
     def resend(self, request, consents):
         for consent in consents:
             try:
-                new_link_for_subject(consent.pk)
+                send_new_link(consent.pk)
             except (NotResendable, TooSoon) as e:
                 self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
             else:

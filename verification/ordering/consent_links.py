@@ -51,11 +51,15 @@ def resend(client: Client, report_id: UUID) -> Report:
 
 
 @transaction.atomic
-def new_link_for_subject(consent_id: UUID) -> None:
+def send_new_link(consent_id: UUID) -> None:
     """The same, asked for by staff, or by who opened a link that has expired."""
     report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
     report = held().get(pk=report_id)
     _renew(Consent.objects.select_for_update(no_key=True).get(pk=consent_id), report)
+
+
+# What the hosted pages still call it.
+new_link_for_subject = send_new_link
 
 
 def _renew(consent: Consent, report: Report) -> None:
