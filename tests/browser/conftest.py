@@ -33,7 +33,7 @@ WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"
 @pytest.fixture(scope="session")
 def browser_type_launch_args():
     if not CHROMIUM:
-        pytest.skip("no chromium here; install it, or name one by CHROMIUM")
+        pytest.fail("no chromium here; install it, or name one by CHROMIUM")
     # Within a container there is no sandbox of its own, nor much shared memory.
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     return {"executable_path": CHROMIUM, "args": arguments}
