@@ -4,7 +4,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from django.contrib.postgres.fields import ArrayField
-from django.db import models
+from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils.timezone import now
 
@@ -74,9 +74,11 @@ class Workspace(models.Model):
         """Refuse its keys and hold its jobs; False if it is suspended already."""
         return self._set_suspension(True, suspended_at=now(), suspension_reason=reason)
 
+    @transaction.atomic
     def resume(self) -> bool:
         """False if it is not suspended. What waited for it goes on."""
         later("webhooks.tasks.send_due")
+        later("verification.notifications.tasks.send_due")
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 
     def _set_suspension(self, suspended: bool, **changes: object) -> bool:

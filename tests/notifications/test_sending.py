@@ -6,6 +6,7 @@ from django.core import mail
 from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
+from tests.clients import Api
 from tests.fakes.smtp import MailServer
 from tests.logs import LogLines
 from tests.notifications.messages import (
@@ -33,8 +34,13 @@ from verification.notifications.outcome import Outcome
 from verification.notifications.schedule import MOST_ATTEMPTS
 from verification.notifications.tasks import purge_recipients, send_due
 from verification.tables import insert
+from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
+
+
+def jobs() -> Any:
+    return Job.objects.filter(function__endswith="notifications.tasks.send_due")
 
 
 def test_what_is_wanted_is_sent_once(mail_server: MailServer):
@@ -64,7 +70,7 @@ def test_nothing_is_told_twice_for_one_cause():
 def test_rows_that_go_with_others_are_sent_and_refuse_a_second_for_a_cause():
     at = now()
     insert(notification_rows([wanted()], at), wake_up_row(at))
-    assert Job.objects.filter(function__endswith="notifications.tasks.send_due")
+    assert jobs()
     send_due()
     assert len(mail.outbox) == 1
 
@@ -139,8 +145,7 @@ def test_a_claim_is_nobody_elses_until_its_lease_ends():
     assert mail.outbox == []
     # Somebody looks when the lease has ended.
     row = Notification.objects.get()
-    jobs = Job.objects.filter(function__endswith="notifications.tasks.send_due")
-    assert row.leased_until in jobs.values_list("due_at", flat=True)
+    assert row.leased_until in jobs().values_list("due_at", flat=True)
 
 
 def test_a_message_that_kills_every_sender_fails_in_the_end():
@@ -247,6 +252,29 @@ def test_cancelling_keeps_what_waits_from_being_sent():
     assert row.status == "CANCELLED"
     assert len(mail.outbox) == 1
     assert cancel("consent:2:1") == 0
+
+
+def test_what_a_suspended_workspace_would_send_waits_until_it_works_again(
+    workspace: Workspace, another_api: Api
+):
+    workspace.suspend("Unpaid invoices")
+    row = asked(wanted(workspace_id=workspace.pk))
+    asked(wanted("consent:2:1", workspace_id=another_api.workspace.pk))
+    asked(wanted("staff:1"))
+    Job.objects.all().delete()
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, row.attempts, len(mail.outbox)) == ("PENDING", 0, 2)
+    # Nobody looks for it again and again meanwhile.
+    assert not jobs().exists()
+
+    workspace.resume()
+    assert jobs().exists()
+    send_due()
+
+    row.refresh_from_db()
+    assert (row.status, len(mail.outbox)) == ("SENT", 3)
 
 
 def test_what_is_being_sent_is_not_cancelled():

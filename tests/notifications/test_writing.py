@@ -5,7 +5,7 @@ from django.conf import settings
 
 from tests.notifications.messages import CONTEXT, LINK, sms, wanted
 from verification.notifications.gsm import as_gsm, gsm_length
-from verification.notifications.models import Kind, Language, Notification
+from verification.notifications.models import BOTH, Kind, Language, Notification
 from verification.notifications.writing import write_letter, write_sms
 
 REFERENCE = {
@@ -133,14 +133,42 @@ def test_letters_that_gsm_lacks_are_replaced_by_their_likeness():
     assert gsm_length("[a]€") == 7
 
 
+@pytest.mark.parametrize("kind", Kind)
+def test_where_nobody_knows_the_language_an_email_is_in_both(kind: Kind):
+    english, kiswahili = (write_letter(written(kind, one)) for one in Language.values)
+    letter = write_letter(written(kind, BOTH, sandbox=True))
+
+    assert letter.subject == f"[SANDBOX] {english.subject} / {kiswahili.subject}"
+    assert letter.text.startswith("Kiswahili hapa chini.\n\nHello")
+    assert letter.text.index(english.text.strip()) < letter.text.index(kiswahili.text)
+
+
+@pytest.mark.parametrize("kind", BY_SMS)
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
+def test_where_nobody_knows_the_language_an_sms_is_in_both_and_in_two_parts(
+    kind: Kind, decision: str, name: str
+):
+    context = {"requester": name, "decision": decision}
+    text = by_sms(kind, BOTH, context=context, sandbox=True)
+
+    assert gsm_length(text) <= 306
+    assert text.count(LINK) == 1
+    assert as_gsm(text) == text
+    assert name[:10] in text
+    if kind != Kind.CONSENT_RECEIPT:
+        assert "nswer by 5 Dec: " in text
+        assert "hadi 5 Dis." in text
+
+
 def test_every_template_belongs_to_a_kind():
     names = {
         path.name for path in (settings.BASE_DIR / "templates/notifications").iterdir()
     }
     wanted_names = {
         f"{kind.lower()}.{channel}.{language}.txt"
-        for language in Language.values
         for channel, kinds in {"email": list(Kind), "sms": BY_SMS}.items()
         for kind in kinds
+        for language in [*Language.values, *(["both"] if channel == "sms" else [])]
     }
     assert names == wanted_names

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -31,6 +32,26 @@ def sent() -> list[Any]:
 def url(api: Api, consent: Consent) -> str:
     path = f"/reports/{consent.report_id}/consent/state"
     return api.get(path).json()["consentUrl"]
+
+
+def test_who_has_not_chosen_a_language_is_asked_in_both(api: Api):
+    consent = hosted(api)
+    (message,) = sent()
+
+    assert "asks for your consent / " in message.subject
+    assert "inaomba ridhaa yako" in message.subject
+    assert message.body.count(url(api, consent)) == 2
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_a_receipt_is_in_the_language_that_was_read(api: Api, language: str):
+    consent = hosted(api)
+    sent()
+    grant(consent.pk, 1, replace(EVIDENCE, language=language))
+    (message,) = sent()
+
+    assert ("Ridhaa yako" in message.subject) is (language == "sw")
+    assert " / " not in message.subject
 
 
 @pytest.mark.parametrize("draft", [False, True])

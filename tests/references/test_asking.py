@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 import pytest
+from django.core import mail
 from django.utils.timezone import now
 
 from tests.checks.engine import let_time_pass, only_result, paid
@@ -21,7 +22,8 @@ from verification.checks import refereeing, running
 from verification.checks.claiming import claim
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
-from verification.notifications.models import Notification
+from verification.notifications.models import Kind, Notification
+from verification.notifications.tasks import send_due
 from verification.ordering.referring import ReferenceClosed, submit
 from verification.references.models import Reference
 
@@ -46,6 +48,30 @@ def test_the_referee_is_asked_once_by_a_link(paying_api: Api):
         }.items()
     )
     assert bytes(reference.token_digest) == links.digest(link.rpartition("/")[2])
+
+
+def test_a_referee_is_asked_in_both_languages(paying_api: Api):
+    asked(paying_api)
+    send_due()
+
+    (message,) = mail.outbox
+    assert message.subject == (
+        "A reference for Wanjiku Kamau / Uthibitisho wa kazi wa Wanjiku Kamau"
+    )
+    assert message.body.count("/r/") == 2
+
+
+@pytest.mark.parametrize("environment", ["sandbox", "production"])
+def test_what_is_sent_to_referees_for_the_sandbox_is_marked_so(
+    paying_api: Api, environment: str
+):
+    reference = asked(paying_api)
+    reference.report.environment = environment
+
+    for kind in (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER):
+        wanted = refereeing.message(kind, reference.report, reference)
+        assert wanted.sandbox is (environment == "sandbox")
+        assert wanted.workspace_id == paying_api.workspace.pk
 
 
 def test_a_check_that_waits_for_its_referee_is_due_when_the_link_expires(

@@ -20,13 +20,14 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.outcomes import Again, Cancelled, Failed, Outcome, finding_of
 from verification.checks.waking import wake_up
 from verification.ids import uuid7
-from verification.notifications.models import Channel, Kind
+from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel, notify
 from verification.providers.referee import compare
 from verification.references.models import Reference, ReferenceStatus
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.wire import utc_text
+from workspaces.models import Environment
 
 DECLINED = Failed("REFEREE_DECLINED", "The referee declined to answer.", False)
 NO_ANSWER = Failed("REFEREE_NO_ANSWER", "The referee did not answer in time.", True)
@@ -91,7 +92,9 @@ def message(kind: Kind, report: Report, reference: Reference) -> Wanted:
             "link": links.reference_url(reference.pk, reference.generation),
             "expiresAt": utc_text(reference.expires_at),
         },
-        workspace_id=report.workspace_id,
+        BOTH,
+        report.workspace_id,
+        report.environment == Environment.SANDBOX,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Min
+from django.db.models import Min, Q
 
 from verification.jobs.queue import wake_up_by
 from verification.notifications.models import Notification
@@ -14,7 +14,11 @@ LEASE_SECONDS = 150
 CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT id FROM notifications_notification
-    WHERE next_attempt_at <= statement_timestamp()
+    WHERE next_attempt_at <= statement_timestamp() AND (
+        workspace_id IS NULL OR workspace_id <> ALL (ARRAY(
+            SELECT id FROM workspaces_workspace WHERE suspended_at IS NOT NULL
+        ))
+    )
     ORDER BY next_attempt_at, id LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED
 )
@@ -30,7 +34,8 @@ RETURNING n.*
 def claim() -> Notification | None:
     """The one that is due longest, committed as this sender's until its lease ends.
 
-    Its attempt counts from here on, so that one that kills its sender ends, too.
+    What a suspended workspace would send waits until it works again. An attempt
+    counts from here on, so that one that kills its sender ends, too.
     """
     return next(iter(Notification.objects.raw(CLAIM, {"lease": LEASE_SECONDS})), None)
 
@@ -41,5 +46,8 @@ def wake_up_for_the_next() -> None:
     Every run ends with this. What is left then waits for its time, or for the lease
     of a sender that may have died.
     """
-    waiting = Notification.objects.filter(next_attempt_at__isnull=False)
+    waiting = Notification.objects.filter(
+        Q(workspace=None) | Q(workspace__suspended_at=None),
+        next_attempt_at__isnull=False,
+    )
     wake_up_by(SEND_DUE, waiting.aggregate(due=Min("next_attempt_at"))["due"])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 
-# Characters of one part.
+# Characters of one part, and of two, each of which says to which message it belongs.
 LONGEST = 160
+LONGEST_OF_TWO = 2 * 153
 
 BASIC = frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"

@@ -30,6 +30,10 @@ class Language(models.TextChoices):
     KISWAHILI = "sw"
 
 
+# In place of a language, where nobody knows which one is read.
+BOTH = ""
+
+
 class NotificationStatus(models.TextChoices):
     PENDING = "PENDING"
     SENT = "SENT"

@@ -2,6 +2,9 @@
 
 The first line of an e-mail is its subject. What people typed is put in as it is, on
 one line and without control characters, and is never markup.
+
+Where the language is not known an e-mail is that of each language, one below the other.
+An SMS has a template of its own for it (`both`), because the link is said only once.
 """
 
 from __future__ import annotations
@@ -17,13 +20,15 @@ from django.template import Context, engines
 from django.utils import translation
 from django.utils.module_loading import import_string
 
-from verification.notifications.gsm import LONGEST, as_gsm, gsm_length
-from verification.notifications.models import Channel, Notification
+from verification.notifications.gsm import LONGEST, LONGEST_OF_TWO, as_gsm, gsm_length
+from verification.notifications.models import Channel, Language, Notification
 from verification.wire import one_line
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
 # What is left of a requester's name in an SMS, at least.
 SHORTEST_NAME = 12
+BELOW = "Kiswahili hapa chini."
+RULE = "-" * 40
 
 # File name, content, media type
 Attachment = tuple[str, bytes, str]
@@ -37,17 +42,27 @@ class Letter:
 
 
 def write_letter(notification: Notification) -> Letter:
-    subject, _, text = _render(notification, _clean(notification)).partition("\n")
+    context = _clean(notification)
+    languages = [notification.language] if notification.language else Language.values
+    written = [
+        _render(notification, context, language).strip().partition("\n")
+        for language in languages
+    ]
+    subject = " / ".join(first for first, _, _ in written)
     if notification.sandbox:
         subject = f"[SANDBOX] {subject}"
-    return Letter(subject, text.strip() + "\n", _attachments(notification))
+    text = f"\n\n{RULE}\n\n".join(rest.strip() for _, _, rest in written)
+    if len(written) > 1:
+        text = f"{BELOW}\n\n{text}"
+    return Letter(subject, text + "\n", _attachments(notification))
 
 
 def write_sms(notification: Notification) -> str:
-    """In one part where it can be: a long name of who asks is shortened for it."""
+    """In one part where it can be, or two for two languages: a long name of who asks
+    is shortened for it."""
     context = _clean(notification)
     text = _sms(notification, context)
-    excess = gsm_length(text) - LONGEST
+    excess = gsm_length(text) - (LONGEST if notification.language else LONGEST_OF_TWO)
     name = as_gsm(context.get("requester", ""))
     if excess > 0 and len(name) > SHORTEST_NAME:
         # Two full stops take the place of the end.
@@ -57,15 +72,16 @@ def write_sms(notification: Notification) -> str:
 
 
 def _sms(notification: Notification, context: dict[str, Any]) -> str:
-    text = " ".join(_render(notification, context).split())
+    language = notification.language or "both"
+    text = " ".join(_render(notification, context, language).split())
     return as_gsm(f"SANDBOX: {text}" if notification.sandbox else text)
 
 
-def _render(notification: Notification, context: dict[str, Any]) -> str:
+def _render(notification: Notification, context: dict[str, Any], language: str) -> str:
     kind, channel = notification.kind.lower(), notification.channel.lower()
-    name = f"notifications/{kind}.{channel}.{notification.language}.txt"
+    name = f"notifications/{kind}.{channel}.{language}.txt"
     template = engines["django"].engine.get_template(name)  # type: ignore[attr-defined]
-    with translation.override(notification.language):
+    with translation.override("en" if language == "both" else language):
         # Plain text: an ampersand in a name stays one. Times are in their zone already.
         plain = Context(context, autoescape=False, use_tz=False)
         return str(template.render(plain))

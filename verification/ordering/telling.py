@@ -7,7 +7,7 @@ from typing import Any
 
 from verification import links
 from verification.consents.models import Consent, ConsentRecord
-from verification.notifications.models import Channel, Kind
+from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
 from verification.reports.models import Report
 from verification.wire import utc_text
@@ -58,7 +58,8 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
         "recordId": str(record.pk),
         "link": links.consent_url(record.consent_id, record.generation),
     }
-    language = record.language or "en"
+    # Of what was read; nobody knows where staff withdrew for the subject.
+    language = record.language or BOTH
     wanted = _to_subject(
         report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
     )
@@ -83,7 +84,7 @@ def _to_subject(
     kind: Kind,
     cause: str,
     context: dict[str, Any],
-    language: str = "en",
+    language: str = BOTH,
 ) -> list[Wanted]:
     subject = report.subject or {}
     return [
