@@ -40,3 +40,17 @@ def reference_url(reference_id: UUID, generation: int) -> str:
 
 def payment_url(payment_id: UUID, generation: int) -> str:
     return f"{settings.BASE_URL}/p/{token('payment', payment_id, generation)}"
+
+
+def top_up_url(account_id: UUID) -> str:
+    """Where anybody can pay into the account, and sees nothing of it but its name."""
+    return f"{settings.BASE_URL}/t/{account_id}/{token('top-up', account_id, 1)}"
+
+
+def payment_path(payment_id: UUID) -> str:
+    """The page behind the link, for who opened it in this browser."""
+    return f"/p/v/{payment_id}/"
+
+
+def top_up_path(account_id: UUID) -> str:
+    return f"/t/v/{account_id}/"

@@ -5,6 +5,7 @@ secrets that are not given are made once and kept in DATA_DIR; with DEBUG off th
 start is refused until they are given.
 """
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from environs import Env
 
 from verification import embedded
 from verification.mail_settings import mail_settings
+from verification.payment_settings import payment_providers
 from verification.secret_settings import (
     field_keys,
     lookup_key,
@@ -272,6 +274,13 @@ CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
 IDEMPOTENCY_HOURS = 72
+
+# Who takes money in production: "paystack", "stripe", or nobody. A provider whose key
+# is configured is still asked about what it took when another one is chosen.
+PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
+PAYMENT_PROVIDERS = payment_providers(env)
+# A refund of more than this, in the currency that was paid, is decided by two persons.
+REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
 
 # For development: hosts (`host` or `host:port`) that may be called whatever their
 # address, and a file of certificates that are trusted beside the system's.

@@ -1,0 +1,43 @@
+"""Which payment providers this installation can ask, from the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from environs import Env
+
+from verification.secret_settings import optional_secret
+
+# name -> (dotted path of the adapter, its options)
+Table = dict[str, tuple[str, dict[str, Any]]]
+
+
+def payment_providers(env: Env) -> Table:
+    """Those whose secrets are there. PAYSTACK_URL, STRIPE_URL and PAYMENT_DEV_HOSTS are
+    for development against another server than the provider's."""
+    opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
+    table: Table = {}
+    if key := optional_secret("PAYSTACK_SECRET_KEY"):
+        old = optional_secret("PAYSTACK_PREVIOUS_SECRET_KEY")
+        table["paystack"] = (
+            "verification.providers.paystack.Paystack",
+            {
+                "secret_key": key,
+                "previous_secret_keys": (old,) if old else (),
+                "url": env.str("PAYSTACK_URL", "https://api.paystack.co"),
+                "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
+                "opened": opened,
+            },
+        )
+    if key := optional_secret("STRIPE_SECRET_KEY"):
+        secrets = optional_secret("STRIPE_WEBHOOK_SECRETS")
+        table["stripe"] = (
+            "verification.providers.stripe_checkout.StripeCheckout",
+            {
+                "secret_key": key,
+                "webhook_secrets": tuple(filter(None, secrets.split(","))),
+                "url": env.str("STRIPE_URL", "https://api.stripe.com"),
+                "opened": opened,
+            },
+        )
+    return table

@@ -1,0 +1,59 @@
+"""The one place that chooses which payment provider is asked.
+
+The sandbox has the built-in one and no other; production never gets it. Which provider
+production uses is configuration, and a checkout is asked about at the one it was opened
+at, as long as that one's keys are configured.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from verification.payments.sandbox import SandboxProvider
+from verification.providers.base import Refused
+from verification.providers.checkout import CheckoutProvider
+from workspaces.models import Environment
+
+_sandbox = SandboxProvider()
+
+
+class NoPaymentProvider(Refused):
+    """This installation takes no payments in production."""
+
+    def __init__(self) -> None:
+        told = "This installation has no payment provider."
+        super().__init__("PAYMENT_PROVIDER_NOT_CONFIGURED", told)
+
+
+def checkout_provider(environment: str) -> CheckoutProvider:
+    """Where checkouts of this environment are opened. Raises NoPaymentProvider."""
+    if environment != Environment.PRODUCTION:
+        return _sandbox
+    return provider_named(settings.PAYMENT_PROVIDER)
+
+
+def takes_payments(environment: str) -> bool:
+    return environment != Environment.PRODUCTION or bool(settings.PAYMENT_PROVIDER)
+
+
+def provider_named(name: str) -> CheckoutProvider:
+    """The provider a checkout was opened at. Raises NoPaymentProvider."""
+    if name == _sandbox.name:
+        return _sandbox
+    if name not in settings.PAYMENT_PROVIDERS:
+        raise NoPaymentProvider
+    return _live(name)
+
+
+def live_providers() -> list[CheckoutProvider]:
+    """Every one whose keys are configured."""
+    return [_live(name) for name in settings.PAYMENT_PROVIDERS]
+
+
+@cache
+def _live(name: str) -> CheckoutProvider:
+    path, options = settings.PAYMENT_PROVIDERS[name]
+    return import_string(path)(**options)

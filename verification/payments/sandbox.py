@@ -1,0 +1,118 @@
+"""The payment provider of the sandbox: built in, and paid with play money.
+
+Its checkout page (`hosted/sandbox_checkout.py`) plays every ending by `play`; what it
+knows is kept in a table of its own, as a real provider keeps its books elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.payments.models import SandboxCheckout
+from verification.providers.base import Refused
+from verification.providers.checkout import (
+    BadSignature,
+    CheckoutAsked,
+    CheckoutBegun,
+    CheckoutSeen,
+    CheckoutState,
+    PaidElsewhere,
+    ProviderEvent,
+    RefundAsked,
+    RefundSeen,
+    RefundState,
+)
+
+SURPLUS = Decimal(1)
+
+
+class SandboxProvider:
+    name: ClassVar[str] = "sandbox"
+    # Pages of our own.
+    checkout_origin = ""
+
+    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+        SandboxCheckout.objects.get_or_create(
+            reference=asked.reference,
+            defaults={
+                "amount": asked.amount,
+                "currency": asked.currency,
+                "description": asked.description[:200],
+                "return_url": asked.return_url,
+                "cancel_url": asked.cancel_url,
+            },
+        )
+        url = f"{settings.BASE_URL}/sandbox/checkout/{asked.reference}"
+        return CheckoutBegun(url, session="")
+
+    def look(self, reference: str, session: str) -> CheckoutSeen:
+        checkout = SandboxCheckout.objects.filter(pk=reference).first()
+        if checkout is None:
+            return CheckoutSeen(CheckoutState.UNKNOWN)
+        state = CheckoutState(checkout.state)
+        if state != CheckoutState.PAID:
+            return CheckoutSeen(state)
+        return CheckoutSeen(
+            state, checkout.paid_amount, checkout.currency, f"sandbox-{reference}"
+        )
+
+    @transaction.atomic
+    def refund(self, asked: RefundAsked) -> RefundSeen:
+        checkouts = SandboxCheckout.objects.select_for_update()
+        checkout = checkouts.filter(pk=asked.checkout_reference).first()
+        if checkout is None or checkout.paid_amount is None:
+            raise Refused("NOT_PAID", "There is no such payment in the sandbox.")
+        checkout.refunds[asked.reference] = str(asked.amount)
+        if sum(map(Decimal, checkout.refunds.values())) > checkout.paid_amount:
+            raise Refused("TOO_MUCH", "More would be given back than was paid.")
+        checkout.save(update_fields=["refunds"])
+        return RefundSeen(RefundState.DONE, f"sandbox-{asked.reference}")
+
+    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+        checkout = SandboxCheckout.objects.filter(pk=asked.checkout_reference).first()
+        if checkout is None or asked.reference not in checkout.refunds:
+            return None
+        return RefundSeen(RefundState.DONE, f"sandbox-{asked.reference}")
+
+    def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
+        # It tells its events itself; nobody outside can be it.
+        raise BadSignature
+
+    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+        paid = SandboxCheckout.objects.filter(paid_at__gte=start, paid_at__lt=end)
+        for checkout in paid.order_by("paid_at").iterator():
+            if checkout.paid_amount is None or checkout.paid_at is None:
+                continue
+            yield PaidElsewhere(
+                checkout.reference,
+                f"sandbox-{checkout.reference}",
+                checkout.paid_amount,
+                checkout.currency,
+                checkout.paid_at,
+            )
+
+
+def play(reference: str, state: CheckoutState, *, surplus: bool = False) -> bool:
+    """End an open checkout as the payer chose, or pay one that had failed.
+
+    `surplus` pays one unit more than was asked. False if it had been paid before, which
+    stays so.
+    """
+    with transaction.atomic():
+        checkouts = SandboxCheckout.objects.select_for_update()
+        checkout = checkouts.get(pk=reference)
+        if checkout.state == CheckoutState.PAID:
+            return False
+        checkout.state = state
+        if state == CheckoutState.PAID:
+            checkout.paid_amount = checkout.amount + (SURPLUS if surplus else 0)
+            checkout.paid_at = now()
+        checkout.save()
+    return True
