@@ -9,6 +9,7 @@ from uuid import UUID
 
 from verification.checks.models import CheckDefinition
 from verification.consents.models import ConsentStatus
+from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
 from verification.wire import utc_text
@@ -88,6 +89,21 @@ def reference_event(
     }
     name = Event.Name.REFERENCE_SUBMITTED
     return _happening(name, str(reference.pk), report, data)
+
+
+def payment_event(report: Report, stack: Stack, payment: Payment) -> Happening:
+    """payment.paid"""
+    data = {
+        **_about(report, stack, consent_status_of(report)),
+        "payment": {
+            "status": payment.status,
+            "amount": {"amount": float(payment.amount), "currency": payment.currency},
+            "paidAt": utc_text(payment.paid_at) if payment.paid_at else None,
+            "paymentUrl": None,
+            "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
+        },
+    }
+    return _happening(Event.Name.PAYMENT_PAID, str(payment.pk), report, data)
 
 
 def check_body(

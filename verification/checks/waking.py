@@ -6,6 +6,7 @@ from datetime import datetime
 
 from verification.checks.models import CheckResult
 from verification.jobs.queue import later, later_row, wake_up_by
+from verification.reports.models import Report
 from verification.tables import Rows
 
 RUN_DUE = "verification.checks.tasks.run_due"
@@ -14,6 +15,12 @@ RUN_DUE = "verification.checks.tasks.run_due"
 def wake_up(at: datetime | None = None) -> None:
     """Say, with the caller's transaction, that checks are or will be due."""
     later(RUN_DUE, at=at)
+
+
+def start(report: Report, at: datetime) -> None:
+    """Have the checks of a report that has just begun to run be asked."""
+    CheckResult.objects.filter(report=report).update(next_attempt_at=at, turn_at=at)
+    wake_up()
 
 
 def wake_up_row(at: datetime) -> Rows:

@@ -18,6 +18,10 @@ SCHEDULES = [
     Every("Expire consents", 1, "verification.ordering.tasks.expire_consents"),
     Every("Remind subjects", 10, "verification.ordering.tasks.remind_subjects"),
     Every("Chase references", 10, "verification.ordering.tasks.chase_references"),
+    Every("Look at checkouts", 1, "verification.ordering.tasks.look_at_checkouts"),
+    Every("Send refunds", 1, "verification.ordering.tasks.send_refunds"),
+    Every("Expire payments", 1, "verification.ordering.tasks.expire_payments"),
+    Every("Remind payers", 10, "verification.ordering.tasks.remind_payers"),
     Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
     Every("Send due notifications", 1, "verification.notifications.tasks.send_due"),
     Every(

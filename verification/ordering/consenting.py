@@ -13,21 +13,19 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.checks.events import report_event
-from verification.checks.models import CheckResult
-from verification.checks.waking import wake_up
+from verification.checks.waking import start
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.records import Evidence, write_record
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
-from verification.ordering.stopping import stop
+from verification.ordering.payers import payment_request
+from verification.ordering.payment_links import start_time
+from verification.ordering.stopping import fail, stop
 from verification.ordering.telling import consent_receipt, stop_asking
+from verification.payments.models import Payment
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
-from verification.tables import insert
-from webhooks.events import event_rows
-from webhooks.models import Event
 from workspaces.ledger import account_of
 
 Happened = ConsentRecord.Happened
@@ -96,7 +94,8 @@ def withdraw(
     at = now()
     record = _decide(consent, report, Happened.WITHDRAWN, evidence, reason, at)
     if report.status in STOPPED and not report.is_ended:
-        client = _client(report)
+        account = account_of(report.workspace, report.environment)
+        client = Client(report.workspace, account, SUBJECT)
         stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
     return record
 
@@ -163,13 +162,16 @@ def _decide(
 
 
 def _move_on(report: Report, at: datetime) -> None:
-    payment = getattr(report, "payment", None)
+    payment: Payment | None = getattr(report, "payment", None)
     pays = payment is not None and payment.is_outstanding
     target = ReportStatus.PENDING_PAYMENT if pays else ReportStatus.RUNNING
     move([Move(report, target, "consent granted", SUBJECT)], at)
-    if not pays:
-        CheckResult.objects.filter(report=report).update(next_attempt_at=at, turn_at=at)
-        wake_up()
+    if payment and pays:
+        start_time(payment, at)
+        payment.save(update_fields=["link_made_at", "reminded_at", "expires_at"])
+        notify(*payment_request(report, payment))
+    else:
+        start(report, at)
 
 
 def _fail(
@@ -179,18 +181,5 @@ def _fail(
     trigger: str,
     at: datetime,
 ) -> None:
-    stop(_client(report), report, ReportStatus.FAILED, trigger, at, failure)
-    stack = report.results.values_list("name", "status", "id")
-    event = report_event(
-        Event.Name.REPORT_FAILED,
-        f"{report.pk}:consent:{consent.generation}",
-        report,
-        list(stack),
-        consent_status=consent.status,
-    )
-    insert(event_rows([event], at))
-
-
-def _client(report: Report) -> Client:
-    account = account_of(report.workspace, report.environment)
-    return Client(report.workspace, account, SUBJECT)
+    cause = f"consent:{consent.generation}"
+    fail(report, failure, trigger, SUBJECT, cause, at)

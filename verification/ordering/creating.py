@@ -24,6 +24,7 @@ from verification.ordering.charging import charges
 from verification.ordering.client import Client
 from verification.ordering.gates import consent_for, first_status, payment_for
 from verification.ordering.intake import Order
+from verification.ordering.payers import payment_request
 from verification.ordering.pricing import Line, Priced, price_orders, total
 from verification.ordering.telling import consent_request
 from verification.payments.models import Payment
@@ -215,6 +216,8 @@ def _gather(
         batch.wanted += consent_request(report, consent)
     if payment:
         batch.payments.append(values_of(payment, PAYMENT_COLUMNS))
+        if report.status != ReportStatus.PENDING_CONSENT:
+            batch.wanted += payment_request(report, payment)
     if not order.draft:
         prices = [
             (row[0], FIRST_ATTEMPT, line.price)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from itertools import repeat
 from typing import Any
 from uuid import UUID
@@ -21,12 +22,13 @@ from verification.ordering.faults import Fault, InvalidRequest, shape_faults
 from verification.ordering.gates import consent_for, payment_for
 from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
+from verification.ordering.payers import payment_request, stop_asking_payer
 from verification.ordering.pricing import Line, price_orders, total
 from verification.ordering.refusals import NotEditable
 from verification.ordering.requests import DraftEdit
 from verification.ordering.telling import consent_request, stop_asking
-from verification.payments.models import PaymentStatus
-from verification.reports.models import Report, ReportStatus
+from verification.payments.models import Payment, PaymentStatus
+from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.search import entry_rows
 from verification.tables import Rows, insert
 
@@ -50,11 +52,12 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     order = _merged(client, report, body, faults)
     at = now()
     priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
-    _replace_payment(report, order, priced.lines, body, at)
+    asked = _replace_payment(report, order, priced.lines, body, at)
     _replace_results(report, priced.lines, at)
     asked_before = report.subject
     report.subject_id = priced.subject.id
     _rewrite(client, report, order, at)
+    notify(*payment_request(report, asked))
     _replace_consent(report, order, body, asked_before, at)
 
 
@@ -110,7 +113,8 @@ def _replace_payment(
     lines: list[Line],
     body: Mapping[str, Any],
     at: datetime,
-) -> None:
+) -> Payment | None:
+    """The payment that asks anew, where one does."""
     old, amount = getattr(report, "payment", None), total(lines)
     if old and old.status == PaymentStatus.PAID:
         if old.amount != amount or order.payment_mode != report.payment_mode:
@@ -119,13 +123,28 @@ def _replace_payment(
                 f"{old.amount} {old.currency} was paid for this draft, and the edit "
                 f"would change that to {amount}.",
             )
-        return
-    if old and old.amount == amount and not {"payer", "paymentMode"} & body.keys():
-        return
+        return None
+    if old and not _asks_anew(report, old, order, amount, body):
+        return None
     if old:
+        stop_asking_payer(old)
         old.delete()
-    if payment := payment_for(report, order, amount, at):
+    payment = payment_for(report, order, amount, at)
+    if payment:
         payment.save(force_insert=True)
+    return payment
+
+
+def _asks_anew(
+    report: Report, old: Payment, order: Order, amount: Decimal, body: Mapping[str, Any]
+) -> bool:
+    # Who has the link of another payer, or of a wrong address, is not asked.
+    another_payer = bool({"payer", "paymentMode"} & body.keys()) or (
+        order.payment_mode == PaymentMode.CANDIDATE
+        and order.subject.members != report.subject
+    )
+    was_given_back = old.status == PaymentStatus.REFUNDED
+    return old.amount != amount or another_payer or was_given_back
 
 
 def _replace_consent(

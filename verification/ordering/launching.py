@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.waking import wake_up
+from verification.checks.waking import start
 from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
 from verification.ordering.faults import Fault, InvalidRequest
@@ -54,9 +54,8 @@ def launch(client: Client, report_id: UUID) -> Report:
         ],
         at,
     )
-    CheckResult.objects.filter(report=report).update(next_attempt_at=at, turn_at=at)
+    start(report, at)
     insert(entries(movements, at))
-    wake_up()
     move_balances(movements)
     return report
 
@@ -72,7 +71,7 @@ def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
     if not given:
         reasons.append("CONSENT_OUTSTANDING")
     payment = getattr(report, "payment", None)
-    if payment and payment.is_outstanding:
+    if payment and not payment.is_settled:
         reasons.append("PAYMENT_OUTSTANDING")
     return reasons
 

@@ -15,6 +15,7 @@ from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
 from verification.ordering.refusals import NotRetryable
+from verification.payments.models import Refund, RefundStatus
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
@@ -35,6 +36,11 @@ def retry(client: Client, report_id: UUID) -> Report:
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
         raise NotRetryable(report.status, "The subject's consent does not hold.")
+    if Refund.objects.filter(checkout__report=report).exclude(
+        status__in=[RefundStatus.FAILED, RefundStatus.REJECTED]
+    ):
+        told = "What was paid for it was given back, in part or whole."
+        raise NotRetryable(report.status, told)
     if gone := [r.name for r in failed if not r.definition.active]:
         told = f"{', '.join(gone)} is not offered at present."
         raise NotRetryable(report.status, told)

@@ -6,15 +6,19 @@ from datetime import datetime
 
 from django.db.models import Q
 
+from verification.checks.events import consent_status_of, report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.refereeing import close_references
 from verification.ordering.client import Client
+from verification.ordering.payers import stop_asking_payer
 from verification.ordering.telling import stop_asking
 from verification.payments.models import PaymentStatus
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
-from workspaces.ledger import Kind, Movement, entries, move_balances
+from webhooks.events import event_rows
+from webhooks.models import Event
+from workspaces.ledger import Kind, Movement, account_of, entries, move_balances
 
 
 def stop(
@@ -50,11 +54,35 @@ def stop(
         _give_back(client, report, unasked, at)
 
 
+def fail(
+    report: Report,
+    failure: tuple[str, str],
+    trigger: str,
+    actor: str,
+    cause: str,
+    at: datetime,
+) -> None:
+    """Move a held report that waited at a gate to FAILED, and say so by an event."""
+    account = account_of(report.workspace, report.environment)
+    client = Client(report.workspace, account, actor)
+    stop(client, report, ReportStatus.FAILED, trigger, at, failure)
+    stack = report.results.values_list("name", "status", "id")
+    event = report_event(
+        Event.Name.REPORT_FAILED,
+        f"{report.pk}:{cause}",
+        report,
+        list(stack),
+        consent_status=consent_status_of(report),
+    )
+    insert(event_rows([event], at))
+
+
 def _cancel_payment(report: Report) -> None:
     payment = getattr(report, "payment", None)
     if payment and payment.is_outstanding:
         payment.status = PaymentStatus.CANCELLED
         payment.save(update_fields=["status"])
+        stop_asking_payer(payment)
 
 
 def _give_back(

@@ -1,6 +1,9 @@
+from verification.ordering import unpaid
 from verification.ordering.chasing import expire_references, remind_referees
 from verification.ordering.expiring import expire_due
+from verification.ordering.giving_back import send_refunds as send_due_refunds
 from verification.ordering.idempotency import forget_old_answers
+from verification.ordering.looking import look_at_due
 from verification.ordering.reminding import remind_due
 
 
@@ -22,3 +25,23 @@ def chase_references() -> None:
     """Remind referees after three days, and close links that nobody answered."""
     remind_referees()
     expire_references()
+
+
+def look_at_checkouts() -> None:
+    """Ask payment providers what became of the checkouts that are due."""
+    look_at_due()
+
+
+def send_refunds() -> None:
+    """Have payment providers give back what was approved."""
+    send_due_refunds()
+
+
+def expire_payments() -> None:
+    """Close the payment links that nobody paid by in time."""
+    unpaid.expire_payments()
+
+
+def remind_payers() -> None:
+    """Remind payers who have not paid by half time."""
+    unpaid.remind_payers()

@@ -1,0 +1,177 @@
+"""What the provider said of a checkout becomes what it means: the one place where a
+payment becomes paid.
+
+Report, payment, checkout, money, refund and event move in one transaction. The report
+is held before the payment and that before the checkout, as every other verb does.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.checks.events import payment_event
+from verification.checks.waking import start
+from verification.notifications.notifying import notify
+from verification.ordering.payers import payment_receipt, stop_asking_payer
+from verification.ordering.refunding import give_back_surplus
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Doubt,
+    Payment,
+    PaymentStatus,
+    RefundCause,
+)
+from verification.providers.checkout import CheckoutSeen, CheckoutState
+from verification.reports.holding import held
+from verification.reports.models import Report, ReportStatus
+from verification.reports.transitions import Move, move
+from verification.tables import insert
+from webhooks.events import event_rows
+from workspaces.ledger import Kind, Movement, record
+from workspaces.models import Account
+
+logger = logging.getLogger(__name__)
+
+ENDED = {
+    CheckoutState.FAILED: CheckoutStatus.FAILED,
+    CheckoutState.CANCELLED: CheckoutStatus.CANCELLED,
+    CheckoutState.EXPIRED: CheckoutStatus.EXPIRED,
+}
+# Where a payer's money is still what the report waits for.
+WAITING = {
+    ReportStatus.DRAFT,
+    ReportStatus.PENDING_CONSENT,
+    ReportStatus.PENDING_PAYMENT,
+}
+
+
+@transaction.atomic
+def settle(checkout_id: UUID, seen: CheckoutSeen) -> bool:
+    """Record what the provider said; True when the money was taken by this call."""
+    checkout, report = _hold(checkout_id)
+    if checkout.status == CheckoutStatus.PAID:
+        _compare(checkout, seen)
+        return False
+    if seen.state == CheckoutState.PAID:
+        _take(checkout, report, seen, now())
+        return True
+    _note(checkout, report, seen)
+    return False
+
+
+def _hold(checkout_id: UUID) -> tuple[Checkout, Report | None]:
+    report_id = Checkout.objects.values_list("report_id", flat=True).get(pk=checkout_id)
+    report = held().get(pk=report_id) if report_id else None
+    if report:
+        payments = Payment.objects.select_for_update(no_key=True)
+        if payment := payments.filter(report=report).first():
+            report.payment = payment
+    checkouts = Checkout.objects.select_for_update(of=("self",), no_key=True)
+    return checkouts.select_related("account").get(pk=checkout_id), report
+
+
+def _compare(checkout: Checkout, seen: CheckoutSeen) -> None:
+    """A paid one that the provider calls unpaid needs a person, unless we gave it back;
+    one that it does not find at the moment is no news."""
+    checkout.next_look_at = None
+    silent = {CheckoutState.PAID, CheckoutState.UNKNOWN}
+    if seen.state not in silent and not checkout.refunded:
+        checkout.doubt, checkout.message = Doubt.CONTRADICTED, seen.message[:200]
+        logger.error("checkout %s is paid, and now %s", checkout.pk, seen.state)
+    checkout.save(update_fields=["next_look_at", "doubt", "message"])
+
+
+def _take(
+    checkout: Checkout, report: Report | None, seen: CheckoutSeen, at: datetime
+) -> None:
+    """The provider has money. Whether it is ours to keep is decided here."""
+    checkout.status, checkout.paid_at, checkout.next_look_at = "PAID", at, None
+    checkout.paid_amount = seen.amount
+    checkout.paid_currency = (seen.currency or "").upper()
+    checkout.transaction, checkout.message = seen.transaction, seen.message[:200]
+    asked = (checkout.amount, checkout.currency)
+    if (checkout.paid_amount, checkout.paid_currency) != asked:
+        checkout.doubt = Doubt.OTHER_AMOUNT
+        checkout.save()
+        logger.error("checkout %s was paid with another amount", checkout.pk)
+        return
+    payment = getattr(report, "payment", None) if report else None
+    surplus = _surplus(checkout, report, payment)
+    checkout.is_counted = surplus is None
+    checkout.save()
+    if surplus:
+        give_back_surplus(checkout, surplus, at)
+    elif report and payment:
+        _pay(report, payment, checkout, at)
+    elif checkout.account:
+        _top_up(checkout.account, checkout)
+
+
+def _surplus(
+    checkout: Checkout, report: Report | None, payment: Payment | None
+) -> RefundCause | None:
+    """Why this money is not wanted, or None. An expired link of a draft still pays."""
+    if report is None:
+        return None
+    if payment is None or payment.pk != checkout.payment_id:
+        return RefundCause.NOT_ASKED
+    if payment.status in {PaymentStatus.PAID, PaymentStatus.REFUNDED}:
+        return RefundCause.PAID_TWICE
+    asked = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
+    if payment.status not in asked or report.status not in WAITING:
+        return RefundCause.NOT_ASKED
+    return None
+
+
+def _pay(report: Report, payment: Payment, checkout: Checkout, at: datetime) -> None:
+    payment.status, payment.paid_at = PaymentStatus.PAID, at
+    payment.save(update_fields=["status", "paid_at"])
+    if report.status == ReportStatus.PENDING_PAYMENT:
+        move([Move(report, ReportStatus.RUNNING, "paid", "payer")], at)
+        start(report, at)
+    stack = report.results.values_list("name", "status", "id")
+    insert(event_rows([payment_event(report, list(stack), payment)], at))
+    stop_asking_payer(payment)
+    notify(*payment_receipt(report, checkout))
+
+
+def _top_up(account: Account, checkout: Checkout) -> None:
+    record(
+        Movement(
+            account.pk,
+            Kind.TOP_UP,
+            checkout.amount,
+            checkout.started_by,
+            note=f"{checkout.provider} {checkout.number}",
+            checkout_id=checkout.pk,
+        )
+    )
+
+
+def _note(checkout: Checkout, report: Report | None, seen: CheckoutSeen) -> None:
+    """Not paid, so far: providers let payers try again in the same checkout."""
+    if seen.state not in ENDED or checkout.status == ENDED[seen.state]:
+        return
+    checkout.status, checkout.message = ENDED[seen.state], seen.message[:200]
+    checkout.save(update_fields=["status", "message"])
+    payment = getattr(report, "payment", None) if report else None
+    if (
+        payment
+        and payment.pk == checkout.payment_id
+        and payment.status == PaymentStatus.PENDING
+        and seen.state == CheckoutState.FAILED
+        and not _is_tried_again(checkout)
+    ):
+        payment.status = PaymentStatus.FAILED
+        payment.save(update_fields=["status"])
+
+
+def _is_tried_again(checkout: Checkout) -> bool:
+    others = Checkout.objects.filter(payment_id=checkout.payment_id)
+    return others.filter(pk__gt=checkout.pk).exists()

@@ -1,0 +1,131 @@
+"""Asking payment providers what became of checkouts.
+
+Whatever makes us look (the provider's event, a payer who comes back, the clock) only
+brings the next look forward: what is then recorded is always the provider's own answer.
+A look that dies on its way is due again when its claim lapses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.jobs.heartbeat import beat
+from verification.jobs.queue import wake_up_by
+from verification.ordering.crediting import settle
+from verification.payments.models import Checkout, CheckoutStatus
+from verification.payments.registry import provider_named
+from verification.providers.base import ProviderError
+from verification.providers.checkout import CheckoutSeen
+
+logger = logging.getLogger(__name__)
+
+LOOKS = "verification.ordering.tasks.look_at_checkouts"
+# After the checkout was opened; then hourly, as long as a provider repeats its events.
+TIMES = [timedelta(minutes=minutes) for minutes in (1, 5, 15, 60)]
+HOURLY = timedelta(hours=1)
+LOOKED_FOR = timedelta(hours=72)
+# Longer than any provider may take.
+LEASE = timedelta(minutes=2)
+AT_ONCE = 16
+
+
+def look_by(at: datetime) -> None:
+    """Have due checkouts looked at by then."""
+    wake_up_by(LOOKS, at)
+
+
+def look_now(*checkout_ids: UUID) -> None:
+    """Something happened to them: look as soon as the transaction has committed."""
+    at = now()
+    Checkout.objects.filter(pk__in=checkout_ids).update(next_look_at=at)
+    look_by(at)
+
+
+def look_at_due() -> None:
+    while beat() and (due := _claim()):
+        _look(due)
+    waiting = Checkout.objects.filter(next_look_at__isnull=False)
+    times = waiting.order_by("next_look_at").values_list("next_look_at", flat=True)
+    if next_at := times.first():
+        look_by(next_at)
+
+
+@transaction.atomic
+def _claim() -> list[Checkout]:
+    """Take some that are due, so that nobody else looks at them meanwhile."""
+    at = now()
+    due = list(
+        Checkout.objects.select_for_update(skip_locked=True, no_key=True)
+        .filter(next_look_at__lte=at)
+        .order_by("next_look_at")[:AT_ONCE]
+    )
+    for checkout in due:
+        checkout.next_look_at = at + LEASE
+    Checkout.objects.bulk_update(due, ["next_look_at"])
+    return due
+
+
+def _look(checkouts: Sequence[Checkout]) -> None:
+    for checkout, seen in zip(checkouts, _ask_all(checkouts), strict=True):
+        if isinstance(seen, ProviderError):
+            logger.warning("checkout %s was not answered: %s", checkout.pk, seen.code)
+            _come_back(checkout, unanswered=checkout.unanswered + 1)
+            continue
+        try:
+            settle(checkout.pk, seen)
+        except Exception as e:
+            # Its claim lapses, and it is looked at again.
+            logger.error(
+                "checkout %s was not settled: %s", checkout.pk, type(e).__name__
+            )
+            continue
+        _come_back(checkout, unanswered=0)
+
+
+def _ask_all(checkouts: Sequence[Checkout]) -> list[CheckoutSeen | ProviderError]:
+    """Live providers all at once, in threads; the sandbox's is a table of ours."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = [
+            None if c.provider == "sandbox" else pool.submit(_ask, c) for c in checkouts
+        ]
+        return [
+            one.result() if one else _ask(checkout)
+            for one, checkout in zip(asked, checkouts, strict=True)
+        ]
+
+
+def _ask(checkout: Checkout) -> CheckoutSeen | ProviderError:
+    try:
+        provider = provider_named(checkout.provider)
+        return provider.look(checkout.reference, checkout.session)
+    except ProviderError as e:
+        return e
+
+
+def _come_back(checkout: Checkout, *, unanswered: int) -> None:
+    """Choose the next look, unless something has brought it forward meanwhile."""
+    claimed = Checkout.objects.filter(
+        pk=checkout.pk, next_look_at=checkout.next_look_at
+    )
+    at = now()
+    if at - checkout.created_at > LOOKED_FOR and not unanswered:
+        claimed.filter(status=CheckoutStatus.OPEN).update(status=CheckoutStatus.EXPIRED)
+        claimed.update(next_look_at=None)
+        return
+    claimed.update(
+        next_look_at=_next_look(checkout, unanswered, at), unanswered=unanswered
+    )
+
+
+def _next_look(checkout: Checkout, unanswered: int, at: datetime) -> datetime:
+    if unanswered:
+        return at + min(timedelta(minutes=2 ** min(unanswered, 10)), HOURLY)
+    later = (checkout.created_at + time for time in TIMES)
+    return next((time for time in later if time > at), at + HOURLY)

@@ -1,0 +1,168 @@
+"""Opening checkouts: where the payer of a report, or of a top-up, goes to pay.
+
+The row comes first and the provider is called after its commit, so that money can never
+be taken for a checkout that we do not know.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import cast
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+
+from verification import links
+from verification.ordering.holding import hold_payment
+from verification.ordering.looking import look_by
+from verification.ordering.payers import payer_of
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Payment,
+    PaymentStatus,
+)
+from verification.payments.registry import checkout_provider, provider_named
+from verification.providers.base import ProviderError
+from verification.providers.checkout import CheckoutAsked
+from verification.reports.models import Report, ReportStatus
+from workspaces.models import Account
+
+logger = logging.getLogger(__name__)
+
+PAYER = "payer"
+# A payer who comes back, or clicks twice, is led to the checkout that is open.
+REUSED_FOR = timedelta(minutes=20)
+CHECKOUT_LIVES = timedelta(hours=1)
+FIRST_LOOK = timedelta(minutes=1)
+ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
+TOP_UP_FROM, TOP_UP_TO = Decimal(100), Decimal(1_000_000)
+
+
+class PaymentClosed(Exception):
+    """Nothing can be paid: `status` is a PaymentStatus, REPLACED (another link was
+    made), WAITS_FOR_CONSENT or REPORT_ENDED."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The payment is {status}.")
+        self.status = status
+
+
+class CheckoutNotOpened(Exception):
+    """The payment provider did not open one; nothing was taken."""
+
+
+@transaction.atomic
+def open_checkout(payment_id: UUID, generation: int) -> Checkout:
+    """The checkout that is open, or another. Raises PaymentClosed.
+
+    `begin` comes next, unless it has its `url` already.
+    """
+    report, payment = hold_payment(payment_id)
+    at = now()
+    _refuse_unless_payable(report, payment, generation, at)
+    payment.status = PaymentStatus.PENDING
+    payment.save(update_fields=["status"])
+    opened = Checkout.objects.filter(
+        payment_id=payment.pk,
+        status=CheckoutStatus.OPEN,
+        created_at__gt=at - REUSED_FOR,
+    ).exclude(url="")
+    return opened.order_by("-id").first() or _opened(
+        Checkout(
+            report=report,
+            payment_id=payment.pk,
+            environment=report.environment,
+            amount=payment.amount,
+            currency=payment.currency,
+            started_by=PAYER,
+        ),
+        at,
+    )
+
+
+@transaction.atomic
+def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
+    """A checkout whose money goes to the account's balance."""
+    if not TOP_UP_FROM <= amount <= TOP_UP_TO:
+        raise ValueError(f"a top-up is {TOP_UP_FROM} to {TOP_UP_TO}")
+    checkout = Checkout(
+        account=account,
+        environment=account.environment,
+        amount=amount,
+        currency=account.currency,
+        started_by=actor,
+    )
+    return _opened(checkout, now())
+
+
+def _opened(checkout: Checkout, at: datetime) -> Checkout:
+    checkout.provider = checkout_provider(checkout.environment).name
+    checkout.created_at = at
+    checkout.next_look_at = at + FIRST_LOOK
+    checkout.save(force_insert=True)
+    look_by(checkout.next_look_at)
+    return checkout
+
+
+def begin(checkout: Checkout, language: str) -> str:
+    """The address at the provider where it is paid. Raises CheckoutNotOpened.
+
+    Not in a transaction: the provider is called.
+    """
+    provider = provider_named(checkout.provider)
+    try:
+        begun = provider.begin(_asked(checkout, language))
+    except ProviderError as e:
+        logger.warning("checkout %s was not opened: %s", checkout.pk, e.code)
+        # It stays to be looked at: an answer may have been lost on its way.
+        Checkout.objects.filter(pk=checkout.pk).update(message=e.message[:200])
+        raise CheckoutNotOpened from e
+    Checkout.objects.filter(pk=checkout.pk).update(url=begun.url, session=begun.session)
+    return begun.url
+
+
+def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
+    if checkout.account:
+        path = links.top_up_path(checkout.account.pk)
+        workspace = checkout.account.workspace
+        description = _("Top-up for %(name)s") % {"name": workspace.name}
+        email = workspace.owner_email
+    else:
+        report = cast(Report, checkout.report)
+        path = links.payment_path(cast(UUID, checkout.payment_id))
+        name = report.workspace.name
+        description = _("Verification report for %(name)s") % {"name": name}
+        email = payer_of(report).get("email", "")
+    page = f"{settings.BASE_URL}{path}"
+    return CheckoutAsked(
+        checkout.reference,
+        checkout.amount,
+        checkout.currency,
+        description,
+        email,
+        language,
+        return_url=f"{page}back/{checkout.pk}",
+        cancel_url=page,
+        expires_at=checkout.created_at + CHECKOUT_LIVES,
+    )
+
+
+def _refuse_unless_payable(
+    report: Report, payment: Payment, generation: int, at: datetime
+) -> None:
+    if payment.generation != generation:
+        raise PaymentClosed("REPLACED")
+    if not payment.is_outstanding:
+        raise PaymentClosed(payment.status)
+    if report.status == ReportStatus.PENDING_CONSENT:
+        raise PaymentClosed("WAITS_FOR_CONSENT")
+    if report.status not in ASKING:
+        raise PaymentClosed("REPORT_ENDED")
+    if payment.expires_at is None or payment.expires_at <= at:
+        raise PaymentClosed(PaymentStatus.EXPIRED)

@@ -1,0 +1,75 @@
+"""New links to the payment page; the one before leads nowhere from then on."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification import links
+from verification.notifications.notifying import notify
+from verification.ordering.client import Client
+from verification.ordering.consent_links import PAUSE, TooSoon
+from verification.ordering.holding import hold, hold_payment
+from verification.ordering.payers import payment_request, stop_asking_payer
+from verification.payments.models import Payment, PaymentStatus
+from verification.reports.models import Report, ReportStatus
+
+ASKED = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
+UNPAID = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
+
+
+class NotPayable(Exception):
+    """No link can be sent: `status` is the payment's."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"A payment that is {status} needs no link.")
+        self.status = status
+
+
+@transaction.atomic
+def resend_payment_link(client: Client, report_id: UUID) -> Report:
+    """Give a payment that waits, or a draft's that expired, another link."""
+    report = hold(client, report_id)
+    payments = Payment.objects.select_for_update(no_key=True)
+    payment = payments.filter(report=report).first()
+    if payment is None:
+        raise NotPayable(PaymentStatus.NOT_REQUIRED)
+    _renew(report, payment)
+    return report
+
+
+@transaction.atomic
+def send_new_payment_link(payment_id: UUID) -> None:
+    """The same, asked for by staff, or by who opened a link that has expired."""
+    _renew(*hold_payment(payment_id))
+
+
+def start_time(payment: Payment, at: datetime) -> None:
+    """Let the time to pay begin now."""
+    payment.link_made_at, payment.reminded_at = at, None
+    payment.expires_at = at + timedelta(days=settings.PAYMENT_LINK_DAYS)
+
+
+def _renew(report: Report, payment: Payment) -> None:
+    at = now()
+    is_over = payment.expires_at is not None and payment.expires_at <= at
+    # A report whose time is over has failed, whether or not that is written yet.
+    waits = report.status == ReportStatus.DRAFT or not is_over
+    if report.status not in ASKED or payment.status not in UNPAID or not waits:
+        raise NotPayable(PaymentStatus.EXPIRED if is_over else payment.status)
+    if (left := payment.link_made_at + PAUSE - at) > timedelta():
+        raise TooSoon(math.ceil(left.total_seconds()))
+    stop_asking_payer(payment)
+    payment.generation += 1
+    payment.token_digest = links.digest(
+        links.token("payment", payment.pk, payment.generation)
+    )
+    payment.status = PaymentStatus.PENDING
+    start_time(payment, at)
+    payment.save()
+    notify(*payment_request(report, payment))
