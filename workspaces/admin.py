@@ -1,8 +1,14 @@
+from io import BytesIO
+
 from django.contrib import admin, messages
-from django.utils.html import format_html
+from django.core.exceptions import PermissionDenied
+from django.http import FileResponse, Http404
+from django.urls import path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.timezone import now
 
 from verification.backoffice import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
-from workspaces import forms, keys, ledger
+from workspaces import forms, keys, ledger, statement_files, statements
 from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
 
 
@@ -102,13 +108,52 @@ class AccountAdmin(OfficeAdmin):
         "credit_limit",
         "balance",
         "currency",
+        "statements",
     ]
-    readonly_fields = ["id", "workspace", "environment", "balance", "currency"]
+    readonly_fields = [
+        "id",
+        "workspace",
+        "environment",
+        "balance",
+        "currency",
+        "statements",
+    ]
     action_form = forms.MovementAsked
     actions = ["top_up", "adjust"]
 
     def has_add_permission(self, request):
         return False
+
+    def get_urls(self):
+        statement = path(
+            "<uuid:account_id>/statements/<str:month>.<str:kind>",
+            self.admin_site.admin_view(self.statement),
+            name="workspaces_account_statement",
+        )
+        return [statement, *super().get_urls()]
+
+    @admin.display(description="Statements (months in UTC)")
+    def statements(self, account):
+        rows = (
+            (month, *(_statement_url(account, month, kind) for kind in ("csv", "pdf")))
+            for month in statements.months(account.pk)
+        )
+        one = '<div>{} <a href="{}">CSV</a> <a href="{}">PDF</a></div>'
+        return format_html_join("", one, rows) or "-"
+
+    def statement(self, request, account_id, month, kind):
+        account = self.get_object(request, str(account_id))
+        if not self.has_view_permission(request, account):
+            raise PermissionDenied
+        if account is None or kind not in {"csv", "pdf"}:
+            raise Http404
+        with statements.opened(account.pk, _begun(month)) as statement:
+            if kind == "csv":
+                file = statement_files.csv_file(statement)
+            else:
+                file = BytesIO(statement_files.statement_pdf(statement))
+        name = statement_files.file_name(statement, kind)
+        return FileResponse(file, as_attachment=True, filename=name)
 
     def get_readonly_fields(self, request, obj=None):
         terms = ["billing", "credit_limit"]
@@ -142,6 +187,21 @@ class AccountAdmin(OfficeAdmin):
         self.log_change(request, account, f"{kind} {amount}")
         done = f"{kind} of {account.currency} {amount} on {account}."
         self.message_user(request, done, messages.SUCCESS)
+
+
+def _statement_url(account, month, kind):
+    arguments = [account.pk, str(month), kind]
+    return reverse("admin:workspaces_account_statement", args=arguments)
+
+
+def _begun(text):
+    try:
+        month = statements.Month.parse(text)
+    except ValueError:
+        raise Http404 from None
+    if month.start > now():
+        raise Http404
+    return month
 
 
 def _refusal(form, accounts, kind):

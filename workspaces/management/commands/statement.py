@@ -1,0 +1,46 @@
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.timezone import now
+
+from workspaces import ledger
+from workspaces.management import arguments
+from workspaces.models import Environment
+from workspaces.statement_files import statement_pdf, write_csv
+from workspaces.statements import Month, opened
+
+
+class Command(BaseCommand):
+    help = "Writes the statement of a month (UTC): CSV to standard output, or a file."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("workspace", metavar="WORKSPACE_ID")
+        parser.add_argument("--environment", choices=Environment.values, required=True)
+        parser.add_argument("--month", required=True, metavar="2026-11")
+        kind = parser.add_mutually_exclusive_group()
+        kind.add_argument("--csv", metavar="FILE", type=Path)
+        kind.add_argument("--pdf", metavar="FILE", type=Path)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        workspace = arguments.workspace(options["workspace"])
+        month = _month(options["month"])
+        account = ledger.account_of(workspace, options["environment"])
+        with opened(account.pk, month) as statement:
+            if options["pdf"]:
+                options["pdf"].write_bytes(statement_pdf(statement))
+            elif options["csv"]:
+                with options["csv"].open("w", encoding="utf-8", newline="") as file:
+                    write_csv(statement, file)
+            else:
+                write_csv(statement, self.stdout)
+
+
+def _month(text: str) -> Month:
+    try:
+        month = Month.parse(text)
+    except ValueError as e:
+        raise CommandError(str(e)) from None
+    if month.start > now():
+        raise CommandError(f"{month} has not begun.")
+    return month
