@@ -36,7 +36,7 @@ class SmsGateway:
         handler = type("Handler", (_Handler,), {"gateway": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02])
         self._thread.start()
         return self
 

@@ -30,7 +30,7 @@ class MailServer:
         handler = type("Handler", (_Handler,), {"mail_server": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02])
         self._thread.start()
         return self
 

@@ -25,7 +25,7 @@ def clock(time_machine):
 def redis(settings):
     server = TcpFakeServer(("127.0.0.1", 0))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)
     thread.start()
     settings.REDIS_URL = f"redis://127.0.0.1:{server.server_address[1]}"
     settings.CACHES = {
