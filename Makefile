@@ -15,8 +15,9 @@ help: ## list these commands
 run: $(READY) ## run the whole service here; Ctrl-C stops it
 	@DEBUG=True $(BIN)/python manage.py run
 
+# Most tests wait more than they compute: more workers than a small machine has cores.
 test: $(READY) ## run the tests
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup
 
 test-slow: $(READY) ## run the long tests, which kill the service again and again
 	@$(BIN)/python -m pytest -m slow

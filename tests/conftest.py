@@ -13,6 +13,14 @@ from tests.live import service as service
 from verification import embedded
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several workers, one alone starts the service."""
+    for item in items:
+        if "service" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("service"))
+
+
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[None]:
     """The server of DATABASE_URL, or the embedded one for as long as it is used."""
@@ -25,7 +33,9 @@ def database_server() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(database_server: None) -> None:
+def django_db_modify_db_settings(
+    database_server: None, django_db_modify_db_settings_parallel_suffix: None
+) -> None:
     """Called by pytest-django before it makes the test database."""
     execute = connection.ops.execute_sql_flush
 

@@ -32,7 +32,9 @@ from django.conf import settings
 from verification import embedded
 from verification.jobs.processes import dying_with_us
 
-DATABASE = "live_" + settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
+NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
+# Each worker of pytest-xdist would have a service of its own.
+DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 READY_SECONDS = 40
 STOP_SECONDS = 20
 
