@@ -11,10 +11,11 @@ from django.utils.dateformat import format as formatted
 from verification import pdf
 from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
+from verification.wire import one_line
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
 LANGUAGES = frozenset({"en", "sw"})
-# Members of the evidence that are shown as they are.
+# Members of the evidence that are shown as they are, on one line.
 SHOWN = ("purpose", "requester", "typedName", "reason", "address", "userAgent")
 
 
@@ -38,7 +39,7 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
     with translation.override(language):
         moment = f"{formatted(at, 'j F Y, H:i:s')} (UTC+3)"
     return {
-        **{name: evidence.get(name) or "" for name in SHOWN},
+        **{name: one_line(evidence.get(name) or "") for name in SHOWN},
         "number": record.number,
         "decision": record.happened,
         "language": language,

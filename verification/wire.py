@@ -23,7 +23,7 @@ class Shape(BaseModel):
 
 def one_line(text: str) -> str:
     """Somebody's words, which begin no paragraph and turn no text around."""
-    return "".join(c for c in " ".join(text.split()) if c.isprintable())
+    return " ".join("".join(c for c in text if c.isprintable() or c.isspace()).split())
 
 
 def utc_text(value: datetime) -> str:

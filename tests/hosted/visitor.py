@@ -53,4 +53,6 @@ class Visitor:
 
 def words(html: str) -> str:
     """What a person reads of a page."""
+    # Within a sentence, this one parts no words.
+    html = re.sub(r"</?bdi>", "", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

@@ -18,6 +18,7 @@ from verification.hosted.pages import answer, hosted, opening, see_other
 from verification.hosted.reference_form import Answers
 from verification.ordering import referring
 from verification.references.models import Reference
+from verification.wire import one_line
 
 TIMEZONE = "Africa/Nairobi"
 # Longer than for subjects: a referee may have to look things up.
@@ -124,7 +125,7 @@ def page(
         context |= {
             "name": subject.get("fullName", ""),
             "employer": subject.get("employerName", ""),
-            "form": Answers(initial={"name": subject.get("refereeName", "")}),
+            "form": Answers(initial={"name": one_line(subject.get("refereeName", ""))}),
         }
     return answer(request, f"reference/{name}", context | more, status)
 

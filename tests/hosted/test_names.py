@@ -1,0 +1,105 @@
+"""Names that would rearrange what stands around them."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from tests.hosted.visitor import Visitor, words
+from tests.references.conftest import paying_api as paying_api
+from tests.references.employment import asked
+from tests.test_receipts import EVIDENCE, text_of
+from verification import links
+from verification.hosted.templatetags.bdi import bdi, bdi_of, initial
+
+pytestmark = pytest.mark.django_db
+
+TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
+# Who writes it decides the order in which the rest of the sentence is read.
+TURNED = "Acme\u202e\n\n\u2066DO NOT AGREE\u2028<b>"
+CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069\u2028\u2029]")
+
+
+def test_a_name_is_isolated_on_one_line():
+    assert bdi(TURNED) == "<bdi>Acme DO NOT AGREE &lt;b&gt;</bdi>"
+    assert bdi(None) == "<bdi></bdi>"
+    assert initial("\u202e\nacme") == "A"
+
+
+def test_a_name_is_isolated_in_a_sentence_and_no_part_of_a_word_is():
+    assert (
+        bdi_of("we ask, or were <told>", "we")
+        == "<bdi>we</bdi> ask, or were &lt;told&gt;"
+    )
+    assert bdi_of("Nobody asks", "") == "Nobody asks"
+    assert bdi_of(r"A\1 asks", r"A\1") == r"<bdi>A\1</bdi> asks"
+
+
+@pytest.fixture
+def turned(api, ask):
+    api.workspace.name = TURNED
+    api.workspace.save()
+    return ask(purpose=TURNED, reference=TURNED, subject={"fullName": TURNED})
+
+
+def test_no_name_or_purpose_turns_a_page_of_a_consent_around(turned):
+    turned.open()
+    pages = {"challenge": turned.text(), "not me": turned.text("not-me")}
+    turned.confirm()
+    pages |= {"asked": turned.text(), "decline": turned.text("decline")}
+    turned.grant(name=TURNED)
+    pages |= {"granted": turned.text(), "withdraw": turned.text("withdraw")}
+    turned.post("withdraw")
+    pages["withdrawn"] = turned.text()
+
+    for name, page in pages.items():
+        assert not CONTROLS.search(page), name
+        assert "<bdi>Acme DO NOT AGREE" in page, name
+        heading = re.search("<h1>(.*?)</h1>", page, re.DOTALL)
+        assert heading
+        assert "\n" not in heading[1], name
+    # Name, purpose, reference and requester; the requester is in our sentences, too.
+    assert pages["asked"].count("<bdi>Acme DO NOT AGREE") > 8
+
+
+def test_no_name_turns_a_page_of_a_referee_around(paying_api):
+    paying_api.workspace.name = TURNED
+    paying_api.workspace.save()
+    reference = asked(
+        paying_api, fullName=TURNED, employerName=TURNED, refereeName=TURNED
+    )
+    referee = Visitor(links.reference_url(reference.pk, 1))
+    referee.open()
+    pages = [referee.text(), referee.text("decline")]
+    referee.post("decline")
+    pages.append(referee.text())
+
+    for page in pages:
+        assert not CONTROLS.search(page)
+        assert "<bdi>Acme DO NOT AGREE" in page
+    assert f"A reference for {words(bdi(TURNED))}" in words(pages[0])
+
+
+def test_no_name_turns_a_receipt_around():
+    evidence = dict.fromkeys(("requester", "purpose", "typedName", "reason"), TURNED)
+
+    text = text_of({**EVIDENCE, **evidence})
+
+    assert not CONTROLS.search(text)
+    assert text.count("Acme DO NOT AGREE") == 4
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
+def test_every_template_isolates_whom_it_names(template):
+    source = template.read_text()
+    blocks = re.findall(
+        r"{% blocktranslate([^%]*)%}(.*?){% endblocktranslate %}", source, re.DOTALL
+    )
+    for names, text in blocks:
+        for name in re.findall(r"{{ (client|name|employer|payer) }}", text):
+            assert f"{name}={name}|bdi" in names, text
+    rest = re.sub(
+        r"{% blocktranslate.*?endblocktranslate %}", "", source, flags=re.DOTALL
+    )
+    assert not re.findall(r"{{ (?:client|name|employer|payer|evidence\.\w+) }}", rest)

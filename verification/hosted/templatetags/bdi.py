@@ -1,0 +1,36 @@
+"""What people typed, shown so that it cannot rearrange the page around it.
+
+A name may hold a newline, or a character that turns the text after it around and so
+makes another sentence of ours. The same is done for mails (`wire.one_line`).
+"""
+
+import re
+
+from django import template
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from verification.wire import one_line
+
+register = template.Library()
+
+
+@register.filter
+def bdi(text: str) -> SafeString:
+    return format_html("<bdi>{}</bdi>", one_line(text or ""))
+
+
+@register.filter
+def bdi_of(text: str, name: str) -> SafeString:
+    """A sentence of ours that has this name in it, on one line already."""
+    html, said = str(escape(text)), str(escape(one_line(name)))
+    if said:
+        # Not within another word, which a short name may be part of.
+        alone = rf"(?<!\w){re.escape(said)}(?!\w)"
+        html = re.sub(alone, lambda _: f"<bdi>{said}</bdi>", html)
+    return mark_safe(html)  # noqa: S308
+
+
+@register.filter
+def initial(name: str) -> str:
+    return one_line(name)[:1].upper()
