@@ -106,6 +106,8 @@ class AccountAdmin(OfficeAdmin):
         "environment",
         "billing",
         "credit_limit",
+        "low_balance_at",
+        "low_balance_told_at",
         "balance",
         "currency",
         "statements",
@@ -114,6 +116,7 @@ class AccountAdmin(OfficeAdmin):
         "id",
         "workspace",
         "environment",
+        "low_balance_told_at",
         "balance",
         "currency",
         "statements",
@@ -156,7 +159,7 @@ class AccountAdmin(OfficeAdmin):
         return FileResponse(file, as_attachment=True, filename=name)
 
     def get_readonly_fields(self, request, obj=None):
-        terms = ["billing", "credit_limit"]
+        terms = ["billing", "credit_limit", "low_balance_at"]
         is_play = obj and obj.billing == Account.Billing.PLAY
         return self.readonly_fields + (terms if is_play else [])
 

@@ -74,7 +74,7 @@ class Terms(forms.ModelForm):
 
     class Meta:
         model = Account
-        fields = ["billing", "credit_limit"]
+        fields = ["billing", "credit_limit", "low_balance_at"]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}

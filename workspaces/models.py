@@ -109,6 +109,19 @@ class Account(models.Model):
     credit_limit = models.DecimalField(
         max_digits=14, decimal_places=2, default=Decimal(0)
     )
+    # The owner is told when no more than this can be spent. Only prepaid accounts run
+    # out of money.
+    low_balance_at = models.DecimalField(
+        "tell the owner at",
+        max_digits=14,
+        decimal_places=2,
+        null=True,
+        blank=True,
+        default=Decimal(1000),
+        help_text="When balance and credit are no more than this; empty for never.",
+    )
+    # Null while more than that is left.
+    low_balance_told_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints = [
@@ -127,6 +140,10 @@ class Account(models.Model):
             models.CheckConstraint(
                 name="credit_limit_is_not_negative",
                 condition=Q(credit_limit__gte=0),
+            ),
+            models.CheckConstraint(
+                name="low_balance_is_not_negative",
+                condition=Q(low_balance_at__isnull=True) | Q(low_balance_at__gte=0),
             ),
         ]
 

@@ -31,16 +31,28 @@ RECEIPT = {
     "decision": "GRANTED",
     "link": LINK,
 }
+LOW_BALANCE = {
+    "workspace": "Acacia Lenders",
+    "workspaceId": "01a1fdf7-5903-7576-abdc-61d58c0fa44f",
+    "currency": "KES",
+    "balance": "-50.00",
+    "credit": "500.00",
+    "available": "450.00",
+    "threshold": "1,000.00",
+    "topUpUrl": "",
+}
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
     Kind.CONSENT_RECEIPT: RECEIPT,
     Kind.REFERENCE_REQUEST: REFERENCE,
     Kind.REFERENCE_REMINDER: REFERENCE,
+    Kind.LOW_BALANCE: LOW_BALANCE,
     Kind.WEBHOOK_FAILING: WEBHOOK,
     Kind.WEBHOOK_DISABLED: WEBHOOK,
 }
-BY_SMS = [kind for kind in Kind if "WEBHOOK" not in kind]
+TO_OWNERS = {Kind.LOW_BALANCE, Kind.WEBHOOK_FAILING, Kind.WEBHOOK_DISABLED}
+BY_SMS = [kind for kind in Kind if kind not in TO_OWNERS]
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
 

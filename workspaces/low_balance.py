@@ -1,0 +1,79 @@
+"""Telling owners once, before what they have paid in advance is used up."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q
+from django.utils.timezone import now
+
+from verification.notifications.models import Channel, Kind
+from verification.notifications.notifying import Wanted, notify
+from verification.wire import utc_text
+from workspaces.models import Account, LedgerEntry
+
+# What can still be spent is the balance and the credit.
+LOW = Q(
+    billing=Account.Billing.PREPAID,
+    low_balance_at__isnull=False,
+    balance__lte=F("low_balance_at") - F("credit_limit"),
+)
+NOT_LOW = (
+    ~Q(billing=Account.Billing.PREPAID)
+    | Q(low_balance_at=None)
+    | Q(balance__gt=F("low_balance_at") - F("credit_limit"))
+)
+
+
+def tell_owners() -> None:
+    """Any number of these may run at once; nobody is told of one crossing twice."""
+    told = Account.objects.filter(low_balance_told_at__isnull=False)
+    told.filter(NOT_LOW).update(low_balance_told_at=None)
+    charges = LedgerEntry.objects.filter(
+        account=OuterRef("pk"), kind=LedgerEntry.Kind.CHARGE
+    )
+    # Who never bought anything expects no balance.
+    low = Account.objects.filter(
+        LOW, Exists(charges), low_balance_told_at=None, workspace__suspended_at=None
+    )
+    for account_id in list(low.values_list("pk", flat=True)):
+        _tell(account_id)
+
+
+@transaction.atomic
+def _tell(account_id: UUID) -> None:
+    moment = now()
+    untold = Account.objects.filter(LOW, pk=account_id, low_balance_told_at=None)
+    if not untold.update(low_balance_told_at=moment):
+        return
+    account = Account.objects.select_related("workspace").get(pk=account_id)
+    notify(
+        Wanted(
+            Kind.LOW_BALANCE,
+            Channel.EMAIL,
+            cause=f"low-balance:{account.pk}:{utc_text(moment)}",
+            recipient=account.workspace.owner_email,
+            context=_context(account),
+            workspace_id=account.workspace_id,
+        )
+    )
+
+
+def _context(account: Account) -> dict[str, str]:
+    return {
+        "workspace": account.workspace.name,
+        "workspaceId": str(account.workspace_id),
+        "currency": account.currency,
+        "balance": _money(account.balance),
+        "credit": _money(account.credit_limit) if account.credit_limit else "",
+        "available": _money(account.balance + account.credit_limit),
+        "threshold": _money(account.low_balance_at or Decimal(0)),
+        # The page where the workspace pays, where there is one.
+        "topUpUrl": "",
+    }
+
+
+def _money(amount: Decimal) -> str:
+    return f"{amount:,.2f}"
