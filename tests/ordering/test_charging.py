@@ -1,4 +1,6 @@
+from collections import Counter
 from decimal import Decimal
+from itertools import chain
 
 import pytest
 
@@ -6,6 +8,7 @@ from tests.clients import Api, company, person
 from tests.orders import movements, rows, told, two_checks
 from tests.threads import at_once
 from verification.checks.models import CheckDefinition
+from verification.reports.models import Report
 from workspaces.accounts import create_workspace
 from workspaces.ledger import top_up
 from workspaces.models import Account, LedgerEntry
@@ -153,6 +156,26 @@ def test_requests_at_once_cannot_overdraw(live_api: Api):
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [402] * 5
     assert live_api.account.balance == 100
     assert len(movements(live_api)) == 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_200_requests_at_once_money_for_50_pays_50(live_api: Api):
+    money(live_api, 50 * 300)
+
+    def order_twice(_: int) -> list[int]:
+        orders = [live_api.post("/reports", {"reports": [company()]}) for _ in range(2)]
+        return [answer.status_code for answer in orders]
+
+    # The server has 200 connections, and the test itself has one.
+    answered = Counter(chain.from_iterable(at_once(100, order_twice)))
+
+    assert answered == {201: 50, 402: 150}
+    assert live_api.account.balance == 0
+    assert Report.objects.count() == 50
+    assert movements(live_api) == [
+        ("TOP_UP", 15_000, None),
+        *[("CHARGE", -300, 1)] * 50,
+    ]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.clients import HOSTED, Api, person
 from tests.orders import report_in, two_checks
+from verification.checks.models import CheckDefinition
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -48,6 +49,22 @@ def test_one_report_costs_at_most_14_statements(warm: Api, headers, consent):
     assert len(seen) <= 14, "\n".join(sql[:100] for sql in seen)
     assert "BEGIN" in seen
     assert "COMMIT" in seen
+
+
+def test_billing_adds_at_most_3_statements(warm: Api):
+    def create() -> int:
+        # Nothing is used again, so the checks cost what they are priced at.
+        return cost(lambda: warm.create({**person(), "reuse": False}))
+
+    create()
+    billed = create()
+    charged = warm.account.balance
+    CheckDefinition.objects.update(price=0)
+    create()
+    unbilled = create()
+
+    assert warm.account.balance == charged < 0
+    assert 0 < billed - unbilled <= 3
 
 
 def test_a_batch_of_500_costs_no_more_than_one_of_100(warm: Api):
