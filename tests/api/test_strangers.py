@@ -79,7 +79,7 @@ def address(path: str, owner: Api | None = None) -> str:
     """The path filled in, with objects of the owner or with ids of nothing."""
     values = dict(SHARED)
     if owner and "/webhooks/" in path:
-        configured(owner)
+        configured(owner.workspace, environment=owner.environment)
     for name in set(parameters(path)) - set(SHARED):
         # A parameter that is not known here needs its line in OWNED or SHARED.
         values[name] = OWNED[name](owner) if owner else str(uuid4())

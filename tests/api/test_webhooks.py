@@ -81,7 +81,7 @@ def test_a_configuration_is_replaced_wholesale(api: Api):
 
 
 def test_why_the_service_disabled_it_is_told(api: Api):
-    configured(api)
+    configured(api.workspace)
     at = Configuration.objects.get().created_at
     Configuration.objects.update(
         enabled=False,
@@ -211,7 +211,7 @@ def test_a_configuration_that_is_not_there_is_not_found(api: Api):
 
 
 def test_a_configuration_is_deleted(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api)
 
     answer = api.delete("/webhooks/config")
@@ -224,7 +224,7 @@ def test_a_configuration_is_deleted(api: Api):
 def test_environments_have_configurations_of_their_own(
     api: Api, live_api: Api, another_api: Api
 ):
-    configured(api)
+    configured(api.workspace)
     recorded(api)
 
     for stranger in (live_api, another_api):
@@ -235,7 +235,7 @@ def test_environments_have_configurations_of_their_own(
 
 
 def test_a_test_event_is_on_its_way(api: Api):
-    configured(api, events=[])
+    configured(api.workspace, events=[])
 
     answer = api.post("/webhooks/test")
 
@@ -248,7 +248,7 @@ def test_a_test_event_is_on_its_way(api: Api):
 
 
 def test_too_many_test_events_are_told_when_to_go_on(api: Api):
-    configured(api)
+    configured(api.workspace)
     for _ in range(5):
         assert api.post("/webhooks/test").status_code == 202
 
@@ -260,7 +260,7 @@ def test_too_many_test_events_are_told_when_to_go_on(api: Api):
 
 
 def test_a_delivery_says_what_became_of_it(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api)
     at = delivery.created_at
     put(
@@ -283,7 +283,7 @@ def test_a_delivery_says_what_became_of_it(api: Api):
 
 
 def test_every_attempt_is_shown_in_its_order(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api)
     attempted(delivery, 2, status_code=503, answer="Service Unavailable")
     attempted(delivery, 1, error="TIMED_OUT")
@@ -307,7 +307,7 @@ def test_every_attempt_is_shown_in_its_order(api: Api):
 
 
 def test_deliveries_come_newest_first_in_pages(api: Api):
-    configured(api)
+    configured(api.workspace)
     made = [str(recorded(api).pk) for _ in range(5)]
 
     pages = [api.get("/webhooks/deliveries", page=n, size=2).json() for n in range(4)]
@@ -320,7 +320,7 @@ def test_deliveries_come_newest_first_in_pages(api: Api):
 
 
 def test_deliveries_are_found_by_event_and_status(api: Api):
-    configured(api)
+    configured(api.workspace)
     failed = recorded(api, **ended("FAILED"))
     pending = recorded(api)
     api.post("/webhooks/test")
@@ -352,7 +352,7 @@ def test_a_filter_that_is_not_understood_is_refused(api: Api, query: dict, code:
 def test_a_list_reads_no_payloads_and_costs_the_same_for_many(
     api: Api, django_assert_max_num_queries
 ):
-    configured(api)
+    configured(api.workspace)
     for _ in range(6):
         recorded(api)
 
@@ -364,7 +364,7 @@ def test_a_list_reads_no_payloads_and_costs_the_same_for_many(
 
 
 def test_a_delivery_is_sent_again(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
 
     answer = api.post(f"/webhooks/deliveries/{delivery.pk}/redeliver")
@@ -378,7 +378,7 @@ def test_a_delivery_is_sent_again(api: Api):
 
 
 def test_what_failed_since_a_time_is_sent_again(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
 
     later_on = api.post("/webhooks/recover", {"since": "9999-01-01T00:00:00Z"})
@@ -402,13 +402,13 @@ def test_what_failed_since_a_time_is_sent_again(api: Api):
     ],
 )
 def test_what_is_wrong_with_a_recovery_is_named(api: Api, body, pointer, code):
-    configured(api)
+    configured(api.workspace)
 
     assert codes(api.refused("/webhooks/recover", body)) == {pointer: code}
 
 
 def test_operations_without_a_body_refuse_members(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api)
 
     for path in ("/webhooks/test", f"/webhooks/deliveries/{delivery.pk}/redeliver"):
@@ -417,7 +417,7 @@ def test_operations_without_a_body_refuse_members(api: Api):
 
 
 def test_without_a_configuration_nothing_is_sent(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     api.delete("/webhooks/config")
 
@@ -427,9 +427,9 @@ def test_without_a_configuration_nothing_is_sent(api: Api):
 
 
 def test_to_a_disabled_configuration_nothing_is_sent(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
-    configured(api, enabled=False)
+    configured(api.workspace, enabled=False)
 
     for path, body in sending(delivery):
         problem = api.refused(path, body)
@@ -437,7 +437,7 @@ def test_to_a_disabled_configuration_nothing_is_sent(api: Api):
 
 
 def test_what_is_kept_no_longer_is_not_sent_again(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     Event.objects.update(payload=None)
 

@@ -65,7 +65,7 @@ def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
 @pytest.fixture
 def raised(api: Api) -> dict[str, Event]:
     """name -> what the service recorded for the reports of the examples."""
-    configured(api)
+    configured(api.workspace)
     refused = copy.deepcopy(report_examples.CREATE)
     refused["reports"][0]["subject"]["idNumber"] = "90000008"
     for body in (report_examples.CREATE, refused):

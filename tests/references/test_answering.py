@@ -74,7 +74,7 @@ def test_the_order_of_events_is_that_of_what_happened(paying_api: Api):
 
 
 def test_the_event_has_the_shape_of_the_openapi_document(paying_api: Api):
-    configured(paying_api)
+    configured(paying_api.workspace)
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 

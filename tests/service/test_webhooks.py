@@ -8,7 +8,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from tests.clients import person
-from tests.webhooks.engine import SECRET
+from tests.webhooks.deliveries import SECRET
 from tests.webhooks.receiver import Receiver, Script
 from tests.webhooks.receiver import authority as authority
 from webhooks.models import Event

@@ -8,15 +8,18 @@ from django.utils.timezone import now
 from tests.clients import Api, person
 from webhooks.configuring import configure
 from webhooks.models import Configuration, Delivery, Event
+from workspaces.models import Workspace
 
 URL = "https://hooks.acacia.test/verification"
 SECRET = "correct-horse-battery-staple"
 ALL = [name for name in Event.Name.values if name != "webhook.test"]
 
 
-def configured(api: Api, **changes: Any) -> Configuration:
-    fields = {"url": URL, "enabled": True, "events": ALL, "secret": SECRET, **changes}
-    return configure(api.workspace.pk, api.environment, **fields)[0]
+def configured(
+    workspace: Workspace, url: str = URL, environment: str = "sandbox", **changes: Any
+) -> Configuration:
+    fields = {"enabled": True, "events": ALL, "secret": SECRET, **changes}
+    return configure(workspace.pk, environment, url=url, **fields)[0]
 
 
 def recorded(api: Api, **fields: Any) -> Delivery:

@@ -11,23 +11,7 @@ from webhooks.events import Happening, event_rows
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from workspaces.models import Workspace
 
-SECRET = "correct horse battery staple 42!"
 READY = Event.Name.REPORT_READY
-
-
-def configured(workspace: Workspace, url: str, **fields: Any) -> Configuration:
-    """A configuration for report.ready of the sandbox."""
-    return Configuration.objects.create(
-        workspace=workspace,
-        url=url,
-        **{
-            "environment": "sandbox",
-            "enabled": True,
-            "enabled_events": [READY.value],
-            "secret": SECRET,
-            **fields,
-        },
-    )
 
 
 def happen(

@@ -29,8 +29,8 @@ def superuser(admin_user) -> Client:
 
 @pytest.fixture
 def rows(api: Api) -> Api:
-    configured(api, secret="earlier-secret-of-16")
-    configured(api)
+    configured(api.workspace, secret="earlier-secret-of-16")
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     Attempt.objects.create(
         delivery=delivery,
@@ -109,7 +109,7 @@ def test_a_configuration_shows_how_its_receiver_does(rows, superuser, fields, to
 
 
 def test_configurations_in_trouble_are_found(rows, superuser, live_api: Api):
-    well = configured(live_api)
+    well = configured(live_api.workspace, environment="production")
     ill = Configuration.objects.exclude(pk=well.pk)
     at = now()
     ill.update(
@@ -183,7 +183,7 @@ def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):
 def test_it_is_told_why_nothing_is_sent_again(rows, superuser):
     failed = Delivery.objects.get()
 
-    configured(rows, enabled=False)
+    configured(rows.workspace, enabled=False)
     (disabled,) = act(superuser, "redeliver", failed)
     rows.delete("/webhooks/config")
     (removed,) = act(superuser, "redeliver", failed)

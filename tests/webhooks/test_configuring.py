@@ -31,10 +31,14 @@ def is_woken() -> bool:
 
 
 def test_there_is_one_configuration_in_each_environment(api: Api, live_api: Api):
-    first = configured(api)
-    configured(live_api, url="https://live.acacia.test/")
+    first = configured(api.workspace)
+    configured(
+        live_api.workspace, environment="production", url="https://live.acacia.test/"
+    )
 
-    again = configured(api, url="https://other.acacia.test/", events=["report.ready"])
+    again = configured(
+        api.workspace, url="https://other.acacia.test/", events=["report.ready"]
+    )
 
     assert again.pk == first.pk
     assert (again.url, again.enabled_events) == (
@@ -56,35 +60,35 @@ def test_it_is_told_whether_it_was_created(api: Api):
 
 def test_the_first_configuration_needs_a_secret(api: Api):
     with pytest.raises(SecretNeeded):
-        configured(api, secret=None)
+        configured(api.workspace, secret=None)
 
     assert not Configuration.objects.exists()
 
 
 def test_a_secret_that_is_left_out_stays(api: Api):
-    configured(api)
+    configured(api.workspace)
 
-    configured(api, secret=None)
+    configured(api.workspace, secret=None)
 
     assert only(api).secrets(now()) == [SECRET]
     assert only(api).previous_secret_ends_at is None
 
 
 def test_the_same_secret_again_changes_nothing(api: Api):
-    configured(api, secret=ANOTHER)
-    configured(api)
+    configured(api.workspace, secret=ANOTHER)
+    configured(api.workspace)
     ends_at = only(api).previous_secret_ends_at
 
-    configured(api)
+    configured(api.workspace)
 
     assert only(api).previous_secret_ends_at == ends_at
     assert only(api).secrets(now()) == [SECRET, ANOTHER]
 
 
 def test_a_new_secret_signs_beside_the_old_one_for_a_day(api: Api):
-    configured(api)
+    configured(api.workspace)
 
-    configured(api, secret=ANOTHER)
+    configured(api.workspace, secret=ANOTHER)
 
     changed = only(api)
     assert changed.previous_secret_ends_at == changed.updated_at + timedelta(days=1)
@@ -94,7 +98,7 @@ def test_a_new_secret_signs_beside_the_old_one_for_a_day(api: Api):
 
 
 def test_the_secret_is_not_in_the_table_as_it_is(api: Api):
-    configured(api)
+    configured(api.workspace)
 
     (sealed,) = Configuration.objects.raw(
         "SELECT id, secret::text AS stored FROM webhooks_configuration"
@@ -104,7 +108,7 @@ def test_the_secret_is_not_in_the_table_as_it_is(api: Api):
 
 
 def test_replacing_forgets_how_deliveries_went(api: Api):
-    configured(api)
+    configured(api.workspace)
     at = now()
     Configuration.objects.update(
         enabled=False,
@@ -115,7 +119,7 @@ def test_replacing_forgets_how_deliveries_went(api: Api):
         disabled_reason="FAILING",
     )
 
-    configured(api)
+    configured(api.workspace)
 
     found = only(api)
     assert found.enabled
@@ -125,18 +129,18 @@ def test_replacing_forgets_how_deliveries_went(api: Api):
 
 
 def test_what_waits_goes_out_once_it_is_enabled(api: Api):
-    configured(api)
+    configured(api.workspace)
     forget_jobs()
 
-    configured(api, enabled=False)
+    configured(api.workspace, enabled=False)
     assert not is_woken()
 
-    configured(api)
+    configured(api.workspace)
     assert is_woken()
 
 
 def test_removing_fails_what_waits_and_keeps_the_rest(api: Api):
-    configured(api)
+    configured(api.workspace)
     pending, leased, delivered = (recorded(api) for _ in range(3))
     soon = now() + timedelta(seconds=30)
     put(leased, **waiting(soon, leased_until=soon))
@@ -155,8 +159,8 @@ def test_removing_fails_what_waits_and_keeps_the_rest(api: Api):
 
 
 def test_removing_leaves_the_other_environment_alone(api: Api, live_api: Api):
-    configured(api)
-    configured(live_api)
+    configured(api.workspace)
+    configured(live_api.workspace, environment="production")
     theirs = recorded(live_api)
 
     remove(api.workspace.pk, "sandbox")
@@ -166,7 +170,7 @@ def test_removing_leaves_the_other_environment_alone(api: Api, live_api: Api):
 
 
 def test_there_is_nothing_to_remove_twice(api: Api):
-    configured(api)
+    configured(api.workspace)
     remove(api.workspace.pk, "sandbox")
 
     with pytest.raises(NotConfigured):
@@ -178,7 +182,7 @@ def test_many_at_once_make_one_configuration(transactional_db, api: Api):
     def either(number: int):
         if number % 4 == 3:
             return remove(api.workspace.pk, "sandbox")
-        return configured(api, url=f"https://n{number}.acacia.test/")
+        return configured(api.workspace, url=f"https://n{number}.acacia.test/")
 
     for _ in range(5):
         answers = at_once(8, either)
@@ -191,7 +195,7 @@ def test_many_at_once_make_one_configuration(transactional_db, api: Api):
 def test_an_event_may_be_recorded_while_the_configuration_is_removed(
     transactional_db, api: Api
 ):
-    configured(api)
+    configured(api.workspace)
     is_recorded = threading.Event()
 
     def either(number: int) -> None:

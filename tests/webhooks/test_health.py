@@ -5,9 +5,9 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
+from tests.webhooks.deliveries import URL, configured
 from tests.webhooks.engine import (
     age,
-    configured,
     happen,
     let_time_pass,
     only_delivery,
@@ -25,7 +25,6 @@ from webhooks.models import Configuration
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
-URL = "https://hooks.acacia.test/"
 
 
 def ended(claimed: Any, status: int) -> Any:
@@ -51,7 +50,7 @@ def run_mails() -> None:
 def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
     workspace: Workspace,
 ):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 9)
     attempt(500, 500, 500)
     run_mails()
@@ -65,7 +64,7 @@ def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
 
 
 def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 9)
     configuration = attempt(500, 500, 500, 500)
     tasks.tell_failing(str(configuration.pk))
@@ -75,7 +74,7 @@ def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
 
 
 def test_a_success_begins_the_count_anew(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 9)
     configuration = attempt(500, 500, 500, 200, 500, 500)
     assert configuration.failures_in_row == 2
@@ -84,7 +83,7 @@ def test_a_success_begins_the_count_anew(workspace: Workspace):
 
 
 def test_the_owner_of_a_receiver_that_recovered_is_not_told(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 9)
     attempt(500, 500, 500, 500, 200)
     run_mails()
@@ -117,7 +116,7 @@ def test_410_disables_and_what_waits_goes_out_when_enabled_again(
 
 
 def test_five_days_and_ten_failures_without_a_success_disable(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 2)
     assert attempt(*[500] * 9).enabled
     age(failing_since=timedelta(days=5))
@@ -129,7 +128,7 @@ def test_five_days_and_ten_failures_without_a_success_disable(workspace: Workspa
 
 
 def test_ten_failures_within_five_days_do_not_disable(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 2)
     attempt(*[500] * 9)
     age(failing_since=timedelta(days=4, hours=23))
@@ -137,7 +136,7 @@ def test_ten_failures_within_five_days_do_not_disable(workspace: Workspace):
 
 
 def test_few_failures_in_five_days_do_not_disable(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 2)
     attempt(*[500] * 8)
     age(failing_since=timedelta(days=9))
@@ -145,7 +144,7 @@ def test_few_failures_in_five_days_do_not_disable(workspace: Workspace):
 
 
 def test_after_ten_failures_in_a_row_a_receiver_rests(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 20)
     configuration = attempt(*[500] * 10)
     rest = configuration.resting_until - now()
@@ -154,7 +153,7 @@ def test_after_ten_failures_in_a_row_a_receiver_rests(workspace: Workspace):
 
 
 def test_who_goes_on_failing_rests_longer_up_to_five_minutes(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 20)
     rests = []
     attempt(*[500] * 9)
@@ -165,7 +164,7 @@ def test_who_goes_on_failing_rests_longer_up_to_five_minutes(workspace: Workspac
 
 
 def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 20)
     attempt(*[500] * 10)
     let_time_pass()
@@ -179,7 +178,7 @@ def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
 def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
     workspace: Workspace,
 ):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace)
     (late,) = claim(1)
     Configuration.objects.update(url="https://new.acacia.test/", updated_at=now())
@@ -191,7 +190,7 @@ def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
 
 
 def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 30)
     burst = claim(20, {Configuration.objects.get().pk: 20})
     recording.record([ended(one, 500) for one in burst[:12]])
@@ -204,7 +203,7 @@ def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
 
 def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
     """Also where all of them were claimed before the first had failed."""
-    configured(workspace, URL)
+    configured(workspace)
     happen(workspace, 20)
     claimed = claim(20, {Configuration.objects.get().pk: 20})
     for number, one in enumerate(claimed):

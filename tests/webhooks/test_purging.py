@@ -3,7 +3,8 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
-from tests.webhooks.engine import configured, happen, statuses
+from tests.webhooks.deliveries import configured
+from tests.webhooks.engine import happen, statuses
 from tests.webhooks.receiver import Receiver
 from verification.jobs import sweeping
 from webhooks.delivering import deliver
@@ -30,7 +31,7 @@ def test_what_was_said_is_forgotten_after_30_days_and_the_skeleton_stays(
 
 
 def test_what_still_waits_after_30_days_has_failed(workspace: Workspace):
-    configured(workspace, "https://hooks.acacia.test/")
+    configured(workspace)
     happen(workspace, 2)
     Delivery.objects.filter(pk=Delivery.objects.first().pk).update(
         created_at=now() - timedelta(days=31)
@@ -48,13 +49,8 @@ def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
 
 
 def test_a_secret_that_signs_no_more_is_forgotten(workspace: Workspace):
-    ends = now() + timedelta(hours=1)
-    configured(
-        workspace,
-        "https://hooks.acacia.test/",
-        previous_secret="an older secret of mine",
-        previous_secret_ends_at=ends,
-    )
+    configured(workspace, secret="an older secret of mine")
+    configured(workspace)
     purge_events()
     assert Configuration.objects.get().previous_secret
     Configuration.objects.update(previous_secret_ends_at=now())

@@ -46,7 +46,7 @@ def as_it_is(delivery: Delivery) -> dict:
     ids=["delivered", "failed", "retrying", "lease over"],
 )
 def test_a_delivery_is_sent_again_whatever_became_of_it(api: Api, fields):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **fields)
     forget_jobs()
 
@@ -59,7 +59,7 @@ def test_a_delivery_is_sent_again_whatever_became_of_it(api: Api, fields):
 
 
 def test_one_that_is_being_sent_is_left_alone(api: Api):
-    configured(api)
+    configured(api.workspace)
     soon = now() + timedelta(seconds=30)
     delivery = recorded(api, **waiting(soon, leased_until=soon))
     before = as_it_is(delivery)
@@ -70,10 +70,10 @@ def test_one_that_is_being_sent_is_left_alone(api: Api):
 
 
 def test_it_goes_to_the_present_configuration(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api)
     remove(api.workspace.pk, "sandbox")
-    present = configured(api)
+    present = configured(api.workspace)
 
     again(api, delivery)
 
@@ -82,7 +82,7 @@ def test_it_goes_to_the_present_configuration(api: Api):
 
 
 def test_nothing_is_sent_again_to_nowhere(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api)
     remove(api.workspace.pk, "sandbox")
     before = as_it_is(delivery)
@@ -99,9 +99,9 @@ def test_nothing_is_sent_again_to_nowhere(api: Api):
 
 
 def test_nothing_is_sent_again_to_a_disabled_configuration(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
-    configured(api, enabled=False)
+    configured(api.workspace, enabled=False)
     before = as_it_is(delivery)
 
     with pytest.raises(ConfigurationDisabled):
@@ -116,7 +116,7 @@ def test_nothing_is_sent_again_to_a_disabled_configuration(api: Api):
 
 
 def test_what_is_not_kept_cannot_be_sent_again(api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     Event.objects.update(payload=None)
     before = as_it_is(delivery)
@@ -129,12 +129,12 @@ def test_what_is_not_kept_cannot_be_sent_again(api: Api):
 
 
 def test_a_strangers_delivery_is_not_there(api: Api, live_api: Api, another_api: Api):
-    configured(api)
+    configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     before = as_it_is(delivery)
 
     for stranger in (live_api, another_api):
-        configured(stranger)
+        configured(stranger.workspace, environment=stranger.environment)
         with pytest.raises(Delivery.DoesNotExist):
             again(stranger, delivery)
         long_ago = now() - timedelta(days=60)
@@ -144,7 +144,7 @@ def test_a_strangers_delivery_is_not_there(api: Api, live_api: Api, another_api:
 
 
 def test_what_failed_since_then_is_recovered_and_nothing_else(api: Api):
-    configured(api)
+    configured(api.workspace)
     since = now() - timedelta(hours=2)
     old, edge, new = (recorded(api, **ended("FAILED")) for _ in range(3))
     put(old, created_at=since - timedelta(microseconds=1))
@@ -165,7 +165,7 @@ def test_what_failed_since_then_is_recovered_and_nothing_else(api: Api):
 def test_a_recovery_is_one_statement_however_much_failed(
     api: Api, django_assert_max_num_queries
 ):
-    configured(api)
+    configured(api.workspace)
     for _ in range(12):
         recorded(api, **ended("FAILED"))
 
@@ -175,7 +175,7 @@ def test_a_recovery_is_one_statement_however_much_failed(
 
 
 def test_a_test_event_is_delivered_whatever_is_enabled(api: Api):
-    configuration = configured(api, events=[])
+    configuration = configured(api.workspace, events=[])
     forget_jobs()
 
     delivery = send_test(api.workspace.pk, "sandbox")
@@ -189,8 +189,8 @@ def test_a_test_event_is_delivered_whatever_is_enabled(api: Api):
 
 
 def test_five_test_events_a_minute_are_enough(api: Api, live_api: Api):
-    configured(api)
-    configured(live_api)
+    configured(api.workspace)
+    configured(live_api.workspace, environment="production")
 
     for _ in range(5):
         send_test(api.workspace.pk, "sandbox")
