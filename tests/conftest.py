@@ -10,6 +10,9 @@ from tests.clients import api as api
 from tests.clients import live_api as live_api
 from tests.clients import workspace as workspace
 from tests.live import service as service
+from tests.office import rows as rows
+from tests.office import staff as staff
+from tests.office import superuser as superuser
 from verification import embedded
 
 

@@ -6,8 +6,8 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, person
+from tests.office import change, listing, opened
 from tests.ordering.test_consenting import EVIDENCE
-from tests.test_admin import change, listing, opened
 from verification.consents.models import Consent, ConsentRecord
 from verification.ordering.consenting import grant
 

@@ -6,7 +6,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import Api
-from tests.test_admin import act, change, listed_ids, listing, opened, page
+from tests.office import act, change, listed_ids, listing, opened, page
 from tests.webhooks.deliveries import (
     SECRET,
     URL,
@@ -18,13 +18,6 @@ from tests.webhooks.deliveries import (
 from webhooks.models import Attempt, Configuration, Delivery, Event
 
 MODELS = [Configuration, Delivery]
-
-
-@pytest.fixture
-def superuser(admin_user) -> Client:
-    client = Client()
-    client.force_login(admin_user)
-    return client
 
 
 @pytest.fixture

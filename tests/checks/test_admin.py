@@ -1,0 +1,66 @@
+import pytest
+
+from tests.office import change, listed_ids
+from verification.checks.models import CheckDefinition, CheckResult
+
+
+def test_what_the_engine_gave_up_is_found(rows, superuser):
+    failed = CheckResult.objects.filter(status="FAILED").first()
+    assert listed_ids(superuser, CheckResult, trouble="gave-up") == set()
+
+    CheckResult.objects.filter(pk=failed.pk).update(failure_code="ENGINE_GAVE_UP")
+    assert str(failed.pk) in listed_ids(superuser, CheckResult, trouble="gave-up")
+
+
+DEFINITION = {
+    "display_name": "Identity",
+    "description": "Who it is.",
+    "active": "on",
+    "price": "75.00",
+    "freshness_days": "30",
+    "max_attempts": "4",
+    "initial_delay_seconds": "2",
+    "backoff_multiplier": "1.5",
+    "max_delay_seconds": "60",
+}
+
+
+def test_price_texts_and_retries_of_a_check_are_edited(workspace, superuser):
+    identity = CheckDefinition.objects.get(name="IDENTITY")
+    posted = {**DEFINITION, "name": "OTHER", "output_fields": "x"}
+
+    assert superuser.post(change(identity), posted).status_code == 302
+
+    edited = CheckDefinition.objects.get(pk=identity.pk)
+    assert (edited.price, edited.freshness_days) == (75, 30)
+    assert edited.retry_policy == {
+        "maxAttempts": 4,
+        "initialDelaySeconds": 2,
+        "backoffMultiplier": 1.5,
+        "maxDelaySeconds": 60,
+    }
+    assert edited.updated_at > identity.updated_at
+    assert edited.name == "IDENTITY"
+    assert edited.output_fields == identity.output_fields
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"price": "-1"},
+        {"price": "0.001"},
+        {"max_attempts": "0"},
+        {"max_attempts": "many"},
+        {"initial_delay_seconds": "90"},
+        {"backoff_multiplier": "nan"},
+        {"max_delay_seconds": "1e9"},
+        {"display_name": ""},
+    ],
+)
+def test_a_check_that_cannot_be_is_not_saved(workspace, superuser, wrong):
+    identity = CheckDefinition.objects.get(name="IDENTITY")
+
+    assert superuser.post(change(identity), DEFINITION | wrong).status_code == 200
+
+    unchanged = CheckDefinition.objects.get(pk=identity.pk)
+    assert unchanged.updated_at == identity.updated_at

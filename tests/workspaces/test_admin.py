@@ -1,0 +1,198 @@
+import re
+from decimal import Decimal
+
+import pytest
+
+from tests.office import act, change, listing, opened, page
+from workspaces import keys
+from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
+
+
+def test_a_new_workspace_gets_its_accounts(superuser):
+    filled = {
+        "name": "Baobab",
+        "owner": "owner@baobab.test",
+        "kind": "BUSINESS",
+        "billing": "POSTPAID",
+    }
+    assert superuser.post(page(Workspace, "add"), filled).status_code == 302
+
+    workspace = Workspace.objects.get()
+    assert workspace.owner_email == "owner@baobab.test"
+    billing = workspace.accounts.values_list("environment", "billing")
+    assert dict(billing) == {"sandbox": "PLAY", "production": "POSTPAID"}
+
+
+def test_a_new_workspace_needs_an_address(superuser):
+    filled = {"name": "Baobab", "owner": "x", "kind": "BUSINESS"}
+
+    answer = superuser.post(page(Workspace, "add"), filled)
+
+    assert "Enter a valid email address." in answer.content.decode()
+    assert not Workspace.objects.exists()
+
+
+def test_a_workspace_is_suspended_with_a_reason_and_resumed(workspace, superuser):
+    assert act(superuser, "suspend", workspace) == [
+        "Give a reason of at most 500 characters."
+    ]
+    workspace.refresh_from_db()
+    assert not workspace.is_suspended
+
+    told = act(superuser, "suspend", workspace, reason="Unpaid invoices")
+    assert told == ["Acacia Lenders is suspended."]
+    workspace.refresh_from_db()
+    assert workspace.suspension_reason == "Unpaid invoices"
+
+    assert act(superuser, "resume", workspace) == ["Acacia Lenders works again."]
+    workspace.refresh_from_db()
+    assert not workspace.is_suspended
+
+
+def test_approval_and_suspension_are_not_fields_to_edit(workspace, superuser):
+    posted = {
+        "name": "Acacia",
+        "retention_days": "30",
+        "go_live": "APPROVED",
+        "suspended_at_0": "2026-01-01",
+        "suspended_at_1": "00:00",
+        "accounts-TOTAL_FORMS": "0",
+        "accounts-INITIAL_FORMS": "0",
+    }
+    assert superuser.post(change(workspace), posted).status_code == 302
+
+    workspace.refresh_from_db()
+    assert (workspace.name, workspace.retention_days) == ("Acacia", 30)
+    assert workspace.go_live == "NONE"
+    assert not workspace.is_suspended
+
+
+def test_a_new_key_is_shown_once(workspace, superuser):
+    filled = {
+        "workspace": str(workspace.pk),
+        "environment": "sandbox",
+        "name": "shop",
+        "scopes": ["reports:create", "reports:read"],
+    }
+
+    first = superuser.post(page(ApiKey, "add"), filled, follow=True)
+
+    text = re.search(r"vrf_test_[0-9A-Za-z]{38}", first.content.decode())[0]
+    found = keys.find(text)
+    assert found.workspace == workspace
+    assert found.scopes == ["reports:create", "reports:read"]
+    assert text not in opened(superuser, listing(ApiKey))
+    assert text not in opened(superuser, change(found))
+
+
+def test_a_production_key_needs_approval_here_too(workspace, superuser):
+    filled = {
+        "workspace": str(workspace.pk),
+        "environment": "production",
+        "name": "shop",
+        "scopes": ["reports:read"],
+    }
+
+    refused = superuser.post(page(ApiKey, "add"), filled)
+    assert "Acacia Lenders is not approved to go live." in refused.content.decode()
+    assert not ApiKey.objects.exists()
+
+    Workspace.objects.update(go_live="APPROVED")
+    assert superuser.post(page(ApiKey, "add"), filled).status_code == 302
+
+
+def test_limits_of_a_key_are_edited_and_its_scopes_are_not(api, superuser):
+    posted = {
+        "name": "faster",
+        "creates_per_minute": "9",
+        "requests_per_minute": "90",
+        "scopes": ["reports:read"],
+        "environment": "production",
+    }
+    assert superuser.post(change(api.key), posted).status_code == 302
+
+    found = keys.find(api.text)
+    assert (found.name, found.creates_per_minute) == ("faster", 9)
+    assert len(found.scopes) == 5
+    assert found.environment == "sandbox"
+
+
+def test_a_key_is_revoked(api, superuser):
+    assert act(superuser, "revoke", api.key) == [f"{api.key} is revoked."]
+
+    assert keys.find(api.text) is None
+    assert act(superuser, "revoke", api.key) == [f"{api.key} had ended already."]
+
+
+def test_money_moves_by_entries(workspace, superuser):
+    account = workspace.accounts.get(environment="production")
+
+    told = act(superuser, "top_up", account, amount="100.50", note="Transfer 7")
+    assert told == ["TOP_UP of KES 100.50 on Acacia Lenders (production)."]
+    act(superuser, "adjust", account, amount="-0.50", note="Bank fee")
+
+    account.refresh_from_db()
+    assert account.balance == 100
+    entries = account.entries.order_by("id")
+    assert [entry.amount for entry in entries] == [Decimal("100.50"), Decimal("-0.50")]
+    assert {entry.actor for entry in entries} == {"staff admin"}
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "told"),
+    [
+        ("top_up", {}, "Give an amount"),
+        ("top_up", {"amount": "0"}, "Give an amount"),
+        ("top_up", {"amount": "1.005"}, "Give an amount"),
+        ("top_up", {"amount": "NaN"}, "Give an amount"),
+        ("top_up", {"amount": "-5"}, "A top-up is above 0"),
+        ("adjust", {"amount": "5"}, "An adjustment needs a note"),
+        ("adjust", {"amount": "-5", "note": "Fee"}, "This needs KES 5.00"),
+    ],
+)
+def test_money_that_cannot_move_stays(workspace, superuser, action, fields, told):
+    account = workspace.accounts.get(environment="production")
+
+    (message,) = act(superuser, action, account, **fields)
+
+    assert message.startswith(told)
+    assert not LedgerEntry.objects.exists()
+
+
+def test_money_moves_on_one_account_at_a_time(workspace, superuser):
+    told = act(superuser, "top_up", *workspace.accounts.all(), amount="5")
+
+    assert told == ["Choose one account."]
+
+
+def test_editing_an_account_does_not_touch_its_balance(workspace, superuser):
+    account = workspace.accounts.get(environment="production")
+    posted = {"billing": "POSTPAID", "credit_limit": "10", "balance": "999"}
+
+    assert superuser.post(change(account), posted).status_code == 302
+
+    account.refresh_from_db()
+    assert (account.billing, account.credit_limit) == ("POSTPAID", 10)
+    assert account.balance == 0
+
+
+def test_an_account_that_is_overdrawn_cannot_become_prepaid(workspace, superuser):
+    account = workspace.accounts.get(environment="production")
+    Account.objects.filter(pk=account.pk).update(billing="POSTPAID", balance=-5)
+
+    refused = superuser.post(
+        change(account), {"billing": "PREPAID", "credit_limit": "0"}
+    )
+
+    assert "below what this would allow" in refused.content.decode()
+    account.refresh_from_db()
+    assert account.billing == "POSTPAID"
+
+
+def test_play_money_stays_play_money(workspace, superuser):
+    account = workspace.accounts.get(environment="sandbox")
+
+    superuser.post(change(account), {"billing": "POSTPAID", "credit_limit": "10"})
+
+    account.refresh_from_db()
+    assert (account.billing, account.credit_limit) == ("PLAY", 0)
