@@ -1,0 +1,201 @@
+import base64
+
+import pytest
+
+from tests.api.webhooks import CONFIG, configure, listed
+from tests.clients import Api, codes, company
+from tests.webhooks.deliveries import ALL, SECRET, URL, configured, recorded
+from verification.api.webhook_shapes import WebhookConfiguration
+from webhooks.models import Configuration
+
+
+def whsec(raw: bytes) -> str:
+    return f"whsec_{base64.b64encode(raw).decode()}"
+
+
+def test_what_is_configured_is_answered_and_read_back(api: Api):
+    answer = configure(api)
+
+    found = Configuration.objects.get()
+    assert set(answer) == {f.alias for f in WebhookConfiguration.model_fields.values()}
+    assert answer["id"] == str(found.pk)
+    assert (answer["url"], answer["enabled"]) == (URL, True)
+    assert answer["enabledEvents"] == ["report.ready"]
+    assert (answer["failuresInRow"], answer["disabledAt"]) == (0, None)
+    assert (answer["disabledReason"], answer["previousSecretEndsAt"]) == (None, None)
+    assert api.get("/webhooks/config").json() == answer
+
+
+def test_the_secret_is_never_returned(api: Api):
+    first = api.post("/webhooks/config", CONFIG)
+    second = api.post("/webhooks/config", {**CONFIG, "secret": "another-secret-of-16"})
+
+    for answer in (first, second, api.get("/webhooks/config")):
+        assert SECRET not in answer.content.decode()
+        assert "another-secret" not in answer.content.decode()
+    assert second.json()["previousSecretEndsAt"]
+
+
+def test_a_configuration_is_replaced_wholesale(api: Api):
+    first = configure(api, enabled=False, enabledEvents=ALL)
+
+    second = configure(api, enabledEvents=["check.failed"], secret=...)
+
+    assert second["id"] == first["id"]
+    assert second["enabled"] is True
+    assert second["enabledEvents"] == ["check.failed"]
+    assert Configuration.objects.get().secret == SECRET
+
+
+def test_why_the_service_disabled_it_is_told(api: Api):
+    configured(api.workspace)
+    at = Configuration.objects.get().created_at
+    Configuration.objects.update(
+        enabled=False,
+        disabled_at=at,
+        disabled_reason="GONE",
+        failures_in_row=1,
+        failing_since=at,
+    )
+
+    told = api.get("/webhooks/config").json()
+
+    assert (told["enabled"], told["disabledReason"]) == (False, "GONE")
+    assert told["disabledAt"] == told["createdAt"]
+    assert told["failuresInRow"] == 1
+
+
+def test_an_event_named_twice_is_kept_once(api: Api):
+    events = ["report.ready", "check.failed", "report.ready"]
+
+    answer = configure(api, enabledEvents=events)
+
+    assert answer["enabledEvents"] == ["report.ready", "check.failed"]
+
+
+def test_an_empty_list_delivers_nothing(api: Api):
+    configure(api, enabledEvents=[])
+    api.create(company(), draft=True)
+
+    assert listed(api) == []
+
+
+GOOD_SECRETS = [
+    "x" * 16,
+    "~ " * 64,
+    whsec(b"k" * 24),
+    whsec(b"\xff" * 64),
+]
+
+
+@pytest.mark.parametrize("secret", GOOD_SECRETS)
+def test_a_secret_may_be_any_printable_text(api: Api, secret: str):
+    configure(api, secret=secret)
+
+    assert Configuration.objects.get().secret == secret
+
+
+BAD = [
+    ({"secret": "x" * 15}, "#/secret", "invalid-format"),
+    ({"secret": "x" * 129}, "#/secret", "invalid-format"),
+    ({"secret": "sixteen letters\n"}, "#/secret", "invalid-format"),
+    ({"secret": "schlüssel-mit-umlaut"}, "#/secret", "invalid-format"),
+    ({"secret": ""}, "#/secret", "invalid-format"),
+    ({"secret": 1234567890123456}, "#/secret", "invalid-type"),
+    ({"secret": ...}, "#/secret", "required"),
+    ({"secret": None}, "#/secret", "required"),
+    ({"secret": whsec(b"k" * 23)}, "#/secret", "invalid-format"),
+    ({"secret": whsec(b"k" * 65)}, "#/secret", "invalid-format"),
+    ({"secret": whsec(b"k" * 25).rstrip("=")}, "#/secret", "invalid-format"),
+    ({"secret": "whsec_" + "!" * 32}, "#/secret", "invalid-format"),
+    ({"url": "http://hooks.acacia.test/"}, "#/url", "invalid-format"),
+    ({"url": "https://127.0.0.1/"}, "#/url", "invalid-format"),
+    ({"url": "https://hooks.acacia.test:22/"}, "#/url", "invalid-format"),
+    ({"url": "https://user:pw@hooks.acacia.test/"}, "#/url", "invalid-format"),
+    ({"url": "https://hooks.acacia.test/#x"}, "#/url", "invalid-format"),
+    ({"url": "https://localhost/"}, "#/url", "invalid-format"),
+    ({"url": "https://hooks.acacia.local/"}, "#/url", "invalid-format"),
+    ({"url": f"https://hooks.acacia.test/{'x' * 2048}"}, "#/url", "invalid-format"),
+    ({"url": ""}, "#/url", "invalid-format"),
+    ({"url": None}, "#/url", "required"),
+    ({"url": ...}, "#/url", "required"),
+    ({"url": ["https://a.test"]}, "#/url", "invalid-type"),
+    ({"enabled": "true"}, "#/enabled", "invalid-type"),
+    ({"enabled": 1}, "#/enabled", "invalid-type"),
+    ({"enabledEvents": ...}, "#/enabledEvents", "required"),
+    ({"enabledEvents": "report.ready"}, "#/enabledEvents", "invalid-type"),
+    ({"enabledEvents": [7]}, "#/enabledEvents/0", "invalid-type"),
+    (
+        {"enabledEvents": ["report.ready", "report.reedy"]},
+        "#/enabledEvents/1",
+        "invalid-choice",
+    ),
+    ({"enabledEvents": ["webhook.test"]}, "#/enabledEvents/0", "invalid-choice"),
+    ({"enabledEvents": ["*"]}, "#/enabledEvents/0", "invalid-choice"),
+    ({"events": []}, "#/events", "unknown-member"),
+    ({"enabled_events": []}, "#/enabled_events", "unknown-member"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "pointer", "code"), BAD)
+def test_what_is_wrong_with_a_configuration_is_named(
+    api: Api, wrong: dict, pointer: str, code: str
+):
+    body = {k: v for k, v in {**CONFIG, **wrong}.items() if v is not ...}
+
+    problem = api.refused("/webhooks/config", body)
+
+    assert problem["code"] == "validation-failed"
+    assert codes(problem) == {pointer: code}
+    assert not Configuration.objects.exists()
+
+
+def test_all_that_is_wrong_is_told_together_and_repeats_no_secret(api: Api):
+    wrong = {"url": "http://a.test/", "enabledEvents": ["x"], "secret": "short-one"}
+
+    answer = api.post("/webhooks/config", {**wrong, "name": "x"})
+
+    assert codes(answer.json()).keys() == {
+        "#/url",
+        "#/enabledEvents/0",
+        "#/secret",
+        "#/name",
+    }
+    assert "short-one" not in answer.content.decode()
+
+
+def test_an_opened_host_may_be_configured(api: Api, settings):
+    settings.WEBHOOK_DEV_HOSTS = frozenset(["localhost:9443"])
+
+    assert configure(api, url="https://localhost:9443/hook")["enabled"]
+    problem = api.refused("/webhooks/config", {**CONFIG, "url": "https://localhost/"})
+    assert codes(problem) == {"#/url": "invalid-format"}
+
+
+def test_a_configuration_that_is_not_there_is_not_found(api: Api):
+    assert api.get("/webhooks/config").status_code == 404
+    assert api.delete("/webhooks/config").status_code == 404
+
+
+def test_a_configuration_is_deleted(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api)
+
+    answer = api.delete("/webhooks/config")
+
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert api.get("/webhooks/config").status_code == 404
+    assert api.get(f"/webhooks/deliveries/{delivery.pk}").json()["status"] == "FAILED"
+
+
+def test_environments_have_configurations_of_their_own(
+    api: Api, live_api: Api, another_api: Api
+):
+    configured(api.workspace)
+    recorded(api)
+
+    for stranger in (live_api, another_api):
+        assert stranger.get("/webhooks/config").status_code == 404
+        assert stranger.delete("/webhooks/config").status_code == 404
+        assert listed(stranger) == []
+    assert Configuration.objects.exists()

@@ -1,0 +1,240 @@
+from typing import Any
+
+import pytest
+
+from tests.api.webhooks import listed
+from tests.clients import Api, codes
+from tests.webhooks.deliveries import URL, configured, ended, put, recorded
+from verification.api.webhook_shapes import DeliveryBody, DeliverySummary
+from webhooks.models import Attempt, Delivery, Event
+
+
+def attempted(delivery: Delivery, number: int, **fields: Any) -> Attempt:
+    return Attempt.objects.create(
+        delivery=delivery,
+        number=number,
+        url=URL,
+        started_at=delivery.created_at,
+        duration_ms=84,
+        **fields,
+    )
+
+
+def test_a_test_event_is_on_its_way(api: Api):
+    configured(api.workspace, events=[])
+
+    answer = api.post("/webhooks/test")
+
+    told = answer.json()
+    assert answer.status_code == 202
+    assert (told["event"], told["status"]) == ("webhook.test", "PENDING")
+    assert (told["attemptCount"], told["attempts"]) == (0, [])
+    assert told["id"] == str(Event.objects.get(name="webhook.test").pk)
+    assert listed(api, event="webhook.test") == [told["id"]]
+
+
+def test_too_many_test_events_are_told_when_to_go_on(api: Api):
+    configured(api.workspace)
+    for _ in range(5):
+        assert api.post("/webhooks/test").status_code == 202
+
+    answer = api.post("/webhooks/test")
+
+    assert (answer.status_code, answer.json()["code"]) == (429, "rate-limited")
+    assert 0 < int(answer["Retry-After"]) <= 60
+    assert Delivery.objects.count() == 5
+
+
+def test_a_delivery_says_what_became_of_it(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api)
+    at = delivery.created_at
+    put(
+        delivery,
+        **ended("DELIVERED", attempts=2, status_code=204, delivered_at=at),
+    )
+
+    told = api.get(f"/webhooks/deliveries/{delivery.pk}").json()
+
+    assert set(told) == {f.alias for f in DeliveryBody.model_fields.values()}
+    assert told["id"] == str(delivery.event_id)
+    assert told["reportId"] == str(delivery.event.report_id)
+    assert (told["event"], told["status"]) == ("report.created", "DELIVERED")
+    assert (told["attemptCount"], told["statusCode"]) == (2, 204)
+    assert told["nextAttemptAt"] is None
+    assert told["deliveredAt"] == told["createdAt"]
+    (summary,) = api.get("/webhooks/deliveries").json()["content"]
+    assert set(summary) == {f.alias for f in DeliverySummary.model_fields.values()}
+    assert summary == {name: told[name] for name in summary}
+
+
+def test_every_attempt_is_shown_in_its_order(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api)
+    attempted(delivery, 2, status_code=503, answer="Service Unavailable")
+    attempted(delivery, 1, error="TIMED_OUT")
+
+    first, second = api.get(f"/webhooks/deliveries/{delivery.pk}").json()["attempts"]
+
+    assert first == {
+        "number": 1,
+        "attemptedAt": second["attemptedAt"],
+        "url": URL,
+        "statusCode": None,
+        "durationMs": 84,
+        "answer": None,
+        "error": {
+            "code": "TIMED_OUT",
+            "message": "The answer was not complete in time.",
+        },
+    }
+    assert (second["number"], second["statusCode"]) == (2, 503)
+    assert (second["answer"], second["error"]) == ("Service Unavailable", None)
+
+
+def test_deliveries_come_newest_first_in_pages(api: Api):
+    configured(api.workspace)
+    made = [str(recorded(api).pk) for _ in range(5)]
+
+    pages = [api.get("/webhooks/deliveries", page=n, size=2).json() for n in range(4)]
+
+    content = [delivery["id"] for page in pages for delivery in page["content"]]
+    assert content == made[::-1]
+    assert [len(page["content"]) for page in pages] == [2, 2, 1, 0]
+    assert {(p["totalElements"], p["totalPages"]) for p in pages} == {(5, 3)}
+    assert [page["last"] for page in pages] == [False, False, True, True]
+
+
+def test_deliveries_are_found_by_event_and_status(api: Api):
+    configured(api.workspace)
+    failed = recorded(api, **ended("FAILED"))
+    pending = recorded(api)
+    api.post("/webhooks/test")
+
+    assert listed(api, status="FAILED") == [str(failed.pk)]
+    created = {str(failed.pk), str(pending.pk)}
+    assert set(listed(api, event="report.created")) == created
+    assert listed(api, event="report.created", status="PENDING") == [str(pending.pk)]
+    assert listed(api, event="report.ready") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"event": "report.reedy"}, "invalid-choice"),
+        ({"status": "pending"}, "invalid-choice"),
+        ({"size": 201}, "out-of-range"),
+        ({"page": -1}, "out-of-range"),
+        ({"state": "FAILED"}, "unknown-parameter"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_refused(api: Api, query: dict, code: str):
+    answer = api.get("/webhooks/deliveries", **query)
+
+    assert answer.status_code == 400
+    assert codes(answer.json()) == {next(iter(query)): code}
+
+
+def test_a_list_reads_no_payloads_and_costs_the_same_for_many(
+    api: Api, django_assert_max_num_queries
+):
+    configured(api.workspace)
+    for _ in range(6):
+        recorded(api)
+
+    # The key, its use, the rate; then the list, which tells its own total.
+    with django_assert_max_num_queries(5) as asked:
+        assert len(listed(api)) == 6
+
+    assert not [query for query in asked if '"payload"' in query["sql"]]
+
+
+def test_a_delivery_is_sent_again(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+
+    answer = api.post(f"/webhooks/deliveries/{delivery.pk}/redeliver")
+
+    assert answer.status_code == 202
+    assert (answer.json()["id"], answer.json()["status"]) == (
+        str(delivery.pk),
+        "PENDING",
+    )
+    assert answer.json()["nextAttemptAt"]
+
+
+def test_what_failed_since_a_time_is_sent_again(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+
+    later_on = api.post("/webhooks/recover", {"since": "9999-01-01T00:00:00Z"})
+    answer = api.post("/webhooks/recover", {"since": "2026-01-01T03:00:00+03:00"})
+
+    assert codes(later_on.json()) == {"#/since": "out-of-range"}
+    assert (answer.status_code, answer.json()) == (202, {"count": 1})
+    delivery.refresh_from_db()
+    assert delivery.status == "PENDING"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "code"),
+    [
+        ({}, "#/since", "required"),
+        ({"since": None}, "#/since", "required"),
+        ({"since": 1768464000}, "#/since", "invalid-type"),
+        ({"since": "yesterday"}, "#/since", "invalid-format"),
+        ({"since": "2026-01-01T00:00:00"}, "#/since", "invalid-format"),
+        ({"since": "2026-01-01T00:00:00Z", "all": True}, "#/all", "unknown-member"),
+    ],
+)
+def test_what_is_wrong_with_a_recovery_is_named(api: Api, body, pointer, code):
+    configured(api.workspace)
+
+    assert codes(api.refused("/webhooks/recover", body)) == {pointer: code}
+
+
+def test_operations_without_a_body_refuse_members(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api)
+
+    for path in ("/webhooks/test", f"/webhooks/deliveries/{delivery.pk}/redeliver"):
+        problem = api.refused(path, {"force": True})
+        assert codes(problem) == {"#/force": "unknown-member"}
+
+
+def test_without_a_configuration_nothing_is_sent(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+    api.delete("/webhooks/config")
+
+    for path, body in sending(delivery):
+        problem = api.refused(path, body)
+        assert (problem["status"], problem["code"]) == (409, "webhook-not-configured")
+
+
+def test_to_a_disabled_configuration_nothing_is_sent(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+    configured(api.workspace, enabled=False)
+
+    for path, body in sending(delivery):
+        problem = api.refused(path, body)
+        assert (problem["status"], problem["code"]) == (409, "webhook-disabled")
+
+
+def test_what_is_kept_no_longer_is_not_sent_again(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+    Event.objects.update(payload=None)
+
+    problem = api.refused(f"/webhooks/deliveries/{delivery.pk}/redeliver")
+
+    assert (problem["status"], problem["code"]) == (409, "event-purged")
+
+
+def sending(delivery: Delivery) -> list[tuple[str, Any]]:
+    return [
+        ("/webhooks/test", None),
+        ("/webhooks/recover", {"since": "2026-01-01T00:00:00Z"}),
+        (f"/webhooks/deliveries/{delivery.pk}/redeliver", None),
+    ]

@@ -1,0 +1,55 @@
+import pytest
+
+from tests.api.webhooks import configure
+from tests.clients import Api
+from verification.api import webhook_examples as examples
+from verification.api.docs import document
+from verification.api.event_shapes import EVENTS
+from verification.api.webhook_shapes import (
+    DeliveryBody,
+    DeliverySummary,
+    WebhookConfiguration,
+)
+from webhooks.models import Event
+
+
+def test_every_event_is_described_with_its_envelope_and_an_example():
+    webhooks = document()["webhooks"]
+    components = document()["components"]["schemas"]
+
+    assert list(webhooks) == list(Event.Name.values)
+    for name, shape in EVENTS.items():
+        operation = webhooks[name]["post"]
+        assert operation["summary"] == Event.Name(name).label.removesuffix(".")
+        content = operation["requestBody"]["content"]["application/json"]
+        assert content["schema"]["$ref"].endswith(f"/{shape.__name__}")
+        described = components[shape.__name__]
+        assert set(described["required"]) == {"event", "timestamp", "data"}
+        assert described["properties"]["event"]["const"] == name
+        (example,) = content["examples"].values()
+        assert example["value"] == examples.EVENTS[name]
+        assert "2XX" in operation["responses"]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_the_example_of_an_event_has_its_shape(name: str):
+    example = examples.EVENTS[name]
+
+    read = EVENTS[name].model_validate(example)
+
+    assert read.model_dump(mode="json", by_alias=True) == example
+
+
+def test_examples_are_what_requests_and_answers_look_like(api: Api):
+    answer = configure(api, **examples.CONFIGURE)
+
+    assert answer.keys() == examples.CONFIGURATION.keys()
+    for shape, example in (
+        (WebhookConfiguration, examples.CONFIGURATION),
+        (DeliveryBody, examples.DELIVERY),
+        (DeliveryBody, examples.WAITING),
+        (DeliveryBody, examples.TEST_DELIVERY),
+        (DeliverySummary, examples.SUMMARY),
+    ):
+        read = shape.model_validate(example)
+        assert read.model_dump(mode="json", by_alias=True) == example

@@ -1,0 +1,21 @@
+"""Webhooks as a client of the API configures them and looks at them."""
+
+from typing import Any
+
+from tests.clients import Api
+from tests.webhooks.deliveries import SECRET, URL
+
+CONFIG = {"url": URL, "enabledEvents": ["report.ready"], "secret": SECRET}
+
+
+def configure(api: Api, **changes: Any) -> dict[str, Any]:
+    body = {k: v for k, v in {**CONFIG, **changes}.items() if v is not ...}
+    answer = api.post("/webhooks/config", body)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def listed(api: Api, **query: Any) -> list[str]:
+    answer = api.get("/webhooks/deliveries", **query)
+    assert answer.status_code == 200, answer.content
+    return [delivery["id"] for delivery in answer.json()["content"]]
