@@ -1,2 +1,13 @@
+import pytest
+
+from tests.webhooks.letters import connects as connects
+from tests.webhooks.letters import hurried as hurried
+from tests.webhooks.letters import post as post
+from tests.webhooks.receiver import Receiver
 from tests.webhooks.receiver import authority as authority
 from tests.webhooks.receiver import receiver as receiver
+
+
+@pytest.fixture
+def url(receiver: Receiver) -> str:
+    return receiver.url("/hook", host="localhost")

@@ -22,19 +22,11 @@ from verification.jobs.models import Job
 from webhooks import claiming, recording
 from webhooks.claiming import claim
 from webhooks.delivering import _Flight, _landed, _start, deliver
-from webhooks.letters import Answer
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.posting import Post
 from webhooks.shares import MOST_AT_ONCE
 from webhooks.signing import signing_key
 from workspaces.models import Workspace
-
-OK = Answer(200, "", "ok", 3, None)
-
-
-@pytest.fixture
-def url(receiver: Receiver) -> str:
-    return receiver.url("/hook", host="localhost")
 
 
 def test_an_event_arrives_signed_with_its_own_id(
@@ -229,14 +221,6 @@ def test_no_more_than_ten_of_a_configuration_are_under_way(
     assert not Delivery.objects.filter(leased_until__isnull=False).exists()
 
 
-def test_no_more_of_a_configuration_are_claimed_than_its_share(workspace: Workspace):
-    configuration = configured(workspace)
-    happen(workspace, 40)
-    assert len(claim(1000)) == MOST_AT_ONCE
-    assert claim(1000) == []
-    assert len(claim(1000, {configuration.pk: 25})) == 15
-
-
 @pytest.mark.parametrize("status", [410, 500, 429])
 def test_who_refuses_is_sent_no_more_than_was_under_way(
     receiver: Receiver, url: str, workspace: Workspace, status: int
@@ -250,24 +234,6 @@ def test_who_refuses_is_sent_no_more_than_was_under_way(
     assert len(receiver.received) <= 40 + 2 * MOST_AT_ONCE
     assert statuses()["DELIVERED"] == 40
     assert Delivery.objects.filter(status="PENDING", attempts=0).count() >= 140
-
-
-def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
-    receiver: Receiver, url: str, workspace: Workspace
-):
-    receiver.scripts["/hook"] = Script(drip=0.002)
-    configured(workspace, url)
-    happen(workspace)
-    flight = _Flight()
-    with Post(at_once=MOST_AT_ONCE) as post:
-        for _ in range(2):
-            _start(post, claim(1), flight)
-            # As removing the configuration and recovering its deliveries do.
-            Delivery.objects.update(next_attempt_at=now())
-        while flight.claims:
-            recording.record(_landed(post, flight))
-    assert len(receiver.received) == 2
-    assert attempts() == [(1, 200, "")]
 
 
 def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
@@ -324,17 +290,6 @@ def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
     )
 
 
-def test_a_backlog_of_one_is_never_served_before_the_others(
-    workspace: Workspace, another_api: Api
-):
-    configured(workspace)
-    configured(another_api.workspace, "https://hooks.baobab.test/")
-    happen(workspace, 100)
-    happen(another_api.workspace, 3)
-    claimed = [c.configuration.url for c in claim(6)]
-    assert claimed.count("https://hooks.baobab.test/") == 3
-
-
 def test_who_hangs_holds_up_nobody(
     receiver: Receiver, url: str, workspace: Workspace, another_api: Api, settings
 ):
@@ -349,64 +304,3 @@ def test_who_hangs_holds_up_nobody(
     served = [r.at for r in receiver.received if r.path == "/hook"]
     assert len(served) == 30
     assert max(served) < min(hung) + 0.9
-
-
-def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
-    configured(workspace)
-    happen(workspace)
-    (late,) = claim(1)
-    let_time_pass()
-    (present,) = claim(1)
-    recording.record([(present, now(), OK)])
-    recording.record([(late, now(), Answer(500, "", "", 3, None))])
-    assert statuses() == {"DELIVERED": 1}
-    assert attempts() == [(1, 200, "")]
-    assert Configuration.objects.get().failures_in_row == 0
-
-
-def test_of_two_claims_of_one_event_recorded_together_the_present_counts(
-    workspace: Workspace, caplog
-):
-    configured(workspace)
-    happen(workspace)
-    (late,) = claim(1)
-    let_time_pass()
-    (present,) = claim(1)
-    failed = Answer(500, "", "", 3, None)
-    recording.record([(late, now(), failed), (present, now(), OK)])
-    assert (statuses(), attempts()) == ({"DELIVERED": 1}, [(1, 200, "")])
-    assert "singly" not in caplog.text
-
-
-def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
-    receiver: Receiver, url: str, workspace: Workspace
-):
-    configured(workspace, url)
-    happen(workspace)
-    claim(1)
-    Job.objects.all().delete()  # it runs now
-    deliver()
-    assert receiver.received == []
-    assert Job.objects.filter(function=claiming.SEND_DUE, due_at__gt=now()).exists()
-    let_time_pass()
-    deliver()
-    assert statuses() == {"DELIVERED": 1}
-
-
-def test_a_delivery_of_a_removed_configuration_is_not_sent(workspace: Workspace):
-    configuration = configured(workspace)
-    happen(workspace)
-    Delivery.objects.update(status="FAILED", next_attempt_at=None)
-    configuration.delete()
-    assert claim(10) == []
-    assert only_delivery().configuration is None
-
-
-def test_one_record_that_is_refused_takes_no_other_with_it(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 2)
-    bad, good = claim(2)
-    unknown = Answer(99_999_999, "", "", 3, None)
-    recording.record([(bad, now(), unknown), (good, now(), OK)])
-    assert only_delivery(pk=good.event.pk).status == "DELIVERED"
-    assert only_delivery(pk=bad.event.pk).status == "PENDING"

@@ -1,0 +1,178 @@
+import gzip
+import socket
+from email.utils import format_datetime
+
+import pytest
+from django.utils.timezone import now, timedelta
+
+from tests.webhooks.letters import answer, answers
+from tests.webhooks.receiver import HOST, Script
+from webhooks.models import Attempt
+
+E = Attempt.Error
+
+
+@pytest.mark.parametrize("status", [201, 204, 299, 400, 404, 410, 500, 503])
+def test_the_status_is_kept(receiver, post, status):
+    receiver.scripts["/"] = Script(status=status, body=b"")
+
+    said = answer(post, receiver.url())
+
+    assert (said.status_code, said.error) == (status, "")
+
+
+def test_the_text_is_the_first_kibibyte_whatever_the_bytes(receiver, post):
+    receiver.scripts["/"] = Script(body=b"a\0b\xff" + "ü".encode() * 600)
+
+    said = answer(post, receiver.url())
+
+    assert said.text == "a\ufffdb\ufffd" + "ü" * 510
+
+
+def test_a_packed_answer_is_not_unpacked(receiver, post):
+    packed = gzip.compress(b"x" * 1_000_000)
+    receiver.scripts["/"] = Script(body=packed, headers={"Content-Encoding": "gzip"})
+
+    said = answer(post, receiver.url())
+
+    assert (said.status_code, said.error) == (200, "")
+    assert "xx" not in said.text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(hangs=True),
+        # The head.
+        Script(drip=0.05),
+        # The body.
+        Script(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
+        Script(raw=b"HTTP/1.1 200 OK\r\n\r\n"),
+        Script(raw=b"HTTP/1.1 100 Continue\r\n\r\n" * 50),
+    ],
+    ids=["never", "drip", "no body", "no end", "continue"],
+)
+def test_an_answer_is_waited_for_until_the_deadline(receiver, hurried, script):
+    receiver.scripts["/"] = script
+
+    said = answer(hurried, receiver.url())
+
+    assert said.error == E.TIMED_OUT
+    assert 450 <= said.duration_ms < 1500
+    assert len(receiver.received) == 1
+
+
+def test_a_body_that_drips_is_cut_at_the_deadline(receiver, hurried):
+    receiver.scripts["/"] = Script(body=b"x" * 5000, drip=0.001)
+
+    said = answer(hurried, receiver.url())
+
+    assert (said.status_code, said.error) == (200, E.TIMED_OUT)
+    assert said.text.startswith("xx")
+
+
+def test_a_handshake_that_never_comes_is_cut_at_the_deadline(hurried):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+
+        said = answer(hurried, f"https://{HOST}:{port}/")
+
+    assert said.error == E.TIMED_OUT
+
+
+def test_a_huge_answer_is_cut(receiver, post):
+    receiver.scripts["/"] = Script(body=b"x" * 100_000_000)
+
+    said = answer(post, receiver.url())
+    again = answer(post, receiver.url("/small"))
+
+    assert (said.status_code, said.error, len(said.text)) == (200, "", 1024)
+    assert said.duration_ms < 2000
+    assert receiver.written < 20_000_000
+    # What was left of it is not taken for the next answer.
+    assert again.text == "ok"
+    assert receiver.connections == 2
+
+
+def test_an_answer_of_just_the_limit_leaves_the_connection_open(receiver, post):
+    receiver.scripts["/"] = Script(body=b"x" * 16 * 1024)
+
+    assert answer(post, receiver.url()).error == ""
+    assert answer(post, receiver.url()).error == ""
+
+
+@pytest.mark.parametrize("cut_after", [0, 5, 30, 45])
+def test_an_answer_that_breaks_off_does_not_count(receiver, post, cut_after):
+    receiver.scripts["/"] = Script(body=b"x" * 100, cut_after=cut_after)
+
+    said = answer(post, receiver.url())
+
+    assert said.error == E.BROKEN
+    assert said.status_code == (200 if cut_after == 45 else None)
+    assert len(receiver.received) == 1
+
+
+def test_a_refusal_counts_without_its_body(receiver, hurried):
+    receiver.scripts["/gone"] = Script(status=410, body=b"x" * 100, cut_after=60)
+    receiver.scripts["/busy"] = Script(
+        raw=b"HTTP/1.1 503 Busy\r\nRetry-After: 3\r\nContent-Length: 9\r\n\r\n"
+    )
+
+    gone, busy = answers(hurried, receiver.url("/gone"), receiver.url("/busy"))
+
+    assert (gone.status_code, gone.error) == (410, "")
+    assert (busy.status_code, busy.error, busy.retry_after) == (503, "", 3.0)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
+        b"HTTP/1.1 999999 What\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000 + b"\r\n",
+    ],
+    ids=["ssh", "status", "lengths", "chunk", "header", "headers"],
+)
+def test_what_is_not_http_does_not_count(receiver, post, raw):
+    receiver.scripts["/"] = Script(raw=raw)
+
+    assert answer(post, receiver.url()).error == E.BROKEN
+
+
+def test_retry_after_in_seconds(receiver, post):
+    receiver.scripts["/"] = Script(status=429, headers={"Retry-After": "120"})
+
+    said = answer(post, receiver.url())
+
+    assert (said.status_code, said.error, said.retry_after) == (429, "", 120.0)
+
+
+def test_retry_after_as_a_date(receiver, post):
+    date = format_datetime(now() + timedelta(seconds=90), usegmt=True)
+    receiver.scripts["/"] = Script(status=429, headers={"Retry-After": date})
+
+    assert 85 < answer(post, receiver.url()).retry_after <= 90
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 -0000", 0.0),
+        ("-5", None),
+        ("1.5", None),
+        ("soon", None),
+        ("9" * 400, None),
+        ("Wed, 99 Oct 2015 07:28:00 GMT", None),
+        ("Wed, 21 Oct 99999 07:28:00 GMT", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_never_negative_and_never_trusted(receiver, post, text, seconds):
+    receiver.scripts["/"] = Script(status=503, headers={"Retry-After": text})
+
+    assert answer(post, receiver.url()).retry_after == seconds
