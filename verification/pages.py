@@ -35,6 +35,20 @@ def page(view: View) -> View:
     return shown
 
 
+def private(view: View) -> View:
+    """The same, kept by nobody and found by nobody."""
+
+    @page
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = view(request, *args, **kwargs)
+        response["Cache-Control"] = "no-store"
+        response["X-Robots-Tag"] = "noindex, nofollow"
+        return response
+
+    return shown
+
+
 def language_of(request: HttpRequest) -> str:
     """The one chosen on a page (`?lang=sw`, then a cookie), or else the browser's."""
     chosen = request.GET.get("lang")
@@ -60,17 +74,24 @@ def landing(request: HttpRequest) -> HttpResponse:
     return render(request, "landing.html")
 
 
-@page
+@private
+def bad_request(
+    request: HttpRequest, exception: Exception | None = None
+) -> HttpResponse:
+    return render(request, "400.html", status=400)
+
+
+@private
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     return render(request, "404.html", status=404)
 
 
-@page
+@private
 def server_error(request: HttpRequest) -> HttpResponse:
     return render(request, "500.html", status=500)
 
 
-@page
+@private
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """A form without its cookie: the browser keeps none, or another site sent it."""
     return render(request, "403_csrf.html", status=403)

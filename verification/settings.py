@@ -89,7 +89,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "verification.hosted.limits.FormSizeMiddleware",
+    "verification.hosted.limits.FormMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -322,6 +322,10 @@ LOGGING = {
         "django.request": {"level": "CRITICAL"},
         "django.server": {"level": "CRITICAL"},
         "django.security.DisallowedHost": {"level": "CRITICAL"},
+        # Anybody can send a form that is too large: no error of ours.
+        "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
+        "django.security.TooManyFilesSent": {"level": "CRITICAL"},
+        "django.security.RequestDataTooBig": {"level": "CRITICAL"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
     },
 }

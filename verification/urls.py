@@ -19,5 +19,6 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
 ]
 # Those of the API are made into problems by its middleware.
+handler400 = "verification.pages.bad_request"
 handler404 = "verification.pages.not_found"
 handler500 = "verification.pages.server_error"

@@ -122,7 +122,10 @@ def test_a_referee_who_cannot_answer_declines(paying_api: Api, referee: Visitor)
     ("form", "error"),
     [
         ({"employed": ""}, "Say whether they worked there"),
-        ({"employed": "MAYBE"}, "Select a valid choice"),
+        ({"employed": "MAYBE"}, "Say whether they worked there"),
+        ({"rehire": "MAYBE"}, "Say whether they would be hired again"),
+        ({"remarks": "a\0"}, "a character that we cannot keep"),
+        ({"from_year": "2" * 5000}, "for example 27 3 2019 or 3 2019"),
         ({"employer": "  "}, "Write the name of the employer"),
         ({"job_title": "x" * 201}, "Write at most 200 characters"),
         ({"from_month": "13"}, "for example 27 3 2019 or 3 2019"),

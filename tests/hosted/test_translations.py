@@ -6,12 +6,18 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.conf import settings
+from django.utils.translation import override
 from django.utils.translation.template import templatize
+
+from verification.hosted.forms import DateOfBirth, Grant, IdNumberEnd, Reason
+from verification.hosted.reference_form import Answers
 
 HOSTED = Path(settings.BASE_DIR, "verification/hosted")
 CATALOGUE = HOSTED / "locale/sw/LC_MESSAGES/django.po"
 TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
-SHARED = Path(settings.BASE_DIR, "templates/403_csrf.html")
+SHARED = [
+    Path(settings.BASE_DIR, f"templates/{name}.html") for name in ("400", "403_csrf")
+]
 # What Django makes of a template for its own extraction, and what our code has.
 IN_TEMPLATES = re.compile(r"gettext\(u?(['\"])(.+?)\1(?:, *u?(['\"])(.+?)\3)?[,)]")
 IN_CODE = re.compile(r'\b_\(\s*"([^"]+)"')
@@ -33,7 +39,7 @@ def translations() -> dict[object, object]:
 
 def marked() -> set[object]:
     texts: set[object] = set()
-    for template in [*TEMPLATES, SHARED]:
+    for template in [*TEMPLATES, *SHARED]:
         for _, text, _, plural in IN_TEMPLATES.findall(
             templatize(template.read_text())
         ):
@@ -70,3 +76,15 @@ def test_no_page_has_words_outside_the_catalogue(template):
         "doctype",
         "html",
     }
+
+
+@pytest.mark.parametrize("form", [DateOfBirth, IdNumberEnd, Grant, Reason, Answers])
+@pytest.mark.parametrize("typed", ["", "\0", "x", "x" * 5000, "9" * 5000])
+def test_every_error_of_a_form_is_in_the_language_of_the_page(form, typed):
+    ours = {text for text in translations().values() if isinstance(text, str)}
+
+    with override("sw"):
+        filled = form(dict.fromkeys(form.base_fields, typed))
+        told = {str(error) for errors in filled.errors.values() for error in errors}
+
+    assert told <= ours

@@ -11,19 +11,31 @@ from django.utils.translation import gettext_lazy as _
 from verification.ordering.challenging import DATE_OF_BIRTH
 
 REASON_LENGTH = 500
+MOST_DIGITS = 4
+
+
+class Text(forms.CharField):
+    """Django says this one in English alone; lengths are named by each field."""
+
+    default_error_messages = {
+        "null_characters_not_allowed": _(
+            "This has a character that we cannot keep. Please type it again"
+        )
+    }
 
 
 class DateOfBirth(forms.Form):
-    day = forms.CharField(max_length=2, required=False)
-    month = forms.CharField(max_length=2, required=False)
-    year = forms.CharField(max_length=4, required=False)
+    # Without rules of their own: `clean` says what is wrong with the whole date.
+    day = forms.Field(required=False)
+    month = forms.Field(required=False)
+    year = forms.Field(required=False)
 
     template = "hosted/fields/date_of_birth.html"
 
     def clean(self) -> dict[str, Any]:
         typed = super().clean() or {}
         try:
-            born = date(*(_number(typed.get(key)) for key in ("year", "month", "day")))
+            born = date(*(number(typed.get(key)) for key in ("year", "month", "day")))
         except ValueError:
             error = _("Enter your date of birth in numbers, for example 27 3 1990")
             self.add_error("day", error)
@@ -32,12 +44,17 @@ class DateOfBirth(forms.Form):
 
 
 class IdNumberEnd(forms.Form):
-    answer = forms.CharField(
+    answer = Text(
         min_length=4,
         max_length=8,
         error_messages={
             name: _("Enter the last four characters of your ID number")
-            for name in ("required", "min_length", "max_length")
+            for name in (
+                "required",
+                "min_length",
+                "max_length",
+                "null_characters_not_allowed",
+            )
         },
     )
 
@@ -47,7 +64,7 @@ class IdNumberEnd(forms.Form):
 class Grant(forms.Form):
     """`shown` is the SHA-256 of the notice on the page, in `language`."""
 
-    name = forms.CharField(
+    name = Text(
         min_length=2,
         max_length=200,
         error_messages={
@@ -59,11 +76,11 @@ class Grant(forms.Form):
     agreed = forms.BooleanField(
         error_messages={"required": _("Tick the box if you agree")}
     )
-    shown = forms.CharField(max_length=64, required=False)
+    shown = forms.Field(required=False)
 
 
 class Reason(forms.Form):
-    reason = forms.CharField(
+    reason = Text(
         max_length=REASON_LENGTH,
         required=False,
         error_messages={"max_length": _("Write at most 500 characters")},
@@ -76,8 +93,10 @@ def challenge(kind: str | None, typed: Any = None) -> forms.Form:
     return form(typed)
 
 
-def _number(typed: str | None) -> int:
-    # Not what else int() takes: "1_0", " 1" or other scripts' digits.
-    if not typed or not typed.isascii() or not typed.isdigit():
+def number(typed: str | None) -> int:
+    """A part of a date; ValueError if it is none."""
+    typed = (typed or "").strip()
+    # Not what else int() takes: "1_0" or other scripts' digits.
+    if not typed.isascii() or not typed.isdigit() or len(typed) > MOST_DIGITS:
         raise ValueError("not a number")
     return int(typed)

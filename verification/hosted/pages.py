@@ -13,25 +13,11 @@ from django.shortcuts import render
 
 from verification.hosted.cookies import VisitCookie
 from verification.ordering.consent_links import TooSoon
-from verification.pages import page
+from verification.pages import View
+from verification.pages import private as hosted
 
-View = Callable[..., HttpResponse]
 Visited = TypeVar("Visited")
 VisitedView = Callable[[HttpRequest, Visited], HttpResponse]
-
-
-def hosted(view: View) -> View:
-    """Kept by nobody, found by nobody, in the visitor's language."""
-
-    @page
-    @wraps(view)
-    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        response = view(request, *args, **kwargs)
-        response["Cache-Control"] = "no-store"
-        response["X-Robots-Tag"] = "noindex, nofollow"
-        return response
-
-    return shown
 
 
 def opening(

@@ -10,6 +10,8 @@ from django import forms
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
+from verification.hosted.forms import Text, number
+
 NAME_LENGTH = 200
 REMARKS_LENGTH = 1000
 FIRST_YEAR = 1940
@@ -17,9 +19,9 @@ FIRST_YEAR = 1940
 PARTS = ("day", "month", "year")
 
 
-def _text(label: Any, missing: Any, *, help_text: Any = "") -> forms.CharField:
+def _text(label: Any, missing: Any, *, help_text: Any = "") -> Text:
     """Required by `clean`, for some are not when there was no employment."""
-    field = forms.CharField(
+    field = Text(
         label=label,
         help_text=help_text,
         max_length=NAME_LENGTH,
@@ -35,7 +37,9 @@ class Answers(forms.Form):
 
     employed = forms.ChoiceField(
         choices=[("YES", _("Yes")), ("NO", _("No"))],
-        error_messages={"required": _("Say whether they worked there")},
+        error_messages=dict.fromkeys(
+            ("required", "invalid_choice"), _("Say whether they worked there")
+        ),
     )
     employer = _text(
         _("Name of the employer"),
@@ -47,13 +51,13 @@ class Answers(forms.Form):
         _("Write their job title"),
         help_text=_("The last one, if there were several"),
     )
-    from_day = forms.CharField(max_length=2, required=False)
-    from_month = forms.CharField(max_length=2, required=False)
-    from_year = forms.CharField(max_length=4, required=False)
+    from_day = forms.Field(required=False)
+    from_month = forms.Field(required=False)
+    from_year = forms.Field(required=False)
     still = forms.BooleanField(required=False)
-    to_day = forms.CharField(max_length=2, required=False)
-    to_month = forms.CharField(max_length=2, required=False)
-    to_year = forms.CharField(max_length=4, required=False)
+    to_day = forms.Field(required=False)
+    to_month = forms.Field(required=False)
+    to_year = forms.Field(required=False)
     rehire = forms.ChoiceField(
         choices=[
             ("YES", _("Yes")),
@@ -61,8 +65,9 @@ class Answers(forms.Form):
             ("UNKNOWN", _("I cannot say")),
         ],
         required=False,
+        error_messages={"invalid_choice": _("Say whether they would be hired again")},
     )
-    remarks = forms.CharField(
+    remarks = Text(
         max_length=REMARKS_LENGTH,
         required=False,
         error_messages={"max_length": _("Write at most 1000 characters")},
@@ -138,14 +143,11 @@ def _end_of_month(day: date) -> date:
 
 
 def _made(day: str, month: str, year: str, *, last: bool) -> date:
-    # Not what else int() takes: "1_0", " 1" or other scripts' digits.
-    if not all(part.isascii() and part.isdigit() for part in (day or "1", month, year)):
-        raise ValueError("not in numbers")
-    if int(year) < FIRST_YEAR:
+    if number(year) < FIRST_YEAR:
         raise ValueError("too long ago")
-    if day:
-        return date(int(year), int(month), int(day))
-    first = date(int(year), int(month), 1)
+    if day.strip():
+        return date(number(year), number(month), number(day))
+    first = date(number(year), number(month), 1)
     return first.replace(day=monthrange(first.year, first.month)[1]) if last else first
 
 
