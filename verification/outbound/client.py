@@ -121,7 +121,7 @@ class _Adapter(HTTPAdapter):
                 if len(body) > self._limit:
                     raise TooLarge("The answer is too large.")
         except BaseException:
-            # What is left of it must not be the beginning of another's answer.
+            # At once, and not when the garbage is collected.
             response.close()
             raise
         return bytes(body)

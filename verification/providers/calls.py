@@ -8,12 +8,14 @@ statuses 408, 425, 429 and 5xx, redirects, and bodies that are not whole JSON (a
 page, a proxy's error, half an answer). `Refused` stands for the rest. A request that
 changes something may have been taken although `Unavailable` is raised.
 
-Their texts name the source and the status, and nothing of what was sent or received.
+Their texts name the source, the status and at most a code out of the source's own list,
+and nothing else of what was sent or received.
 """
 
 from __future__ import annotations
 
 import json as parser
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -27,13 +29,17 @@ from verification.providers.base import Refused, Unavailable
 UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
 # Answers of the 4xx kind that another try may change.
 LATER = {408, 425, 429}
+CODE = re.compile(r"[a-z_]{1,40}")
 
 
 class Declined(Refused):
     """A 4xx; `answer` is its JSON, in which an adapter may find why."""
 
     def __init__(self, source: str, status: int, answer: Any = None) -> None:
-        super().__init__(REFUSED, f"{source} answered with status {status}.")
+        code = answer.get("code") if isinstance(answer, dict) else None
+        known = isinstance(code, str) and CODE.fullmatch(code)
+        told = f"{status} {code}" if known else str(status)
+        super().__init__(REFUSED, f"{source} answered with status {told}.")
         self.status, self.answer = status, answer
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
+
+from verification.providers.base import Refused
 
 
 class CheckoutState(StrEnum):
@@ -151,3 +153,17 @@ class CheckoutProvider(Protocol):
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
         """Every payment in its books since `start` and before `end`."""
         ...
+
+
+def header(headers: Mapping[str, str], name: str) -> str:
+    """The value of a header whatever its case; "" where there is none."""
+    found = (value for key, value in headers.items() if key.lower() == name)
+    return next(found, "")
+
+
+def checked_page(url: Any, origin: str) -> str:
+    """The page of a provider's answer, if it is where our forms may lead to."""
+    if not str(url).startswith(f"{origin}/"):
+        told = "The provider's page is not where the configuration says."
+        raise Refused("CHECKOUT_ELSEWHERE", told)
+    return str(url)

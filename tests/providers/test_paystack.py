@@ -1,0 +1,381 @@
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any
+
+import pytest
+import requests
+
+from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.fakes.paystack_shapes import ANSWERS, wrong
+from tests.providers.checkout_contract import (
+    Payer,
+    RemoteCheckoutContract,
+    asked,
+    refund_of,
+)
+from verification.providers.base import Refused, Unavailable
+from verification.providers.checkout import CheckoutProvider, CheckoutState, RefundState
+from verification.providers.paystack import Paystack
+
+
+class TestPaystack(RemoteCheckoutContract):
+    @pytest.fixture
+    def fake(self, paystack: FakePaystack) -> CheckoutServer:
+        return paystack
+
+    @pytest.fixture
+    def provider(self, paystack: FakePaystack) -> CheckoutProvider:
+        return paystack.adapter()
+
+    @pytest.fixture
+    def payer(self, paystack: FakePaystack) -> Payer:
+        return paystack
+
+
+GOLDEN_BODY = b'{"event":"charge.success","data":{"reference":"PR-1"}}'
+GOLDEN = (
+    "d431d2a6745565805054c74514a53d659b59e4b9ff33351860dbac92d314069e"
+    "538640544d55871f85e511cd8e00b9d6eb77d4a870ad8238f425f5fc984492aa"
+)
+
+
+def test_the_signature_is_as_paystack_computes_it():
+    headers = {"X-Paystack-Signature": GOLDEN}
+
+    event = Paystack("sk_test_abc").read_event(GOLDEN_BODY, headers)
+
+    assert (event.type, event.reference) == ("charge.success", "PR-1")
+    assert event.event_id == sha256(GOLDEN_BODY).hexdigest()
+
+
+def test_events_signed_with_a_previous_key_are_taken():
+    rotated = Paystack("sk_new", previous_secret_keys=["sk_older", "sk_test_abc"])
+
+    event = rotated.read_event(GOLDEN_BODY, {"x-paystack-signature": GOLDEN})
+
+    assert event.reference == "PR-1"
+
+
+def test_a_checkout_is_asked_for_in_cents_and_with_the_way_back(
+    paystack: FakePaystack,
+):
+    checkout = asked(amount=Decimal("150.00"))
+
+    begun = paystack.adapter().begin(checkout)
+
+    sent = json.loads(paystack.requests[0].body)
+    assert sent["amount"] == 15000
+    assert sent["currency"] == "KES"
+    assert sent["reference"] == checkout.reference
+    assert sent["email"] == "wanjiku@example.org"
+    assert sent["callback_url"] == checkout.return_url
+    assert sent["metadata"]["cancel_action"] == checkout.cancel_url
+    assert begun.url == f"{paystack.url}/{begun.session}"
+
+
+def test_a_payer_without_an_address_gets_one_of_the_operators(paystack: FakePaystack):
+    checkout = asked(email="")
+
+    paystack.adapter(fallback_email="pay.example.net").begin(checkout)
+
+    sent = json.loads(paystack.requests[0].body)
+    assert sent["email"] == f"{checkout.reference.lower()}@pay.example.net"
+
+
+def test_without_any_address_a_checkout_is_refused(paystack: FakePaystack):
+    with pytest.raises(Refused) as refusal:
+        paystack.adapter(fallback_email="").begin(asked(email=""))
+
+    assert refusal.value.code == "EMAIL_REQUIRED"
+    assert paystack.requests == []
+
+
+@pytest.mark.parametrize("reference", ["PR_1", "PR 1", "PR/1", "", "PR-1\n", "é"])
+def test_a_reference_paystack_does_not_take_is_refused(
+    paystack: FakePaystack, reference: str
+):
+    with pytest.raises(Refused) as refusal:
+        paystack.adapter().begin(asked(reference=reference))
+
+    assert refusal.value.code == "REFERENCE_NOT_SUPPORTED"
+
+
+def test_a_page_whose_address_was_lost_cannot_be_had_again(paystack: FakePaystack):
+    checkout, provider = asked(), paystack.adapter()
+    paystack.faults.half = True
+    with pytest.raises(Unavailable):
+        provider.begin(checkout)
+    paystack.faults.half = False
+
+    with pytest.raises(Refused) as refusal:
+        provider.begin(checkout)
+
+    assert refusal.value.code == "CHECKOUT_ALREADY_BEGUN"
+    assert provider.look(checkout.reference, "").state == CheckoutState.OPEN
+
+
+def test_a_page_somewhere_else_is_refused(paystack: FakePaystack):
+    elsewhere = Paystack(paystack.key, paystack.url, [paystack.host])
+
+    with pytest.raises(Refused) as refusal:
+        elsewhere.begin(asked())
+
+    assert refusal.value.code == "CHECKOUT_ELSEWHERE"
+
+
+def paid(paystack: FakePaystack, provider: Paystack) -> Any:
+    checkout = asked(amount=Decimal("300.50"))
+    provider.begin(checkout)
+    paystack.pay(checkout.reference)
+    return checkout, provider.look(checkout.reference, "")
+
+
+def test_fees_on_top_are_not_part_of_what_was_paid(paystack: FakePaystack):
+    paystack.fees = 10283
+
+    checkout, seen = paid(paystack, paystack.adapter())
+
+    assert paystack.transactions[checkout.reference].amount == 40333
+    assert (seen.state, seen.amount) == (CheckoutState.PAID, Decimal("300.50"))
+
+
+def test_less_than_was_asked_for_is_told_as_less(paystack: FakePaystack):
+    paystack.pays_part = 10000
+
+    _, seen = paid(paystack, paystack.adapter())
+
+    assert (seen.state, seen.amount) == (CheckoutState.PAID, Decimal("100.00"))
+
+
+@pytest.mark.parametrize("metadata", ["", 0, "0", {}, [], {"a": None}])
+def test_metadata_may_be_anything(paystack: FakePaystack, metadata: Any):
+    paystack.metadata = metadata
+
+    _, seen = paid(paystack, paystack.adapter())
+
+    assert seen.state == CheckoutState.PAID
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("abandoned", CheckoutState.OPEN),
+        ("ongoing", CheckoutState.OPEN),
+        ("pending", CheckoutState.OPEN),
+        ("processing", CheckoutState.OPEN),
+        ("queued", CheckoutState.OPEN),
+        ("a new word", CheckoutState.OPEN),
+        ("failed", CheckoutState.FAILED),
+        ("reversed", CheckoutState.FAILED),
+    ],
+)
+def test_only_success_is_paid(paystack: FakePaystack, word: str, state: CheckoutState):
+    checkout, provider = asked(), paystack.adapter()
+    provider.begin(checkout)
+    paystack.transactions[checkout.reference].status = word
+
+    assert provider.look(checkout.reference, "").state == state
+
+
+def test_what_was_given_back_whole_is_not_paid_any_more(paystack: FakePaystack):
+    provider = paystack.adapter()
+    checkout, seen = paid(paystack, provider)
+    made = provider.refund(refund_of(checkout, seen, "300.50"))
+    assert made.state == RefundState.PENDING
+
+    paystack.settle_refunds()
+
+    refund = refund_of(checkout, seen, "300.50")
+    done = provider.look_at_refund(refund, made.refund)
+    assert done is not None
+    assert done.state == RefundState.DONE
+    assert provider.look(checkout.reference, "").state == CheckoutState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("pending", RefundState.PENDING),
+        ("processing", RefundState.PENDING),
+        ("needs-attention", RefundState.PENDING),
+        ("a new word", RefundState.PENDING),
+        ("processed", RefundState.DONE),
+        ("failed", RefundState.FAILED),
+    ],
+)
+def test_the_states_of_refunds(paystack: FakePaystack, word: str, state: RefundState):
+    provider = paystack.adapter()
+    refund = refund_of(*paid(paystack, provider), "1.00")
+    made = provider.refund(refund)
+    paystack.refunds[0].status = word
+
+    seen = provider.look_at_refund(refund, made.refund)
+
+    assert seen is not None
+    assert (seen.state, seen.message) == (state, word)
+
+
+@pytest.mark.parametrize("filters", [True, False])
+def test_a_refund_is_found_among_many(paystack: FakePaystack, *, filters: bool):
+    paystack.filters_refunds, paystack.most_per_page = filters, 2
+    provider = paystack.adapter()
+    checkout, seen = paid(paystack, provider)
+    refunds = [refund_of(checkout, seen, "1.00") for _ in range(5)]
+    made = [provider.refund(refund).refund for refund in refunds]
+    # Paystack adds to notes.
+    for refund in paystack.refunds:
+        refund.merchant_note = f"{refund.merchant_note} by staff@example.org"
+
+    found = [provider.look_at_refund(refund, "") for refund in refunds]
+
+    assert [one and one.refund for one in found] == made
+
+
+def test_too_many_refunds_to_look_through_are_not_taken_for_none(
+    paystack: FakePaystack,
+):
+    paystack.filters_refunds, paystack.most_per_page = False, 1
+    provider = paystack.adapter()
+    checkout, seen = paid(paystack, provider)
+    provider.refund(refund_of(checkout, seen, "1.00"))
+    paystack.refunds *= 51
+
+    with pytest.raises(Unavailable):
+        provider.refund(refund_of(checkout, seen, "1.00"))
+
+
+def test_a_refund_paystack_does_not_know_is_none(paystack: FakePaystack):
+    provider = paystack.adapter()
+    refund = refund_of(*paid(paystack, provider), "1.00")
+
+    assert provider.look_at_refund(refund, "12345") is None
+
+
+def test_an_answer_about_another_transaction_is_not_believed(paystack: FakePaystack):
+    provider = paystack.adapter()
+    checkout, _ = paid(paystack, provider)
+    paystack.transactions["PR-other"] = paystack.transactions[checkout.reference]
+
+    with pytest.raises(Unavailable):
+        provider.look("PR-other", "")
+
+
+@pytest.mark.parametrize("amount", [300.5, True, None, "3.5", "", -1.0, [], "٣"])
+def test_an_amount_that_is_no_number_of_cents_is_not_believed(
+    paystack: FakePaystack, amount: Any
+):
+    provider = paystack.adapter()
+    checkout, _ = paid(paystack, provider)
+    transaction = paystack.transactions[checkout.reference]
+    transaction.amount = transaction.requested_amount = amount
+
+    with pytest.raises(Unavailable):
+        provider.look(checkout.reference, "")
+
+
+def test_a_disputes_event_leads_to_its_checkout(paystack: FakePaystack):
+    provider = paystack.adapter()
+    checkout, _ = paid(paystack, provider)
+
+    paystack.dispute(checkout.reference)
+
+    event = provider.read_event(*paystack.signed(paystack.events[-1]))
+    assert event.type == "charge.dispute.create"
+    assert event.reference == checkout.reference
+
+
+def test_the_books_hold_what_was_begun_days_before(paystack: FakePaystack):
+    provider = paystack.adapter()
+    checkout, _ = paid(paystack, provider)
+    transaction = paystack.transactions[checkout.reference]
+    transaction.created_at -= timedelta(days=3)
+    now, hour = datetime.now(UTC), timedelta(hours=1)
+
+    (one,) = provider.paid_between(now - hour, now + hour)
+
+    assert one.reference == checkout.reference
+    assert list(provider.paid_between(now - 80 * hour, now - 70 * hour)) == []
+
+
+def get(paystack: FakePaystack, path: str) -> Any:
+    headers = {"Authorization": f"Bearer {paystack.key}"}
+    return requests.get(paystack.url + path, headers=headers, timeout=5).json()
+
+
+def test_the_fake_answers_as_paystack_describes(paystack: FakePaystack):
+    provider = paystack.adapter()
+    opened = asked()
+    headers = {"Authorization": f"Bearer {paystack.key}"}
+    begun = requests.post(
+        f"{paystack.url}/transaction/initialize",
+        json={"email": "a@example.org", "amount": "100", "reference": "PR-a"},
+        headers=headers,
+        timeout=5,
+    ).json()
+    provider.begin(opened)
+    checkout, seen = paid(paystack, provider)
+    made = requests.post(
+        f"{paystack.url}/refund",
+        json={"transaction": seen.transaction, "amount": 100},
+        headers=headers,
+        timeout=5,
+    ).json()
+    span = "from=2026-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"
+
+    answers = [
+        ("POST /transaction/initialize", begun),
+        ("GET /transaction/verify", get(paystack, "/transaction/verify/PR-a")),
+        (
+            "GET /transaction/verify",
+            get(paystack, f"/transaction/verify/{checkout.reference}"),
+        ),
+        ("GET /transaction", get(paystack, f"/transaction?{span}")),
+        ("POST /refund", made),
+        ("GET /refund", get(paystack, f"/refund?transaction={seen.transaction}")),
+        ("GET /refund/{id}", get(paystack, f"/refund/{made['data']['id']}")),
+        ("error", get(paystack, "/transaction/verify/PR-none")),
+    ]
+
+    assert {kind: wrong(answer, ANSWERS[kind]) for kind, answer in answers} == {
+        kind: [] for kind in ANSWERS
+    }
+    assert len(answers[3][1]["data"]) == 3
+    assert answers[5][1]["data"]
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [(None, 401), ("sk_wrong", 401), ("sk_test_of_no_worth", 400)]
+)
+def test_the_fake_asks_for_its_key(
+    paystack: FakePaystack, key: str | None, status: int
+):
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    url = f"{paystack.url}/transaction/verify/PR-none"
+
+    assert requests.get(url, headers=headers, timeout=5).status_code == status
+
+
+def test_the_payer_goes_through_the_fakes_page(paystack: FakePaystack):
+    provider, checkout = paystack.adapter(), asked()
+    begun = provider.begin(checkout)
+    tried = requests.post(begun.url, data={"choice": "fail"}, timeout=5)
+    assert "Declined" in tried.text
+    assert provider.look(checkout.reference, "").state == CheckoutState.FAILED
+
+    left = requests.post(
+        begun.url, data={"choice": "abandon"}, allow_redirects=False, timeout=5
+    )
+    assert left.headers["Location"] == checkout.cancel_url
+    assert 'value="pay"' in requests.get(begun.url, timeout=5).text
+
+    paid = requests.post(
+        begun.url, data={"choice": "pay"}, allow_redirects=False, timeout=5
+    )
+    reference = checkout.reference
+    query = f"&trxref={reference}&reference={reference}"
+    assert paid.headers["Location"] == checkout.return_url + query
+    assert "paid already" in requests.get(begun.url, timeout=5).text

@@ -1,0 +1,309 @@
+"""Paystack: cards and M-Pesa. https://paystack.com/docs/api/
+
+What its answers do not say by themselves:
+
+- `status: true` around an answer says only that the call worked.
+- A transaction that nobody has tried to pay yet is "abandoned", and can still be paid;
+  one that "failed" can be tried again on the same page.
+- With fees borne by the customer `amount` has them on top, `requested_amount` not.
+- A reference is taken once. Whose answer was lost cannot have its page again:
+  `begin` raises Refused CHECKOUT_ALREADY_BEGUN, and another reference is to be used.
+- Refunds have no idempotency key. Ours is written into the note for the merchant and
+  looked for before asking, so of one refund only one may be asked at a time.
+- A page has no expiry of its own: `expires_at` is not told, and may be paid after.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from verification.providers.base import Refused
+from verification.providers.calls import Api, Declined, unavailable
+from verification.providers.checkout import (
+    BadSignature,
+    CheckoutAsked,
+    CheckoutBegun,
+    CheckoutSeen,
+    CheckoutState,
+    PaidElsewhere,
+    ProviderEvent,
+    RefundAsked,
+    RefundSeen,
+    RefundState,
+    checked_page,
+    header,
+)
+from verification.providers.minor_units import from_cents, to_cents
+
+REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
+PER_PAGE = 100
+# As many refunds as are looked through for one of ours, if Paystack lists all.
+MAX_PAGES = 50
+# It lists payments by when they were begun, and they may be paid days after.
+BEGUN_BEFORE = timedelta(days=7)
+
+
+class Paystack:
+    """`fallback_email` is a domain of the operator's, as "pay.example.org".
+
+    Paystack asks for an e-mail address of every payer and sends receipts to it. Where
+    the payer gave none it is told the reference at that domain; without one, such a
+    checkout is refused.
+    """
+
+    name: ClassVar[str] = "paystack"
+    # https://paystack.com/docs/api/transaction/#verify
+    STATES: ClassVar = {
+        "success": CheckoutState.PAID,
+        "failed": CheckoutState.FAILED,
+        # The money went back.
+        "reversed": CheckoutState.FAILED,
+    }
+    # https://paystack.com/docs/payments/refunds/
+    REFUND_STATES: ClassVar = {
+        "processed": RefundState.DONE,
+        "failed": RefundState.FAILED,
+    }
+
+    def __init__(
+        self,
+        secret_key: str,
+        url: str = "https://api.paystack.co",
+        opened: Collection[str] = (),
+        previous_secret_keys: Collection[str] = (),
+        *,
+        fallback_email: str = "",
+        checkout_origin: str = "https://checkout.paystack.com",
+    ) -> None:
+        headers = {"Authorization": f"Bearer {secret_key}"}
+        self._api = Api("Paystack", url, opened=opened, headers=headers)
+        self._keys = [secret_key, *previous_secret_keys]
+        self._fallback_email = fallback_email
+        self.checkout_origin = checkout_origin
+
+    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+        if not REFERENCE.fullmatch(asked.reference):
+            raise Refused(
+                "REFERENCE_NOT_SUPPORTED", "Paystack takes no such reference."
+            )
+        body = {
+            "reference": asked.reference,
+            "amount": to_cents(asked.amount, asked.currency),
+            "currency": asked.currency,
+            "email": self._email(asked),
+            "callback_url": asked.return_url,
+            "metadata": {
+                "cancel_action": asked.cancel_url,
+                "custom_fields": [
+                    {
+                        "display_name": "Description",
+                        "variable_name": "description",
+                        "value": asked.description,
+                    }
+                ],
+            },
+        }
+        try:
+            begun = self._call("POST", "/transaction/initialize", json=body)
+        except Declined as e:
+            if _says(e, "duplicate_reference", "duplicate transaction reference"):
+                told = "The reference was used before; its page cannot be had again."
+                raise Refused("CHECKOUT_ALREADY_BEGUN", told) from None
+            raise
+        url = checked_page(begun.get("authorization_url"), self.checkout_origin)
+        return CheckoutBegun(url, str(begun.get("access_code") or ""))
+
+    def look(self, reference: str, session: str) -> CheckoutSeen:
+        path = f"/transaction/verify/{quote(reference, safe='')}"
+        try:
+            found = self._call("GET", path)
+        except Declined as e:
+            if e.status == 404 or _says(e, "transaction_not_found", "not found"):
+                return CheckoutSeen(CheckoutState.UNKNOWN)
+            raise
+        if found.get("reference") != reference:
+            raise unavailable("Paystack", "answered about another transaction")
+        state = self.STATES.get(str(found.get("status")), CheckoutState.OPEN)
+        message = str(found.get("gateway_response") or "")[:200]
+        if state != CheckoutState.PAID:
+            return CheckoutSeen(state, message=message)
+        return CheckoutSeen(
+            state, _paid(found), _currency(found), _transaction(found), message
+        )
+
+    def refund(self, asked: RefundAsked) -> RefundSeen:
+        if before := self.look_at_refund(asked, ""):
+            return before
+        body = {
+            "transaction": asked.transaction,
+            "amount": to_cents(asked.amount, asked.currency),
+            "currency": asked.currency,
+            "merchant_note": asked.reference,
+        }
+        return self._refund_seen(self._call("POST", "/refund", json=body))
+
+    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+        if not refund:
+            return self._refund_noted(asked)
+        try:
+            found = self._call("GET", f"/refund/{quote(refund, safe='')}")
+        except Declined as e:
+            if e.status == 404:
+                return None
+            raise
+        return self._refund_seen(found)
+
+    def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
+        signature = header(headers, "x-paystack-signature").encode()
+        expected = [
+            hmac.new(key.encode(), body, "sha512").hexdigest().encode()
+            for key in self._keys
+        ]
+        if not any(hmac.compare_digest(signature, one) for one in expected):
+            raise BadSignature
+        try:
+            event = json.loads(body)
+            kind, data = str(event["event"]), event["data"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            kind, data = "", None
+        # Its events have no names.
+        digest = sha256(body).hexdigest()
+        return ProviderEvent(digest, kind[:100], _reference(kind, data))
+
+    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+        asked = {
+            "status": "success",
+            "from": _time(start - BEGUN_BEFORE),
+            "to": _time(end),
+        }
+        for found in self._pages("/transaction", asked):
+            paid_at = _parsed(found.get("paid_at"))
+            if start <= paid_at < end:
+                yield PaidElsewhere(
+                    reference=str(found.get("reference") or ""),
+                    transaction=_transaction(found),
+                    amount=_paid(found),
+                    currency=_currency(found),
+                    paid_at=paid_at,
+                )
+
+    def _email(self, asked: CheckoutAsked) -> str:
+        if asked.email:
+            return asked.email
+        if not self._fallback_email:
+            raise Refused(
+                "EMAIL_REQUIRED", "Paystack needs the payer's e-mail address."
+            )
+        return f"{asked.reference.lower()}@{self._fallback_email}"
+
+    def _refund_noted(self, asked: RefundAsked) -> RefundSeen | None:
+        """The refund with our reference in its note.
+
+        Whether Paystack keeps to the asked transaction is not relied upon.
+        """
+        pages = self._pages("/refund", {"transaction": asked.transaction}, MAX_PAGES)
+        for found in pages:
+            # Words are compared, as Paystack adds to notes.
+            if asked.reference in str(found.get("merchant_note") or "").split():
+                return self._refund_seen(found)
+        return None
+
+    def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
+        word = str(found.get("status") or "")
+        # Also "needs-attention", which waits for somebody at Paystack's dashboard.
+        state = self.REFUND_STATES.get(word, RefundState.PENDING)
+        if not found.get("id"):
+            raise unavailable("Paystack", "named no refund")
+        return RefundSeen(state, str(found["id"]), word[:200])
+
+    def _pages(
+        self, path: str, asked: dict[str, Any], most: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        page = 1
+        while True:
+            params = {**asked, "perPage": PER_PAGE, "page": page}
+            answer = self._envelope("GET", path, params=params)
+            found = answer.get("data")
+            if not isinstance(found, list):
+                raise unavailable("Paystack", "answered without a list")
+            yield from found
+            if not found or page >= _page_count(answer):
+                return
+            if page == most:
+                # To say that there is none would have it asked twice.
+                raise unavailable("Paystack", "has too many to look through")
+            page += 1
+
+    def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        data = self._envelope(method, path, **options).get("data")
+        if not isinstance(data, dict):
+            raise unavailable("Paystack", "answered without data")
+        return data
+
+    def _envelope(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        answer = self._api.call(method, path, **options)
+        if not isinstance(answer, dict):
+            raise unavailable("Paystack", "answered without an envelope")
+        if answer.get("status") is not True:
+            raise Declined("Paystack", 200, answer)
+        return answer
+
+
+def _says(e: Declined, code: str, words: str) -> bool:
+    """The codes are young, so the message is read, too."""
+    answer = e.answer if isinstance(e.answer, dict) else {}
+    return answer.get("code") == code or words in str(answer.get("message")).lower()
+
+
+def _paid(found: dict[str, Any]) -> Decimal:
+    """What was paid for the order: no fees on top, and no more than came in."""
+    paid = from_cents(found.get("amount"))
+    if requested := found.get("requested_amount"):
+        return min(paid, from_cents(requested))
+    return paid
+
+
+def _currency(found: dict[str, Any]) -> str:
+    return str(found.get("currency") or "").upper()
+
+
+def _transaction(found: dict[str, Any]) -> str:
+    if not found.get("id"):
+        raise unavailable("Paystack", "named no transaction")
+    return str(found["id"])
+
+
+def _reference(kind: str, data: Any) -> str:
+    """Our checkout's, wherever this kind of event has it."""
+    if kind.startswith("charge.dispute.") and isinstance(data, dict):
+        data = data.get("transaction")
+    if not isinstance(data, dict):
+        return ""
+    member = "transaction_reference" if kind.startswith("refund.") else "reference"
+    reference = data.get(member)
+    return reference if isinstance(reference, str) else ""
+
+
+def _page_count(answer: dict[str, Any]) -> int:
+    meta = answer.get("meta")
+    count = meta.get("pageCount") if isinstance(meta, dict) else None
+    return count if isinstance(count, int) else 1
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def _parsed(text: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (TypeError, ValueError):
+        raise unavailable("Paystack", "told no time of payment") from None
