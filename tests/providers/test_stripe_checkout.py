@@ -1,0 +1,447 @@
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import requests
+import stripe
+import time_machine
+
+from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.stripe import FakeStripe
+from tests.fakes.stripe import stripe_api as stripe_api
+from tests.providers.checkout_contract import (
+    Payer,
+    RemoteCheckoutContract,
+    asked,
+    refund_of,
+)
+from verification.providers.base import Refused, Unavailable
+from verification.providers.checkout import (
+    BadSignature,
+    CheckoutProvider,
+    CheckoutState,
+    RefundState,
+)
+from verification.providers.stripe_checkout import StripeCheckout
+
+
+class TestStripeCheckout(RemoteCheckoutContract):
+    @pytest.fixture
+    def fake(self, stripe_api: FakeStripe) -> CheckoutServer:
+        return stripe_api
+
+    @pytest.fixture
+    def provider(self, stripe_api: FakeStripe) -> CheckoutProvider:
+        return stripe_api.adapter()
+
+    @pytest.fixture
+    def payer(self, stripe_api: FakeStripe) -> Payer:
+        return stripe_api
+
+
+GOLDEN_BODY = b'{"id":"evt_1","object":"event","type":"checkout.session.completed"}'
+GOLDEN = (
+    "t=1767323045,v1=322c47b72b45915b13cb60c281530edfa196c06bf05b24159af62e28f455a057"
+)
+SIGNED_AT = 1767323045
+
+
+def read(secrets: list[str], signature: str = GOLDEN, age: int = 10) -> Any:
+    provider = StripeCheckout("sk_test", secrets)
+    with time_machine.travel(SIGNED_AT + age, tick=False):
+        return provider.read_event(GOLDEN_BODY, {"Stripe-Signature": signature})
+
+
+def test_the_signature_is_as_stripe_computes_it():
+    event = read(["whsec_test"])
+
+    assert (event.event_id, event.type, event.reference) == (
+        "evt_1",
+        "checkout.session.completed",
+        "",
+    )
+
+
+def test_any_of_several_secrets_and_signatures_may_fit():
+    assert read(["whsec_new", "whsec_test"]).event_id == "evt_1"
+
+    other = f"{GOLDEN.split(',')[0]},v1={'0' * 64},{GOLDEN.split(',')[1]}"
+    assert read(["whsec_test"], other).event_id == "evt_1"
+
+
+@pytest.mark.parametrize("secrets", [[], [""], ["whsec_other"]])
+def test_without_the_secret_no_event_is_taken(secrets: list[str]):
+    with pytest.raises(BadSignature):
+        read(secrets)
+
+
+def test_an_event_signed_long_ago_is_nobodys():
+    assert read(["whsec_test"], age=290).event_id == "evt_1"
+
+    with pytest.raises(BadSignature):
+        read(["whsec_test"], age=310)
+
+
+def test_a_session_is_asked_for_in_cents_and_with_our_reference(
+    stripe_api: FakeStripe,
+):
+    checkout = asked(amount=Decimal("150.00"))
+
+    begun = stripe_api.adapter().begin(checkout)
+
+    request, session = stripe_api.requests[0], stripe_api.sessions[begun.session]
+    assert request.form["line_items[0][price_data][unit_amount]"] == "15000"
+    assert request.headers["idempotency-key"] == checkout.reference
+    assert request.form["payment_intent_data[metadata][reference]"] == (
+        checkout.reference
+    )
+    assert session["client_reference_id"] == checkout.reference
+    assert session["customer_email"] == "wanjiku@example.org"
+    assert session["currency"] == "kes"
+    assert session["success_url"] == checkout.return_url
+    assert session["cancel_url"] == checkout.cancel_url
+    assert session["expires_at"] == int(checkout.expires_at.timestamp())
+    assert begun.url == session["url"]
+
+
+@pytest.mark.parametrize(("language", "locale"), [("en", "en"), ("sw", "auto")])
+def test_a_language_the_pages_do_not_speak_is_left_to_the_browser(
+    stripe_api: FakeStripe, language: str, locale: str
+):
+    begun = stripe_api.adapter().begin(asked(language=language, email=""))
+
+    session = stripe_api.sessions[begun.session]
+    assert (session["locale"], session["customer_email"]) == (locale, None)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "lives"),
+    [(-5, 31), (0, 31), (29, 31), (45, 45), (1438, 1438), (1440, 1440), (20000, 1440)],
+)
+def test_a_session_lives_as_long_as_stripe_lets_it(
+    stripe_api: FakeStripe, minutes: int, lives: int
+):
+    now = datetime.now(UTC)
+
+    begun = stripe_api.adapter().begin(
+        asked(expires_at=now + timedelta(minutes=minutes))
+    )
+
+    expires_at = stripe_api.sessions[begun.session]["expires_at"]
+    assert abs(expires_at - now.timestamp() - lives * 60) < 5
+
+
+def test_a_session_whose_answer_was_lost_is_had_again(stripe_api: FakeStripe):
+    checkout, provider = asked(), stripe_api.adapter()
+    stripe_api.faults.half = True
+    with pytest.raises(Unavailable):
+        provider.begin(checkout)
+    stripe_api.faults.half = False
+
+    begun = provider.begin(checkout)
+
+    assert list(stripe_api.sessions) == [begun.session]
+
+
+def test_a_session_asked_again_with_another_expiry_is_the_same(
+    stripe_api: FakeStripe,
+):
+    checkout, provider = asked(expires_at=datetime.now(UTC)), stripe_api.adapter()
+    begun = provider.begin(checkout)
+
+    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=5)):
+        assert provider.begin(checkout) == begun
+
+    assert list(stripe_api.sessions) == [begun.session]
+
+
+@pytest.mark.parametrize("end", ["pay", "expire"])
+def test_a_session_that_has_ended_cannot_be_had_again(stripe_api: FakeStripe, end: str):
+    checkout, provider = asked(), stripe_api.adapter()
+    provider.begin(checkout)
+    getattr(stripe_api, end)(checkout.reference)
+
+    with pytest.raises(Refused) as refusal:
+        provider.begin(checkout)
+
+    assert refusal.value.code == "CHECKOUT_ALREADY_BEGUN"
+
+
+def test_a_page_somewhere_else_is_refused(stripe_api: FakeStripe):
+    elsewhere = StripeCheckout(
+        stripe_api.key, [], url=stripe_api.url, opened=[stripe_api.host]
+    )
+
+    with pytest.raises(Refused) as refusal:
+        elsewhere.begin(asked())
+
+    assert refusal.value.code == "CHECKOUT_ELSEWHERE"
+
+
+def test_a_completed_session_is_paid_when_its_money_comes(stripe_api: FakeStripe):
+    checkout, provider = asked(), stripe_api.adapter()
+    stripe_api.pays_later = True
+    begun = provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+    assert stripe_api.sessions[begun.session]["status"] == "complete"
+    assert provider.look(checkout.reference, begun.session).state == CheckoutState.OPEN
+
+    stripe_api.settle_payment(checkout.reference)
+
+    assert provider.look(checkout.reference, begun.session).state == CheckoutState.PAID
+    event = provider.read_event(*stripe_api.signed(stripe_api.events[-1]))
+    assert event.type == "checkout.session.async_payment_succeeded"
+    assert event.reference == checkout.reference
+
+
+def test_a_completed_session_whose_money_does_not_come_has_failed(
+    stripe_api: FakeStripe,
+):
+    checkout, provider = asked(), stripe_api.adapter()
+    stripe_api.pays_later = True
+    begun = provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+
+    stripe_api.settle_payment(checkout.reference, fails=True)
+
+    seen = provider.look(checkout.reference, begun.session)
+    assert seen.state == CheckoutState.FAILED
+    assert seen.message == "Your card has insufficient funds."
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_expired_session_is_expired(stripe_api: FakeStripe, *, fails: bool):
+    checkout, provider = asked(), stripe_api.adapter()
+    begun = provider.begin(checkout)
+    if fails:
+        stripe_api.fail(checkout.reference)
+
+    stripe_api.expire(checkout.reference)
+
+    for name in (begun.session, ""):
+        assert provider.look(checkout.reference, name).state == CheckoutState.EXPIRED
+
+
+@pytest.mark.parametrize("word", ["no_payment_required", "a new word", None])
+def test_only_paid_is_paid(stripe_api: FakeStripe, word: Any):
+    checkout, provider = asked(), stripe_api.adapter()
+    begun = provider.begin(checkout)
+    stripe_api.sessions[begun.session].update(payment_status=word, status=word)
+
+    assert provider.look(checkout.reference, begun.session).state == CheckoutState.OPEN
+
+
+def test_another_references_session_is_not_taken_for_ours(stripe_api: FakeStripe):
+    checkout, provider = asked(), stripe_api.adapter()
+    begun = provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+
+    assert provider.look("PR-other", begun.session).state == CheckoutState.UNKNOWN
+    assert provider.look(checkout.reference, "cs_x").state == CheckoutState.UNKNOWN
+
+
+def test_of_two_sessions_the_paid_one_is_found(stripe_api: FakeStripe):
+    checkout, provider = asked(), stripe_api.adapter()
+    first = provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+    # Stripe has forgotten the key, a day later.
+    stripe_api.answered.clear()
+    second = provider.begin(checkout)
+
+    assert first.session != second.session
+    assert provider.look(checkout.reference, "").state == CheckoutState.PAID
+
+
+def test_a_session_is_searched_page_by_page_for_a_week(stripe_api: FakeStripe):
+    stripe_api.most_per_page = 2
+    checkout, provider = asked(), stripe_api.adapter()
+    begun = provider.begin(checkout)
+    for _ in range(5):
+        provider.begin(asked())
+    assert provider.look(checkout.reference, "").state == CheckoutState.OPEN
+
+    stripe_api.sessions[begun.session]["created"] -= 8 * 86400
+
+    assert provider.look(checkout.reference, "").state == CheckoutState.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("pending", RefundState.PENDING),
+        ("requires_action", RefundState.PENDING),
+        ("a new word", RefundState.PENDING),
+        (None, RefundState.PENDING),
+        ("succeeded", RefundState.DONE),
+        ("failed", RefundState.FAILED),
+        ("canceled", RefundState.FAILED),
+    ],
+)
+def test_the_states_of_refunds(stripe_api: FakeStripe, word: Any, state: RefundState):
+    checkout, provider = asked(), stripe_api.adapter()
+    provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+    refund = refund_of(checkout, provider.look(checkout.reference, ""), "1.00")
+    made = provider.refund(refund)
+    assert made.state == RefundState.DONE
+    stripe_api.refunds[made.refund]["status"] = word
+
+    seen = provider.look_at_refund(refund, made.refund)
+
+    assert seen is not None
+    assert seen.state == state
+
+
+def test_a_refund_is_given_once_after_its_key_was_forgotten(stripe_api: FakeStripe):
+    checkout, provider = asked(), stripe_api.adapter()
+    provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+    refund = refund_of(checkout, provider.look(checkout.reference, ""), "1.00")
+    made = provider.refund(refund)
+    stripe_api.answered.clear()
+
+    assert provider.refund(refund) == made
+    assert list(stripe_api.refunds) == [made.refund]
+
+
+def test_a_call_takes_no_longer_than_it_may(
+    stripe_api: FakeStripe, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("verification.outbound.client.SECONDS", 0.2)
+    provider = stripe_api.adapter()
+    stripe_api.faults.slow = 1
+
+    with pytest.raises(Unavailable, match="in time"):
+        provider.begin(asked())
+
+
+def test_a_place_that_may_not_be_called_is_refused():
+    inside = StripeCheckout("sk_test", [], url="https://127.0.0.1:9")
+
+    with pytest.raises(Refused, match="may not be called"):
+        inside.look("PR-1", "cs_1")
+
+
+def test_stripes_client_leaves_nothing_in_the_home_directory(
+    stripe_api: FakeStripe, tmp_path: Any
+):
+    script = f"""
+from verification.providers.stripe_checkout import StripeCheckout
+url, host = {stripe_api.url!r}, {stripe_api.host!r}
+stripe = StripeCheckout({stripe_api.key!r}, [], url, [host])
+stripe.look("PR-1", "cs_1")
+"""
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+    }
+
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+    assert len(stripe_api.requests) == 1
+    assert "telemetry" not in str(stripe_api.requests[0].headers)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_official_client_goes_through_the_fake(stripe_api: FakeStripe):
+    official = stripe.StripeClient(
+        stripe_api.key, base_addresses={"api": stripe_api.url}
+    ).v1
+    params: Any = {
+        "mode": "payment",
+        "line_items": [
+            {
+                "quantity": 2,
+                "price_data": {
+                    "currency": "kes",
+                    "unit_amount": 500,
+                    "product_data": {"name": "Tea"},
+                },
+            }
+        ],
+        "success_url": "https://example.org/{CHECKOUT_SESSION_ID}",
+        "client_reference_id": "order-1",
+    }
+
+    session = official.checkout.sessions.create(params)
+    stripe_api.pay("order-1")
+    again = official.checkout.sessions.retrieve(
+        session.id, {"expand": ["payment_intent"]}
+    )
+    refund = official.refunds.create({"payment_intent": again.payment_intent.id})
+
+    assert (session.amount_total, session.status, session.url is None) == (
+        1000,
+        "open",
+        False,
+    )
+    assert (again.payment_status, again.status) == ("paid", "complete")
+    assert (refund.amount, refund.status) == (1000, "succeeded")
+    assert official.charges.list().data[0].refunded
+    body, headers = stripe_api.signed(stripe_api.events[0])
+    event = stripe.Webhook.construct_event(
+        body, headers["Stripe-Signature"], stripe_api.secret
+    )
+    assert event.data.object.id == session.id
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"mode": "subscription"}, stripe.InvalidRequestError),
+        ({"line_items": []}, stripe.InvalidRequestError),
+        ({"expires_at": 1}, stripe.InvalidRequestError),
+    ],
+)
+def test_the_fake_refuses_what_stripe_refuses(
+    stripe_api: FakeStripe, change: Any, error: Any
+):
+    official = stripe.StripeClient(
+        stripe_api.key, base_addresses={"api": stripe_api.url}
+    ).v1
+    item = {
+        "quantity": 1,
+        "price_data": {
+            "currency": "kes",
+            "unit_amount": 500,
+            "product_data": {"name": "Tea"},
+        },
+    }
+    good: Any = {"mode": "payment", "line_items": [item], "success_url": "https://a.b"}
+
+    with pytest.raises(error):
+        official.checkout.sessions.create({**good, **change})
+    official.checkout.sessions.create(good, {"idempotency_key": "a"})
+    with pytest.raises(stripe.IdempotencyError):
+        official.checkout.sessions.create(
+            {**good, "success_url": "https://c.d"}, {"idempotency_key": "a"}
+        )
+    with pytest.raises(stripe.AuthenticationError):
+        stripe.StripeClient(
+            "sk_wrong", base_addresses={"api": stripe_api.url}
+        ).v1.charges.list()
+
+
+def test_the_payer_goes_through_the_fakes_page(stripe_api: FakeStripe):
+    provider = stripe_api.adapter()
+    checkout = asked(return_url="https://verify.example.org/{CHECKOUT_SESSION_ID}")
+    begun = provider.begin(checkout)
+    tried = requests.post(begun.url, data={"choice": "fail"}, timeout=5)
+    assert "insufficient funds" in tried.text
+
+    left = requests.post(
+        begun.url, data={"choice": "abandon"}, allow_redirects=False, timeout=5
+    )
+    assert left.headers["Location"] == checkout.cancel_url
+
+    paid = requests.post(
+        begun.url, data={"choice": "pay"}, allow_redirects=False, timeout=5
+    )
+    assert paid.headers["Location"] == f"https://verify.example.org/{begun.session}"
+    assert "all done" in requests.get(begun.url, timeout=5).text
+    assert provider.look(checkout.reference, begun.session).state == CheckoutState.PAID

@@ -1,0 +1,324 @@
+"""Stripe Checkout, by Stripe's own client. https://docs.stripe.com/api
+
+What its answers do not say by themselves:
+
+- Whether money came is a session's `payment_status`; its `status` says whether the
+  payer went through the pages, which with some methods is days before the money.
+- The payer who goes back leaves the session open, and may come again.
+- Stripe remembers what was asked under an idempotency key for a day: `begin` asked
+  again within it returns the same session, even after its answer was lost.
+- A session lives from half an hour to a day; `expires_at` is brought between these.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import stripe
+
+from verification.outbound import client
+from verification.providers.base import ProviderError, Refused
+from verification.providers.calls import (
+    LATER,
+    REFUSED,
+    Declined,
+    failure,
+    unavailable,
+)
+from verification.providers.checkout import (
+    BadSignature,
+    CheckoutAsked,
+    CheckoutBegun,
+    CheckoutSeen,
+    CheckoutState,
+    PaidElsewhere,
+    ProviderEvent,
+    RefundAsked,
+    RefundSeen,
+    RefundState,
+    checked_page,
+    header,
+)
+from verification.providers.minor_units import from_cents, to_cents
+
+# It would write an id into the home directory and tell of the machine.
+stripe.enable_telemetry = False
+# Below a warning it logs addresses, bodies and error texts with what was asked.
+logging.getLogger("stripe").setLevel(logging.WARNING)
+
+PER_PAGE = 100
+# How long ago a session may have been opened to be found without its name.
+SEARCHED = timedelta(days=7)
+LIVES_AT_LEAST, LIVES_AT_MOST = timedelta(minutes=30), timedelta(days=1)
+# For clocks that differ, and the time a request takes.
+MARGIN = timedelta(minutes=1)
+# Of ours those that its pages speak; for others it goes by the browser.
+LOCALES = {"en"}
+
+
+class StripeCheckout:
+    name: ClassVar[str] = "stripe"
+    STATES: ClassVar = {"expired": CheckoutState.EXPIRED}
+    # https://docs.stripe.com/api/refunds/object#refund_object-status
+    REFUND_STATES: ClassVar = {
+        "succeeded": RefundState.DONE,
+        "failed": RefundState.FAILED,
+        "canceled": RefundState.FAILED,
+    }
+
+    def __init__(
+        self,
+        secret_key: str,
+        webhook_secrets: Collection[str],
+        url: str = "https://api.stripe.com",
+        opened: Collection[str] = (),
+        *,
+        checkout_origin: str = "https://checkout.stripe.com",
+    ) -> None:
+        self._webhook_secrets = list(webhook_secrets)
+        self.checkout_origin = checkout_origin
+        self._client = stripe.StripeClient(
+            secret_key,
+            base_addresses={"api": url.rstrip("/")},
+            http_client=stripe.RequestsClient(
+                timeout=client.SECONDS, session=client.session(opened)
+            ),
+            max_network_retries=0,
+        )
+        self._api = self._client.v1
+
+    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+        session = self._created(asked)
+        if session is None or not session.get("url"):
+            told = "The reference was used before; its page cannot be had again."
+            raise Refused("CHECKOUT_ALREADY_BEGUN", told)
+        url = checked_page(session["url"], self.checkout_origin)
+        return CheckoutBegun(url, session["id"])
+
+    def look(self, reference: str, session: str) -> CheckoutSeen:
+        found = self._session(session) if session else self._session_of(reference)
+        if found is None or found.get("client_reference_id") != reference:
+            return CheckoutSeen(CheckoutState.UNKNOWN)
+        intent = found.get("payment_intent")
+        if found.get("payment_status") == "paid":
+            return CheckoutSeen(
+                CheckoutState.PAID,
+                amount=from_cents(found.get("amount_total")),
+                currency=str(found.get("currency") or "").upper(),
+                transaction=_id(intent),
+            )
+        message = _decline(intent)
+        if message is not None and found.get("status") != "expired":
+            return CheckoutSeen(CheckoutState.FAILED, message=message[:200])
+        word = str(found.get("status") or "")
+        return CheckoutSeen(self.STATES.get(word, CheckoutState.OPEN), message=word)
+
+    def refund(self, asked: RefundAsked) -> RefundSeen:
+        # Longer ago than Stripe remembers its idempotency keys.
+        if before := self.look_at_refund(asked, ""):
+            return before
+        params: Any = {
+            "payment_intent": asked.transaction,
+            "amount": to_cents(asked.amount, asked.currency),
+            "metadata": {
+                "reference": asked.checkout_reference,
+                "refund": asked.reference,
+            },
+        }
+        with _asking():
+            made = self._api.refunds.create(
+                params, {"idempotency_key": asked.reference}
+            )
+        return self._refund_seen(made.to_dict())
+
+    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+        if refund:
+            with _asking(missing_is_none=True):
+                return self._refund_seen(self._api.refunds.retrieve(refund).to_dict())
+            return None
+        params: Any = {"payment_intent": asked.transaction, "limit": PER_PAGE}
+        for found in _pages(self._api.refunds, params):
+            if _metadata(found).get("refund") == asked.reference:
+                return self._refund_seen(found)
+        return None
+
+    def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
+        signature = header(headers, "stripe-signature")
+        if not any(self._signed(body, signature, s) for s in self._webhook_secrets):
+            raise BadSignature
+        event = json.loads(body)
+        kind = str(event.get("type") or "")
+        data = event.get("data")
+        about = data.get("object") if isinstance(data, dict) else None
+        return ProviderEvent(str(event.get("id")), kind[:100], _reference(about))
+
+    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+        created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
+        params: Any = {"created": created, "limit": PER_PAGE}
+        for charge in _pages(self._api.charges, params):
+            if charge.get("status") == "succeeded" and charge.get("paid"):
+                yield PaidElsewhere(
+                    reference=str(_metadata(charge).get("reference") or ""),
+                    transaction=_id(charge.get("payment_intent")) or charge["id"],
+                    amount=from_cents(charge.get("amount")),
+                    currency=str(charge.get("currency") or "").upper(),
+                    paid_at=datetime.fromtimestamp(charge["created"], UTC),
+                )
+
+    def _created(self, asked: CheckoutAsked) -> dict[str, Any] | None:
+        params = _session_params(asked)
+        try:
+            with _asking():
+                made = self._api.checkout.sessions.create(
+                    params, {"idempotency_key": asked.reference}
+                )
+        except _AskedOtherwise:
+            # The same checkout, with another limit of time for one.
+            return self._session_of(asked.reference)
+        response = made.last_response
+        if response and "Idempotent-Replayed" in response.headers:
+            # The answer of then; the session may have ended since.
+            return self._session(made.id)
+        return made.to_dict()
+
+    def _session(self, session: str) -> dict[str, Any] | None:
+        with _asking(missing_is_none=True):
+            return self._api.checkout.sessions.retrieve(
+                session, {"expand": ["payment_intent"]}
+            ).to_dict()
+        return None
+
+    def _session_of(self, reference: str) -> dict[str, Any] | None:
+        """The paid one of this reference, or else the newest."""
+        since = int((datetime.now(UTC) - SEARCHED).timestamp())
+        params: Any = {
+            "created": {"gte": since},
+            "limit": PER_PAGE,
+            "expand": ["data.payment_intent"],
+        }
+        newest = None
+        for found in _pages(self._api.checkout.sessions, params):
+            if found.get("client_reference_id") == reference:
+                if found.get("payment_status") == "paid":
+                    return found
+                newest = newest or found
+        return newest
+
+    def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
+        word = str(found.get("status") or "")
+        state = self.REFUND_STATES.get(word, RefundState.PENDING)
+        message = str(found.get("failure_reason") or word)
+        return RefundSeen(state, found["id"], message[:200])
+
+    def _signed(self, body: bytes, signature: str, secret: str) -> bool:
+        try:
+            self._client.construct_event(body, signature, secret)
+        except (stripe.SignatureVerificationError, ValueError, TypeError):
+            return False
+        except (AttributeError, KeyError, RecursionError):
+            # JSON, but no event.
+            return False
+        return True
+
+
+def _session_params(asked: CheckoutAsked) -> Any:
+    # On the payment, too, whose charges and their events carry it on.
+    named = {"reference": asked.reference}
+    params: dict[str, Any] = {
+        "mode": "payment",
+        "client_reference_id": asked.reference,
+        "line_items": [
+            {
+                "quantity": 1,
+                "price_data": {
+                    "currency": asked.currency.lower(),
+                    "unit_amount": to_cents(asked.amount, asked.currency),
+                    "product_data": {"name": asked.description[:250] or "-"},
+                },
+            }
+        ],
+        "success_url": asked.return_url,
+        "cancel_url": asked.cancel_url,
+        "locale": asked.language if asked.language in LOCALES else "auto",
+        "metadata": named,
+        "payment_intent_data": {"metadata": named},
+    }
+    if asked.email:
+        params["customer_email"] = asked.email
+    now = datetime.now(UTC)
+    # A day is what it lives by itself; then the same is asked whenever it is asked.
+    if asked.expires_at < now + LIVES_AT_MOST - MARGIN:
+        earliest = now + LIVES_AT_LEAST + MARGIN
+        params["expires_at"] = int(max(asked.expires_at, earliest).timestamp())
+    return params
+
+
+def _pages(service: Any, params: Any) -> Iterator[dict[str, Any]]:
+    with _asking():
+        for found in service.list(params).auto_paging_iter():
+            yield found.to_dict()
+
+
+class _AskedOtherwise(Refused):
+    """The idempotency key was used before, for something else."""
+
+    def __init__(self) -> None:
+        super().__init__(REFUSED, "Stripe was asked for another thing by this name.")
+
+
+@contextmanager
+def _asking(*, missing_is_none: bool = False) -> Iterator[None]:
+    """Turns the client's errors, which hold bodies, into ours."""
+    try:
+        yield
+    except stripe.IdempotencyError:
+        raise _AskedOtherwise from None
+    except stripe.StripeError as e:
+        if missing_is_none and e.http_status == 404 and e.json_body:
+            return
+        raise _error(e) from None
+    except (KeyError, AttributeError, TypeError, ValueError):
+        raise unavailable("Stripe", "answered in another form") from None
+
+
+def _error(e: stripe.StripeError) -> ProviderError:
+    if isinstance(e, stripe.APIConnectionError):
+        return failure("Stripe", e.__cause__ or e)
+    status = e.http_status
+    # 409: the same is being asked at this moment.
+    later = LATER | {409}
+    if status is None or status < 400 or status >= 500 or status in later:
+        return unavailable("Stripe", f"answered with status {status}")
+    if not isinstance(e.json_body, dict):
+        return unavailable("Stripe", f"answered with status {status}, and not JSON")
+    return Declined("Stripe", status, {"code": e.code})
+
+
+def _reference(about: Any) -> str:
+    """Our checkout's, of a session, a payment, a charge or a refund."""
+    if not isinstance(about, dict):
+        return ""
+    found = about.get("client_reference_id") or _metadata(about).get("reference")
+    return found if isinstance(found, str) else ""
+
+
+def _metadata(found: dict[str, Any]) -> dict[str, Any]:
+    metadata = found.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _decline(intent: Any) -> str | None:
+    """Why the last attempt to pay failed, if one did."""
+    if not isinstance(intent, dict) or not intent.get("last_payment_error"):
+        return None
+    return str(intent["last_payment_error"].get("message") or "")
+
+
+def _id(found: Any) -> str:
+    """Of an object that is there by its name or as a whole."""
+    return str((found.get("id") if isinstance(found, dict) else found) or "")
