@@ -1,4 +1,5 @@
-"""Keeping one kind of job from taking every worker of a cluster."""
+"""Keeping one kind of job from taking every worker of a cluster, and two workers from
+doing one thing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,20 @@ def slot(kind: str, most: int) -> Iterator[bool]:
     finally:
         if taken is not None:
             _ask(GIVE_BACK, taken)
+
+
+@contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Hold what has this name; False if somebody else does, in whichever cluster.
+
+    Unlike a claim with a time limit it does not lapse while its holder lives.
+    """
+    is_mine = _ask(TAKE, name)
+    try:
+        yield is_mine
+    finally:
+        if is_mine:
+            _ask(GIVE_BACK, name)
 
 
 def _ask(sql: str, name: str) -> bool:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
 from verification.jobs.queue import wake_up_by
-from verification.ordering.refunding import REFUNDS, end_refund, hold_refund
+from verification.jobs.slots import alone
+from verification.ordering.refunding import (
+    REFUNDS,
+    doubt_refund,
+    end_refund,
+    hold_refund,
+)
 from verification.payments.models import Refund, RefundStatus
 from verification.payments.registry import provider_named
 from verification.providers.base import ProviderError, Unavailable
@@ -26,13 +32,29 @@ LONGEST_WAIT = timedelta(hours=6)
 def send_refunds() -> None:
     """Ask providers for what was approved, and about what they have not done yet."""
     while beat() and (refund := _claim()):
-        seen = _ask(refund)
-        with transaction.atomic():
-            _record(hold_refund(refund.pk), seen)
+        try:
+            _send(refund)
+        except Exception as e:
+            # Its claim lapses, and it is tried again; the others go on.
+            why = type(e).__name__
+            logger.error("refund %s is left for the next run: %s", refund.pk, why)
+            if not connection.in_atomic_block:
+                connection.close_if_unusable_or_obsolete()
     waiting = Refund.objects.filter(next_try_at__isnull=False)
     times = waiting.order_by("next_try_at").values_list("next_try_at", flat=True)
     if next_at := times.first():
         wake_up_by(REFUNDS, next_at)
+
+
+def _send(refund: Refund) -> None:
+    # A worker that was suspended for longer than its claim may still be asking. Two at
+    # once could have a provider without idempotency keys pay twice.
+    with alone(f"refund {refund.pk}") as is_alone:
+        if not is_alone:
+            return
+        seen = _ask(refund)
+    with transaction.atomic():
+        _record(hold_refund(refund.pk), refund.tries, seen)
 
 
 @transaction.atomic
@@ -59,33 +81,51 @@ def _ask(refund: Refund) -> RefundSeen | ProviderError:
         provider = provider_named(checkout.provider)
         # An earlier try may have reached the provider without its answer reaching us.
         if refund.tries > 1:
-            seen = provider.look_at_refund(asked, refund.provider_refund)
-            if seen:
+            if seen := provider.look_at_refund(asked, refund.provider_refund):
                 return seen
+            if refund.provider_refund:
+                return Unavailable("REFUND_NOT_FOUND", "The provider has lost it.")
+    except ProviderError as e:
+        # It was not asked to give back, so nothing is decided.
+        return Unavailable(e.code, e.message)
+    try:
         return provider.refund(asked)
     except ProviderError as e:
         return e
 
 
-def _record(refund: Refund, seen: RefundSeen | ProviderError) -> None:
+def _record(refund: Refund, tries: int, seen: RefundSeen | ProviderError) -> None:
+    """What the try of this number has seen. A later one knows better, but money that
+    was given back stays given back."""
+    is_done = isinstance(seen, RefundSeen) and seen.state == RefundState.DONE
     if refund.status != RefundStatus.APPROVED:
+        if is_done and refund.status == RefundStatus.FAILED:
+            logger.error("refund %s has failed, and was done", refund.pk)
+            doubt_refund(refund)
+        return
+    if refund.tries != tries and not is_done:
         return
     if isinstance(seen, Unavailable):
         # Never given up: an earlier try may have been heard, and the money is gone.
         refund.message = seen.message[:200]
         _try_later(refund)
     elif isinstance(seen, ProviderError):
-        logger.error("refund %s has failed: %s", refund.pk, seen.code)
-        end_refund(refund, RefundStatus.FAILED, seen.message)
+        _fail(refund, seen.code, seen.message)
     elif seen.state == RefundState.PENDING:
         refund.provider_refund, refund.message = seen.refund, seen.message[:200]
         _try_later(refund)
     else:
         refund.provider_refund = seen.refund
-        done = seen.state == RefundState.DONE
-        end_refund(
-            refund, RefundStatus.DONE if done else RefundStatus.FAILED, seen.message
-        )
+        if is_done:
+            end_refund(refund, RefundStatus.DONE, seen.message)
+        else:
+            _fail(refund, "by the provider", seen.message)
+
+
+def _fail(refund: Refund, code: str, message: str) -> None:
+    logger.error("refund %s has failed: %s", refund.pk, code)
+    end_refund(refund, RefundStatus.FAILED, message)
+    doubt_refund(refund)
 
 
 def _try_later(refund: Refund) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F
 from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
@@ -16,7 +17,7 @@ from verification.ordering.faults import Fault, InvalidRequest
 from verification.ordering.holding import hold
 from verification.ordering.pricing import Line, price
 from verification.ordering.refusals import NotLaunchable
-from verification.payments.models import PaymentStatus
+from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.reports.models import Report, ReportStatus
 from verification.reports.subjects import Subject
 from verification.reports.transitions import Move, move
@@ -71,9 +72,15 @@ def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
     if not given:
         reasons.append("CONSENT_OUTSTANDING")
     payment = getattr(report, "payment", None)
-    if payment and not payment.is_settled:
+    if payment and not (payment.is_settled and is_kept(payment)):
         reasons.append("PAYMENT_OUTSTANDING")
     return reasons
+
+
+def is_kept(payment: Payment) -> bool:
+    """Whether some of what was paid stays: all of it may be on its way back."""
+    paid = Checkout.objects.filter(payment_id=payment.pk, is_counted=True)
+    return not paid.filter(refunded=F("paid_amount")).exists()
 
 
 def reprice(

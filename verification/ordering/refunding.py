@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -31,51 +32,72 @@ from verification.payments.models import (
     RefundStatus,
 )
 from verification.reports.holding import held
-from verification.reports.models import Report
-from workspaces.ledger import Kind, Movement, record
+from workspaces.ledger import InsufficientBalance, Kind, Movement, record
+from workspaces.models import Account
 
 REFUNDS = "verification.ordering.tasks.send_refunds"
-SERVICE = "service"
 
 
 class NotRefundable(Exception):
     """Nothing was changed; the text says why."""
 
 
+class Staff(NamedTuple):
+    """Who asks or decides: a name can be changed, the id of a user cannot."""
+
+    user: int | None
+    name: str
+
+
+SERVICE = Staff(None, "service")
+
+
 @transaction.atomic
 def ask_for_refund(
-    checkout_id: UUID, amount: Decimal, *, reason: str, actor: str
+    checkout_id: UUID,
+    amount: Decimal,
+    *,
+    reason: str,
+    by: Staff,
+    left: Decimal | None = None,
 ) -> Refund:
-    """Give this much back. Above REFUND_NEEDS_SECOND_ABOVE it waits for a second
-    person. Raises NotRefundable."""
-    checkout = _hold(checkout_id)
-    if not reason.strip():
-        raise NotRefundable("Say why the money is given back.")
-    if checkout.status != CheckoutStatus.PAID:
-        raise NotRefundable("Nothing was paid by this checkout.")
-    if not 0 < amount <= checkout.refundable:
-        left = f"{checkout.paid_currency} {checkout.refundable:.2f}"
-        raise NotRefundable(f"Give an amount above 0; {left} can still be given back.")
-    large = amount > settings.REFUND_NEEDS_SECOND_ABOVE
-    return _begin(checkout, amount, RefundCause.STAFF, reason, actor, large=large)
+    """Give this much back. It waits for a second person where all that is given back
+    of the checkout is above REFUND_NEEDS_SECOND_ABOVE.
+
+    `left` is what could be given back when the person decided; where it has changed,
+    somebody else was faster. Raises NotRefundable.
+    """
+    return _ask(_hold(checkout_id), amount, reason, by, left)
 
 
 @transaction.atomic
-def approve(refund_id: UUID, *, actor: str) -> Refund:
+def ask_for_unfinished_part(
+    checkout_id: UUID, *, reason: str, by: Staff, left: Decimal | None = None
+) -> Refund:
+    """The same, of what its report's checks cost that were not done."""
+    checkout = _hold(checkout_id)
+    part = unfinished_part(checkout)
+    if not part:
+        raise NotRefundable("There is no part of checks that were not done.")
+    return _ask(checkout, part, reason, by, left)
+
+
+@transaction.atomic
+def approve(refund_id: UUID, *, by: Staff) -> Refund:
     """Raises NotRefundable for the person who asked, and when it was decided."""
     refund = hold_refund(refund_id)
-    if refund.requested_by == actor:
+    if by.user is None or refund.requested_by_user == by.user:
         raise NotRefundable("Another person than who asked for it must approve it.")
-    _decide(refund, actor)
+    _decide(refund, by)
     _approve(refund, now())
     return refund
 
 
 @transaction.atomic
-def reject(refund_id: UUID, *, actor: str) -> Refund:
+def reject(refund_id: UUID, *, by: Staff) -> Refund:
     """The money can be given back by another refund. Raises NotRefundable."""
     refund = hold_refund(refund_id)
-    _decide(refund, actor)
+    _decide(refund, by)
     end_refund(refund, RefundStatus.REJECTED, "")
     return refund
 
@@ -95,12 +117,42 @@ def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> N
         _begin(checkout, checkout.refundable, cause, reason, SERVICE, large=False)
 
 
-def unfinished_part(report: Report) -> Decimal:
-    """What the checks of a paid report cost that were not done."""
+def unfinished_part(checkout: Checkout) -> Decimal:
+    """What the checks of the report that it paid cost and that were not done, less what
+    was given back already."""
+    report = checkout.report
+    if report is None or not (checkout.is_counted and report.is_ended):
+        return Decimal(0)
     undone = report.results.filter(
         status__in=[ResultStatus.FAILED, ResultStatus.CANCELLED]
     )
-    return undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
+    cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
+    return max(Decimal(0), min(cost - checkout.refunded, checkout.refundable))
+
+
+def _ask(
+    checkout: Checkout, amount: Decimal, reason: str, by: Staff, left: Decimal | None
+) -> Refund:
+    if not reason.strip():
+        raise NotRefundable("Say why the money is given back.")
+    if checkout.status != CheckoutStatus.PAID:
+        raise NotRefundable("Nothing was paid by this checkout.")
+    if left is not None and left != checkout.refundable:
+        raise NotRefundable("Somebody else has given something back. Look again.")
+    if not _is_between(amount, checkout.refundable):
+        told = f"{checkout.paid_currency} {checkout.refundable:.2f}"
+        raise NotRefundable(
+            f"Give an amount above 0 in whole cents; {told} can still be given back."
+        )
+    # Of the checkout as a whole: several small refunds are one large one.
+    large = checkout.refunded + amount > settings.REFUND_NEEDS_SECOND_ABOVE
+    return _begin(checkout, amount, RefundCause.STAFF, reason, by, large=large)
+
+
+def _is_between(amount: Decimal, most: Decimal) -> bool:
+    if not amount.is_finite():
+        return False
+    return 0 < amount <= most and amount == round(amount, 2)
 
 
 def _begin(
@@ -108,7 +160,7 @@ def _begin(
     amount: Decimal,
     cause: RefundCause,
     reason: str,
-    actor: str,
+    by: Staff,
     *,
     large: bool,
 ) -> Refund:
@@ -119,11 +171,11 @@ def _begin(
         cause=cause,
         reason=reason[:300],
         status=RefundStatus.REQUESTED,
-        requested_by=actor,
+        requested_by=by.name,
+        requested_by_user=by.user,
         needs_second=large,
     )
-    # Refused when the workspace has spent it.
-    _adjust(refund, -amount)
+    _take_from_balance(refund)
     refund.save(force_insert=True)
     if not large:
         _approve(refund, now())
@@ -136,10 +188,11 @@ def _approve(refund: Refund, at: datetime) -> None:
     wake_up_by(REFUNDS, at)
 
 
-def _decide(refund: Refund, actor: str) -> None:
+def _decide(refund: Refund, by: Staff) -> None:
     if refund.status != RefundStatus.REQUESTED:
         raise NotRefundable(f"It is {refund.status} already.")
-    refund.decided_by, refund.decided_at = actor, now()
+    refund.decided_by, refund.decided_by_user = by.name, by.user
+    refund.decided_at = now()
 
 
 def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
@@ -156,23 +209,46 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     _adjust(refund, refund.amount)
 
 
+def doubt_refund(refund: Refund) -> None:
+    """A person has to look at a refund that came to nothing."""
+    sound = Checkout.objects.filter(pk=refund.checkout_id, doubt="")
+    sound.update(doubt=Doubt.REFUND_FAILED)
+
+
 def _tell(refund: Refund) -> None:
     """Say that the money was given back, to whom it went and on the report."""
     checkout = refund.checkout
     is_all = _given_back(checkout) == checkout.paid_amount
-    if is_all and checkout.doubt == Doubt.OTHER_AMOUNT:
-        Checkout.objects.filter(pk=checkout.pk).update(doubt="")
+    if is_all and checkout.doubt in {Doubt.OTHER_AMOUNT, Doubt.REFUND_FAILED}:
+        resolve_doubt(checkout.pk)
     if checkout.report is None:
         return
+    paid = Payment.objects.filter(pk=checkout.payment_id)
     if is_all and checkout.is_counted:
-        paid = Payment.objects.filter(report=checkout.report, status=PaymentStatus.PAID)
-        paid.update(status=PaymentStatus.REFUNDED)
-    notify(*refund_notice(checkout.report, refund))
+        paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
+    # Who is asked by now may be another person than who paid then.
+    if paid.exists():
+        notify(*refund_notice(checkout.report, refund))
 
 
 def _given_back(checkout: Checkout) -> Decimal:
     done = Refund.objects.filter(checkout=checkout, status=RefundStatus.DONE)
     return done.aggregate(sum=Sum("amount"))["sum"] or Decimal(0)
+
+
+def _take_from_balance(refund: Refund) -> None:
+    """Of a top-up. Raises NotRefundable when the workspace has spent it."""
+    account = refund.checkout.account
+    try:
+        _adjust(refund, -refund.amount)
+    except InsufficientBalance as e:
+        raise NotRefundable("The workspace has spent that money.") from e
+    if account is None or account.billing != Account.Billing.PREPAID:
+        return
+    # Credit buys reports; it is not paid out.
+    account.refresh_from_db(fields=["balance"])
+    if refund.checkout.is_counted and account.balance < 0:
+        raise NotRefundable("The workspace has spent that money.")
 
 
 def _adjust(refund: Refund, amount: Decimal) -> None:

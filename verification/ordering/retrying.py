@@ -15,7 +15,7 @@ from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
 from verification.ordering.refusals import NotRetryable
-from verification.payments.models import Refund, RefundStatus
+from verification.payments.models import Checkout
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
@@ -36,9 +36,7 @@ def retry(client: Client, report_id: UUID) -> Report:
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
         raise NotRetryable(report.status, "The subject's consent does not hold.")
-    if Refund.objects.filter(checkout__report=report).exclude(
-        status__in=[RefundStatus.FAILED, RefundStatus.REJECTED]
-    ):
+    if _is_given_back(report):
         told = "What was paid for it was given back, in part or whole."
         raise NotRetryable(report.status, told)
     if gone := [r.name for r in failed if not r.definition.active]:
@@ -55,6 +53,15 @@ def retry(client: Client, report_id: UUID) -> Report:
     wake_up()
     move_balances(movements)
     return report
+
+
+def _is_given_back(report: Report) -> bool:
+    """Of the money that paid it; what was paid on top does not matter."""
+    payment = getattr(report, "payment", None)
+    if payment is None:
+        return False
+    paid = Checkout.objects.filter(payment_id=payment.pk, is_counted=True)
+    return paid.filter(refunded__gt=0).exists()
 
 
 def _begin_anew(results: list[CheckResult], at: datetime) -> None:

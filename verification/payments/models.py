@@ -104,6 +104,8 @@ class Doubt(models.TextChoices):
     OTHER_AMOUNT = "OTHER_AMOUNT", "Another amount or currency was paid than asked"
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
+    REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
+    BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
 class Checkout(models.Model):
@@ -145,7 +147,7 @@ class Checkout(models.Model):
     is_counted = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
-    doubt = models.CharField(max_length=12, choices=Doubt, blank=True)
+    doubt = models.CharField(max_length=20, choices=Doubt, blank=True)
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
@@ -266,6 +268,9 @@ class Refund(models.Model):
     reason = models.CharField(max_length=300)
     status = models.CharField(max_length=9, choices=RefundStatus)
     requested_by = models.CharField(max_length=100)
+    # Users of the back office by their ids, since names can be changed.
+    requested_by_user = models.BigIntegerField(null=True)
+    decided_by_user = models.BigIntegerField(null=True)
     # Above an amount that the operator sets, another person must agree.
     needs_second = models.BooleanField(default=False)
     decided_by = models.CharField(max_length=100, blank=True)
@@ -299,7 +304,10 @@ class Refund(models.Model):
                 name="large_refunds_are_decided_by_another",
                 condition=Q(needs_second=False)
                 | Q(status__in=["REQUESTED", "REJECTED"])
-                | (~Q(decided_by="") & ~Q(decided_by=F("requested_by"))),
+                | Q(
+                    Q(requested_by_user__isnull=False, decided_by_user__isnull=False),
+                    ~Q(decided_by_user=F("requested_by_user")),
+                ),
             ),
             models.UniqueConstraint(
                 fields=["checkout"],
