@@ -233,9 +233,8 @@ class FakeStripe(CheckoutServer):
             return _error(400, "Invalid parameters.", "parameter_invalid_empty")
         if price["currency"] not in CURRENCIES:
             return _error(400, f"Invalid currency: {price['currency']}.")
-        now = int(time.time())
-        expires_at = int(asked.get("expires_at", now + 86400))
-        if not now + 1800 <= expires_at <= now + 86400:
+        expires_at = _expiry(asked)
+        if expires_at is None:
             told = "The `expires_at` timestamp must be from 30 minutes to 24 hours."
             return _error(400, told)
         session = self._new("cs", "checkout.session", self.sessions)
@@ -341,6 +340,12 @@ class FakeStripe(CheckoutServer):
             self.fail(reference)
             told = f"{DECLINED['message']} {told}"
         return Answer(200, page("Stripe", told, CHOICES))
+
+
+def _expiry(asked: dict[str, Any]) -> int | None:
+    now = int(time.time())
+    expires_at = int(asked.get("expires_at", now + 86400))
+    return expires_at if now + 1800 <= expires_at <= now + 86400 else None
 
 
 def _public(one: dict[str, Any]) -> dict[str, Any]:

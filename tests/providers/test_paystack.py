@@ -5,18 +5,12 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-import requests
 
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.fakes.paystack_shapes import ANSWERS, wrong
-from tests.providers.checkout_contract import (
-    Payer,
-    RemoteCheckoutContract,
-    asked,
-    refund_of,
-)
+from tests.providers.checkout_contract import Payer, asked, refund_of
+from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
 from verification.providers.checkout import CheckoutProvider, CheckoutState, RefundState
 from verification.providers.paystack import Paystack
@@ -299,83 +293,3 @@ def test_the_books_hold_what_was_begun_days_before(paystack: FakePaystack):
 
     assert one.reference == checkout.reference
     assert list(provider.paid_between(now - 80 * hour, now - 70 * hour)) == []
-
-
-def get(paystack: FakePaystack, path: str) -> Any:
-    headers = {"Authorization": f"Bearer {paystack.key}"}
-    return requests.get(paystack.url + path, headers=headers, timeout=5).json()
-
-
-def test_the_fake_answers_as_paystack_describes(paystack: FakePaystack):
-    provider = paystack.adapter()
-    opened = asked()
-    headers = {"Authorization": f"Bearer {paystack.key}"}
-    begun = requests.post(
-        f"{paystack.url}/transaction/initialize",
-        json={"email": "a@example.org", "amount": "100", "reference": "PR-a"},
-        headers=headers,
-        timeout=5,
-    ).json()
-    provider.begin(opened)
-    checkout, seen = paid(paystack, provider)
-    made = requests.post(
-        f"{paystack.url}/refund",
-        json={"transaction": seen.transaction, "amount": 100},
-        headers=headers,
-        timeout=5,
-    ).json()
-    span = "from=2026-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"
-
-    answers = [
-        ("POST /transaction/initialize", begun),
-        ("GET /transaction/verify", get(paystack, "/transaction/verify/PR-a")),
-        (
-            "GET /transaction/verify",
-            get(paystack, f"/transaction/verify/{checkout.reference}"),
-        ),
-        ("GET /transaction", get(paystack, f"/transaction?{span}")),
-        ("POST /refund", made),
-        ("GET /refund", get(paystack, f"/refund?transaction={seen.transaction}")),
-        ("GET /refund/{id}", get(paystack, f"/refund/{made['data']['id']}")),
-        ("error", get(paystack, "/transaction/verify/PR-none")),
-    ]
-
-    assert {kind: wrong(answer, ANSWERS[kind]) for kind, answer in answers} == {
-        kind: [] for kind in ANSWERS
-    }
-    assert len(answers[3][1]["data"]) == 3
-    assert answers[5][1]["data"]
-
-
-@pytest.mark.parametrize(
-    ("key", "status"), [(None, 401), ("sk_wrong", 401), ("sk_test_of_no_worth", 400)]
-)
-def test_the_fake_asks_for_its_key(
-    paystack: FakePaystack, key: str | None, status: int
-):
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    url = f"{paystack.url}/transaction/verify/PR-none"
-
-    assert requests.get(url, headers=headers, timeout=5).status_code == status
-
-
-def test_the_payer_goes_through_the_fakes_page(paystack: FakePaystack):
-    provider, checkout = paystack.adapter(), asked()
-    begun = provider.begin(checkout)
-    tried = requests.post(begun.url, data={"choice": "fail"}, timeout=5)
-    assert "Declined" in tried.text
-    assert provider.look(checkout.reference, "").state == CheckoutState.FAILED
-
-    left = requests.post(
-        begun.url, data={"choice": "abandon"}, allow_redirects=False, timeout=5
-    )
-    assert left.headers["Location"] == checkout.cancel_url
-    assert 'value="pay"' in requests.get(begun.url, timeout=5).text
-
-    paid = requests.post(
-        begun.url, data={"choice": "pay"}, allow_redirects=False, timeout=5
-    )
-    reference = checkout.reference
-    query = f"&trxref={reference}&reference={reference}"
-    assert paid.headers["Location"] == checkout.return_url + query
-    assert "paid already" in requests.get(begun.url, timeout=5).text

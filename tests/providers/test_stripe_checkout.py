@@ -6,19 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import requests
-import stripe
 import time_machine
 
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.stripe import FakeStripe
 from tests.fakes.stripe import stripe_api as stripe_api
-from tests.providers.checkout_contract import (
-    Payer,
-    RemoteCheckoutContract,
-    asked,
-    refund_of,
-)
+from tests.providers.checkout_contract import Payer, asked, refund_of
+from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
 from verification.providers.checkout import (
     BadSignature,
@@ -346,102 +340,3 @@ stripe.look("PR-1", "cs_1")
     assert len(stripe_api.requests) == 1
     assert "telemetry" not in str(stripe_api.requests[0].headers)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_official_client_goes_through_the_fake(stripe_api: FakeStripe):
-    official = stripe.StripeClient(
-        stripe_api.key, base_addresses={"api": stripe_api.url}
-    ).v1
-    params: Any = {
-        "mode": "payment",
-        "line_items": [
-            {
-                "quantity": 2,
-                "price_data": {
-                    "currency": "kes",
-                    "unit_amount": 500,
-                    "product_data": {"name": "Tea"},
-                },
-            }
-        ],
-        "success_url": "https://example.org/{CHECKOUT_SESSION_ID}",
-        "client_reference_id": "order-1",
-    }
-
-    session = official.checkout.sessions.create(params)
-    stripe_api.pay("order-1")
-    again = official.checkout.sessions.retrieve(
-        session.id, {"expand": ["payment_intent"]}
-    )
-    refund = official.refunds.create({"payment_intent": again.payment_intent.id})
-
-    assert (session.amount_total, session.status, session.url is None) == (
-        1000,
-        "open",
-        False,
-    )
-    assert (again.payment_status, again.status) == ("paid", "complete")
-    assert (refund.amount, refund.status) == (1000, "succeeded")
-    assert official.charges.list().data[0].refunded
-    body, headers = stripe_api.signed(stripe_api.events[0])
-    event = stripe.Webhook.construct_event(
-        body, headers["Stripe-Signature"], stripe_api.secret
-    )
-    assert event.data.object.id == session.id
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"mode": "subscription"}, stripe.InvalidRequestError),
-        ({"line_items": []}, stripe.InvalidRequestError),
-        ({"expires_at": 1}, stripe.InvalidRequestError),
-    ],
-)
-def test_the_fake_refuses_what_stripe_refuses(
-    stripe_api: FakeStripe, change: Any, error: Any
-):
-    official = stripe.StripeClient(
-        stripe_api.key, base_addresses={"api": stripe_api.url}
-    ).v1
-    item = {
-        "quantity": 1,
-        "price_data": {
-            "currency": "kes",
-            "unit_amount": 500,
-            "product_data": {"name": "Tea"},
-        },
-    }
-    good: Any = {"mode": "payment", "line_items": [item], "success_url": "https://a.b"}
-
-    with pytest.raises(error):
-        official.checkout.sessions.create({**good, **change})
-    official.checkout.sessions.create(good, {"idempotency_key": "a"})
-    with pytest.raises(stripe.IdempotencyError):
-        official.checkout.sessions.create(
-            {**good, "success_url": "https://c.d"}, {"idempotency_key": "a"}
-        )
-    with pytest.raises(stripe.AuthenticationError):
-        stripe.StripeClient(
-            "sk_wrong", base_addresses={"api": stripe_api.url}
-        ).v1.charges.list()
-
-
-def test_the_payer_goes_through_the_fakes_page(stripe_api: FakeStripe):
-    provider = stripe_api.adapter()
-    checkout = asked(return_url="https://verify.example.org/{CHECKOUT_SESSION_ID}")
-    begun = provider.begin(checkout)
-    tried = requests.post(begun.url, data={"choice": "fail"}, timeout=5)
-    assert "insufficient funds" in tried.text
-
-    left = requests.post(
-        begun.url, data={"choice": "abandon"}, allow_redirects=False, timeout=5
-    )
-    assert left.headers["Location"] == checkout.cancel_url
-
-    paid = requests.post(
-        begun.url, data={"choice": "pay"}, allow_redirects=False, timeout=5
-    )
-    assert paid.headers["Location"] == f"https://verify.example.org/{begun.session}"
-    assert "all done" in requests.get(begun.url, timeout=5).text
-    assert provider.look(checkout.reference, begun.session).state == CheckoutState.PAID

@@ -1,0 +1,98 @@
+from typing import Any
+
+import pytest
+import requests
+
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.fakes.paystack_shapes import ANSWERS, wrong
+from tests.providers.checkout_contract import asked
+from verification.providers.checkout import CheckoutState
+
+
+def call(paystack: FakePaystack, method: str, path: str, **body: Any) -> Any:
+    answer = requests.request(
+        method,
+        paystack.url + path,
+        headers={"Authorization": f"Bearer {paystack.key}"},
+        json=body or None,
+        timeout=5,
+    )
+    return answer.json()
+
+
+def test_the_fake_answers_as_paystack_describes(paystack: FakePaystack):
+    payer = {"email": "a@example.org", "amount": "300"}
+    begin, verify = "/transaction/initialize", "/transaction/verify/"
+    span = "from=2026-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"
+    begun = call(paystack, "POST", begin, reference="PR-1", **payer)
+    call(paystack, "POST", begin, reference="PR-2", **payer)
+    paystack.pay("PR-2")
+    paid = call(paystack, "GET", f"{verify}PR-2")
+    number = paid["data"]["id"]
+    made = call(paystack, "POST", "/refund", transaction=str(number), amount=100)
+    refund = made["data"]["id"]
+
+    answers = [
+        ("POST /transaction/initialize", begun),
+        ("GET /transaction/verify", call(paystack, "GET", f"{verify}PR-1")),
+        ("GET /transaction/verify", paid),
+        ("GET /transaction", call(paystack, "GET", f"/transaction?{span}")),
+        ("POST /refund", made),
+        ("GET /refund", call(paystack, "GET", f"/refund?transaction={number}")),
+        ("GET /refund/{id}", call(paystack, "GET", f"/refund/{refund}")),
+        ("error", call(paystack, "GET", f"{verify}PR-none")),
+    ]
+
+    faults = {kind: wrong(answer, ANSWERS[kind]) for kind, answer in answers}
+    assert faults == {kind: [] for kind in ANSWERS}
+    assert len(answers[3][1]["data"]) == 2
+    assert len(answers[5][1]["data"]) == 1
+
+
+def test_an_answer_of_another_shape_is_noticed(paystack: FakePaystack):
+    payer = {"email": "a@example.org", "amount": 300, "reference": "PR-1"}
+    call(paystack, "POST", "/transaction/initialize", **payer)
+    answer = call(paystack, "GET", "/transaction/verify/PR-1")
+    del answer["data"]["log"]["errors"]
+    answer["data"].update(amount="300", customer=None)
+
+    assert sorted(wrong(answer, ANSWERS["GET /transaction/verify"])) == [
+        ".data.amount is '300'",
+        ".data.customer is no object",
+        ".data.log.errors is missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [(None, 401), ("sk_wrong", 401), ("sk_test_of_no_worth", 400)]
+)
+def test_the_fake_asks_for_its_key(
+    paystack: FakePaystack, key: str | None, status: int
+):
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    url = f"{paystack.url}/transaction/verify/PR-none"
+
+    assert requests.get(url, headers=headers, timeout=5).status_code == status
+
+
+def test_the_payer_goes_through_the_fakes_page(paystack: FakePaystack):
+    provider, checkout = paystack.adapter(), asked()
+    begun = provider.begin(checkout)
+    tried = requests.post(begun.url, data={"choice": "fail"}, timeout=5)
+    assert "Declined" in tried.text
+    assert provider.look(checkout.reference, "").state == CheckoutState.FAILED
+
+    left = requests.post(
+        begun.url, data={"choice": "abandon"}, allow_redirects=False, timeout=5
+    )
+    assert left.headers["Location"] == checkout.cancel_url
+    assert 'value="pay"' in requests.get(begun.url, timeout=5).text
+
+    paid = requests.post(
+        begun.url, data={"choice": "pay"}, allow_redirects=False, timeout=5
+    )
+    reference = checkout.reference
+    query = f"&trxref={reference}&reference={reference}"
+    assert paid.headers["Location"] == checkout.return_url + query
+    assert "paid already" in requests.get(begun.url, timeout=5).text
