@@ -6,11 +6,18 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import ATTESTED, HOSTED
+from tests.hosted.visitor import Visitor, words
 from verification import links
-from verification.consents.models import Consent, ConsentRecord
+from verification.consents.models import Consent, ConsentRecord, RetiredLink
 
 pytestmark = pytest.mark.django_db
 
+OTHER = {
+    "subjectType": "INDIVIDUAL",
+    "fullName": "Otieno Odhiambo",
+    "idNumber": "87654321",
+    "dateOfBirth": "1985-01-01",
+}
 PLACES = ["", "confirm", "grant", "decline", "withdraw", "not-me", "new-link"]
 
 
@@ -113,7 +120,15 @@ def test_a_scanner_that_gets_everything_changes_nothing(api, ask):
     assert api.report(visitor.report_id)["status"] == "PENDING_CONSENT"
 
 
-def test_a_replaced_link_says_so_where_it_is_open_and_works_nowhere(api, ask):
+def is_replaced(link):
+    """Whether the link, opened once more, says that there is another."""
+    again = Visitor(link)
+    again.open()
+    page = again.get()
+    return page.status_code == 410 and b"A newer link was sent" in page.content
+
+
+def test_a_link_that_a_new_one_replaced_says_so_and_takes_no_answer(api, ask):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
@@ -125,7 +140,68 @@ def test_a_replaced_link_says_so_where_it_is_open_and_works_nowhere(api, ask):
     page = visitor.get()
     assert page.status_code == 410
     assert b"A newer link was sent" in page.content
-    assert visitor.browser.get(visitor.link).status_code == 404
+    assert is_replaced(visitor.link)
+
+
+def edit(api, visitor, **body):
+    made_before = Consent.objects.get().pk
+    answer = api.post(f"/reports/{visitor.report_id}/draft", body)
+    assert answer.status_code == 200, answer.content
+    assert Consent.objects.get().pk != made_before
+
+
+def test_a_link_that_an_edit_replaced_says_so(api, ask):
+    visitor = ask(draft=True)
+    edit(api, visitor, consent=ATTESTED)
+
+    assert is_replaced(visitor.link)
+
+
+def test_who_granted_keeps_the_receipt_when_an_edit_asks_anew(api, ask):
+    visitor = ask(draft=True)
+    visitor.enter()
+    visitor.grant()
+    record = ConsentRecord.objects.get()
+    edit(api, visitor, purpose="Another loan")
+
+    page = visitor.get()
+    assert page.status_code == 410
+    assert "You agreed to the checks" in words(page.content.decode())
+    assert record.number in page.content.decode()
+    pdf = visitor.get("receipt.pdf")
+    assert pdf["Content-Type"] == "application/pdf"
+
+    # Who opens the old link anew has confirmed nothing.
+    another = Visitor(visitor.link)
+    another.open()
+    assert record.number in another.text()
+    assert "Wanjiku" not in another.text()
+    assert another.get("receipt.pdf").status_code == 303
+
+
+def test_an_edit_to_another_person_shows_nobody_else_the_receipt(api, ask):
+    visitor = ask(draft=True)
+    visitor.enter()
+    visitor.grant()
+    edit(api, visitor, subject=OTHER)
+
+    assert visitor.get("receipt.pdf").status_code == 303
+    assert "Otieno" not in visitor.text()
+
+
+def test_the_database_keeps_every_link_that_was_replaced_and_nothing_else(api, ask):
+    visitor = ask(draft=True)
+    digest = bytes(visitor.consent.token_digest)
+    Consent.objects.update(wrong_answers=1, token_digest=digest)
+    assert not RetiredLink.objects.exists()
+
+    edit(api, visitor, consent=ATTESTED)
+    Consent.objects.all().delete()
+
+    link = RetiredLink.objects.get()
+    assert bytes(link.digest) == digest
+    assert (link.purpose, link.row_id) == ("consent", visitor.consent.pk)
+    assert (link.report_id, link.generation) == (visitor.consent.report_id, 1)
 
 
 def expire(visitor):
@@ -165,23 +241,17 @@ def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
 def test_an_edit_that_attests_closes_the_page(api, ask):
     visitor = ask(draft=True)
     visitor.enter()
-    api.post(f"/reports/{visitor.report_id}/draft", {"consent": ATTESTED})
+    edit(api, visitor, consent=ATTESTED)
 
     assert visitor.get().status_code == 410
-    assert visitor.browser.get(visitor.link).status_code == 404
+    assert visitor.get("not-me").status_code == 303
 
 
 def test_after_an_edit_to_another_person_the_link_shows_nothing(api, ask):
     visitor = ask(draft=True)
     visitor.enter()
-    subject = {
-        "subjectType": "INDIVIDUAL",
-        "fullName": "Otieno Odhiambo",
-        "idNumber": "87654321",
-        "dateOfBirth": "1985-01-01",
-    }
     edited = api.post(
-        f"/reports/{visitor.report_id}/draft", {"subject": subject, "consent": HOSTED}
+        f"/reports/{visitor.report_id}/draft", {"subject": OTHER, "consent": HOSTED}
     )
 
     assert edited.status_code == 200

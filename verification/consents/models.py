@@ -90,6 +90,32 @@ class Consent(models.Model):
         return self.status in self.GIVEN
 
 
+class RetiredLink(models.Model):
+    """A link of a consent or a reference that another took the place of.
+
+    The database keeps it when the row's link is changed or the row goes, so that who
+    opens the old message is told which one to use. It holds nothing personal.
+    """
+
+    class Purpose(models.TextChoices):
+        CONSENT = "consent"
+        REFERENCE = "reference"
+
+    digest = models.BinaryField(primary_key=True)
+    purpose = models.CharField(max_length=9, choices=Purpose)
+    # It goes with its report. Not in the database, which writes it as consents go.
+    report = models.ForeignKey(
+        Report, models.CASCADE, related_name="retired_links", db_constraint=False
+    )
+    # The consent's or reference's id, whose row may be gone.
+    row_id = models.UUIDField(db_index=True)
+    generation = models.PositiveIntegerField()
+    retired_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    def __str__(self) -> str:
+        return f"{self.purpose} {self.row_id}, link {self.generation}"
+
+
 class ConsentRecord(models.Model):
     """One thing that happened to a consent, with its evidence: written once, for good.
 

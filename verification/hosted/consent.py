@@ -10,11 +10,17 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.addresses import client_address, user_agent
-from verification.consents.models import Consent, ConsentRecord, ConsentStatus
+from verification.consents.models import (
+    Consent,
+    ConsentRecord,
+    ConsentStatus,
+    RetiredLink,
+)
 from verification.hosted import context, forms
 from verification.hosted.context import notice_of
 from verification.hosted.opened import Opened, acting, opened, to_page
 from verification.hosted.pages import answer, hosted
+from verification.hosted.retired import retired_link
 from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import Visit, remember
 from verification.ordering import consenting
@@ -40,10 +46,12 @@ STATUSES = {
 @hosted
 def open_link(request: HttpRequest, token: str) -> HttpResponse:
     """Take the token out of the address bar; nothing else happens."""
-    consent = Consent.objects.filter(token_digest=links.digest(token)).first()
-    if consent is None:
-        return answer(request, "unknown", status=404)
-    return _onward(Visit(consent.pk, consent.generation))
+    digest = links.digest(token)
+    if consent := Consent.objects.filter(token_digest=digest).first():
+        return _onward(Visit(consent.pk, consent.generation))
+    if retired := retired_link(RetiredLink.Purpose.CONSENT, digest):
+        return _onward(Visit(retired.row_id, retired.generation))
+    return answer(request, "unknown", status=404)
 
 
 @require_safe
@@ -128,9 +136,12 @@ def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
 @opened
 def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
     """What was answered last, as a PDF."""
-    if visited.stage not in ANSWERED.values():
+    records = context.records_of(visited)
+    # Of a link that was replaced, only to who has confirmed to be the subject.
+    mine = visited.stage == Stage.REPLACED and context.is_mine(visited)
+    if not records or not (visited.stage in ANSWERED.values() or mine):
         return to_page(visited.consent.pk)
-    record = context.records_of(visited)[-1]
+    record = records[-1]
     name = f"receipt-{record.number}.pdf"
     return HttpResponse(
         consent_receipt_pdf(record),

@@ -53,6 +53,20 @@ def challenge(request: HttpRequest, visited: Opened) -> Shown:
     }
 
 
+def replaced(request: HttpRequest, visited: Opened) -> Shown:
+    """What was answered by the old link is not lost with it."""
+    return {
+        **closed(request, visited),
+        "records": records_of(visited),
+        "is_mine": is_mine(visited),
+    }
+
+
+def is_mine(visited: Opened) -> bool:
+    """Confirmed by this browser; an edit to another person undoes it."""
+    return visited.visit.is_confirmed(visited.consent)
+
+
 def asked(request: HttpRequest, visited: Opened) -> Shown:
     consent = visited.consent
     workspace = consent.report.workspace
@@ -89,6 +103,7 @@ def answered(request: HttpRequest, visited: Opened) -> Shown:
 
 
 OF_STAGE = {
+    Stage.REPLACED: replaced,
     Stage.CHALLENGE: challenge,
     Stage.ASKED: asked,
     Stage.GRANTED: answered,
@@ -99,11 +114,10 @@ OF_STAGE = {
 
 def records_of(visited: Opened) -> list[ConsentRecord]:
     """What was answered by this link, oldest first."""
-    return list(
-        ConsentRecord.objects.filter(
-            consent_id=visited.consent.pk, generation=visited.visit.generation
-        )
+    records = ConsentRecord.objects.filter(
+        consent_id=visited.consent.pk, generation=visited.visit.generation
     )
+    return list(records.exclude(happened=ConsentRecord.Happened.EXPIRED))
 
 
 def qr_code(text: str) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 
-from verification.consents.models import Consent
+from verification.consents.models import Consent, RetiredLink
 from verification.hosted.pages import View, opening, see_other
 from verification.hosted.stages import Stage, stage_of
 from verification.hosted.visits import CONSENT, Visit, visit_of
@@ -43,8 +43,18 @@ def _opened(request: HttpRequest, consent_id: UUID) -> Opened | None:
     if visit is None:
         return None
     rows = Consent.objects.select_related("report__workspace", "report__payment")
-    consent = rows.get(pk=consent_id)
+    consent = rows.filter(pk=consent_id).first() or _retired(visit)
     return Opened(consent, visit, stage_of(consent, visit, now()))
+
+
+def _retired(visit: Visit) -> Consent:
+    """What an edit of the draft replaced, as far as its link remembers it."""
+    links = RetiredLink.objects.select_related("report__workspace", "report__payment")
+    link = links.filter(row_id=visit.consent_id, generation=visit.generation).first()
+    if link is None:
+        raise Consent.DoesNotExist
+    # No link leads to this one any more, as `stage_of` tells by `expires_at`.
+    return Consent(pk=link.row_id, report=link.report, generation=link.generation)
 
 
 opened = opening(CONSENT, _opened, over="over", overtaken=OVERTAKEN)

@@ -12,10 +12,12 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.addresses import client_address, user_agent
+from verification.consents.models import RetiredLink
 from verification.hosted.cookies import VisitCookie
 from verification.hosted.forms import Reason
 from verification.hosted.pages import answer, hosted, opening, see_other
 from verification.hosted.reference_form import Answers
+from verification.hosted.retired import retired_link
 from verification.ordering import referring
 from verification.references.models import Reference
 from verification.wire import one_line
@@ -64,13 +66,13 @@ opened = opening(
 @hosted
 def open_link(request: HttpRequest, token: str) -> HttpResponse:
     """Take the token out of the address bar; nothing else happens."""
-    found = Reference.objects.filter(token_digest=links.digest(token))
-    reference = found.only("id", "generation").first()
-    if reference is None:
-        return answer(request, "unknown", status=404)
-    response = to_page(reference.pk)
-    COOKIE.remember(response, reference.pk, reference.generation)
-    return response
+    digest = links.digest(token)
+    found = Reference.objects.filter(token_digest=digest).only("id", "generation")
+    if reference := found.first():
+        return _onward(reference.pk, reference.generation)
+    if retired := retired_link(RetiredLink.Purpose.REFERENCE, digest):
+        return _onward(retired.row_id, retired.generation)
+    return answer(request, "unknown", status=404)
 
 
 @require_safe
@@ -132,6 +134,12 @@ def page(
 
 def to_page(reference_id: UUID) -> HttpResponse:
     return see_other(COOKIE.path_of(reference_id))
+
+
+def _onward(reference_id: UUID, generation: int) -> HttpResponse:
+    response = to_page(reference_id)
+    COOKIE.remember(response, reference_id, generation)
+    return response
 
 
 def _evidence(request: HttpRequest) -> referring.Evidence:
