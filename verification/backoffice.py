@@ -11,6 +11,7 @@ from django.contrib import admin
 from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
@@ -112,6 +113,20 @@ class ReadOnlyInline(admin.TabularInline):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+def asking_page(
+    office: admin.ModelAdmin,
+    request: HttpRequest,
+    template: str,
+    *,
+    action: str,
+    title: str,
+    **more: Any,
+) -> TemplateResponse:
+    """The page that an action asks back by; its form names the action again."""
+    context = {**office.admin_site.each_context(request), "title": title, **more}
+    return TemplateResponse(request, template, {**context, "action": action})
 
 
 def link(obj: Any, text: str | None = None) -> str:

@@ -5,6 +5,7 @@ from verification.addresses import client_address, user_agent
 from verification.backoffice import ReadOnlyAdmin, link, pretty
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
+from verification.ordering import payment_admin as payment_admin
 from verification.ordering.consent_links import NotResendable, TooSoon, send_new_link
 from verification.ordering.consenting import ConsentClosed, withdraw
 

@@ -1,22 +1,41 @@
 from django.contrib import admin
 
-from verification.backoffice import ReadOnlyAdmin
-from verification.payments.models import Payment
+from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.payments.models import Checkout, PaymentEvent
+
+# Payments, checkouts and refunds are in ordering: their actions are verbs of it.
 
 
-@admin.register(Payment)
-class PaymentAdmin(ReadOnlyAdmin):
-    list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
-    list_filter = ["status"]
-    list_select_related = ["report"]
-    search_ids = ("id", "report_id")
+@admin.register(PaymentEvent)
+class PaymentEventAdmin(ReadOnlyAdmin):
+    list_display = ["id", "provider", "type", "checkout_page", "received_at"]
+    search_ids = ("id", "checkout_id")
+    search_exact = ("event_id",)
     fields = [
         "id",
-        "report",
-        "status",
-        "amount",
-        "currency",
-        "generation",
-        "expires_at",
-        "paid_at",
+        "provider",
+        "event_id",
+        "type",
+        "checkout_page",
+        "body_hash",
+        "received_at",
     ]
+    personal_fields = ("body_opened",)
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).defer("body")
+
+    @admin.display(description="Checkout")
+    def checkout_page(self, event):
+        # By hand: the checkout itself is not needed.
+        if event.checkout_id is None:
+            return "-"
+        return link(Checkout(pk=event.checkout_id), str(event.checkout_id))
+
+    @admin.display(description="SHA-256 of the body")
+    def body_hash(self, event):
+        return bytes(event.body_sha256).hex()
+
+    @admin.display(description="Body (personal data)")
+    def body_opened(self, event):
+        return pretty(event.body)

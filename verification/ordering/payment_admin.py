@@ -1,0 +1,288 @@
+"""What staff see of payments and checkouts, and do about them.
+
+Here and not with the models, because the actions are verbs of ordering.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils.html import format_html_join
+
+from verification.backoffice import ReadOnlyAdmin, asking_page, link, pretty, table
+from verification.ordering.consent_links import TooSoon
+from verification.ordering.looking import look_now
+from verification.ordering.payment_links import NotPayable, send_new_payment_link
+from verification.ordering.refund_admin import staff_of
+from verification.ordering.refunding import (
+    NotRefundable,
+    ask_for_refund,
+    ask_for_unfinished_part,
+    resolve_doubt,
+    unfinished_part,
+)
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Doubt,
+    Payment,
+    RefundStatus,
+)
+from verification.reports.models import Report
+from workspaces.models import Account
+
+PROVIDERS = ("paystack", "stripe", "sandbox")
+EVENTS_SHOWN = 50
+
+
+@admin.register(Payment)
+class PaymentAdmin(ReadOnlyAdmin):
+    list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
+    list_filter = ["status"]
+    list_select_related = ["report"]
+    search_ids = ("id", "report_id")
+    actions = ["resend"]  # type: ignore[assignment]
+    fields = [
+        "id",
+        "report",
+        "status",
+        "amount",
+        "currency",
+        "generation",
+        "link_made_at",
+        "expires_at",
+        "reminded_at",
+        "paid_at",
+        "checkouts",
+    ]
+    personal_fields = ("payer_opened",)
+
+    @admin.display(description="Checkouts")
+    def checkouts(self, payment: Payment) -> str:
+        rows = Checkout.objects.filter(payment_id=payment.pk).order_by("-id")
+        return lines(rows[:EVENTS_SHOWN])
+
+    @admin.display(description="Nominated payer (personal data)")
+    def payer_opened(self, payment: Payment) -> str:
+        return pretty(payment.payer)
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("payments.change_payment")
+
+    @admin.action(description="Send a new link", permissions=["act"])
+    def resend(self, request: HttpRequest, payments: QuerySet[Payment]) -> None:
+        for payment in payments:
+            try:
+                send_new_payment_link(payment.pk)
+            except (NotPayable, TooSoon) as e:
+                self.message_user(request, f"{payment.pk}: {e}", messages.ERROR)
+            else:
+                self.log_change(request, payment, "sent a new link")
+                told = f"{payment.pk}: a new link goes to the payer."
+                self.message_user(request, told, messages.SUCCESS)
+
+
+class DoubtFilter(admin.SimpleListFilter):
+    title = "doubt"
+    parameter_name = "doubt"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [("any", "a person must look"), *Doubt.choices]
+
+    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
+        doubted = checkouts.exclude(doubt="")
+        match self.value():
+            case None:
+                return checkouts
+            case "any":
+                return doubted
+            case doubt:
+                return doubted.filter(doubt=doubt)
+
+
+class ProviderFilter(admin.SimpleListFilter):
+    # Named here: to ask the table which there are would read all of it.
+    title = "provider"
+    parameter_name = "provider"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [(name, name) for name in PROVIDERS]
+
+    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
+        name = self.value()
+        return checkouts.filter(provider=name) if name else checkouts
+
+
+class RefundForm(forms.Form):
+    amount = forms.DecimalField(
+        min_value=Decimal("0.01"), max_digits=12, decimal_places=2
+    )
+    reason = forms.CharField(max_length=300)
+    # What could be given back when the page was shown.
+    left = forms.DecimalField(max_digits=12, decimal_places=2, widget=forms.HiddenInput)
+
+
+@admin.register(Checkout)
+class CheckoutAdmin(ReadOnlyAdmin):
+    list_display = ["id", "number", "provider", "status", "amount", "doubt"]
+    list_filter = [DoubtFilter, "status", ProviderFilter, "environment"]
+    search_ids = ("id", "report_id", "payment_id", "account_id")
+    actions = ["look", "refund", "clear_doubt"]  # type: ignore[assignment]
+    fields = [
+        "id",
+        "number",
+        "what_for",
+        "payment_id",
+        "environment",
+        "provider",
+        "session",
+        "transaction",
+        "status",
+        "doubt",
+        "message",
+        "amount",
+        "currency",
+        "paid_amount",
+        "paid_currency",
+        "is_counted",
+        "refunded",
+        "left",
+        "started_by",
+        "created_at",
+        "paid_at",
+        "next_look_at",
+        "unanswered",
+        "refunds",
+        "events",
+    ]
+
+    @admin.display(description="For")
+    def what_for(self, checkout: Checkout) -> str:
+        # By hand: the rows themselves are not needed.
+        if checkout.report_id:
+            return link(Report(pk=checkout.report_id), f"report {checkout.report_id}")
+        return link(Account(pk=checkout.account_id), f"top-up of {checkout.account_id}")
+
+    @admin.display(description="Can be given back")
+    def left(self, checkout: Checkout) -> Decimal:
+        return checkout.refundable
+
+    @admin.display(description="Refunds")
+    def refunds(self, checkout: Checkout) -> str:
+        return lines(checkout.refunds.order_by("-id"))
+
+    @admin.display(description="Events")
+    def events(self, checkout: Checkout) -> str:
+        events = checkout.events.defer("body").order_by("-id")[:EVENTS_SHOWN]
+        rows = ((event.received_at, link(event)) for event in events)
+        return table(["received", "event"], rows)
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("payments.change_checkout")
+
+    def has_refund_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("payments.change_refund")
+
+    @admin.action(description="Ask the provider now", permissions=["act"])
+    def look(self, request: HttpRequest, checkouts: QuerySet[Checkout]) -> None:
+        look_now(*(checkout.pk for checkout in checkouts))
+        for checkout in checkouts:
+            self.log_change(request, checkout, "asked the provider")
+            self.message_user(request, f"{checkout.number} is looked at in a moment.")
+
+    @admin.action(description="Doubt is cleared", permissions=["act"])
+    def clear_doubt(
+        self, request: HttpRequest, checkouts: QuerySet[Checkout]
+    ) -> TemplateResponse | None:
+        reason = request.POST.get("reason", "").strip()[:500]
+        if not reason:
+            return asking_page(
+                self,
+                request,
+                "admin/ask_why.html",
+                action="clear_doubt",
+                title="Doubt is cleared",
+                rows=checkouts,
+                told="Say what was found, and what was done about it.",
+            )
+        for checkout in checkouts:
+            doubt = checkout.doubt
+            if resolve_doubt(checkout.pk):
+                self.log_change(request, checkout, f"cleared {doubt}: {reason}")
+                told = f"{checkout.number} is in doubt no longer."
+                self.message_user(request, told, messages.SUCCESS)
+            else:
+                told = f"{checkout.number} was not in doubt."
+                self.message_user(request, told, messages.INFO)
+        return None
+
+    @admin.action(description="Give money back", permissions=["refund"])
+    def refund(
+        self, request: HttpRequest, checkouts: QuerySet[Checkout]
+    ) -> TemplateResponse | None:
+        checkout = checkouts.select_related("report").first()
+        if checkout is None or len(checkouts) != 1:
+            self.message_user(request, "Choose one checkout.", messages.ERROR)
+            return None
+        if checkout.status != CheckoutStatus.PAID or not checkout.refundable:
+            told = f"Nothing of {checkout.number} can be given back."
+            self.message_user(request, told, messages.ERROR)
+            return None
+        answered = request.POST if "confirmed" in request.POST else None
+        form = RefundForm(answered, initial=_offered(checkout))
+        if not form.is_valid():
+            return self._ask_how_much(request, checkout, form)
+        self._refund(request, checkout, form.cleaned_data)
+        return None
+
+    def _ask_how_much(
+        self, request: HttpRequest, checkout: Checkout, form: RefundForm
+    ) -> TemplateResponse:
+        return asking_page(
+            self,
+            request,
+            "admin/refund.html",
+            action="refund",
+            title="Give money back",
+            checkout=checkout,
+            form=form,
+            part=unfinished_part(checkout),
+        )
+
+    def _refund(
+        self, request: HttpRequest, checkout: Checkout, given: dict[str, Any]
+    ) -> None:
+        more: dict[str, Any] = {
+            "reason": given["reason"],
+            "by": staff_of(request),
+            "left": given["left"],
+        }
+        try:
+            if "part" in request.POST:
+                refund = ask_for_unfinished_part(checkout.pk, **more)
+            else:
+                refund = ask_for_refund(checkout.pk, given["amount"], **more)
+        except NotRefundable as e:
+            self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
+            return
+        money = f"{checkout.paid_currency} {refund.amount:.2f}"
+        told = f"refund of {money} ({refund.pk}): {refund.reason}"
+        self.log_change(request, checkout, told)
+        waits = refund.status == RefundStatus.REQUESTED
+        outcome = "waits for a second person" if waits else "is given back"
+        self.message_user(request, f"{money} {outcome}.", messages.SUCCESS)
+
+
+def lines(rows: QuerySet[Any]) -> str:
+    """A line with a link for each."""
+    return format_html_join("", "<div>{}</div>", ((link(row),) for row in rows)) or "-"
+
+
+def _offered(checkout: Checkout) -> dict[str, Decimal]:
+    return {"amount": checkout.refundable, "left": checkout.refundable}
