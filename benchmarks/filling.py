@@ -135,7 +135,7 @@ def _rows(
         members = _json(subject.members)
         sealed = seal(members, column="reports_report.subject", row=id)
         reference = f"loan-{number}"
-        found_by = ",".join(map(str, terms.of_report(id, subject, reference)))
+        found_by = ",".join(map(str, terms.of(id, subject, reference)))
         report = _report(id, workspace_id, status, subject, sealed, reference, at)
         yield report, [str(id), f"{{{found_by}}}"]
 

@@ -24,7 +24,7 @@ from verification.ordering.client import Client
 TIMED = [
     (creating, "price_orders", "questions and reuse lookup"),
     (creating, "_gather", "rows"),
-    (creating, "entry_rows", "search terms"),
+    (creating, "entry_values", "search terms"),
     (tables, "_adapted", "adapting values"),
     (encryption, "seal", "encryption"),
     (tables, "_copy", "COPY"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -32,9 +33,10 @@ from verification.reports.models import (
     Report,
     ReportStatus,
     RiskLevel,
+    SearchEntry,
     StatusChange,
 )
-from verification.reports.search import entry_rows
+from verification.reports.search import ENTRY_COLUMNS, entry_values
 from verification.tables import Rows, insert
 from webhooks.events import Happening, event_rows
 from webhooks.models import Event
@@ -56,6 +58,7 @@ REPORT_COLUMNS = [
     "payment_mode",
     "reuse",
     "reference",
+    "monitoring_id",
     "risk_level",
     "failure_code",
     "failure_message",
@@ -136,6 +139,7 @@ class _Batch:
     """The rows of one request, gathered table by table."""
 
     reports: list[tuple[Any, ...]] = field(default_factory=list)
+    entries: list[tuple[Any, ...]] = field(default_factory=list)
     results: list[ResultRow] = field(default_factory=list)
     changes: list[tuple[Any, ...]] = field(default_factory=list)
     consents: list[tuple[Any, ...]] = field(default_factory=list)
@@ -145,15 +149,49 @@ class _Batch:
     wanted: list[Wanted] = field(default_factory=list)
 
 
-@transaction.atomic(savepoint=False)
 def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
     """Create the reports, launched unless they are drafts: all of them or none.
 
     Raises InsufficientBalance when a prepaid workspace cannot pay for all of them.
     """
+    return create_batches([(client, orders)])[0]
+
+
+@transaction.atomic(savepoint=False)
+def create_batches(
+    batches: Sequence[tuple[Client, Sequence[Order]]],
+    also: Callable[[list[list[Created]]], list[Rows]] | None = None,
+) -> list[list[Created]]:
+    """The same for several clients at once; their accounts are all different.
+
+    `also` makes rows that are inserted with the reports, in the same statement.
+    """
     at = now()
     batch = _Batch()
-    priced = price_orders(orders, client.workspace.pk, client.environment, at)
+    created = [_gather_all(client, orders, batch, at) for client, orders in batches]
+    insert(
+        Rows(Report, REPORT_COLUMNS, batch.reports),
+        Rows(SearchEntry, ENTRY_COLUMNS, batch.entries),
+        Rows(CheckResult, RESULT_COLUMNS, batch.results),
+        Rows(StatusChange, CHANGE_COLUMNS, batch.changes),
+        Rows(Consent, CONSENT_COLUMNS, batch.consents),
+        Rows(Payment, PAYMENT_COLUMNS, batch.payments),
+        entries(batch.movements, at),
+        event_rows(batch.happenings, at),
+        notification_rows(batch.wanted, at),
+        *_jobs(chain.from_iterable(created), batch.wanted, at),
+        *(also(created) if also else []),
+    )
+    # Last, because until the commit every other order of this workspace waits for it.
+    move_balances(batch.movements)
+    return created
+
+
+def _gather_all(
+    client: Client, orders: Sequence[Order], batch: _Batch, at: datetime
+) -> list[Created]:
+    workspace_id, environment = client.workspace.pk, client.environment
+    priced = price_orders(orders, workspace_id, environment, at)
     checks = sum(len(one.lines) for one in priced)
     turn = iter(turns(client.account.pk, checks, at))
     created = [
@@ -164,20 +202,7 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
         (made.report.pk, order.subject, order.reference)
         for made, order in zip(created, orders, strict=True)
     )
-    insert(
-        Rows(Report, REPORT_COLUMNS, batch.reports),
-        entry_rows(client.workspace.pk, client.environment, found_by),
-        Rows(CheckResult, RESULT_COLUMNS, batch.results),
-        Rows(StatusChange, CHANGE_COLUMNS, batch.changes),
-        Rows(Consent, CONSENT_COLUMNS, batch.consents),
-        Rows(Payment, PAYMENT_COLUMNS, batch.payments),
-        entries(batch.movements, at),
-        event_rows(batch.happenings, at),
-        notification_rows(batch.wanted, at),
-        *_jobs(created, batch.wanted, at),
-    )
-    # Last, because until the commit every other order of this workspace waits for it.
-    move_balances(batch.movements)
+    batch.entries += entry_values(workspace_id, environment, found_by)
     return created
 
 
@@ -245,6 +270,7 @@ def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Rep
         payment_mode=order.payment_mode,
         reuse=order.reuse,
         reference=order.reference,
+        monitoring_id=order.monitoring_id,
         created_by=client.actor,
         created_at=at,
         updated_at=at,

@@ -28,8 +28,13 @@ from verification.ordering.refusals import NotEditable
 from verification.ordering.requests import DraftEdit
 from verification.ordering.telling import consent_request, stop_asking
 from verification.payments.models import Payment, PaymentStatus
-from verification.reports.models import PaymentMode, Report, ReportStatus
-from verification.reports.search import entry_rows
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    SearchEntry,
+)
+from verification.reports.search import ENTRY_COLUMNS, entry_values
 from verification.tables import Rows, insert
 
 # An edit of what the subject was shown voids a consent it gave.
@@ -199,4 +204,5 @@ def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None
     report.save()
     report.search_entry.delete()
     found_by = iter([(report.pk, subject, report.reference)])
-    insert(entry_rows(client.workspace.pk, client.environment, found_by))
+    values = entry_values(client.workspace.pk, client.environment, found_by)
+    insert(Rows(SearchEntry, ENTRY_COLUMNS, values))

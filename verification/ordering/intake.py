@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 from pydantic import BaseModel, ValidationError
@@ -41,6 +42,8 @@ class Order:
     draft: bool
     reuse: bool
     reference: str | None
+    # The monitoring rule whose run it is.
+    monitoring_id: UUID | None = None
 
 
 def catalogue() -> Catalogue:

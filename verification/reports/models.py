@@ -90,6 +90,8 @@ class Report(models.Model):
     # Whether fresh earlier results may be used again.
     reuse = models.BooleanField(default=True)
     reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
+    # The monitoring rule that ordered it; rules can be deleted.
+    monitoring_id = models.UUIDField(null=True, editable=False)
     risk_score = models.PositiveSmallIntegerField(null=True)
     risk_level = models.CharField(
         max_length=7, choices=RiskLevel, default=RiskLevel.UNKNOWN

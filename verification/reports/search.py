@@ -18,8 +18,8 @@ from verification.encryption import keyed_hash
 from verification.identifiers import normalised
 from verification.reports.models import SearchEntry
 from verification.reports.subjects import Subject, folded
-from verification.tables import Rows
 
+ENTRY_COLUMNS = ["report_id", "terms"]
 GRAM = 3
 # Of so many reports that may match each is looked at; of more the index is read.
 FEW = 1_000
@@ -34,11 +34,10 @@ class Terms:
         self._key = keyed_hash("search", workspace_id, environment)
         self._grams: dict[str, int] = {}
 
-    def of_report(
-        self, report_id: UUID, subject: Subject, reference: str | None
-    ) -> list[int]:
+    def of(self, row_id: UUID, subject: Subject, reference: str | None) -> list[int]:
+        """What a report, or a monitoring rule, of this subject is found by."""
         numbers = [subject.members[key] for key in NUMBERS if key in subject.members]
-        texts = [str(report_id), subject.members.get("email"), reference]
+        texts = [str(row_id), subject.members.get("email"), reference]
         return [
             *self.of_name(subject.search_name),
             *(self.of_number(number) for number in numbers),
@@ -66,21 +65,17 @@ class Terms:
         return int.from_bytes(raw, signed=True)
 
 
-def entry_rows(
+def entry_values(
     workspace_id: UUID,
     environment: str,
     reports: Iterator[tuple[UUID, Subject, str | None]],
-) -> Rows:
+) -> list[tuple[UUID, list[int]]]:
     """Rows of SearchEntry for (report id, subject, reference)."""
     terms = Terms(workspace_id, environment)
-    return Rows(
-        SearchEntry,
-        ["report_id", "terms"],
-        [
-            (report_id, terms.of_report(report_id, subject, reference))
-            for report_id, subject, reference in reports
-        ],
-    )
+    return [
+        (report_id, terms.of(report_id, subject, reference))
+        for report_id, subject, reference in reports
+    ]
 
 
 def matching(workspace_id: UUID, environment: str, text: str) -> Q:
