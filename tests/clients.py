@@ -84,6 +84,18 @@ class Api:
             f"/api/v1{path}", data, content_type="application/json", headers=sent
         )
 
+    def patch(self, path: str, body: Any = None):
+        return self._sent("PATCH", path, body)
+
+    def put(self, path: str, body: Any = None):
+        return self._sent("PUT", path, body)
+
+    def _sent(self, method: str, path: str, body: Any):
+        data = "" if body is None else json.dumps(body)
+        return self._http.generic(
+            method, f"/api/v1{path}", data, content_type="application/json"
+        )
+
     def delete(self, path: str):
         return self._http.delete(f"/api/v1{path}")
 

@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "verification.references",
     "verification.checks",
     "verification.ordering",
+    "monitoring",
     "verification.hosted",
     "verification.api",
 ]
@@ -344,6 +345,7 @@ SPECTACULAR_SETTINGS = {
     "TAGS": [
         {"name": "reports", "description": "Create, launch, follow and read reports."},
         {"name": "checks", "description": "What can be checked, and what it costs."},
+        {"name": "monitoring", "description": "Run checks again, be told of changes."},
         {"name": "sandbox", "description": "Subjects with a known outcome."},
         {"name": "webhooks", "description": "Events, pushed to your own receiver."},
     ],

@@ -148,6 +148,15 @@ _KINDS = [
         "answer.",
     ),
     Kind(
+        "rule-not-resumable",
+        409,
+        "The rule cannot be resumed now",
+        "The monitoring rule is paused for a reason that a request alone does not end: "
+        "staff paused it, or the subject withdrew consent.",
+        "Look at `pauseReason`. After a withdrawal, send the `consent` that was given "
+        "anew; what staff paused, they resume.",
+    ),
+    Kind(
         "webhook-not-configured",
         409,
         "There is no webhook configuration",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from monitoring.models import Alert, Rule
+from monitoring.pausing import NotResumable
 from verification.api.problems import (
     MemberError,
     Problem,
@@ -67,6 +69,7 @@ def register_refusals() -> None:
         ),
     )
     _register_webhooks()
+    _register_monitoring()
 
 
 def _register_webhooks() -> None:
@@ -77,6 +80,15 @@ def _register_webhooks() -> None:
     register(EventPurged, lambda e: Problem("event-purged"))
     register(SecretNeeded, _secret_needed)
     register(TooManyTests, _too_many_tests)
+
+
+def _register_monitoring() -> None:
+    register(Rule.DoesNotExist, lambda e: Problem("not-found"))
+    register(Alert.DoesNotExist, lambda e: Problem("not-found"))
+    register(
+        NotResumable,
+        lambda e: Problem("rule-not-resumable", str(e), pauseReason=e.reason),
+    )
 
 
 def _invalid_request(e: InvalidRequest) -> Problem:

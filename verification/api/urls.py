@@ -2,6 +2,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from verification.api.checks import CheckDefinitionViewSet, SandboxSubjectViewSet
+from verification.api.monitoring import AlertViewSet, MonitoringViewSet
 from verification.api.reports import ReportViewSet
 from verification.api.webhooks import (
     DeliveryViewSet,
@@ -13,6 +14,8 @@ router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("reports", ReportViewSet, basename="report")
 router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
+router.register("monitoring/alerts", AlertViewSet, basename="alert")
+router.register("monitoring", MonitoringViewSet, basename="rule")
 router.register("webhooks/deliveries", DeliveryViewSet, basename="delivery")
 router.register("webhooks", WebhookSendingViewSet, basename="webhook")
 

@@ -16,9 +16,10 @@ from verification.checks.events import check_body, check_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.outcomes import Again, Cancelled, Completed, Failed, Outcome
 from verification.checks.settling import Settled, settle
+from verification.jobs.queue import later_row
 from verification.reports.holding import held
 from verification.reports.models import PaymentMode, Report, RiskLevel
-from verification.tables import insert
+from verification.tables import Rows, insert
 from verification.wire import utc_text
 from webhooks.events import Happening, event_rows
 from workspaces.ledger import Kind, Movement, entries, move_balances
@@ -30,6 +31,7 @@ Ended = tuple[Claim, Outcome]
 Definitions = Mapping[Any, CheckDefinition]
 
 ENGINE = "engine"
+COMPARE = "monitoring.tasks.compare"
 LONGEST = 2**31 - 1
 UPDATE = """
 UPDATE checks_checkresult r
@@ -91,8 +93,15 @@ def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
     insert(
         entries(movements, at),
         event_rows([*happenings, *(s.event for s in settled.values() if s.event)], at),
+        *_comparisons(settled.values(), at),
     )
     move_balances(movements)
+
+
+def _comparisons(settled: Iterable[Settled], at: datetime) -> list[Rows]:
+    """A job that compares the runs of monitoring rules that have just ended."""
+    runs = [s.report.pk for s in settled if s.event and s.report.monitoring_id]
+    return [later_row(COMPARE, *runs, at=at)] if runs else []
 
 
 def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:

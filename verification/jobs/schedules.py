@@ -22,6 +22,9 @@ SCHEDULES = [
     Every("Send refunds", 1, "verification.ordering.tasks.send_refunds"),
     Every("Expire payments", 1, "verification.ordering.tasks.expire_payments"),
     Every("Remind payers", 10, "verification.ordering.tasks.remind_payers"),
+    Every("Run monitoring rules", 1, "monitoring.tasks.run_due"),
+    Every("Compare what was left", 5, "monitoring.tasks.compare_left"),
+    Every("Purge old alerts", 60, "monitoring.tasks.purge_alerts"),
     Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
     Every("Send due notifications", 1, "verification.notifications.tasks.send_due"),
     Every(

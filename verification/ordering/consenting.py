@@ -7,6 +7,7 @@ verb does, so that of two tabs one wins.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
@@ -35,6 +36,10 @@ DECLINED = ("CONSENT_DECLINED", "The subject declined.")
 EXPIRED = ("CONSENT_EXPIRED", "The subject did not answer in time.")
 # Reports that a withdrawn consent ends.
 STOPPED = {ReportStatus.PENDING_PAYMENT, ReportStatus.RUNNING, ReportStatus.PARTIAL}
+
+
+# Called in the transaction of a withdrawal with its report, by those that would ask on.
+on_withdrawal: list[Callable[[Report], None]] = []
 
 
 class ConsentClosed(Exception):
@@ -93,6 +98,8 @@ def withdraw(
         raise ConsentClosed(consent.status)
     at = now()
     record = _decide(consent, report, Happened.WITHDRAWN, evidence, reason, at)
+    for call in on_withdrawal:
+        call(report)
     if report.status in STOPPED and not report.is_ended:
         account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, SUBJECT)

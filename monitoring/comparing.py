@@ -1,0 +1,152 @@
+"""Comparing what a run found with what the run before it did, and saying what changed.
+
+The rule is locked while its baselines are read and moved, so that the same change is
+told once, however often and by whomever it is compared.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from monitoring.changes import Change, Said, differences, message_of, title_of
+from monitoring.events import alert_event
+from monitoring.models import Alert, Baseline, Rule, Run, Severity
+from verification.checks.models import CheckResult, ResultStatus
+from verification.jobs.heartbeat import beat
+from verification.tables import insert
+from webhooks.events import event_rows
+
+AT_ONCE = 100
+# A job compares at once; what is left after so long was left by one that died.
+SWEPT_AFTER = timedelta(minutes=2)
+
+
+def compare(report_ids: Sequence[UUID]) -> None:
+    """Compare the runs that made these reports, and that still have their rule."""
+    for start in range(0, len(report_ids), AT_ONCE):
+        _compare(report_ids[start : start + AT_ONCE])
+
+
+def compare_left() -> None:
+    """Those whose report has ended and whose job was lost."""
+    left = Run.objects.filter(
+        compared_at=None,
+        created_at__lte=now() - SWEPT_AFTER,
+        report__completed_at__lte=now() - SWEPT_AFTER,
+    ).order_by("created_at")
+    while beat() and (ids := list(left.values_list("report_id", flat=True)[:AT_ONCE])):
+        _compare(ids)
+
+
+@transaction.atomic
+def _compare(report_ids: Sequence[UUID]) -> None:
+    rules = {
+        rule.pk: rule
+        for rule in Rule.objects.select_for_update(of=("self",), no_key=True)
+        .filter(runs__report__in=report_ids)
+        .order_by("pk")
+    }
+    runs = list(
+        Run.objects.select_related("report")
+        .filter(report__in=report_ids, rule__in=list(rules))
+        .order_by("rule_id", "number")
+    )
+    at = now()
+    known = {
+        (base.rule_id, base.check_name): base
+        for base in Baseline.objects.filter(rule__in=list(rules))
+    }
+    results = _results(report_ids)
+    moved, alerts = set(), []
+    for run in runs:
+        changes = []
+        for result in results[run.report_id]:
+            if (told := _compare_result(run, result, known)) is not None:
+                moved.add((run.rule_id, result.name))
+                changes += told
+        if changes:
+            alerts.append(_alert(rules[run.rule_id], run, changes, at))
+    _write(alerts, [known[key] for key in moved], rules, at)
+    Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
+
+
+def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:
+    results = defaultdict(list)
+    completed = CheckResult.objects.filter(
+        report__in=report_ids, status=ResultStatus.COMPLETED
+    )
+    for result in completed.order_by("report_id", "position"):
+        # Erased meanwhile: there is nothing to compare.
+        if result.finding is not None:
+            results[result.report_id].append(result)
+    return results
+
+
+def _compare_result(
+    run: Run, result: CheckResult, known: dict[Any, Baseline]
+) -> list[Change] | None:
+    """What is new in it, its baseline moved on; None where it is no later one."""
+    key, said = (run.rule_id, result.name), _said(result)
+    base = known.get(key)
+    if base is None:
+        known[key] = Baseline(
+            rule_id=run.rule_id,
+            check_name=result.name,
+            result_id=result.pk,
+            run_number=run.number,
+            said=said,
+        )
+        return []
+    # A later run was faster, or this result was compared before.
+    if base.run_number > run.number or base.result_id == result.pk:
+        return None
+    changes = differences(result.name, base.said, said)
+    base.result_id, base.run_number, base.said = result.pk, run.number, said
+    return changes
+
+
+def _said(result: CheckResult) -> Said:
+    finding = result.finding or {}
+    return {
+        "riskLevel": result.risk_level,
+        "flags": {flag["code"]: flag["severity"] for flag in finding["flags"]},
+        "details": finding["details"],
+    }
+
+
+def _alert(rule: Rule, run: Run, changes: list[Change], at: datetime) -> Alert:
+    order = list(Severity)
+    return Alert(
+        workspace_id=rule.workspace_id,
+        environment=rule.environment,
+        rule_id=rule.pk,
+        report=run.report,
+        title=title_of(changes),
+        message=message_of(changes),
+        severity=max((c.severity for c in changes), key=order.index),
+        changes=[change.as_json() for change in changes],
+        created_at=at,
+    )
+
+
+def _write(
+    alerts: list[Alert],
+    moved: list[Baseline],
+    rules: dict[UUID, Rule],
+    at: datetime,
+) -> None:
+    Baseline.objects.bulk_create(
+        moved,
+        update_conflicts=True,
+        unique_fields=["rule", "check_name"],
+        update_fields=["result_id", "run_number", "said"],
+    )
+    Alert.objects.bulk_create(alerts)
+    insert(event_rows([alert_event(a, rules[a.rule_id]) for a in alerts], at))

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import F, Q
+from django.utils.timezone import now
+
+from monitoring.cadences import Cadence
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+from verification.reports.models import Report, SubjectType
+from workspaces.models import Environment, Workspace
+
+
+class RuleStatus(models.TextChoices):
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+
+
+class PauseReason(models.TextChoices):
+    CONSENT_WITHDRAWN = "CONSENT_WITHDRAWN", "The subject withdrew consent"
+    INSUFFICIENT_BALANCE = "INSUFFICIENT_BALANCE", "The balance did not cover a run"
+    CHECK_INACTIVE = "CHECK_INACTIVE", "A check is not offered any more"
+    BY_STAFF = "BY_STAFF", "Paused by staff"
+    BY_CLIENT = "BY_CLIENT", "Paused by the client"
+
+
+class Rule(models.Model):
+    """Re-runs chosen checks on one subject on a cadence.
+
+    It is due when `next_run_at` has passed. Whoever launches a run moves that to the
+    next time in the same transaction, so that each time runs once.
+    """
+
+    Status = RuleStatus
+    Cadence = Cadence
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # `rule_list` serves for what an index of its own would.
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="monitoring_rules", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    # The same person or company has the same id in every report of a workspace.
+    subject_id = models.UUIDField()
+    subject_type = models.CharField(max_length=10, choices=SubjectType)
+    subject_name = models.CharField(max_length=620)
+    # The name as it is searched, and what the rule is found by, as of a report.
+    search_name = models.TextField(default="", editable=False)
+    terms = ArrayField(models.BigIntegerField(), editable=False)
+    # The members of the interface's Subject object, and the inputs of the checks.
+    subject = EncryptedJSONField()
+    check_names = ArrayField(models.CharField(max_length=40))
+    cadence = models.CharField(max_length=13, choices=Cadence)
+    # As a report's request would have it; null where no check needs consent.
+    consent = EncryptedJSONField(null=True)
+    reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
+    status = models.CharField(
+        max_length=6, choices=RuleStatus, default=RuleStatus.ACTIVE
+    )
+    pause_reason = models.CharField(max_length=20, choices=PauseReason, blank=True)
+    paused_at = models.DateTimeField(null=True)
+    # All times are counted from here.
+    starts_at = models.DateTimeField()
+    next_run_at = models.DateTimeField()
+    # Runs so far; the next one's number.
+    runs_made = models.PositiveIntegerField(default=0)
+    created_by = models.CharField(max_length=100)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="a_pause_says_why_and_when",
+                condition=Q(
+                    status=RuleStatus.PAUSED,
+                    pause_reason__in=PauseReason.values,
+                    paused_at__isnull=False,
+                )
+                | Q(status=RuleStatus.ACTIVE, pause_reason="", paused_at=None),
+            ),
+            models.CheckConstraint(
+                name="a_rule_runs_after_its_start",
+                condition=Q(next_run_at__gt=F("starts_at")),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["next_run_at"], condition=Q(status="ACTIVE"), name="rules_due"
+            ),
+            models.Index(
+                "workspace",
+                "environment",
+                F("created_at").desc(),
+                F("id").desc(),
+                include=["search_name"],
+                name="rule_list",
+            ),
+            # A withdrawn consent pauses the rules on its subject.
+            models.Index(fields=["subject_id"], name="rules_of_a_subject"),
+            GinIndex(fields=["terms"], name="rule_terms"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cadence} {self.id}"
+
+    @property
+    def is_active(self) -> bool:
+        return self.status == RuleStatus.ACTIVE
+
+
+class Run(models.Model):
+    """One run of a rule, and the report it made; gone with the rule."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    rule = models.ForeignKey(Rule, models.CASCADE, related_name="runs")
+    report = models.OneToOneField(Report, models.CASCADE, related_name="monitoring_run")
+    # 1 is the baseline.
+    number = models.PositiveIntegerField()
+    # The time it was due, or that of who asked for it.
+    due_at = models.DateTimeField()
+    # Null until its results were compared with those before.
+    compared_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rule", "number"], name="runs_of_a_rule_are_counted"
+            ),
+            models.UniqueConstraint(
+                fields=["rule", "due_at"], name="each_time_runs_once"
+            ),
+        ]
+        indexes = [
+            # What the sweep looks for.
+            models.Index(
+                fields=["created_at"],
+                condition=Q(compared_at=None),
+                name="runs_not_compared",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.number}"
+
+
+class Baseline(models.Model):
+    """What a check of a rule said last, which the next run is compared with."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    rule = models.ForeignKey(
+        Rule, models.CASCADE, related_name="baselines", db_index=False
+    )
+    check_name = models.CharField(max_length=40)
+    result_id = models.UUIDField()
+    run_number = models.PositiveIntegerField()
+    # {riskLevel, flags: {code: severity}, details}
+    said = EncryptedJSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rule", "check_name"], name="one_baseline_a_check"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.check_name
+
+
+class Severity(models.TextChoices):
+    INFO = "INFO"
+    WARNING = "WARNING"
+    CRITICAL = "CRITICAL"
+
+
+class Alert(models.Model):
+    """That a run found something else than the run before. It outlives its rule."""
+
+    Severity = Severity
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="alerts", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    # No foreign key: rules can be deleted.
+    rule_id = models.UUIDField()
+    report = models.ForeignKey(Report, models.CASCADE, related_name="alerts")
+    title = models.CharField(max_length=200)
+    message = models.CharField(max_length=1000)
+    severity = models.CharField(max_length=8, choices=Severity)
+    # [{checkName, field, old, new}]
+    changes = EncryptedJSONField()
+    read = models.BooleanField(default=False)
+    actioned = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                "workspace",
+                "environment",
+                F("created_at").desc(),
+                F("id").desc(),
+                include=["severity", "read"],
+                name="alert_list",
+            ),
+            # Those that read-all marks, and a list of them.
+            models.Index(
+                "workspace",
+                "environment",
+                F("created_at").desc(),
+                F("id").desc(),
+                condition=Q(read=False),
+                include=["severity"],
+                name="alerts_unread",
+            ),
+            # The newest of a rule.
+            models.Index("rule_id", F("id").desc(), name="alerts_of_a_rule"),
+            # What the purge looks for.
+            models.Index(fields=["created_at"], name="alerts_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return self.title

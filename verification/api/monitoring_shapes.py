@@ -1,0 +1,117 @@
+"""Monitoring rules and alerts as they cross the wire."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import StrictBool
+
+from monitoring.cadences import Cadence
+from monitoring.models import Alert, PauseReason, Rule, RuleStatus, Severity
+from verification.api.paging import PageEnvelope
+from verification.api.parameters import PageQuery
+from verification.api.report_shapes import SubjectBody
+from verification.ordering import formats
+from verification.ordering.requests import ConsentInput, Received
+from verification.wire import Shape, Timestamp
+
+
+class RuleQuery(PageQuery):
+    search: formats.text(200) | None = None  # type: ignore[valid-type]
+    """Any part of the subject's name, or exactly its ID number, registration number,
+    e-mail, the rule's reference or the rule's id."""
+
+
+class AlertQuery(PageQuery):
+    read: Literal["true", "false"] | None = None
+    severity: Severity | None = None
+
+
+class ResumeRequest(Received):
+    consent: ConsentInput | None = None
+    """Needed where the subject withdrew consent: that it was given again."""
+
+
+class AlertEdit(Received):
+    """What is left out stays."""
+
+    read: StrictBool | None = None
+    actioned: StrictBool | None = None
+
+
+class ChangeBody(Shape):
+    check_name: str
+    field: str
+    """riskLevel, flags (their codes), or details and the name of an output field."""
+    old: Any
+    new: Any
+
+
+class AlertBody(Shape):
+    id: UUID
+    monitoring_id: UUID
+    title: str
+    message: str
+    severity: Severity
+    read: bool
+    actioned: bool
+    report_id: UUID
+    """The report of the run that raised it."""
+    changes: list[ChangeBody]
+    created_at: Timestamp
+
+    @classmethod
+    def of(cls, alert: Alert) -> Self:
+        return cls(
+            id=alert.pk,
+            monitoring_id=alert.rule_id,
+            title=alert.title,
+            message=alert.message,
+            severity=Severity(alert.severity),
+            read=alert.read,
+            actioned=alert.actioned,
+            report_id=alert.report_id,
+            changes=[ChangeBody(**change) for change in alert.changes],
+            created_at=alert.created_at,
+        )
+
+
+class AlertPage(PageEnvelope):
+    content: list[AlertBody]
+
+
+class RuleBody(Shape):
+    id: UUID
+    subject: SubjectBody
+    check_names: list[str]
+    cadence: Cadence
+    status: RuleStatus
+    pause_reason: PauseReason | None = None
+    paused_at: Timestamp | None = None
+    next_run_at: Timestamp | None = None
+    """Null while the rule is paused."""
+    reference: str | None = None
+    recent_alerts: list[AlertBody]
+    """The newest ten, newest first."""
+    created_at: Timestamp
+
+    @classmethod
+    def of(cls, rule: Rule, alerts: list[Alert]) -> Self:
+        return cls(
+            id=rule.pk,
+            subject=SubjectBody(**rule.subject),
+            check_names=rule.check_names,
+            cadence=Cadence(rule.cadence),
+            status=RuleStatus(rule.status),
+            pause_reason=PauseReason(rule.pause_reason) if rule.pause_reason else None,
+            paused_at=rule.paused_at,
+            next_run_at=rule.next_run_at if rule.is_active else None,
+            reference=rule.reference,
+            recent_alerts=[AlertBody.of(alert) for alert in alerts],
+            created_at=rule.created_at,
+        )
+
+
+class RulePage(PageEnvelope):
+    content: list[RuleBody]
