@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.utils import translation
 from django.utils.dateformat import format as formatted
 
 from verification import pdf
 from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
+from verification.references.models import Reference
 from verification.wire import one_line
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
@@ -25,6 +28,29 @@ def consent_receipt_pdf(record: ConsentRecord) -> bytes:
     return pdf.document("consent_receipt.typ", record.created_at, data)
 
 
+def reference_receipt_pdf(reference: Reference) -> bytes:
+    """Of one that was answered or declined; it tells nothing of the answers."""
+    at = reference.submitted_at or reference.declined_at
+    if at is None:
+        raise ValueError(f"{reference} was not answered")
+    evidence = reference.evidence or {}
+    data = {
+        **_moment(at, evidence.get("language", "")),
+        "number": reference.number,
+        "decision": reference.status,
+        "requester": one_line(reference.report.workspace.name),
+        "contact": settings.OPERATOR_CONTACT,
+    }
+    return pdf.document("reference_receipt.typ", at, data)
+
+
+def reference_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+    rows = Reference.objects.select_related("report__workspace")
+    reference = rows.get(pk=context["referenceId"])
+    name = f"{reference.number}.pdf"
+    return [(name, reference_receipt_pdf(reference), "application/pdf")]
+
+
 def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
     """Of the e-mail with a receipt, whose context names its record: `recordId`."""
     record = ConsentRecord.objects.get(pk=context["recordId"])
@@ -34,19 +60,14 @@ def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
 
 def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
     evidence = record.evidence or {}
-    language = record.language if record.language in LANGUAGES else "en"
-    at = record.created_at.astimezone(NAIROBI)
-    with translation.override(language):
-        moment = f"{formatted(at, 'j F Y, H:i:s')} (UTC+3)"
+    moment = _moment(record.created_at, record.language)
     return {
+        **moment,
         **{name: one_line(evidence.get(name) or "") for name in SHOWN},
         "number": record.number,
         "decision": record.happened,
-        "language": language,
-        "at": moment,
-        "date": {"year": at.year, "month": at.month, "day": at.day},
         "checks": check_headings(
-            evidence.get("checks") or [], record.notice_version, language
+            evidence.get("checks") or [], record.notice_version, moment["language"]
         ),
         # Where the report knows nothing to ask for, having the link is all there was.
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
@@ -56,3 +77,13 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "erased": record.evidence is None,
         "paragraphs": (evidence.get("text") or "").splitlines(),
     }
+
+
+def _moment(at: datetime, language: str) -> dict[str, Any]:
+    """In this language, or English where nobody knows."""
+    language = language if language in LANGUAGES else "en"
+    at = at.astimezone(NAIROBI)
+    with translation.override(language):
+        text = f"{formatted(at, 'j F Y, H:i:s')} (UTC+3)"
+    date = {"year": at.year, "month": at.month, "day": at.day}
+    return {"language": language, "at": text, "date": date}

@@ -163,7 +163,10 @@ SMS_FROM = env.str("SMS_FROM", "")
 SMS_URL = env.str("SMS_URL", "")
 # By kind: what makes its attachments from its context. Named here, because those who
 # make them know of reports and consents, and notifications do not.
-NOTIFICATION_ATTACHMENTS = {"CONSENT_RECEIPT": "verification.receipts.attachments"}
+NOTIFICATION_ATTACHMENTS = {
+    "CONSENT_RECEIPT": "verification.receipts.attachments",
+    "REFERENCE_RECEIPT": "verification.receipts.reference_attachments",
+}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

@@ -3,6 +3,7 @@ import gzip
 import pytest
 import time_machine
 from django.contrib.staticfiles import finders
+from django.core import mail
 from django.test import Client
 from django.utils.timezone import now, timedelta
 
@@ -10,7 +11,9 @@ from tests.clients import Api
 from tests.hosted.visitor import Visitor, words
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import asked, days_pass
+from tests.test_receipts import read
 from verification import links
+from verification.notifications.tasks import send_due
 from verification.ordering.referring import resend
 from verification.references.models import Reference
 
@@ -174,6 +177,48 @@ def test_a_scanner_that_gets_everything_changes_nothing(referee: Visitor):
             referee.browser.head(referee.page + place)
 
     assert (said(referee).status, said(referee).generation) == ("PENDING", 1)
+
+
+@pytest.mark.parametrize(
+    ("language", "place", "done", "subject"),
+    [
+        ("en", "submit", "You answered the questions.", "Thank you for your reference"),
+        ("sw", "submit", "Ulijibu maswali.", "Asante kwa uthibitisho wako"),
+        ("en", "decline", "You declined to answer.", "You declined to give"),
+        ("sw", "decline", "Ulikataa kujibu.", "Ulikataa kutoa uthibitisho"),
+    ],
+)
+def test_a_referee_keeps_a_receipt_by_page_pdf_and_email(
+    referee: Visitor, language: str, place: str, done: str, subject: str
+):
+    send_due()
+    mail.outbox.clear()
+    referee.open()
+    referee.get(lang=language)
+    assert referee.get("receipt.pdf").status_code == 303
+    for _ in range(2):
+        referee.post(place, **ANSWER)
+
+    page = referee.text()
+    number = said(referee).number
+    assert number in page
+    assert "<svg" in page
+    assert f'href="{referee.page}receipt.pdf"' in page
+    pdf = referee.get("receipt.pdf")
+    assert pdf["Content-Type"] == "application/pdf"
+    for text in (done, number, "Acacia Lenders"):
+        assert text in read(pdf.content)
+    # Whoever has the link can open it.
+    for known in ("Wanjiku", "Baraka", "Amina", "Always on time"):
+        assert known not in read(pdf.content)
+
+    send_due()
+    (message,) = mail.outbox
+    assert message.to == ["amina@baraka.test"]
+    assert message.subject.startswith(subject)
+    assert referee.link in message.body
+    ((name, attached, _),) = message.attachments
+    assert (name, attached) == (f"{number}.pdf", pdf.content)
 
 
 def test_a_double_click_and_the_back_button_are_harmless(referee: Visitor):

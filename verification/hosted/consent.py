@@ -19,7 +19,7 @@ from verification.consents.models import (
 from verification.hosted import context, forms
 from verification.hosted.context import notice_of
 from verification.hosted.opened import Opened, acting, opened, to_page
-from verification.hosted.pages import answer, hosted
+from verification.hosted.pages import answer, document, hosted
 from verification.hosted.retired import retired_link
 from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import Visit, remember
@@ -142,12 +142,7 @@ def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
     if not records or not (visited.stage in ANSWERED.values() or mine):
         return to_page(visited.consent.pk)
     record = records[-1]
-    name = f"receipt-{record.number}.pdf"
-    return HttpResponse(
-        consent_receipt_pdf(record),
-        content_type="application/pdf",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    return document(consent_receipt_pdf(record), f"receipt-{record.number}.pdf")
 
 
 def _onward(visit: Visit, query: str = "") -> HttpResponse:

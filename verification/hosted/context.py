@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import segno
 from django.http import HttpRequest
-from django.utils.safestring import mark_safe
 from django.utils.translation import get_language
 
 from verification import links
@@ -15,6 +13,7 @@ from verification.consents.notices import Notice, notice_for
 from verification.hosted import forms
 from verification.hosted.masking import details_of
 from verification.hosted.opened import Opened
+from verification.hosted.pages import qr_code
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES, challenge_of
 from verification.reports.models import ReportStatus
@@ -118,11 +117,3 @@ def records_of(visited: Opened) -> list[ConsentRecord]:
         consent_id=visited.consent.pk, generation=visited.visit.generation
     )
     return list(records.exclude(happened=ConsentRecord.Happened.EXPIRED))
-
-
-def qr_code(text: str) -> str:
-    """Inline SVG; what is drawn is computed, so nothing of `text` is in the markup."""
-    code = segno.make(text, error="m")
-    return mark_safe(  # noqa: S308
-        code.svg_inline(scale=4, border=4, dark="#0f3d3a", light="#fff")
-    )

@@ -7,9 +7,11 @@ from functools import wraps
 from typing import Any, TypeVar
 from uuid import UUID
 
+import segno
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.utils.safestring import mark_safe
 
 from verification.hosted.cookies import VisitCookie
 from verification.ordering.consent_links import TooSoon
@@ -71,3 +73,19 @@ def see_other(path: str) -> HttpResponse:
     response = HttpResponseRedirect(path)
     response.status_code = 303
     return response
+
+
+def document(pdf: bytes, name: str) -> HttpResponse:
+    return HttpResponse(
+        pdf,
+        content_type="application/pdf",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def qr_code(text: str) -> str:
+    """Inline SVG; what is drawn is computed, so nothing of `text` is in the markup."""
+    code = segno.make(text, error="m")
+    return mark_safe(  # noqa: S308
+        code.svg_inline(scale=4, border=4, dark="#0f3d3a", light="#fff")
+    )

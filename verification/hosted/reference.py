@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
@@ -15,10 +16,20 @@ from verification.addresses import client_address, user_agent
 from verification.consents.models import RetiredLink
 from verification.hosted.cookies import VisitCookie
 from verification.hosted.forms import Reason
-from verification.hosted.pages import answer, hosted, opening, see_other
+from verification.hosted.pages import (
+    answer,
+    document,
+    hosted,
+    opening,
+    qr_code,
+    see_other,
+)
 from verification.hosted.reference_form import Answers
 from verification.hosted.retired import retired_link
+from verification.notifications.notifying import notify
 from verification.ordering import referring
+from verification.ordering.telling import reference_receipt
+from verification.receipts import reference_receipt_pdf
 from verification.references.models import Reference
 from verification.wire import one_line
 
@@ -26,6 +37,7 @@ TIMEZONE = "Africa/Nairobi"
 # Longer than for subjects: a referee may have to look things up.
 COOKIE = VisitCookie("/r/v/", "hosted.reference", seconds=4 * 3600)
 ASKED = "asked"
+RECEIPTS = {"submitted", "declined"}
 # What `closed_as` says -> page and status.
 PAGES = {
     None: (ASKED, 200),
@@ -90,7 +102,11 @@ def submit(request: HttpRequest, visited: Opened) -> HttpResponse:
     if not form.is_valid():
         return page(request, visited, ASKED, form=form)
     evidence = _evidence(request)
-    referring.submit(reference.pk, visited.generation, form.answers(), evidence)
+    with transaction.atomic():
+        done = referring.submit(
+            reference.pk, visited.generation, form.answers(), evidence
+        )
+        notify(*reference_receipt(done))
     return to_page(reference.pk)
 
 
@@ -103,9 +119,22 @@ def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
     form = Reason(request.POST if request.method == "POST" else None)
     if not form.is_valid():
         return page(request, visited, "decline", form=form)
-    reason = form.cleaned_data["reason"]
-    referring.decline(reference.pk, visited.generation, _evidence(request), reason)
+    reason, evidence = form.cleaned_data["reason"], _evidence(request)
+    with transaction.atomic():
+        done = referring.decline(reference.pk, visited.generation, evidence, reason)
+        notify(*reference_receipt(done))
     return to_page(reference.pk)
+
+
+@require_safe
+@opened
+def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """What was done, as a PDF."""
+    reference = visited.reference
+    if visited.page not in RECEIPTS:
+        return to_page(reference.pk)
+    name = f"receipt-{reference.number}.pdf"
+    return document(reference_receipt_pdf(reference), name)
 
 
 def page(
@@ -122,6 +151,9 @@ def page(
         "client": reference.report.workspace.name,
         "timezone": TIMEZONE,
     }
+    if visited.page in RECEIPTS:
+        url = links.reference_url(reference.pk, visited.generation)
+        context |= {"url": url, "qr": qr_code(url)}
     if visited.page == ASKED:
         subject = reference.report.subject or {}
         context |= {

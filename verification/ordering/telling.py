@@ -1,4 +1,5 @@
-"""What subjects are sent: the consent link, a reminder of it, and a receipt."""
+"""What subjects are sent: the consent link, a reminder of it, and a receipt; and the
+receipt of a referee."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from verification import links
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
+from verification.references.models import Reference
 from verification.reports.models import Report
 from verification.wire import utc_text
 from workspaces.models import Environment
@@ -64,6 +66,35 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
         report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
     )
     return [one for one in wanted if one.channel == Channel.EMAIL]
+
+
+def reference_receipt(reference: Reference) -> list[Wanted]:
+    """To the referee, in the language of the page; of a subject who was erased the
+    referee is not known any more."""
+    report = reference.report
+    subject = report.subject or {}
+    if not subject.get("refereeEmail"):
+        return []
+    context = {
+        "requester": report.workspace.name,
+        "refereeName": subject.get("refereeName", ""),
+        "number": reference.number,
+        "decision": reference.status,
+        "referenceId": str(reference.pk),
+        "link": links.reference_url(reference.pk, reference.generation),
+    }
+    return [
+        Wanted(
+            Kind.REFERENCE_RECEIPT,
+            Channel.EMAIL,
+            f"receipt:{reference.pk}",
+            subject["refereeEmail"],
+            context,
+            (reference.evidence or {}).get("language", BOTH),
+            report.workspace_id,
+            report.environment == Environment.SANDBOX,
+        )
+    ]
 
 
 def _about(report: Report, consent: Consent) -> dict[str, Any]:
