@@ -1,8 +1,17 @@
 from decimal import Decimal
 
+import time_machine
+from django.utils.timezone import now
+
 from tests.clients import Api
 from tests.payments import PRICE, candidate, end, opened, pay, payment_of
+from tests.refunds import GRACE
+from verification import links
+from verification.notifications.models import BOTH, Notification
 from verification.ordering.giving_back import send_refunds
+from verification.ordering.looking import PAUSE, look_at_due, look_soon
+from verification.ordering.paying import begin, open_checkout
+from verification.ordering.refunding import ask_for_refund
 from verification.payments.models import Checkout, Refund
 from verification.providers.checkout import CheckoutState
 from webhooks.models import Event
@@ -60,3 +69,49 @@ def test_money_for_a_cancelled_report_is_given_back(api: Api):
     send_refunds()
     assert Refund.objects.get().status == "DONE"
     assert payment_of(made).status == "CANCELLED"
+
+
+def test_a_payer_who_waits_has_the_provider_asked_once_in_five_seconds(api: Api):
+    checkout = opened(api.create(candidate()))
+
+    assert look_soon(checkout.pk)
+    assert not look_soon(checkout.pk)
+    look_at_due()
+    assert not look_soon(checkout.pk)
+    with time_machine.travel(now() + PAUSE):
+        assert look_soon(checkout.pk)
+
+
+def test_what_is_paid_is_not_asked_about_again_by_a_payer_who_waits(api: Api):
+    checkout = end(opened(api.create(candidate())))
+
+    with time_machine.travel(now() + PAUSE):
+        assert not look_soon(checkout.pk)
+
+
+def test_a_checkout_beside_another_is_another(api: Api):
+    made = api.create(candidate())
+    payment, first = payment_of(made), opened(made)
+
+    assert open_checkout(payment.pk, payment.generation) == first
+    assert open_checkout(payment.pk, payment.generation, beside=True) != first
+
+
+def test_messages_after_paying_are_in_the_language_of_the_page(api: Api):
+    made = api.create(candidate())
+    payment = payment_of(made)
+    asked = Notification.objects.get(kind="PAYMENT_REQUEST")
+    checkout = open_checkout(payment.pk, payment.generation)
+    begin(checkout, "sw")
+    end(checkout)
+    ask_for_refund(checkout.pk, PRICE, reason="Asked for", by=GRACE)
+    send_refunds()
+
+    told = Notification.objects.exclude(pk=asked.pk).order_by("id")
+    assert asked.language == BOTH
+    assert [(one.kind, one.language) for one in told] == [
+        ("PAYMENT_RECEIPT", "sw"),
+        ("PAYMENT_REFUNDED", "sw"),
+    ]
+    link = links.payment_url(payment.pk, payment.generation)
+    assert {one.context["link"] for one in told} == {link}

@@ -91,7 +91,7 @@ class Consent(models.Model):
 
 
 class RetiredLink(models.Model):
-    """A link of a consent or a reference that another took the place of.
+    """A link of a consent, reference or payment that another took the place of.
 
     The database keeps it when the row's link is changed or the row goes, so that who
     opens the old message is told which one to use. It holds nothing personal.
@@ -100,6 +100,7 @@ class RetiredLink(models.Model):
     class Purpose(models.TextChoices):
         CONSENT = "consent"
         REFERENCE = "reference"
+        PAYMENT = "payment"
 
     digest = models.BinaryField(primary_key=True)
     purpose = models.CharField(max_length=9, choices=Purpose)
@@ -107,7 +108,7 @@ class RetiredLink(models.Model):
     report = models.ForeignKey(
         Report, models.CASCADE, related_name="retired_links", db_constraint=False
     )
-    # The consent's or reference's id, whose row may be gone.
+    # The id of the consent, reference or payment, whose row may be gone.
     row_id = models.UUIDField(db_index=True)
     generation = models.PositiveIntegerField()
     retired_at = models.DateTimeField(db_default=Now(), editable=False)

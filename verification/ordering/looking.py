@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
@@ -34,6 +35,8 @@ LOOKED_FOR = timedelta(hours=72)
 # Longer than any provider may take.
 LEASE = timedelta(minutes=2)
 AT_ONCE = 16
+# Between two looks that payers who wait bring forward.
+PAUSE = timedelta(seconds=5)
 
 
 def look_by(at: datetime) -> None:
@@ -46,6 +49,22 @@ def look_now(*checkout_ids: UUID) -> None:
     at = now()
     Checkout.objects.filter(pk__in=checkout_ids).update(next_look_at=at)
     look_by(at)
+
+
+@transaction.atomic
+def look_soon(checkout_id: UUID) -> bool:
+    """Somebody waits to be told: look now. False if that is under way, or was done
+    within the last seconds, or if nothing more is expected."""
+    at = now()
+    waiting = Checkout.objects.filter(
+        Q(looked_at=None) | Q(looked_at__lte=at - PAUSE),
+        pk=checkout_id,
+        next_look_at__gt=at,
+    )
+    brought_forward = bool(waiting.update(next_look_at=at))
+    if brought_forward:
+        look_by(at)
+    return brought_forward
 
 
 def look_at_due() -> None:
@@ -67,8 +86,8 @@ def _claim() -> list[Checkout]:
         .order_by("next_look_at")[:AT_ONCE]
     )
     for checkout in due:
-        checkout.next_look_at = at + LEASE
-    Checkout.objects.bulk_update(due, ["next_look_at"])
+        checkout.next_look_at, checkout.looked_at = at + LEASE, at
+    Checkout.objects.bulk_update(due, ["next_look_at", "looked_at"])
     return due
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from verification import links
-from verification.notifications.models import Channel, Kind
+from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
 from verification.ordering.telling import REACHED_AT
 from verification.payments.models import Checkout, Payment, Refund
@@ -47,20 +47,43 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
         "requester": report.workspace.name,
         "number": checkout.number,
         "checkoutId": str(checkout.pk),
+        "link": _link_of(report),
         **_money(checkout.amount, checkout.currency),
     }
-    wanted = _to_payer(report, Kind.PAYMENT_RECEIPT, f"paid:{checkout.pk}", context)
+    wanted = _to_payer(
+        report,
+        Kind.PAYMENT_RECEIPT,
+        f"paid:{checkout.pk}",
+        context,
+        # Of the page it was paid from.
+        checkout.language or BOTH,
+    )
     return [one for one in wanted if one.channel == Channel.EMAIL]
 
 
 def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
     checkout = refund.checkout
+    payment: Payment | None = getattr(report, "payment", None)
+    if payment is None or payment.pk != checkout.payment_id:
+        # An edited draft asks somebody else, whom this money is no business of.
+        return []
     context = {
         "requester": report.workspace.name,
         "number": checkout.number,
-        **_money(refund.amount, checkout.currency),
+        "link": _link_of(report),
+        **_money(refund.amount, checkout.paid_currency),
     }
-    return _to_payer(report, Kind.PAYMENT_REFUNDED, f"refunded:{refund.pk}", context)
+    return _to_payer(
+        report,
+        Kind.PAYMENT_REFUNDED,
+        f"refunded:{refund.pk}",
+        context,
+        checkout.language or BOTH,
+    )
+
+
+def _link_of(report: Report) -> str:
+    return links.payment_url(report.payment.pk, report.payment.generation)
 
 
 def _request_cause(payment: Payment) -> str:
@@ -77,11 +100,15 @@ def _about(report: Report, payment: Payment) -> dict[str, Any]:
 
 
 def _money(amount: Any, currency: str) -> dict[str, str]:
-    return {"amount": f"{amount:.2f}", "currency": currency}
+    return {"amount": f"{amount:,.2f}", "currency": currency}
 
 
 def _to_payer(
-    report: Report, kind: Kind, cause: str, context: dict[str, Any]
+    report: Report,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+    language: str = BOTH,
 ) -> list[Wanted]:
     payer = payer_of(report)
     return [
@@ -91,8 +118,9 @@ def _to_payer(
             cause,
             payer[member],
             context,
-            workspace_id=report.workspace_id,
-            sandbox=report.environment == Environment.SANDBOX,
+            language,
+            report.workspace_id,
+            report.environment == Environment.SANDBOX,
         )
         for channel, member in REACHED_AT.items()
         if payer.get(member)

@@ -45,8 +45,7 @@ TOP_UP_FROM, TOP_UP_TO = Decimal(100), Decimal(1_000_000)
 
 
 class PaymentClosed(Exception):
-    """Nothing can be paid: `status` is a PaymentStatus, REPLACED (another link was
-    made), WAITS_FOR_CONSENT or REPORT_ENDED."""
+    """Nothing can be paid; `status` is what `closed_as` says."""
 
     def __init__(self, status: str) -> None:
         super().__init__(f"The payment is {status}.")
@@ -58,14 +57,18 @@ class CheckoutNotOpened(Exception):
 
 
 @transaction.atomic
-def open_checkout(payment_id: UUID, generation: int) -> Checkout:
-    """The checkout that is open, or another. Raises PaymentClosed.
+def open_checkout(
+    payment_id: UUID, generation: int, *, beside: bool = False
+) -> Checkout:
+    """The checkout that is open, or another; `beside` it, always another. Raises
+    PaymentClosed, and NoPaymentProvider.
 
     `begin` comes next, unless it has its `url` already.
     """
     report, payment = hold_payment(payment_id)
     at = now()
-    _refuse_unless_payable(report, payment, generation, at)
+    if closed := closed_as(report, payment, generation, at):
+        raise PaymentClosed(closed)
     payment.status = PaymentStatus.PENDING
     payment.save(update_fields=["status"])
     opened = Checkout.objects.filter(
@@ -73,6 +76,7 @@ def open_checkout(payment_id: UUID, generation: int) -> Checkout:
         status=CheckoutStatus.OPEN,
         created_at__gt=at - REUSED_FOR,
     ).exclude(url="")
+    opened = opened.none() if beside else opened
     return opened.order_by("-id").first() or _opened(
         Checkout(
             report=report,
@@ -123,7 +127,9 @@ def begin(checkout: Checkout, language: str) -> str:
         # It stays to be looked at: an answer may have been lost on its way.
         Checkout.objects.filter(pk=checkout.pk).update(message=e.message[:200])
         raise CheckoutNotOpened from e
-    Checkout.objects.filter(pk=checkout.pk).update(url=begun.url, session=begun.session)
+    Checkout.objects.filter(pk=checkout.pk).update(
+        url=begun.url, session=begun.session, language=language
+    )
     return begun.url
 
 
@@ -153,16 +159,19 @@ def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
     )
 
 
-def _refuse_unless_payable(
+def closed_as(
     report: Report, payment: Payment, generation: int, at: datetime
-) -> None:
+) -> str | None:
+    """Why nothing can be paid by this link: a PaymentStatus, REPLACED (another link was
+    made), WAITS_FOR_CONSENT or REPORT_ENDED. None where it can."""
     if payment.generation != generation:
-        raise PaymentClosed("REPLACED")
+        return "REPLACED"
     if not payment.is_outstanding:
-        raise PaymentClosed(payment.status)
+        return payment.status
     if report.status == ReportStatus.PENDING_CONSENT:
-        raise PaymentClosed("WAITS_FOR_CONSENT")
+        return "WAITS_FOR_CONSENT"
     if report.status not in ASKING:
-        raise PaymentClosed("REPORT_ENDED")
+        return "REPORT_ENDED"
     if payment.expires_at is None or payment.expires_at <= at:
-        raise PaymentClosed(PaymentStatus.EXPIRED)
+        return PaymentStatus.EXPIRED
+    return None

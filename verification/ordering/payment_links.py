@@ -49,6 +49,11 @@ def send_new_payment_link(payment_id: UUID) -> None:
     _renew(*hold_payment(payment_id))
 
 
+def can_be_renewed(report: Report) -> bool:
+    """Whether a link that expired can be: any other report than a draft has failed."""
+    return report.status == ReportStatus.DRAFT
+
+
 def start_time(payment: Payment, at: datetime) -> None:
     """Let the time to pay begin now."""
     payment.link_made_at, payment.reminded_at = at, None
@@ -59,7 +64,7 @@ def _renew(report: Report, payment: Payment) -> None:
     at = now()
     is_over = payment.expires_at is not None and payment.expires_at <= at
     # A report whose time is over has failed, whether or not that is written yet.
-    waits = report.status == ReportStatus.DRAFT or not is_over
+    waits = can_be_renewed(report) or not is_over
     if report.status not in ASKED or payment.status not in UNPAID or not waits:
         raise NotPayable(PaymentStatus.EXPIRED if is_over else payment.status)
     if (left := payment.link_made_at + PAUSE - at) > timedelta():

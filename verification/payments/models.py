@@ -151,9 +151,13 @@ class Checkout(models.Model):
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
+    # Of the page it was opened from; blank until then.
+    language = models.CharField(max_length=2, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)
     paid_at = models.DateTimeField(null=True)
     next_look_at = models.DateTimeField(null=True)
+    # When the provider was last asked.
+    looked_at = models.DateTimeField(null=True, editable=False)
     # Looks in a row that the provider did not answer.
     unanswered = models.PositiveSmallIntegerField(default=0)
 
