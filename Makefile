@@ -17,7 +17,7 @@ run: $(READY) ## run the whole service here; Ctrl-C stops it
 
 # Most tests wait more than they compute: more workers than a small machine has cores.
 test: $(READY) ## run the tests
-	@$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup
+	@$(BIN)/python -m pytest -m "not slow" -n 3
 
 test-slow: $(READY) ## run the long tests, which kill the service again and again
 	@$(BIN)/python -m pytest -m slow

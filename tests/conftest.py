@@ -1,9 +1,11 @@
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connection
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.clients import another_api as another_api
 from tests.clients import api as api
@@ -15,13 +17,31 @@ from tests.office import staff as staff
 from tests.office import superuser as superuser
 from verification import embedded
 
+# Where tests use `service`. Of several workers one alone starts it and runs them all.
+SERVED = (
+    "tests/browser/",
+    "tests/docs/test_readme.py",
+    "tests/docs/test_webhooks_page.py",
+    "tests/jobs/test_supervisor.py",
+    "tests/service/",
+)
 
-@pytest.hookimpl(tryfirst=True)
+
+class OneService(LoadScopeScheduling):
+    # A group named by a mark is not kept together: pytest-dev/pytest-xdist#1386.
+    def _split_scope(self, nodeid: str) -> str:
+        return "service" if nodeid.startswith(SERVED) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneService:
+    return OneService(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several workers, one alone starts the service."""
     for item in items:
         if "service" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("service"))
+            assert item.nodeid.startswith(SERVED), f"SERVED lacks {item.nodeid}"
 
 
 @pytest.fixture(scope="session")
