@@ -3,12 +3,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from django.conf import settings
 from django.db import connection
 
 from verification import embedded
 
 
+@pytest.mark.timeout(240)
 def test_every_bench_runs(database_server: None, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--tiny"],
