@@ -201,8 +201,8 @@ def test_a_ledger_that_adds_up_is_told_with_its_counts(busy):
 
     entries, results = LedgerEntry.objects.count(), CheckResult.objects.count()
     assert out == (
-        f"The ledger adds up: 2 accounts, {entries} entries and {results} check "
-        "results.\n"
+        f"The ledger adds up: 2 accounts, {entries} entries, {results} check results "
+        "and 0 paid checkouts.\n"
     )
     assert LedgerEntry.objects.filter(kind="REVERSAL").exists()
     assert CheckResult.objects.filter(attempt=2).exists()

@@ -220,8 +220,8 @@ def _tell(refund: Refund) -> None:
     checkout = refund.checkout
     is_all = _given_back(checkout) == checkout.paid_amount
     if is_all and checkout.doubt in {Doubt.OTHER_AMOUNT, Doubt.REFUND_FAILED}:
-        resolve_doubt(checkout.pk)
-    if checkout.report is None:
+        Checkout.objects.filter(pk=checkout.pk).update(doubt="")
+    if checkout.report is None or checkout.payment_id is None:
         return
     paid = Payment.objects.filter(pk=checkout.payment_id)
     if is_all and checkout.is_counted:

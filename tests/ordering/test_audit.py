@@ -1,0 +1,237 @@
+"""Every rule of the audit: rows that break it, by hand, are found."""
+
+from decimal import Decimal
+
+import pytest
+
+from tests.clients import Api
+from tests.payments import candidate, end, opened
+from tests.refunds import WANGARI, ask, paid, send, topped_up
+from tests.workspaces.test_commands import differences, execute, run
+from verification.ordering.refunding import reject
+from verification.payments.models import Checkout
+
+# Breaks rows on purpose, which the check after each test of this folder would find.
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _the_ledger_adds_up():
+    """In place of the one that looks after each test: here the ledger is broken."""
+
+
+@pytest.fixture
+def busy(api: Api, settings) -> Api:
+    """Payments and top-ups in every state that money can be in."""
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(300)
+    paid(api)
+    ask(paid(api), 100)
+    ask(paid(api))
+    send()
+    opened(api.create(candidate()))
+    end(opened(api.create(candidate())), surplus=True)
+    made = api.create(candidate())
+    late = opened(made)
+    api.post(f"/reports/{made['id']}/cancel")
+    end(late)
+    topped_up(api, 1000)
+    ask(topped_up(api, 500), 200)
+    reject(ask(topped_up(api, 700)).pk, by=WANGARI)
+    send()
+    return api
+
+
+def report_checkout(**wanted: object) -> Checkout:
+    found = Checkout.objects.filter(report__isnull=False, is_counted=True, **wanted)
+    return found.earliest("id")
+
+
+def test_payments_that_add_up_are_counted(busy: Api):
+    assert run("audit_ledger").endswith("and 8 paid checkouts.\n")
+
+
+def balance() -> None:
+    execute(
+        """UPDATE workspaces_account a SET balance = coalesce((
+            SELECT sum(amount) FROM workspaces_ledgerentry e WHERE e.account_id = a.id
+        ), 0)"""
+    )
+
+
+NOT_TOPPED_UP = "checkout was paid and did not top up its account by its amount"
+NOT_THERE = "entry is of a checkout or refund that does not exist"
+
+
+def test_a_paid_top_up_that_did_not_top_up_is_found(busy: Api):
+    execute(
+        "DELETE FROM workspaces_ledgerentry WHERE kind = 'TOP_UP' AND amount = 1000"
+    )
+    balance()
+
+    assert differences() == [NOT_TOPPED_UP]
+
+
+def test_a_top_up_of_another_amount_is_found(busy: Api):
+    execute("UPDATE workspaces_ledgerentry SET amount = 1001 WHERE amount = 1000")
+    balance()
+
+    assert differences() == [NOT_TOPPED_UP]
+
+
+def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
+    execute(
+        "UPDATE payments_checkout SET is_counted = false, doubt = 'OTHER_AMOUNT' "
+        "WHERE amount = 1000"
+    )
+
+    assert differences() == ["checkout topped up an account though it does not count"]
+
+
+def test_an_entry_of_a_checkout_that_does_not_exist_is_found(busy: Api):
+    execute("DELETE FROM payments_checkout WHERE amount = 1000")
+
+    assert differences() == [NOT_THERE]
+
+
+def test_an_adjustment_for_no_refund_is_found(busy: Api):
+    execute("UPDATE workspaces_ledgerentry SET note = 'refund' WHERE amount = -200")
+
+    assert differences() == [
+        NOT_THERE,
+        "refund is DONE of 200.00 and moved its account by 0",
+    ]
+
+
+def test_a_refund_that_did_not_leave_the_balance_is_found(busy: Api):
+    execute("DELETE FROM workspaces_ledgerentry WHERE amount = -200")
+    balance()
+
+    assert differences() == ["refund is DONE of 200.00 and moved its account by 0"]
+
+
+def test_a_rejected_refund_that_did_not_come_back_is_found(busy: Api):
+    execute(
+        "DELETE FROM workspaces_ledgerentry WHERE kind = 'ADJUSTMENT' AND amount = 700"
+    )
+    balance()
+
+    assert differences() == [
+        "refund is REJECTED of 700.00 and moved its account by -700.00"
+    ]
+
+
+def test_refunds_that_are_not_what_a_checkout_says_are_found(busy: Api):
+    execute("UPDATE payments_checkout SET refunded = 99 WHERE refunded = 100")
+
+    assert differences() == [
+        "checkout has given back 99.00 but its refunds make 100.00"
+    ]
+
+
+def test_more_given_back_than_was_paid_is_found(busy: Api):
+    execute("SET CONSTRAINTS ALL IMMEDIATE")
+    execute(
+        "ALTER TABLE payments_checkout DROP CONSTRAINT "
+        "no_more_is_given_back_than_was_paid"
+    )
+    execute("UPDATE payments_checkout SET refunded = 251 WHERE refunded = 100")
+    execute("UPDATE payments_refund SET amount = 251 WHERE amount = 100")
+
+    assert "checkout has given back more than was paid" in differences()
+
+
+def test_a_payment_of_another_environment_is_found(busy: Api):
+    checkout = report_checkout()
+    execute(
+        "UPDATE payments_checkout SET environment = 'production', provider = 'stripe' "
+        "WHERE id = %s",
+        checkout.pk,
+    )
+
+    assert differences() == ["checkout is of another environment than what it pays"]
+
+
+def test_a_paid_payment_that_no_checkout_paid_is_found(busy: Api):
+    execute(
+        "UPDATE payments_checkout SET is_counted = false WHERE id = %s",
+        report_checkout().pk,
+    )
+
+    assert differences() == ["payment is PAID and no checkout paid it"]
+
+
+def test_a_payment_of_another_amount_is_found(busy: Api):
+    execute(
+        "UPDATE payments_payment SET amount = 249 WHERE id = %s",
+        report_checkout().payment_id,
+    )
+
+    assert differences() == ["payment was paid by another amount or currency"]
+
+
+def test_a_payment_that_was_paid_twice_is_found(busy: Api):
+    execute("DROP INDEX a_payment_is_paid_once")
+    first, second = (
+        Checkout.objects.filter(
+            report__isnull=False, is_counted=True, refunded=0
+        ).first(),
+        report_checkout(refunded=100),
+    )
+    execute(
+        "UPDATE payments_checkout SET payment_id = %s WHERE id = %s",
+        *(first.payment_id, second.pk),
+    )
+
+    assert differences() == [
+        "payment is PAID and no checkout paid it",
+        "payment was paid by more than one checkout",
+    ]
+
+
+def test_a_refunded_payment_whose_money_was_kept_is_found(busy: Api):
+    execute(
+        "UPDATE payments_payment SET status = 'REFUNDED' WHERE id = %s",
+        report_checkout(refunded=100).payment_id,
+    )
+
+    assert differences() == ["payment is REFUNDED though not all of it was given back"]
+
+
+def test_a_payment_that_was_given_back_and_is_not_refunded_is_found(busy: Api):
+    execute("UPDATE payments_payment SET status = 'PAID' WHERE status = 'REFUNDED'")
+
+    assert differences() == ["payment is PAID though all of it was given back"]
+
+
+def test_money_that_was_counted_for_an_unpaid_payment_is_found(busy: Api):
+    execute(
+        "UPDATE payments_payment SET status = 'PENDING', paid_at = NULL WHERE id = %s",
+        report_checkout().payment_id,
+    )
+
+    assert differences() == [
+        "checkout has paid a payment that is PENDING",
+        "report has run for 250.00 and its payment is PENDING",
+    ]
+
+
+def test_money_that_was_counted_for_a_payment_that_went_is_found(busy: Api):
+    execute(
+        "DELETE FROM payments_payment WHERE id = %s",
+        report_checkout(refunded=100).payment_id,
+    )
+
+    assert differences() == [
+        "checkout has paid what is not there, and was not given back",
+        "report has run for 250.00 and its payment is not there",
+    ]
+
+
+def test_a_report_that_ran_unpaid_is_found(busy: Api):
+    execute("UPDATE payments_checkout SET is_counted = false WHERE refunded = 100")
+    execute(
+        "UPDATE payments_payment SET status = 'EXPIRED', paid_at = NULL WHERE id = %s",
+        Checkout.objects.get(refunded=100).payment_id,
+    )
+
+    assert differences() == ["report has run for 250.00 and its payment is EXPIRED"]

@@ -1,0 +1,184 @@
+"""What must hold between money and what it is for, as one question to the database.
+
+Each part answers (what, id, fault) for every row that does not add up.
+"""
+
+LEDGER = """
+SELECT 'account', a.id, format(
+    'has balance %%s but its entries make %%s', a.balance, coalesce(e.total, 0)
+) AS fault
+FROM workspaces_account a
+LEFT JOIN (
+    SELECT account_id, sum(amount) AS total
+    FROM workspaces_ledgerentry GROUP BY account_id
+) e ON e.account_id = a.id
+WHERE a.balance <> coalesce(e.total, 0)
+
+UNION ALL
+SELECT 'result', r.id, format('was not charged for attempt %%s', n.attempt)
+FROM checks_checkresult r
+JOIN reports_report p ON p.id = r.report_id
+CROSS JOIN LATERAL generate_series(1, r.attempt) AS n(attempt)
+LEFT JOIN workspaces_ledgerentry c
+    ON c.result_id = r.id AND c.attempt = n.attempt AND c.kind = 'CHARGE'
+WHERE p.payment_mode = 'SELF' AND p.launched_at IS NOT NULL AND r.price > 0
+    AND c.id IS NULL
+
+UNION ALL
+SELECT 'entry', id, fault FROM (
+    SELECT c.id, CASE
+        WHEN r.id IS NULL
+            THEN 'charges a result that does not exist'
+        WHEN p.id IS DISTINCT FROM c.report_id
+            OR (p.workspace_id, p.environment) <> (a.workspace_id, a.environment)
+            THEN 'charges another account or report than its result is of'
+        WHEN p.payment_mode <> 'SELF' OR p.launched_at IS NULL
+            THEN 'charges a report that its workspace does not pay for'
+        WHEN c.attempt NOT BETWEEN 1 AND r.attempt
+            THEN 'charges an attempt that was not made'
+        WHEN c.amount <> -r.price
+            THEN format('charges %%s for a result at %%s', c.amount, r.price)
+        WHEN c.attempt = r.attempt AND r.status NOT IN ('FAILED', 'CANCELLED')
+            THEN CASE WHEN v.id IS NOT NULL
+                THEN format('is reversed though its result is %%s', r.status) END
+        WHEN v.id IS NULL
+            THEN 'is not reversed though its check was not done'
+        WHEN v.amount <> -c.amount OR v.account_id <> c.account_id
+            THEN 'is reversed by another amount or to another account'
+    END AS fault
+    FROM workspaces_ledgerentry c
+    JOIN workspaces_account a ON a.id = c.account_id
+    LEFT JOIN checks_checkresult r ON r.id = c.result_id
+    LEFT JOIN reports_report p ON p.id = r.report_id
+    LEFT JOIN workspaces_ledgerentry v
+        ON v.result_id = c.result_id AND v.attempt = c.attempt AND v.kind = 'REVERSAL'
+    WHERE c.kind = 'CHARGE'
+) charges
+WHERE fault IS NOT NULL
+
+UNION ALL
+SELECT 'entry', v.id, 'reverses what was not charged'
+FROM workspaces_ledgerentry v
+LEFT JOIN workspaces_ledgerentry c
+    ON c.result_id = v.result_id AND c.attempt = v.attempt AND c.kind = 'CHARGE'
+WHERE v.kind = 'REVERSAL' AND c.id IS NULL
+"""
+
+# What the workspace pays by a payment provider, and what it is given back.
+TOP_UPS = """
+SELECT 'checkout', c.id, CASE
+    WHEN c.is_counted THEN 'was paid and did not top up its account by its amount'
+    ELSE 'topped up an account though it does not count'
+END
+FROM payments_checkout c
+LEFT JOIN workspaces_ledgerentry e ON e.checkout_id = c.id AND e.kind = 'TOP_UP'
+WHERE c.is_counted AND c.account_id IS NOT NULL
+        AND (e.id IS NULL OR e.account_id <> c.account_id OR e.amount <> c.amount)
+    OR e.id IS NOT NULL AND NOT (c.is_counted AND c.account_id IS NOT NULL)
+
+UNION ALL
+SELECT 'entry', e.id, 'is of a checkout or refund that does not exist'
+FROM workspaces_ledgerentry e
+LEFT JOIN payments_checkout c ON c.id = e.checkout_id
+LEFT JOIN payments_refund r
+    ON r.checkout_id = e.checkout_id AND e.note = 'refund ' || r.id
+WHERE e.checkout_id IS NOT NULL
+    AND (c.id IS NULL OR e.kind = 'ADJUSTMENT' AND r.id IS NULL)
+
+UNION ALL
+SELECT 'refund', r.id, format(
+    'is %%s of %%s and moved its account by %%s', r.status, r.amount,
+    coalesce(e.moved, 0)
+)
+FROM payments_refund r
+JOIN payments_checkout c ON c.id = r.checkout_id
+LEFT JOIN (
+    SELECT account_id, checkout_id, note, sum(amount) AS moved
+    FROM workspaces_ledgerentry
+    WHERE kind = 'ADJUSTMENT' AND checkout_id IS NOT NULL GROUP BY 1, 2, 3
+) e ON e.checkout_id = r.checkout_id AND e.note = 'refund ' || r.id
+WHERE coalesce(e.moved, 0) <> CASE
+        WHEN c.account_id IS NOT NULL AND c.is_counted
+            AND r.status NOT IN ('REJECTED', 'FAILED') THEN -r.amount
+        ELSE 0
+    END
+    OR e.account_id <> c.account_id
+"""
+
+# What payers pay for a report, and what they are given back.
+PAYMENTS = """
+SELECT 'checkout', id, fault FROM (
+    SELECT c.id, CASE
+        WHEN c.refunded <> coalesce(r.asked, 0) THEN format(
+            'has given back %%s but its refunds make %%s', c.refunded,
+            coalesce(r.asked, 0)
+        )
+        WHEN c.refunded > coalesce(c.paid_amount, 0)
+            THEN 'has given back more than was paid'
+        WHEN c.environment <> coalesce(p.environment, a.environment)
+            THEN 'is of another environment than what it pays'
+        WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
+        WHEN m.id IS NULL AND coalesce(r.done, 0) <> c.paid_amount
+            THEN 'has paid what is not there, and was not given back'
+        WHEN m.status NOT IN ('PAID', 'REFUNDED')
+            THEN format('has paid a payment that is %%s', m.status)
+    END AS fault
+    FROM payments_checkout c
+    LEFT JOIN (
+        SELECT checkout_id,
+            sum(amount) FILTER (WHERE status NOT IN ('REJECTED', 'FAILED')) AS asked,
+            sum(amount) FILTER (WHERE status = 'DONE') AS done
+        FROM payments_refund GROUP BY checkout_id
+    ) r ON r.checkout_id = c.id
+    LEFT JOIN payments_payment m ON m.id = c.payment_id
+    LEFT JOIN reports_report p ON p.id = c.report_id
+    LEFT JOIN workspaces_account a ON a.id = c.account_id
+) checkouts
+WHERE fault IS NOT NULL
+
+UNION ALL
+SELECT 'payment', id, fault FROM (
+    SELECT m.id, CASE
+        WHEN c.number IS NULL THEN format('is %%s and no checkout paid it', m.status)
+        WHEN c.number > 1 THEN 'was paid by more than one checkout'
+        WHEN (c.amount, c.currency) <> (m.amount, m.currency)
+            THEN 'was paid by another amount or currency'
+        WHEN m.status = 'PAID' AND r.done = c.amount
+            THEN 'is PAID though all of it was given back'
+        WHEN m.status = 'REFUNDED' AND coalesce(r.done, 0) <> c.amount
+            THEN 'is REFUNDED though not all of it was given back'
+    END AS fault
+    FROM payments_payment m
+    LEFT JOIN (
+        SELECT payment_id, count(*) AS number, min(currency) AS currency,
+            sum(amount) AS amount
+        FROM payments_checkout WHERE is_counted GROUP BY payment_id
+    ) c ON c.payment_id = m.id
+    LEFT JOIN (
+        SELECT payment_id, sum(r.amount) AS done
+        FROM payments_refund r JOIN payments_checkout c ON c.id = r.checkout_id
+        WHERE r.status = 'DONE' AND c.is_counted GROUP BY payment_id
+    ) r ON r.payment_id = m.id
+    WHERE m.status IN ('PAID', 'REFUNDED')
+) payments
+WHERE fault IS NOT NULL
+
+UNION ALL
+SELECT 'report', p.id, format(
+    'has run for %%s and its payment is %%s', r.price, coalesce(m.status, 'not there')
+)
+FROM reports_report p
+JOIN (
+    SELECT report_id, sum(price) AS price FROM checks_checkresult GROUP BY report_id
+) r ON r.report_id = p.id
+LEFT JOIN payments_payment m ON m.report_id = p.id
+WHERE p.payment_mode <> 'SELF' AND p.launched_at IS NOT NULL AND r.price > 0
+    AND coalesce(m.status, '') NOT IN ('PAID', 'REFUNDED')
+    AND EXISTS (
+        SELECT FROM reports_statuschange s
+        WHERE s.report_id = p.id AND s.target = 'RUNNING'
+    )
+"""
+
+# One statement, so that everything is seen as it was at one moment while work goes on.
+DIFFERENCES = " UNION ALL ".join([LEDGER, TOP_UPS, PAYMENTS]) + " LIMIT %s"
