@@ -22,6 +22,14 @@ SCHEDULES = [
     Every("Send refunds", 1, "verification.ordering.tasks.send_refunds"),
     Every("Expire payments", 1, "verification.ordering.tasks.expire_payments"),
     Every("Remind payers", 10, "verification.ordering.tasks.remind_payers"),
+    Every(
+        "Reconcile payments", 24 * 60, "verification.ordering.tasks.reconcile_payments"
+    ),
+    Every(
+        "Purge events of payment providers",
+        60,
+        "verification.ordering.tasks.purge_payment_events",
+    ),
     Every("Run monitoring rules", 1, "monitoring.tasks.run_due"),
     Every("Compare what was left", 5, "monitoring.tasks.compare_left"),
     Every("Purge old alerts", 60, "monitoring.tasks.purge_alerts"),

@@ -68,17 +68,22 @@ def _claim() -> Refund | None:
     return refund
 
 
-def _ask(refund: Refund) -> RefundSeen | ProviderError:
+def asked_of(refund: Refund) -> RefundAsked:
+    """The refund, as a provider is asked for it or about it."""
     checkout = refund.checkout
-    asked = RefundAsked(
+    return RefundAsked(
         str(refund.pk),
         checkout.reference,
         checkout.transaction,
         refund.amount,
         checkout.paid_currency,
     )
+
+
+def _ask(refund: Refund) -> RefundSeen | ProviderError:
+    asked = asked_of(refund)
     try:
-        provider = provider_named(checkout.provider)
+        provider = provider_named(refund.checkout.provider)
         # An earlier try may have reached the provider without its answer reaching us.
         if refund.tries > 1:
             if seen := provider.look_at_refund(asked, refund.provider_refund):

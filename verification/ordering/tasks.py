@@ -4,7 +4,9 @@ from verification.ordering.expiring import expire_due
 from verification.ordering.giving_back import send_refunds as send_due_refunds
 from verification.ordering.idempotency import forget_old_answers
 from verification.ordering.looking import look_at_due
+from verification.ordering.reconciling import reconcile_yesterday
 from verification.ordering.reminding import remind_due
+from verification.payments.purging import forget_events
 
 
 def purge_idempotency_keys() -> None:
@@ -45,3 +47,13 @@ def expire_payments() -> None:
 def remind_payers() -> None:
     """Remind payers who have not paid by half time."""
     unpaid.remind_payers()
+
+
+def reconcile_payments() -> None:
+    """Compare yesterday's payments with the providers' books."""
+    reconcile_yesterday()
+
+
+def purge_payment_events() -> None:
+    """Forget what events of payment providers said 90 days ago."""
+    forget_events()

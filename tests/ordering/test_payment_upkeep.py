@@ -1,0 +1,73 @@
+"""Forgetting what events said, and what is told of a wrong configuration."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.checks import run_checks
+from django.utils.timezone import now
+
+from tests.payments import EMAIL
+from verification.ordering.tasks import purge_payment_events
+from verification.payments.models import PaymentEvent
+
+LIVE_KEY = "sk_live_of_no_worth"
+
+
+@pytest.mark.django_db
+def test_bodies_of_events_are_forgotten_after_90_days():
+    for age in (89, 91):
+        PaymentEvent.objects.create(
+            provider="paystack",
+            event_id=age,
+            type="charge.success",
+            body_sha256=b"0" * 32,
+            body={"email": EMAIL},
+            received_at=now() - timedelta(days=age),
+        )
+
+    purge_payment_events()
+
+    bodies = {event.event_id: event.body for event in PaymentEvent.objects.all()}
+    assert bodies == {"89": {"email": EMAIL}, "91": None}
+
+
+@pytest.fixture
+def configured(settings):
+    def configure(name: str, **providers: dict) -> list[str]:
+        settings.PAYMENT_PROVIDER = name
+        table = {name: ("", options) for name, options in providers.items()}
+        settings.PAYMENT_PROVIDERS = table
+        return [found.id for found in run_checks() if found.id.startswith("payments.")]
+
+    return configure
+
+
+PAYSTACK = {"secret_key": LIVE_KEY, "fallback_email": "pay.example.org"}
+STRIPE = {"secret_key": LIVE_KEY, "webhook_secrets": ("whsec_x",)}
+
+
+def test_a_whole_configuration_and_none_are_well(configured):
+    assert configured("") == []
+    assert configured("paystack", paystack=PAYSTACK, stripe=STRIPE) == []
+
+
+@pytest.mark.parametrize("name", ["paystack", "stripe", "mpesa"])
+def test_a_provider_without_its_keys_is_an_error(configured, name):
+    assert configured(name) == ["payments.E001"]
+
+
+def test_stripe_without_webhook_secrets_is_warned_of(configured):
+    stripe = {**STRIPE, "webhook_secrets": ()}
+    assert configured("stripe", stripe=stripe) == ["payments.W002"]
+
+
+def test_a_test_key_is_warned_of_unless_in_development(configured, settings):
+    paystack = {**PAYSTACK, "secret_key": "sk_test_of_no_worth"}
+    assert configured("paystack", paystack=paystack) == ["payments.W001"]
+    settings.DEBUG = True
+    assert configured("paystack", paystack=paystack) == []
+
+
+def test_paystack_without_an_address_for_those_who_have_none_is_warned_of(configured):
+    paystack = {**PAYSTACK, "fallback_email": ""}
+    assert configured("paystack", paystack=paystack) == ["payments.W003"]

@@ -1,0 +1,209 @@
+"""Comparing our books with those of the payment providers, both ways.
+
+What is paid there and not here is looked at again and mends itself; any other
+difference is put in doubt, for a person.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils.timezone import now
+
+from verification.jobs.heartbeat import beat
+from verification.ordering.giving_back import asked_of
+from verification.ordering.looking import look_now
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Doubt,
+    Refund,
+    RefundStatus,
+)
+from verification.payments.registry import live_providers, provider_named
+from verification.providers.base import ProviderError
+from verification.providers.checkout import (
+    CheckoutProvider,
+    CheckoutState,
+    PaidElsewhere,
+    RefundState,
+)
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 500
+# A refund that was done can still come back from the payer's bank.
+REFUNDS_SEEN_AFTER = [timedelta(days=days) for days in (0, 7, 30)]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    provider: str
+    # Ours, where there is one.
+    checkout_id: UUID | None
+    # What tells it: a checkout, a refund, or a transaction of the provider's.
+    name: str
+    fault: str
+    # Asking the provider again is enough.
+    mends_itself: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.name} {self.fault}"
+
+
+def providers() -> list[CheckoutProvider]:
+    """All that are configured, and the sandbox's own."""
+    return [provider_named("sandbox"), *live_providers()]
+
+
+def days(first: date, last: date) -> tuple[datetime, datetime]:
+    """From the beginning of one day to the end of another, in UTC."""
+    start = datetime.combine(first, time(), UTC)
+    return start, datetime.combine(last, time(), UTC) + timedelta(days=1)
+
+
+def reconcile_yesterday() -> None:
+    """As a job: what differs is logged, and mended or put in doubt."""
+    yesterday = now().astimezone(UTC).date() - timedelta(days=1)
+    for provider in providers():
+        try:
+            for difference in reconcile(provider, *days(yesterday, yesterday)):
+                logger.error("books differ: %s", difference)
+        except ProviderError as e:
+            logger.error("the books of %s were not read: %s", provider.name, e.code)
+
+
+def reconcile(
+    provider: CheckoutProvider, start: datetime, end: datetime, *, mend: bool = True
+) -> Iterator[Difference]:
+    """Raises ProviderError when the provider's books cannot be read."""
+    for difference in _differences(provider, start, end):
+        if mend and difference.checkout_id:
+            _mend(difference.checkout_id, difference)
+        yield difference
+
+
+def _mend(checkout_id: UUID, difference: Difference) -> None:
+    if difference.mends_itself:
+        look_now(checkout_id)
+    else:
+        sound = Checkout.objects.filter(pk=checkout_id, doubt="")
+        sound.update(doubt=Doubt.BOOKS_DIFFER)
+
+
+def _differences(
+    provider: CheckoutProvider, start: datetime, end: datetime
+) -> Iterator[Difference]:
+    there: set[UUID] = set()
+    for some in _chunks(provider.paid_between(start, end)):
+        ours = _named(provider, some)
+        for paid in some:
+            checkout = ours.get(paid.reference)
+            yield from _compare(provider, paid, checkout, seen=there)
+    yield from _paid_here(provider, start, end, there)
+    for later in REFUNDS_SEEN_AFTER:
+        yield from _refunds(provider, start - later, end - later)
+
+
+def _chunks(books: Iterable[PaidElsewhere]) -> Iterator[list[PaidElsewhere]]:
+    some: list[PaidElsewhere] = []
+    for paid in books:
+        some.append(paid)
+        if len(some) == AT_ONCE:
+            yield some
+            some = []
+            beat()
+    yield some
+
+
+def _named(
+    provider: CheckoutProvider, some: list[PaidElsewhere]
+) -> dict[str, Checkout]:
+    """Ours by the reference in the provider's books, which may have others."""
+    ids = {paid.reference for paid in some if _is_id(paid.reference)}
+    found = Checkout.objects.filter(pk__in=ids, provider=provider.name)
+    return {checkout.reference: checkout for checkout in found}
+
+
+def _compare(
+    provider: CheckoutProvider,
+    paid: PaidElsewhere,
+    checkout: Checkout | None,
+    *,
+    seen: set[UUID],
+) -> Iterator[Difference]:
+    if checkout is None:
+        # Not its reference, which may be anybody's and say anything.
+        told = f"{paid.amount} {paid.currency} was paid there, for nothing of ours"
+        yield Difference(provider.name, None, paid.transaction, told)
+        return
+
+    def differs(told: str, *, mends_itself: bool = False) -> Difference:
+        name, pk = provider.name, checkout.pk
+        return Difference(name, pk, str(pk), told, mends_itself)
+
+    if checkout.pk in seen:
+        yield differs("was paid there more than once")
+        return
+    seen.add(checkout.pk)
+    if checkout.status != CheckoutStatus.PAID:
+        yield differs(f"is paid there and {checkout.status} here", mends_itself=True)
+        return
+    here = (checkout.paid_amount, checkout.paid_currency)
+    if here != (paid.amount, paid.currency):
+        told = f"{paid.amount} {paid.currency} was paid there, {here[0]} {here[1]} here"
+        yield differs(told)
+    elif checkout.transaction != paid.transaction:
+        yield differs(f"is transaction {paid.transaction} there")
+
+
+def _paid_here(
+    provider: CheckoutProvider, start: datetime, end: datetime, there: set[UUID]
+) -> Iterator[Difference]:
+    """Those that we have learnt of in this time, and that were not in the books: they
+    were paid on another day, or the provider says why."""
+    ours = Checkout.objects.filter(
+        provider=provider.name, status="PAID", paid_at__gte=start, paid_at__lt=end
+    )
+    # The provider has no more of it what was given back.
+    for checkout in ours.filter(refunded=0).order_by("id").iterator():
+        beat()
+        if checkout.pk in there:
+            continue
+        seen = provider.look(checkout.reference, checkout.session)
+        if seen.state != CheckoutState.PAID:
+            told = f"is paid here and {seen.state} there"
+            yield Difference(provider.name, checkout.pk, str(checkout.pk), told)
+
+
+def _refunds(
+    provider: CheckoutProvider, start: datetime, end: datetime
+) -> Iterator[Difference]:
+    ended = Refund.objects.filter(
+        Q(status=RefundStatus.DONE) | Q(status=RefundStatus.FAILED),
+        checkout__provider=provider.name,
+        ended_at__gte=start,
+        ended_at__lt=end,
+    )
+    for refund in ended.select_related("checkout").order_by("id"):
+        beat()
+        seen = provider.look_at_refund(asked_of(refund), refund.provider_refund)
+        state = seen.state if seen else "not known"
+        done_here = refund.status == RefundStatus.DONE
+        done_there = state == RefundState.DONE
+        if done_here != done_there:
+            told = f"refund {refund.pk} is {refund.status} here and {state} there"
+            name, pk = provider.name, refund.checkout_id
+            yield Difference(name, pk, str(pk), told)
+
+
+def _is_id(reference: str) -> bool:
+    try:
+        return str(UUID(reference)) == reference
+    except ValueError:
+        return False
