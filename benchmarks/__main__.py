@@ -24,6 +24,7 @@ FIRST = [
     "create-batch",
     "create-single",
     "latency",
+    "hosted-pages",
     "engine",
     "drain",
     "deliveries",

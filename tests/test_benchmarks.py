@@ -29,5 +29,12 @@ def test_every_bench_runs(database_server: None, tmp_path: Path):
 
     assert done.returncode == 0, done.stderr
     summary = done.stdout.partition("\nsummary\n")[2]
-    for bench in ("create-batch", "create-single", "latency", "drain", "lists"):
+    for bench in (
+        "create-batch",
+        "create-single",
+        "latency",
+        "hosted-pages",
+        "drain",
+        "lists",
+    ):
         assert f"\n{bench}: " in summary

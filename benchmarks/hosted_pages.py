@@ -1,0 +1,90 @@
+"""The pages that a subject opens, at each stage of one consent, from a warm server.
+
+A browser is walked to the stage within this process; its cookie is then sent to the
+real web server over one kept connection.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from django.test import Client as Browser
+
+from benchmarks import orders
+from benchmarks.client import Connection
+from benchmarks.measuring import Figure, bench, interleaved
+from benchmarks.service import Service, client
+
+MILLISECONDS = 30
+HOSTED = {"mode": "SERVICE_HOSTED"}
+HEADERS = {"Host": "localhost"}
+
+
+@bench(rounds=3)
+def hosted_pages(service: Service, rounds: int = 300) -> Iterator[Figure]:
+    _, key = client()
+    challenge, asked, granted = (_asked(key) for _ in range(3))
+    _confirm(asked)
+    _confirm(granted)
+    _grant(granted)
+    sent = {
+        "the challenge": _request(challenge),
+        "what is asked": _request(asked),
+        "the receipt": _request(granted),
+        "the receipt as PDF": _request(granted, "receipt.pdf"),
+    }
+    with service.web():
+        connection = Connection(service.port)
+
+        def ask(message: bytes) -> None:
+            status, body = connection.send(message)
+            assert status == 200, body
+
+        actions = [lambda message=message: ask(message) for message in sent.values()]
+        samples = interleaved(rounds, *actions, warm=10)
+    for what, times in zip(sent, samples, strict=True):
+        target = None if what.endswith("PDF") else MILLISECONDS
+        yield Figure(what, times, target=target)
+
+
+class Visit(Browser):
+    """A browser that has opened a consent's link."""
+
+    def __init__(self, link: str, born: str) -> None:
+        super().__init__(headers=HEADERS)
+        self.born = born
+        self.page = self.get(urlsplit(link).path)["Location"]
+
+
+def _asked(key: str) -> Visit:
+    order = orders.order() | {"consent": HOSTED}
+    answer = Browser(headers=HEADERS | {"Authorization": f"Bearer {key}"}).post(
+        "/api/v1/reports", {"reports": [order]}, content_type="application/json"
+    )
+    assert answer.status_code == 201, answer.content
+    (report,) = json.loads(answer.content)["reports"]
+    return Visit(report["consentState"]["consentUrl"], order["subject"]["dateOfBirth"])
+
+
+def _confirm(visit: Visit) -> None:
+    year, month, day = visit.born.split("-")
+    visit.post(f"{visit.page}confirm", {"day": day, "month": month, "year": year})
+
+
+def _grant(visit: Visit) -> None:
+    page = visit.get(visit.page).content.decode()
+    shown = re.search(r'name="shown" value="(\w+)"', page)
+    assert shown, page
+    form = {"name": "Grace Wambui", "agreed": "on", "shown": shown[1]}
+    visit.post(f"{visit.page}grant", form)
+
+
+def _request(visit: Visit, place: str = "") -> bytes:
+    cookies = "; ".join(f"{name}={m.value}" for name, m in visit.cookies.items())
+    return (
+        f"GET {visit.page}{place} HTTP/1.1\r\nHost: localhost\r\n"
+        f"Cookie: {cookies}\r\nAccept-Language: en\r\n\r\n"
+    ).encode()
