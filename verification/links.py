@@ -47,6 +47,11 @@ def top_up_url(account_id: UUID) -> str:
     return f"{settings.BASE_URL}/t/{account_id}/{token('top-up', account_id, 1)}"
 
 
+def genuine_url(report_id: UUID) -> str:
+    """Where who was handed a report sees whether it is ours."""
+    return f"{settings.BASE_URL}/v/{report_id}/{token('genuine', report_id, 1)}"
+
+
 def payment_path(payment_id: UUID) -> str:
     """The page behind the link, for who opened it in this browser."""
     return f"/p/v/{payment_id}/"

@@ -16,9 +16,9 @@ from django.conf import settings
 FOLDER = Path(settings.BASE_DIR) / "templates" / "pdf"
 
 
-def document(template: str, at: datetime, data: dict[str, Any]) -> bytes:
-    """`at` is when the document says that it was made."""
-    inputs = {"data": orjson.dumps(data).decode()}
+def document(template: str, at: datetime, data: dict[str, Any], **also: str) -> bytes:
+    """`at` is when the document says that it was made; `also` are further inputs."""
+    inputs = {"data": orjson.dumps(data).decode(), **also}
     try:
         return _compiled(template, at, inputs, "ua-1")
     except typst.TypstError:

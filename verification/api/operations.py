@@ -170,6 +170,12 @@ describe_reports = extend_schema_view(
         examples.CONSENT,
         parameters=[REPORT_ID],
     ),
+    pdf=extend_schema(
+        operation_id="getReportPdf",
+        summary="Get a report as a PDF",
+        responses={(200, "application/pdf"): OpenApiTypes.BINARY},
+        parameters=[REPORT_ID],
+    ),
     events=operation(
         "getTimeline",
         "Get the timeline of a report",

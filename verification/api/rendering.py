@@ -55,6 +55,9 @@ def _plain(value: Any) -> Any:
 
 
 class JsonOnlyNegotiation(BaseContentNegotiation):
+    # What an operation answers with, problems included.
+    sent: tuple[str, ...] = SENT
+
     def select_parser(  # type: ignore[override]
         self, request: Request, parsers: Sequence[BaseParser]
     ) -> BaseParser | None:
@@ -68,9 +71,13 @@ class JsonOnlyNegotiation(BaseContentNegotiation):
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
         accept = request.headers.get("Accept", "").strip() or "*/*"
-        if not any(_quality(accept, media_type) > 0 for media_type in SENT):
+        if not any(_quality(accept, media_type) > 0 for media_type in self.sent):
             raise Problem("not-acceptable")
         return renderers[0], renderers[0].media_type or SENT[0]
+
+
+class PdfNegotiation(JsonOnlyNegotiation):
+    sent = ("application/pdf", *SENT)
 
 
 def _quality(accept: str, media_type: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Count
+from django.http import HttpResponse
 from django.utils.timezone import now
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -24,6 +25,7 @@ from verification.api.parsing import refuse_body, refuse_unknown_parameters
 from verification.api.quote_shapes import (
     quote_body,
 )
+from verification.api.rendering import PdfNegotiation
 from verification.api.report_shapes import (
     ConsentState,
     CreatedReport,
@@ -45,6 +47,7 @@ from verification.ordering.intake import catalogue, read_orders
 from verification.ordering.launching import launch, quote_lines
 from verification.ordering.pricing import total
 from verification.ordering.quoting import quote
+from verification.ordering.report_document import report_pdf
 from verification.ordering.retrying import retry
 from verification.reports.listing import list_reports
 from verification.reports.models import Report, ReportStatus
@@ -70,6 +73,7 @@ class ReportViewSet(GenericViewSet):
         "consent_state": Scope.REPORTS_READ,
         "consent_resend": Scope.REPORTS_CREATE,
         "events": Scope.REPORTS_READ,
+        "pdf": Scope.REPORTS_READ,
     }
     rate_buckets = {"create": "create"}
     problem_codes = {
@@ -193,6 +197,23 @@ class ReportViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         changes = _theirs(client_of(request), reportId).status_changes.all()
         return Response(Timeline(events=[StatusChangeBody.of(c) for c in changes]))
+
+    @action(detail=True, methods=["get"], content_negotiation_class=PdfNegotiation)
+    def pdf(self, request: Request, reportId: UUID) -> HttpResponse:
+        """Get the report as a PDF (PDF/UA) that can be handed on.
+
+        It shows the report as it stands, and a code by which who was handed it can see
+        that it is genuine.
+        """
+        refuse_unknown_parameters(request, ())
+        report = _theirs(client_of(request), reportId)
+        return HttpResponse(
+            report_pdf(report),
+            content_type="application/pdf",
+            headers={
+                "Content-Disposition": f'attachment; filename="report-{report.pk}.pdf"'
+            },
+        )
 
     def _verb(
         self, verb: Callable[[Client, UUID], Report], request: Request, report_id: UUID
