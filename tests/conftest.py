@@ -40,7 +40,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneService:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "service" in getattr(item, "fixturenames", ()):
+        parameters = getattr(item, "callspec", None)
+        asked = {*getattr(item, "fixturenames", ())}
+        asked -= {*parameters.params} if parameters else set()
+        if "service" in asked:
             assert item.nodeid.startswith(SERVED), f"SERVED lacks {item.nodeid}"
 
 
