@@ -74,8 +74,10 @@ def drain(call_for_help: Callable[[], None]) -> bool:
                 definitions = _definitions()
             at_once = _start(claims, definitions, pool, flying)
             record(at_once, definitions)
-            record(_landed(flying), definitions)
-            if not claims and not flying:
+            landed = _landed(flying)
+            record(landed, definitions)
+            # While the last answers were on their way more may have come due.
+            if not (claims or flying or landed):
                 return in_time
 
 
