@@ -10,6 +10,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
 from tests.clients import Api, company, person
+from tests.monitoring.rules import raised, rule, stored
 from tests.orders import report_in, rows
 from tests.webhooks.deliveries import configured, recorded
 from workspaces.models import Scope, Workspace
@@ -48,11 +49,23 @@ SCOPES = {
     ("get", "/api/v1/webhooks/deliveries"): "webhooks:manage",
     ("get", "/api/v1/webhooks/deliveries/{deliveryId}"): "webhooks:manage",
     ("post", "/api/v1/webhooks/deliveries/{deliveryId}/redeliver"): "webhooks:manage",
+    ("post", "/api/v1/monitoring"): "monitoring:write",
+    ("get", "/api/v1/monitoring"): "monitoring:read",
+    ("get", "/api/v1/monitoring/{monitoringId}"): "monitoring:read",
+    ("delete", "/api/v1/monitoring/{monitoringId}"): "monitoring:write",
+    ("post", "/api/v1/monitoring/{monitoringId}/pause"): "monitoring:write",
+    ("post", "/api/v1/monitoring/{monitoringId}/resume"): "monitoring:write",
+    ("get", "/api/v1/monitoring/alerts"): "monitoring:read",
+    ("patch", "/api/v1/monitoring/alerts/{alertId}"): "monitoring:write",
+    ("patch", "/api/v1/monitoring/alerts/read-all"): "monitoring:write",
+    ("put", "/api/v1/monitoring/alerts/read-all"): "monitoring:write",
 }
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
     "reportId": lambda api: report_in(api, "DRAFT"),
     "deliveryId": lambda api: str(recorded(api).pk),
+    "monitoringId": lambda api: str(stored(api).pk),
+    "alertId": lambda api: str(raised(api).pk),
 }
 # Parameters of a path that lead to what is everybody's.
 SHARED = {"checkName": "IDENTITY"}
@@ -65,6 +78,9 @@ BODIES = {
         "enabledEvents": [],
     },
     ("post", "/api/v1/webhooks/recover"): {"since": "2026-01-01T00:00:00Z"},
+    ("post", "/api/v1/monitoring"): rule(),
+    ("post", "/api/v1/monitoring/{monitoringId}/resume"): {},
+    ("patch", "/api/v1/monitoring/alerts/{alertId}"): {"read": True},
 }
 
 
@@ -90,7 +106,7 @@ def call(key: tuple[str, str], url: str, token: str | None = None, query: str = 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     return getattr(HttpClient(), key[0])(
         url + query,
-        BODIES.get(key) if key[0] == "post" else None,
+        BODIES.get(key, "" if key[0] in {"put", "patch"} else None),
         content_type="application/json",
         headers=headers,
     )

@@ -6,10 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import F
+from django.utils.timezone import now
 
 from monitoring import tasks
-from monitoring.models import Rule, Run
+from monitoring.cadences import next_time
+from monitoring.models import Alert, Rule, Run
+from monitoring.orders import attestation, describe, read_rule
 from tests.clients import Api
+from tests.orders import report_in
+from verification.ordering.intake import catalogue
 
 # Reserved in the sandbox: another result on every run.
 CHANGING = "90000007"
@@ -33,6 +38,45 @@ def make(api: Api, *checks: str, **members: Any) -> dict[str, Any]:
     answer = api.post("/monitoring", rule(*checks, **members))
     assert answer.status_code == 201, answer.content
     return answer.json()
+
+
+def stored(api: Api, *checks: str, **members: Any) -> Rule:
+    """A rule that has run never, without a report, a charge or a word to anybody."""
+    asked, order = read_rule(rule(*checks, **members), api.environment, catalogue())
+    at = now()
+    made = Rule(
+        workspace=api.workspace,
+        environment=api.environment,
+        check_names=asked.check_names,
+        cadence=asked.cadence,
+        consent=attestation(order.consent),
+        reference=asked.reference,
+        starts_at=at,
+        next_run_at=next_time(at, asked.cadence, at),
+        created_by="tests",
+    )
+    describe(made, order)
+    made.save()
+    return made
+
+
+def raised(api: Api, made: Rule | None = None, **members: Any) -> Alert:
+    """An alert, as a run of the rule would raise it."""
+    made = made or stored(api)
+    values = {
+        "title": "IDENTITY: risk level changed",
+        "message": "IDENTITY: risk level went from LOW to HIGH.",
+        "severity": "CRITICAL",
+        "changes": [],
+        **members,
+    }
+    return Alert.objects.create(
+        workspace=api.workspace,
+        environment=api.environment,
+        rule_id=made.pk,
+        report_id=report_in(api, "DRAFT"),
+        **values,
+    )
 
 
 def let_pass(time: timedelta) -> None:
