@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -31,6 +32,14 @@ RECEIPT = {
     "decision": "GRANTED",
     "link": LINK,
 }
+PAYMENT = {
+    "requester": "Acacia Lenders",
+    "number": "P-0123-4567-89AB",
+    "amount": "12,500.00",
+    "currency": "KES",
+    "link": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+}
 LOW_BALANCE = {
     "workspace": "Acacia Lenders",
     "workspaceId": "01a1fdf7-5903-7576-abdc-61d58c0fa44f",
@@ -48,12 +57,17 @@ CONTEXTS = {
     Kind.REFERENCE_REQUEST: REFERENCE,
     Kind.REFERENCE_REMINDER: REFERENCE,
     Kind.REFERENCE_RECEIPT: {**RECEIPT, "decision": "SUBMITTED"},
+    Kind.PAYMENT_REQUEST: PAYMENT,
+    Kind.PAYMENT_REMINDER: PAYMENT,
+    Kind.PAYMENT_RECEIPT: PAYMENT,
+    Kind.PAYMENT_REFUNDED: PAYMENT,
     Kind.LOW_BALANCE: LOW_BALANCE,
     Kind.WEBHOOK_FAILING: WEBHOOK,
     Kind.WEBHOOK_DISABLED: WEBHOOK,
 }
 TO_OWNERS = {Kind.LOW_BALANCE, Kind.WEBHOOK_FAILING, Kind.WEBHOOK_DISABLED}
-BY_SMS = [kind for kind in Kind if kind not in {*TO_OWNERS, Kind.REFERENCE_RECEIPT}]
+BY_EMAIL_ALONE = {*TO_OWNERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
+BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
 
@@ -132,6 +146,16 @@ def test_a_receipt_says_what_was_decided(decision: str):
     assert "C-0123-4567-89AB" in letter.subject
 
 
+@pytest.mark.parametrize("language", [*Language.values, BOTH])
+@pytest.mark.parametrize("kind", [Kind.PAYMENT_REQUEST, Kind.PAYMENT_REMINDER])
+def test_who_is_asked_to_pay_is_told_how_much_and_that_no_pin_is_asked_for(
+    kind: Kind, language: str
+):
+    for text in (write_letter(written(kind, language)).text, by_sms(kind, language)):
+        for said in ("KES 12,500.00", "PIN", LINK):
+            assert said in text
+
+
 def test_what_people_typed_is_text_on_one_line():
     name = "A & <b>B</b> {{ link }}\r\nBcc: eve@evil.test\u202e"
     letter = write_letter(written(Kind.CONSENT_REQUEST, context={"requester": name}))
@@ -169,8 +193,8 @@ def test_where_nobody_knows_the_language_an_sms_is_in_both_and_in_two_parts(
     assert text.count(LINK) == 1
     assert as_gsm(text) == text
     assert name[:10] in text
-    if kind != Kind.CONSENT_RECEIPT:
-        assert "nswer by 5 Dec: " in text
+    if kind not in {Kind.CONSENT_RECEIPT, Kind.PAYMENT_REFUNDED}:
+        assert re.search("(nswer|Pay) by 5 Dec: ", text)
         assert "hadi 5 Dis." in text
 
 
