@@ -13,8 +13,9 @@ Table = dict[str, tuple[str, dict[str, Any]]]
 
 
 def payment_providers(env: Env) -> Table:
-    """Those whose secrets are there. PAYSTACK_URL, STRIPE_URL and PAYMENT_DEV_HOSTS are
-    for development against another server than the provider's."""
+    """Those whose secrets are there. PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and
+    PAYMENT_DEV_HOSTS are for development against another server than the provider's.
+    """
     opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
     table: Table = {}
     if key := optional_secret("PAYSTACK_SECRET_KEY"):
@@ -25,6 +26,9 @@ def payment_providers(env: Env) -> Table:
                 "secret_key": key,
                 "previous_secret_keys": (old,) if old else (),
                 "url": env.str("PAYSTACK_URL", "https://api.paystack.co"),
+                "checkout_origin": env.str(
+                    "PAYSTACK_CHECKOUT_URL", "https://checkout.paystack.com"
+                ),
                 "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
                 "opened": opened,
             },
@@ -37,6 +41,9 @@ def payment_providers(env: Env) -> Table:
                 "secret_key": key,
                 "webhook_secrets": tuple(filter(None, secrets.split(","))),
                 "url": env.str("STRIPE_URL", "https://api.stripe.com"),
+                "checkout_origin": env.str(
+                    "STRIPE_CHECKOUT_URL", "https://checkout.stripe.com"
+                ),
                 "opened": opened,
             },
         )
