@@ -165,6 +165,7 @@ SMS_URL = env.str("SMS_URL", "")
 # make them know of reports and consents, and notifications do not.
 NOTIFICATION_ATTACHMENTS = {
     "CONSENT_RECEIPT": "verification.receipts.attachments",
+    "PAYMENT_RECEIPT": "verification.payment_receipts.attachments",
     "REFERENCE_RECEIPT": "verification.receipts.reference_attachments",
 }
 

@@ -4,12 +4,20 @@ from django.urls import include, path
 from verification import health, pages
 from verification.api import problem_pages
 from verification.api.docs import DocsView, SchemaView
+from verification.hosted import sandbox_checkout
 
 urlpatterns = [
     path("", pages.landing, name="landing"),
     path("admin/", admin.site.urls),
     path("c/", include("verification.hosted.urls")),
     path("r/", include("verification.hosted.reference_urls")),
+    path("p/", include("verification.hosted.payment_urls")),
+    path("t/", include("verification.hosted.top_up_urls")),
+    path(
+        "sandbox/checkout/<uuid:reference>",
+        sandbox_checkout.show,
+        name="sandbox-checkout",
+    ),
     path("api/v1/schema", SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
     path("docs", DocsView.as_view(), name="docs"),

@@ -38,7 +38,7 @@ def test_who_else_pays_gets_a_link_for_14_days(api: Api, mode: str):
     assert state["amount"] == {"amount": 250.0, "currency": "KES"}
     assert state["paidAt"] is None
     assert abs(expires - datetime.now(UTC) - timedelta(days=14)) < timedelta(minutes=1)
-    assert Browser().get("/" + state["paymentUrl"].split("/", 3)[3]).status_code == 404
+    assert Browser().get("/" + state["paymentUrl"].split("/", 3)[3]).status_code == 303
     assert api.report(made["id"])["paymentState"] == state
     assert not LedgerEntry.objects.exists()
 

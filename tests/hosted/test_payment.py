@@ -1,0 +1,335 @@
+"""Payers on their pages, stage by stage."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.utils.timezone import now
+
+from tests.clients import HOSTED, Api, person
+from tests.hosted.payer import Payer, payer, work
+from tests.hosted.visitor import words
+from tests.orders import PAYER
+from tests.refunds import GRACE
+from verification.checks.models import CheckDefinition
+from verification.ordering.giving_back import send_refunds
+from verification.ordering.payment_links import send_new_payment_link
+from verification.ordering.refunding import ask_for_refund
+from verification.ordering.unpaid import expire_payments
+from verification.payments.models import Checkout, Payment, Refund
+from workspaces.models import Workspace
+
+pytestmark = pytest.mark.django_db
+
+THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
+
+
+def test_the_page_says_what_for_to_whom_how_much_and_until_when(api: Api, settings):
+    settings.OPERATOR_NAME = "Hakiki Ltd"
+    page = payer(api, reference="LN-2041").reads()
+
+    for said in (
+        "Pay KES 250.00",
+        "Acacia Lenders asks you to pay",
+        "Loan application",
+        "LN-2041",
+        "You pay to Hakiki Ltd",
+        "National identity KES 50.00",
+        "CRB score KES 150.00",
+        "Total KES 250.00",
+        "This link works until",
+        "We never ask for your M-Pesa PIN",
+        "This is a test",
+    ):
+        assert said in page
+
+
+def test_a_candidate_is_shown_no_personal_data(api: Api):
+    page = payer(api).text()
+
+    for known in ("Wanjiku", "Kamau", "W••••", "12345678", "wanjiku@"):
+        assert known not in page
+
+
+def test_a_nominated_payer_is_shown_a_masked_name(api: Api):
+    page = payer(api, **THIRD_PARTY).reads()
+
+    assert "About W•••• K••••" in page
+    assert "about somebody else" in page
+    for known in ("Wanjiku", "Kamau", "12345678", "Kilele"):
+        assert known not in page
+
+
+def test_what_is_paid_makes_the_report_go_on_and_gives_a_receipt(api: Api):
+    visitor = payer(api)
+
+    back = visitor.choose("pay")
+    asking = visitor.come_back(back)
+    assert "We are asking whether you have paid" in asking
+    work()
+
+    page = visitor.reload()
+    checkout = visitor.checkout
+    assert "You paid KES 250.00" in page
+    assert checkout.number in page
+    assert "The checks have begun" in page
+    assert "Total KES 250.00" in page
+    assert "<svg" in visitor.text()
+    assert api.report(visitor.report_id)["status"] == "RUNNING"
+    pdf = visitor.get("receipt.pdf")
+    assert pdf["Content-Type"] == "application/pdf"
+    assert pdf["Cache-Control"] == "no-store"
+    assert pdf.content.startswith(b"%PDF")
+
+
+def test_a_paid_draft_waits_for_its_launch(api: Api):
+    visitor = payer(api, draft=True)
+    visitor.choose("pay")
+    work()
+
+    assert "The checks begin when Acacia Lenders says so" in visitor.reads()
+    assert api.report(visitor.report_id)["status"] == "DRAFT"
+
+
+def test_coming_back_without_paying_pays_nothing(api: Api):
+    visitor = payer(api)
+    visitor.pay()
+    back = f"{visitor.page}back/{visitor.checkout.pk}"
+
+    assert "We are asking" in visitor.come_back(back)
+    work()
+
+    page = visitor.reload()
+    assert "Not paid yet." in page
+    assert "Pay KES 250.00" in page
+    assert visitor.payment.status == "PENDING"
+    assert api.report(visitor.report_id)["status"] == "PENDING_PAYMENT"
+
+
+def test_what_failed_can_be_tried_again(api: Api):
+    visitor = payer(api)
+    back = visitor.choose("fail")
+    visitor.come_back(back)
+    work()
+
+    page = visitor.reload()
+    assert "The payment failed" in page
+    assert "Nothing was taken" in page
+    assert "Try again" in page
+    visitor.choose("pay")
+    work()
+    assert "You paid KES 250.00" in visitor.reads()
+
+
+def test_who_left_the_provider_can_still_pay(api: Api):
+    visitor = payer(api)
+
+    back = visitor.choose("cancel")
+    assert back == visitor.page
+    work()
+
+    page = visitor.reads()
+    assert "You left without paying" in page
+    assert "Pay KES 250.00" in page
+    visitor.choose("pay")
+    work()
+    assert "You paid" in visitor.reads()
+
+
+def test_who_opens_the_link_again_is_asked_whether_it_is_paid(api: Api):
+    visitor = payer(api)
+    visitor.choose("lost")
+    visitor = Payer(visitor.report_id)
+    visitor.open()
+
+    page = visitor.text()
+    assert "do not pay again" in page
+    assert "We are asking" in visitor.come_back(
+        f"{visitor.page}back/{visitor.checkout.pk}"
+    )
+    work()
+    assert "You paid" in visitor.reload()
+
+
+def test_a_payer_who_closed_the_browser_has_paid_all_the_same(api: Api):
+    visitor = payer(api)
+    visitor.choose("lost")
+    work()
+    assert visitor.payment.status == "PENDING"
+
+    with time_machine.travel(now() + timedelta(minutes=2)):
+        work()
+
+    assert visitor.payment.status == "PAID"
+    assert api.report(visitor.report_id)["status"] == "RUNNING"
+
+
+def test_what_is_paid_twice_is_said_to_be_given_back(api: Api):
+    visitor = payer(api)
+    visitor.choose("twice")
+    work()
+
+    assert Checkout.objects.filter(status="PAID").count() == 2
+    assert "on its way back to you" in visitor.reads()
+    send_refunds()
+    assert "KES 250.00 was given back on" in visitor.reads()
+    assert visitor.payment.status == "PAID"
+    assert Refund.objects.get().amount == Decimal(250)
+
+
+def test_another_amount_is_said_not_to_count(api: Api):
+    visitor = payer(api)
+    visitor.choose("other")
+    work()
+
+    page = visitor.reads()
+    assert "KES 251.00 came in, which is not the amount" in page
+    assert "Pay KES 250.00" in page
+    assert visitor.payment.status == "PENDING"
+
+
+def test_a_refund_is_shown_whole_or_in_part(api: Api):
+    visitor = payer(api)
+    visitor.choose("pay")
+    work()
+    for amount, heading in [(50, "You paid KES 250.00"), (200, "was given back")]:
+        ask_for_refund(
+            visitor.checkout.pk, Decimal(amount), reason="Asked for", by=GRACE
+        )
+        send_refunds()
+        page = visitor.reads()
+        assert heading in page
+        assert f"KES {amount}.00 was given back on" in page
+
+    assert "Your money was given back" in page
+    assert visitor.get("receipt.pdf").status_code == 200
+
+
+def test_nobody_pays_before_the_subject_has_agreed(api: Api):
+    visitor = payer(api, consent=HOSTED)
+
+    page = visitor.reads()
+    assert "There is nothing to pay yet" in page
+    assert visitor.post("pay")["Location"] == visitor.page
+    assert not Checkout.objects.exists()
+
+
+def test_an_expired_link_takes_nothing(api: Api):
+    visitor = payer(api)
+    with time_machine.travel(now() + timedelta(days=15)):
+        visitor.open()
+        page = visitor.get()
+        assert page.status_code == 410
+        assert b"This link has expired" in page.content
+        assert b"Send me a new link" not in page.content
+        visitor.post("pay")
+        visitor.post("new-link")
+        expire_payments()
+        assert visitor.get().status_code == 410
+
+    assert not Checkout.objects.exists()
+    assert visitor.payment.status == "EXPIRED"
+    assert visitor.payment.generation == 1
+
+
+def test_the_expired_link_of_a_draft_is_sent_anew_once_a_minute(api: Api):
+    visitor = payer(api, draft=True)
+    with time_machine.travel(now() + timedelta(days=15)) as clock:
+        visitor.open()
+        assert b"Send me a new link" in visitor.get().content
+        Payment.objects.update(link_made_at=now())
+        assert (
+            b"less than a minute ago"
+            in visitor.browser.post(visitor.page + "new-link", follow=True).content
+        )
+
+        clock.shift(61)
+        replaced = visitor.browser.post(visitor.page + "new-link", follow=True)
+        assert replaced.status_code == 410
+        assert b"A newer link was sent" in replaced.content
+        again = visitor.browser.get(visitor.link, follow=True)
+        assert (again.status_code, again.content) == (410, replaced.content)
+        newer = Payer(visitor.report_id)
+        newer.open()
+        assert "Pay KES 250.00" in newer.reads()
+
+
+def test_who_pays_while_the_link_is_replaced_sees_the_receipt(api: Api):
+    visitor = payer(api)
+    at = visitor.pay()
+    Payment.objects.update(link_made_at="2026-01-01T00:00:00Z")
+    send_new_payment_link(visitor.payment.pk)
+    assert visitor.get().status_code == 410
+    visitor.choose("pay", at)
+    work()
+
+    assert "You paid KES 250.00" in visitor.reads()
+
+
+def test_the_link_of_a_cancelled_report_is_dead(api: Api):
+    visitor = payer(api)
+    at = visitor.pay()
+    api.post(f"/reports/{visitor.report_id}/cancel")
+
+    page = visitor.get()
+    assert page.status_code == 410
+    assert "You need not pay any more" in words(page.content.decode())
+    visitor.choose("pay", at)
+    work()
+    assert "came in that was not needed" in visitor.reads()
+    send_refunds()
+    assert "KES 250.00 was given back on" in visitor.reads()
+
+
+def test_a_draft_that_asks_somebody_else_shows_the_first_one_nothing(api: Api):
+    visitor = payer(api, draft=True)
+    other = {"name": "Other", "email": "other@payer.test"}
+    body = {"paymentMode": "THIRD_PARTY", "payer": other}
+    assert api.post(f"/reports/{visitor.report_id}/draft", body).status_code == 200
+
+    page = visitor.get()
+    assert page.status_code == 410
+    assert b"A newer link was sent" in page.content
+    assert visitor.post("pay").status_code == 303
+    assert not Checkout.objects.exists()
+    assert visitor.browser.get(visitor.link, follow=True).content == page.content
+
+
+def test_a_price_edited_after_the_quote_changes_nothing(api: Api):
+    visitor = payer(api)
+    CheckDefinition.objects.update(price=999)
+
+    assert "Total KES 250.00" in visitor.reads()
+    visitor.choose("pay")
+    work()
+
+    assert visitor.checkout.paid_amount == Decimal(250)
+    assert visitor.payment.status == "PAID"
+
+
+def test_checks_that_are_known_already_cost_nothing(api: Api):
+    api.create({**person(), "checksRequested": ["IDENTITY"]})
+    api.work()
+
+    page = payer(api, checksRequested=["IDENTITY", "CRB_SCORE"]).reads()
+
+    assert "National identity free: known already" in page
+    assert "Total KES 150.00" in page
+
+
+def test_a_name_of_staff_s_own_is_shown_as_it_is(api: Api):
+    CheckDefinition.objects.filter(name="IDENTITY").update(display_name="Passport <b>")
+
+    assert "Passport <b> KES 50.00" in payer(api).reads(lang="sw")
+
+
+def test_payments_that_nobody_takes_are_not_asked_for(live_api: Api, settings):
+    settings.PAYMENT_PROVIDER = ""
+    Workspace.objects.update(go_live="APPROVED")
+    visitor = payer(live_api)
+
+    assert "Nothing can be paid at the moment" in visitor.reads()
+    page = visitor.browser.post(visitor.page + "pay", follow=True)
+    assert b"could not be opened" in page.content
+    assert not Checkout.objects.exists()

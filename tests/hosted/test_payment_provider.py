@@ -1,0 +1,117 @@
+"""The payment page with a provider that has pages of its own."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from django.test import Client
+
+from tests.clients import Api
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.hosted.payer import Payer, payer, work
+from tests.refunds import paystack_api as paystack_api
+from verification.ordering.looking import look_now
+from verification.payments.models import Checkout
+
+pytestmark = pytest.mark.django_db
+
+
+def form_action(answer) -> str:
+    found = re.search(r"form-action ([^;]*)", answer["Content-Security-Policy"])
+    assert found
+    return found[1]
+
+
+@pytest.fixture
+def visitor(paystack_api: Api) -> Payer:
+    return payer(paystack_api)
+
+
+def test_only_the_page_with_the_button_may_lead_to_the_provider(
+    visitor: Payer, paystack: FakePaystack
+):
+    assert form_action(visitor.get()) == f"'self' {paystack.url}"
+    for other in (Client().get(visitor.page), visitor.browser.get("/c/x")):
+        assert form_action(other) == "'self'"
+    assert "You pay on the page of Paystack" in visitor.reads()
+    assert "test" not in visitor.reads().lower()
+
+
+def test_what_the_provider_was_paid_is_paid_however_the_browser_comes_back(
+    visitor: Payer, paystack: FakePaystack
+):
+    at = visitor.post("pay")["Location"]
+    assert at.startswith(paystack.url)
+    paid = requests.post(at, {"choice": "pay"}, allow_redirects=False, timeout=10)
+    back = urlsplit(paid.headers["Location"])
+    assert back.path == f"{visitor.page}back/{visitor.checkout.pk}"
+
+    visitor.come_back(f"{back.path}?{back.query}")
+    work()
+
+    page = visitor.reload()
+    assert "You paid KES 250.00" in page
+    assert "(Paystack)" in page
+
+
+def test_a_return_that_claims_to_have_paid_pays_nothing(
+    visitor: Payer, paystack: FakePaystack
+):
+    visitor.post("pay")
+    checkout = visitor.checkout
+
+    forged = f"back/{checkout.pk}?trxref={checkout.pk}&status=success&paid=1"
+    visitor.come_back(visitor.page + forged)
+    work()
+
+    assert "Not paid yet" in visitor.reload()
+    assert visitor.payment.status == "PENDING"
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
+def test_a_provider_that_is_out_of_order_takes_nothing_and_is_tried_again(
+    visitor: Payer, paystack: FakePaystack, fault
+):
+    vars(paystack.faults).update(fault)
+
+    page = visitor.browser.post(visitor.page + "pay", follow=True)
+
+    assert page.status_code == 200
+    assert b"could not be opened. Nothing was taken" in page.content
+    assert b"Pay KES 250.00" in page.content
+    vars(paystack.faults).update(status=None, html=False, half=False)
+    assert visitor.post("pay")["Location"].startswith(paystack.url)
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
+def test_a_provider_that_does_not_answer_is_asked_on(
+    visitor: Payer, paystack: FakePaystack, fault
+):
+    visitor.post("pay")
+    checkout = visitor.checkout
+    vars(paystack.faults).update(fault)
+
+    visitor.come_back(f"{visitor.page}back/{checkout.pk}")
+    work()
+
+    assert "does not answer at the moment. We go on asking" in visitor.reload()
+    assert visitor.payment.status == "PENDING"
+    vars(paystack.faults).update(status=None, html=False, half=False)
+    paystack.pay(checkout.reference)
+    look_now(checkout.pk)
+    work()
+    assert "You paid KES 250.00" in visitor.reload()
+
+
+def test_nobody_pays_a_production_checkout_in_the_sandbox(
+    visitor: Payer, paystack: FakePaystack
+):
+    visitor.post("pay")
+    path = f"/sandbox/checkout/{visitor.checkout.pk}"
+
+    for answer in (Client().get(path), Client().post(path, {"choice": "pay"})):
+        assert answer.status_code == 404
+    work()
+    assert Checkout.objects.get().status == "OPEN"

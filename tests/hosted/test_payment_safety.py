@@ -1,0 +1,324 @@
+"""What must not happen on the pages of payments."""
+
+import re
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+import time_machine
+from django.contrib.staticfiles import finders
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.clients import Api
+from tests.hosted.payer import Payer, payer, work
+from tests.orders import PAYER, rows
+from tests.threads import at_once
+from verification import links
+from verification.notifications.models import Notification
+from verification.ordering.looking import PAUSE
+from verification.payments.models import Checkout
+
+pytestmark = pytest.mark.django_db
+
+PLACES = ["", "pay", "new-link", "receipt.pdf", "state", "?lang=sw", "?unavailable"]
+SCRIPT = "<script>alert(1)</script>{{ 7 }}"
+TURNED = "Acme\u202e\n\n\u2066DO NOT PAY\u2028<b>"
+PAGE_BYTES = 40 * 1024
+
+
+def test_a_link_leads_to_a_page_without_its_token(api: Api):
+    visitor = payer(api)
+
+    answer = Client().get(visitor.link)
+
+    assert answer.status_code == 303
+    assert answer["Location"] == f"/p/v/{visitor.payment.pk}/"
+    cookie = answer.cookies["visit"]
+    assert cookie["path"] == answer["Location"]
+    assert (cookie["httponly"], cookie["samesite"]) == (True, "Lax")
+    token = visitor.link.removeprefix("/p/")
+    assert token not in answer.content.decode() + cookie.value + visitor.text()
+
+
+def test_every_wrong_link_gets_the_same_answer(api: Api):
+    visitor = payer(api)
+    token = visitor.link.removeprefix("/p/")
+    plain = Client().get("/p/nothing")
+    other = links.token("consent", visitor.payment.pk, 1)
+
+    for wrong in (token[:-1], token + "0", other, "é" * 22, "%00", "a" * 5000):
+        answer = Client().get(f"/p/{wrong}")
+        assert answer.status_code == 404
+        assert answer.content == plain.content
+        assert not answer.cookies
+
+
+@pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
+def test_without_a_visit_every_page_asks_for_the_link(api: Api, cookie):
+    visitor = payer(api)
+    visitor.browser.cookies["visit"] = cookie
+
+    for place in PLACES:
+        assert visitor.get(place).status_code == 403
+        assert visitor.post(place).status_code in {403, 405}
+    assert not Checkout.objects.exists()
+
+
+def test_a_visit_opens_no_other_payment(api: Api):
+    mine = payer(api)
+    another = payer(api, subject={**person_of(mine), "idNumber": "87654321"})
+    stranger = Client()
+    stranger.cookies["visit"] = mine.browser.cookies["visit"].value
+
+    assert stranger.get(mine.page).status_code == 200
+    assert stranger.get(another.page).status_code == 403
+    assert stranger.post(another.page + "pay").status_code == 403
+
+
+def person_of(visitor: Payer):
+    return {
+        name: value
+        for name, value in visitor.payment.report.subject.items()
+        if name not in {"country", "id"}
+    }
+
+
+def test_a_visit_ends_after_an_hour(api: Api):
+    visitor = payer(api)
+
+    with time_machine.travel(now() + timedelta(seconds=3601)):
+        page = visitor.get()
+
+    assert page.status_code == 403
+    assert b"what you paid is counted all the same" in page.content
+
+
+def test_a_scanner_that_gets_everything_changes_nothing(api: Api):
+    visitor = payer(api)
+    visitor.pay()
+    back = f"back/{visitor.checkout.pk}"
+    before, told = rows(), Notification.objects.count()
+    for _ in range(2):
+        visitor.open()
+        for place in [*PLACES, back, f"?back={visitor.checkout.pk}", "?back=%00"]:
+            visitor.get(place)
+            visitor.browser.head(visitor.page + place)
+        visitor.browser.get(f"/sandbox/checkout/{visitor.checkout.pk}")
+    work()
+
+    # Only the job that asks the provider is woken.
+    after = rows()
+    assert {name for name in after if after[name] != before[name]} == {"jobs.Job"}
+    assert (visitor.payment.status, visitor.payment.generation) == ("PENDING", 1)
+    assert visitor.checkout.status == "OPEN"
+    assert Notification.objects.count() == told
+
+
+def test_coming_back_asks_the_provider_at_most_once_in_five_seconds(api: Api):
+    visitor = payer(api)
+    visitor.pay()
+    back = f"{visitor.page}back/{visitor.checkout.pk}"
+    looks = []
+    for seconds in (0, 1, 3, 6, 8, 20):
+        with time_machine.travel(now() + timedelta(seconds=seconds)):
+            Client().get(back)
+            looks.append(visitor.checkout.next_look_at <= now())
+            work()
+
+    assert timedelta(seconds=5) == PAUSE
+    assert looks == [True, False, False, True, False, True]
+
+
+def test_a_return_to_a_checkout_that_is_unknown_is_harmless(api: Api):
+    visitor = payer(api)
+
+    page = visitor.come_back(f"{visitor.page}back/{uuid4()}?since=9")
+
+    assert "Pay KES 250.00" in page
+    for since in ("x", "-1", "9" * 14, "²", "99999999999999"):
+        assert visitor.get(f"?back={uuid4()}&since={since}").status_code == 200
+        assert visitor.get("state", since=since).status_code == 200
+
+
+def test_the_return_of_another_payment_says_nothing_of_it(api: Api):
+    mine = payer(api)
+    another = payer(api, subject={**person_of(mine), "idNumber": "87654321"})
+    another.choose("pay")
+
+    page = mine.come_back(f"{mine.page}back/{another.checkout.pk}")
+
+    assert "Pay KES 250.00" in page
+    assert "We are asking" not in page
+
+
+def test_a_double_click_and_two_tabs_lead_to_one_checkout(api: Api):
+    visitor = payer(api)
+
+    first, second = visitor.pay(), visitor.pay()
+
+    assert first == second
+    assert Checkout.objects.count() == 1
+
+
+def test_paying_again_after_it_is_paid_opens_nothing(api: Api):
+    visitor = payer(api)
+    at = visitor.pay()
+    visitor.choose("pay", at)
+    work()
+
+    assert visitor.post("pay")["Location"] == visitor.page
+    again = visitor.browser.get(at)
+    assert b"This checkout is paid already" in again.content
+    visitor.choose("pay", at)
+    visitor.choose("fail", at)
+    work()
+    assert Checkout.objects.count() == 1
+    assert visitor.payment.status == "PAID"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_clicks_at_once_money_is_kept_once(api: Api):
+    visitor = payer(api)
+    cookies = visitor.browser.cookies
+
+    def click(number: int) -> str:
+        browser = Client()
+        browser.cookies = cookies
+        return browser.post(visitor.page + "pay")["Location"]
+
+    for at in set(at_once(4, click)):
+        visitor.choose("pay", "/" + at.split("/", 3)[3])
+    work()
+
+    assert visitor.payment.status == "PAID"
+    assert Checkout.objects.filter(is_counted=True).count() == 1
+
+
+def test_a_form_of_another_site_is_refused(api: Api):
+    visitor = payer(api)
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = visitor.browser.cookies
+
+    assert browser.post(visitor.page + "pay").status_code == 403
+    assert not Checkout.objects.exists()
+
+
+def test_who_clicks_without_end_is_slowed_down(api: Api):
+    visitor = payer(api)
+
+    # Within one minute of the clock.
+    with time_machine.travel(now().replace(second=1), tick=False):
+        visitor.open()
+        statuses = [visitor.post("pay").status_code for _ in range(31)]
+
+    assert statuses == [303] * 30 + [429]
+
+
+def test_a_form_of_70_kb_is_refused(api: Api):
+    visitor = payer(api)
+    large = {"x": "y" * 70_000}
+
+    for path in (visitor.page + "pay", "/t/v/x/", "/sandbox/checkout/x"):
+        assert visitor.browser.post(path, large).status_code == 413
+
+
+def test_every_answer_is_private_and_strict(api: Api):
+    visitor = payer(api)
+    answers = [
+        visitor.browser.get(visitor.link),
+        visitor.get(),
+        visitor.post("pay"),
+        Client().get("/p/unknown"),
+        Client().get(visitor.page),
+        visitor.browser.get(f"/sandbox/checkout/{visitor.checkout.pk}"),
+        visitor.get(f"back/{visitor.checkout.pk}"),
+    ]
+
+    for answer in answers:
+        assert "default-src 'none'" in answer["Content-Security-Policy"]
+        assert "script-src" not in answer["Content-Security-Policy"]
+        assert answer["Referrer-Policy"] == "same-origin"
+        assert answer["Cache-Control"] == "no-store"
+        assert "noindex" in answer["X-Robots-Tag"]
+
+
+def test_the_script_runs_only_for_who_comes_back(api: Api):
+    visitor = payer(api)
+    visitor.pay()
+    assert b"<script" not in visitor.get().content
+
+    visitor.come_back(f"{visitor.page}back/{visitor.checkout.pk}")
+    page = visitor.browser.get(visitor.path)
+
+    policy = page["Content-Security-Policy"].split("; ")
+    assert {"script-src 'self'", "connect-src 'self'"} <= set(policy)
+    assert b"http-equiv" not in page.content
+    script = re.search(rb'data-ask="([^"]*)".*?data-state="([^"]*)"', page.content)
+    ask = script[1].decode().replace("&amp;", "&")
+    assert visitor.browser.get(ask).content == script[2]
+    visitor.choose("pay", f"/sandbox/checkout/{visitor.checkout.pk}")
+    work()
+    assert visitor.browser.get(ask).content != script[2]
+    with open(finders.find("verification/poll.js"), "rb") as file:
+        assert len(file.read()) < 512
+
+
+def test_scripts_and_turned_names_are_text_on_one_line(api: Api):
+    api.workspace.name = f"{TURNED}{SCRIPT}"
+    api.workspace.save()
+    third = {"paymentMode": "THIRD_PARTY", "payer": {**PAYER, "name": TURNED}}
+    visitor = payer(api, purpose=TURNED, reference=SCRIPT, **third)
+
+    pages = [visitor.text()]
+    at = visitor.pay()
+    pages.append(visitor.browser.get(at).content.decode())
+    visitor.choose("pay", at)
+    work()
+    pages.append(visitor.text())
+
+    for page in pages:
+        assert "<script>" not in page
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029]", page)
+        assert "Acme DO NOT PAY" in page
+
+
+def test_a_page_is_small_and_asks_the_database_little(
+    api: Api, django_assert_max_num_queries
+):
+    visitor = payer(api, checksRequested=["IDENTITY", "KRA_PIN", "CRB_SCORE"])
+    visitor.choose("twice")
+    work()
+    with django_assert_max_num_queries(5):
+        page = visitor.get()
+
+    size = len(page.content)
+    for name in ("hosted.css", "mark.svg", "poll.js"):
+        with open(finders.find(f"verification/{name}"), "rb") as file:
+            size += len(file.read())
+    assert size < PAGE_BYTES
+
+
+def test_the_pages_speak_kiswahili(api: Api):
+    visitor = payer(api, paymentMode="THIRD_PARTY", payer=PAYER)
+    visitor.get(lang="sw")
+
+    page = visitor.reads()
+    assert "Lipa KES 250.00" in page
+    assert "Kitambulisho cha taifa KES 50.00" in page
+    visitor.choose("pay")
+    work()
+    assert "Umelipa KES 250.00" in visitor.reads()
+    assert visitor.checkout.language == "sw"
+
+
+def test_the_log_names_neither_token_nor_person(api: Api, caplog):
+    visitor = payer(api)
+    visitor.choose("pay")
+    work()
+    visitor.get()
+
+    logged = str([record.__dict__ for record in caplog.records])
+    assert "p/<str:token>" in logged
+    for secret in (visitor.link.removeprefix("/p/"), "Wanjiku", "wanjiku@"):
+        assert secret not in logged

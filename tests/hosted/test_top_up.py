@@ -1,0 +1,241 @@
+"""Whoever has a top-up link pays into the account, and learns nothing of it."""
+
+from decimal import Decimal
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from tests.clients import Api
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.hosted.payer import work
+from tests.hosted.test_payment_provider import form_action
+from tests.hosted.visitor import Visitor, words
+from tests.refunds import paystack_api as paystack_api
+from verification import links
+from verification.payments.models import Checkout
+from workspaces.models import LedgerEntry
+
+pytestmark = pytest.mark.django_db
+
+
+def owner(api: Api) -> Visitor:
+    visitor = Visitor(links.top_up_url(api.account.pk))
+    visitor.open()
+    return visitor
+
+
+def paid(visitor: Visitor, choice: str, amount: str = "5000") -> str:
+    """The page after paying so in the sandbox and coming back."""
+    at = visitor.post("", amount=amount)["Location"]
+    back = visitor.browser.post(path_of(at), {"choice": choice})["Location"]
+    answer = visitor.browser.get(path_of(back), follow=True)
+    visitor.path = (answer.redirect_chain or [(path_of(back), 0)])[-1][0]
+    return words(answer.content.decode())
+
+
+def path_of(url: str) -> str:
+    return "/" + url.split("/", 3)[3]
+
+
+def reload(visitor: Visitor) -> str:
+    return words(visitor.browser.get(visitor.path).content.decode())
+
+
+def test_the_page_says_whose_account_and_which_and_not_what_is_in_it(api: Api):
+    LedgerEntry.objects.all().delete()
+    type(api.account).objects.filter(pk=api.account.pk).update(balance=7654)
+
+    page = words(owner(api).text())
+
+    for said in ("Acacia Lenders", "Sandbox, with play money", "KES 100.00"):
+        assert said in page
+    assert "7654" not in page.replace(",", "")
+    assert "owner@acacia.test" not in page
+    type(api.account).objects.filter(pk=api.account.pk).update(balance=0)
+
+
+@pytest.mark.parametrize("typed", ["5000", "5,000", "5 000.00", " 5000.0 "])
+def test_what_is_paid_is_on_the_balance(api: Api, typed):
+    visitor = owner(api)
+
+    assert "We are asking whether you have paid" in paid(visitor, "pay", typed)
+    work()
+
+    page = reload(visitor)
+    assert "KES 5,000.00 was added to the balance of Acacia Lenders" in page
+    (entry,) = LedgerEntry.objects.all()
+    assert (entry.kind, entry.amount) == ("TOP_UP", Decimal(5000))
+    assert entry.actor == "top-up page"
+    assert Checkout.objects.get().number in page
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("fail", "The payment failed"),
+        ("other", "KES 5,001.00 came in, and not KES 5,000.00"),
+    ],
+)
+def test_what_went_wrong_is_said_and_nothing_is_on_the_balance(api: Api, choice, said):
+    visitor = owner(api)
+
+    paid(visitor, choice)
+    work()
+
+    assert said in reload(visitor)
+    assert not LedgerEntry.objects.exists()
+
+
+def test_who_comes_back_without_paying_is_told_so(api: Api):
+    visitor = owner(api)
+    visitor.post("", amount="5000")
+    back = f"{visitor.page}back/{Checkout.objects.get().pk}"
+
+    answer = visitor.browser.get(back, follow=True)
+    visitor.path = answer.redirect_chain[-1][0]
+    work()
+
+    assert "Not paid yet" in reload(visitor)
+    assert not LedgerEntry.objects.exists()
+
+
+def test_an_event_that_is_lost_is_healed_by_coming_back(api: Api):
+    visitor = owner(api)
+    paid(visitor, "lost")
+    work()
+
+    assert "was added to the balance" in reload(visitor)
+    assert LedgerEntry.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        ("", "Enter an amount"),
+        ("lots", "Enter the amount in numbers"),
+        ("1e5", "Enter the amount in numbers"),
+        ("NaN", "Enter the amount in numbers"),
+        ("٢٣٢٣", "Enter the amount in numbers"),
+        ("-5000", "Enter the amount in numbers"),
+        ("100.001", "Enter the amount in numbers"),
+        ("5000\0", "Null characters"),
+        ("99.99", "Enter a larger amount"),
+        ("1000000.01", "Enter a smaller amount"),
+        ("9" * 50, "at most 20"),
+    ],
+)
+def test_what_is_no_amount_is_named(api: Api, typed, error):
+    page = owner(api).post("", amount=typed).content.decode()
+
+    assert "<title>Error: " in page
+    assert page.count(error) == 2
+    assert 'href="#id_amount"' in page
+    assert not Checkout.objects.exists()
+
+
+def test_every_wrong_link_gets_the_same_answer(api: Api, live_api: Api):
+    account = api.account.pk
+    token = links.top_up_url(account).rsplit("/", 1)[1]
+    plain = Client().get("/p/nothing").content
+
+    for path in (
+        f"{account}/{token[:-1]}",
+        f"{account}/{token}0",
+        f"{account}/é",
+        f"{live_api.account.pk}/{token}",
+        f"{uuid4()}/{token}",
+        f"{account}/{links.token('payment', account, 1)}",
+    ):
+        answer = Client().get(f"/t/{path}")
+        assert (answer.status_code, answer.content) == (404, plain)
+        assert not answer.cookies
+    gone = uuid4()
+    answer = Client().get(f"/t/{gone}/{links.token('top-up', gone, 1)}")
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("cookie", ["", "forged"])
+def test_without_a_visit_every_page_asks_for_the_link(api: Api, cookie):
+    visitor = owner(api)
+    visitor.browser.cookies["visit"] = cookie
+
+    for place in ("", "paid", "state"):
+        assert visitor.get(place).status_code == 403
+    assert visitor.post("", amount="5000").status_code == 403
+    assert not Checkout.objects.exists()
+
+
+def test_a_visit_opens_no_other_account_and_shows_no_other_checkout(
+    api: Api, another_api: Api
+):
+    mine, another = owner(api), owner(another_api)
+    another.post("", amount="777")
+    checkout = Checkout.objects.get()
+    stranger = Client()
+    stranger.cookies["visit"] = mine.browser.cookies["visit"].value
+
+    assert stranger.get(another.page).status_code == 403
+    for query in (f"paid?back={checkout.pk}", "paid?back=x", "paid"):
+        answer = mine.browser.get(mine.page + query, follow=True)
+        assert b"777" not in answer.content
+    assert mine.get("state", back=str(checkout.pk)).content == b"unknown"
+
+
+def test_a_scanner_that_gets_everything_opens_nothing(api: Api):
+    visitor = owner(api)
+
+    for place in ("", "paid", "state", "?amount=5000", f"back/{uuid4()}"):
+        visitor.get(place)
+        visitor.browser.head(visitor.page + place)
+
+    assert not Checkout.objects.exists()
+
+
+def test_a_form_of_another_site_is_refused(api: Api):
+    visitor = owner(api)
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = visitor.browser.cookies
+
+    assert browser.post(visitor.page, {"amount": "5000"}).status_code == 403
+
+
+def test_real_money_is_paid_at_the_real_provider(
+    paystack_api: Api, paystack: FakePaystack
+):
+    visitor = owner(paystack_api)
+    page = visitor.get()
+    assert form_action(page) == f"'self' {paystack.url}"
+    assert b"Production" in page.content
+    assert b"This is a test" not in page.content
+
+    at = visitor.post("", amount="5000")["Location"]
+    assert at.startswith(paystack.url)
+    paystack.faults.status = 500
+    answer = visitor.browser.post(visitor.page, {"amount": "5000"}, follow=True)
+    assert b"could not be opened. Nothing was taken" in answer.content
+
+
+def test_every_answer_is_private_and_strict(api: Api):
+    visitor = owner(api)
+    answers = [
+        visitor.browser.get(visitor.link),
+        visitor.get(),
+        visitor.post("", amount="x"),
+        Client().get(visitor.page),
+    ]
+
+    for answer in answers:
+        assert "default-src 'none'" in answer["Content-Security-Policy"]
+        assert "script-src" not in answer["Content-Security-Policy"]
+        assert answer["Cache-Control"] == "no-store"
+        assert "noindex" in answer["X-Robots-Tag"]
+
+
+def test_it_speaks_kiswahili(api: Api):
+    visitor = owner(api)
+    visitor.get(lang="sw")
+
+    assert "Ongeza salio la Acacia Lenders" in words(visitor.text())
+    assert "Andika kiasi" in visitor.post("", amount="").content.decode()

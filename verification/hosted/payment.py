@@ -1,0 +1,213 @@
+"""The pages of a payment link: look up, call one verb, lead back to the page.
+
+What is paid is only what the provider says; nothing that a browser brings counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import now
+from django.utils.translation import get_language
+from django.views.decorators.http import require_safe
+
+from verification import links
+from verification.addresses import client_address
+from verification.consents.models import RetiredLink
+from verification.hosted import payment_context as context
+from verification.hosted import returning
+from verification.hosted.cookies import VisitCookie
+from verification.hosted.pages import answer, hosted, opening, see_other
+from verification.hosted.payment_stages import (
+    PAYABLE,
+    STATUSES,
+    Return,
+    Stage,
+    stage_of,
+)
+from verification.hosted.retired import retired_link
+from verification.ordering import paying
+from verification.ordering.looking import look_soon
+from verification.ordering.payment_links import NotPayable, send_new_payment_link
+from verification.payment_receipts import payment_receipt_pdf
+from verification.payments.models import Checkout, Payment
+from verification.payments.registry import NoPaymentProvider
+from verification.policy import allow
+from verification.reports.models import ReportStatus
+from workspaces import rates
+
+COOKIE = VisitCookie("/p/v/", "hosted.payment", seconds=3600)
+CHECKOUTS_PER_MINUTE = 30
+# The newest; nobody opens more, and a page shows no end of them.
+MOST_CHECKOUTS = 20
+UNAVAILABLE = "?unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A payment, opened by the link of this generation in this browser."""
+
+    payment: Payment
+    generation: int
+    # First the one that paid, then the newest.
+    checkouts: list[Checkout]
+    came_back: Return | None
+    stage: Stage
+
+
+def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
+    generation = COOKIE.value_of(request, payment_id)
+    if generation is None:
+        return None
+    rows = Payment.objects.select_related("report__workspace")
+    payment = rows.get(pk=payment_id)
+    found = Checkout.objects.filter(payment_id=payment.pk)
+    found = found.order_by("-is_counted", "-id")
+    checkouts = list(found.prefetch_related("refunds")[:MOST_CHECKOUTS])
+    came_back = _return_of(request, checkouts)
+    stage = stage_of(payment, generation, came_back, now())
+    return Opened(payment, generation, checkouts, came_back, stage)
+
+
+def _return_of(request: HttpRequest, checkouts: list[Checkout]) -> Return | None:
+    left = request.GET.get("back")
+    mine = (one for one in checkouts if one.reference == left)
+    checkout = next(mine, None)
+    return Return(checkout, returning.since(request)) if checkout else None
+
+
+opened = opening(
+    COOKIE,
+    _opened,
+    over="payment/over",
+    overtaken=(paying.PaymentClosed, NotPayable, Payment.DoesNotExist),
+)
+
+
+@require_safe
+@hosted
+def open_link(request: HttpRequest, token: str) -> HttpResponse:
+    """Take the token out of the address bar; nothing else happens."""
+    digest = links.digest(token)
+    found = Payment.objects.filter(token_digest=digest).only("id", "generation")
+    if payment := found.first():
+        return _onward(payment.pk, payment.generation)
+    if retired := retired_link(RetiredLink.Purpose.PAYMENT, digest):
+        return _onward(retired.row_id, retired.generation)
+    return answer(request, "unknown", status=404)
+
+
+@require_safe
+@opened
+def show(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """The page of the stage that the payment is at."""
+    shown = _shown(request, visited)
+    status = STATUSES.get(visited.stage, 200)
+    response = answer(request, f"payment/{visited.stage}", shown, status)
+    if visited.stage in PAYABLE:
+        environment = visited.payment.report.environment
+        allow(response, form_action=[context.checkout_origin(environment)])
+    if visited.came_back:
+        returning.with_script(response)
+    return response
+
+
+@opened
+def pay(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """To the provider's page. Nothing is taken here, however often it is asked."""
+    payment = visited.payment
+    if request.method != "POST" or visited.stage not in PAYABLE:
+        return to_page(payment.pk)
+    address = str(client_address(request))
+    if rates.count_from(address, "checkouts", CHECKOUTS_PER_MINUTE).exceeded:
+        return answer(request, "too_many", status=429)
+    try:
+        checkout = paying.open_checkout(payment.pk, visited.generation)
+        url = checkout.url or paying.begin(checkout, get_language() or "en")
+    except (paying.CheckoutNotOpened, NoPaymentProvider):
+        return to_page(payment.pk, UNAVAILABLE)
+    return see_other(url)
+
+
+@opened
+def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """The page then says that this link was replaced."""
+    if request.method == "POST" and visited.stage == Stage.EXPIRED:
+        send_new_payment_link(visited.payment.pk)
+    return to_page(visited.payment.pk)
+
+
+@require_safe
+@opened
+def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
+    checkout = _counted(visited)
+    if checkout is None:
+        return to_page(visited.payment.pk)
+    pdf = payment_receipt_pdf(checkout, get_language() or "en")
+    name = f"receipt-{checkout.number}.pdf"
+    return HttpResponse(
+        pdf,
+        content_type="application/pdf",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+back = returning.back(
+    lambda row, checkout, query: f"{COOKIE.path_of(row)}?back={checkout}&{query}"
+)
+
+
+@require_safe
+@opened
+def state(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """For the script of who waits; has the provider asked again as well."""
+    if visited.came_back:
+        look_soon(visited.came_back.checkout.pk)
+    return returning.word(*_state(visited))
+
+
+def to_page(payment_id: UUID, query: str = "") -> HttpResponse:
+    return see_other(COOKIE.path_of(payment_id) + query)
+
+
+def _onward(payment_id: UUID, generation: int) -> HttpResponse:
+    response = to_page(payment_id)
+    COOKIE.remember(response, payment_id, generation)
+    return response
+
+
+def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
+    payment, counted = visited.payment, _counted(visited)
+    shown = {
+        **context.frame(payment.report),
+        **context.order(payment),
+        "payment": payment,
+        "path": COOKIE.path_of(payment.pk),
+        "extras": context.extras(visited.checkouts),
+        "earlier": context.opened_earlier(visited.checkouts),
+        "latest": max(visited.checkouts, key=lambda one: one.pk, default=None),
+        "came_back": visited.came_back,
+        "query": request.META.get("QUERY_STRING", ""),
+        "is_draft": payment.report.status == ReportStatus.DRAFT,
+        "state": returning.word(*_state(visited)).content.decode(),
+        "unavailable": "unavailable" in request.GET,
+        "too_soon": "too-soon" in request.GET,
+        **context.renewal(payment),
+    }
+    return {**shown, **context.receipt(payment, counted)} if counted else shown
+
+
+def _state(visited: Opened) -> tuple[object, ...]:
+    """Changes when the page would be another one."""
+    left = visited.came_back
+    return visited.stage, left and left.checkout.status, len(visited.checkouts)
+
+
+def _counted(visited: Opened) -> Checkout | None:
+    """The checkout whose money paid, where it is paid."""
+    if visited.stage not in {Stage.PAID, Stage.REFUNDED}:
+        return None
+    return next((one for one in visited.checkouts if one.is_counted), None)

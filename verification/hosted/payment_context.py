@@ -1,0 +1,172 @@
+"""What each page of a payment shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
+
+from verification import links
+from verification.hosted.context import qr_code
+from verification.hosted.masking import DOTS
+from verification.ordering.payment_links import can_be_renewed
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Doubt,
+    Payment,
+    RefundStatus,
+)
+from verification.payments.registry import NoPaymentProvider, checkout_provider
+from verification.reports.models import PaymentMode, Report
+from verification.wire import one_line
+from workspaces.models import Environment
+
+TIMEZONE = "Africa/Nairobi"
+PROVIDERS = {"paystack": "Paystack", "stripe": "Stripe"}
+# Staff may call checks otherwise; then they are shown by those names.
+CHECKS = (
+    _("National identity"),
+    _("KRA PIN"),
+    _("Employer reference"),
+    _("Business registration"),
+    _("CRB score"),
+    _("CRB standard report"),
+    _("CRB full report"),
+    _("Credit bureau score"),
+    _("Credit bureau status"),
+    _("Credit bureau company report"),
+)
+# What the provider shows the payer; `ordering.paying` says it.
+DESCRIPTIONS = (_("Verification report for %(name)s"), _("Top-up for %(name)s"))
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """Money of a checkout on its way back, or back already."""
+
+    amount: str
+    is_done: bool
+    at: Any
+
+
+def money(amount: Decimal | None, currency: str) -> str:
+    return f"{currency} {amount or 0:,.2f}"
+
+
+def checks_of(report: Report, currency: str) -> list[tuple[str, str]]:
+    """Name and price of each, as agreed; no price where an earlier result will do."""
+    results = report.results.select_related("definition").order_by("position")
+    return [
+        (
+            gettext(result.definition.display_name),
+            money(result.price, currency) if result.price else "",
+        )
+        for result in results
+    ]
+
+
+def frame(report: Report) -> dict[str, Any]:
+    return {
+        "client": report.workspace.name,
+        "is_play": report.environment == Environment.SANDBOX,
+        "timezone": TIMEZONE,
+    }
+
+
+def order(payment: Payment) -> dict[str, Any]:
+    """What is paid for, by whom it was asked, and until when."""
+    report = payment.report
+    workspace = report.workspace
+    return {
+        "amount": money(payment.amount, payment.currency),
+        "checks": checks_of(report, payment.currency),
+        "purpose": report.purpose,
+        "reference": report.reference,
+        "about": _about(report),
+        "expires_at": payment.expires_at,
+        "is_reviewed": workspace.go_live == workspace.GoLive.APPROVED,
+        "provider": provider_label(report.environment),
+    }
+
+
+def provider_label(environment: str) -> str | None:
+    """Who takes the money; "" is the sandbox. None where nobody does at present."""
+    try:
+        name = checkout_provider(environment).name
+    except NoPaymentProvider:
+        return None
+    return PROVIDERS.get(name, "")
+
+
+def checkout_origin(environment: str) -> str:
+    """Where the form leads to in the end; Chromium counts that as where it is sent."""
+    try:
+        origin = checkout_provider(environment).checkout_origin
+    except NoPaymentProvider:
+        origin = ""
+    base = urlsplit(settings.BASE_URL)
+    return origin or f"{base.scheme}://{base.netloc}"
+
+
+def opened_earlier(checkouts: list[Checkout]) -> Checkout | None:
+    """One the payer has left without an outcome that we know."""
+    return next(
+        (one for one in checkouts if one.status == CheckoutStatus.OPEN and one.url),
+        None,
+    )
+
+
+def extras(checkouts: list[Checkout]) -> list[dict[str, Any]]:
+    """Money that came and was not what was asked for."""
+    return [
+        {
+            "number": one.number,
+            "amount": money(one.paid_amount, one.paid_currency),
+            "is_other": one.doubt == Doubt.OTHER_AMOUNT,
+            "given_back": given_back(one),
+        }
+        for one in checkouts
+        if one.status == CheckoutStatus.PAID and not one.is_counted
+    ]
+
+
+def given_back(checkout: Checkout) -> list[GivenBack]:
+    shown = {RefundStatus.APPROVED, RefundStatus.DONE}
+    return [
+        GivenBack(
+            money(refund.amount, checkout.paid_currency),
+            refund.status == RefundStatus.DONE,
+            refund.ended_at,
+        )
+        for refund in sorted(checkout.refunds.all(), key=lambda one: one.pk)
+        if refund.status in shown
+    ]
+
+
+def receipt(payment: Payment, checkout: Checkout) -> dict[str, Any]:
+    url = links.payment_url(payment.pk, payment.generation)
+    return {
+        "checkout": checkout,
+        "amount": money(checkout.paid_amount, checkout.paid_currency),
+        "given_back": given_back(checkout),
+        "url": url,
+        "qr": qr_code(url),
+    }
+
+
+def renewal(payment: Payment) -> dict[str, Any]:
+    return {"can_renew": can_be_renewed(payment.report)}
+
+
+def _about(report: Report) -> str:
+    """Whom a nominated payer pays for: enough to recognise, not to learn a name by."""
+    if report.payment_mode != PaymentMode.THIRD_PARTY:
+        return ""
+    name = one_line(report.subject_name)
+    return " ".join(f"{part[:1].upper()}{DOTS}" for part in name.split())

@@ -1,0 +1,76 @@
+"""Where a payment is for who opened its link: which page answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from verification.ordering.paying import closed_as
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Payment,
+    PaymentStatus,
+)
+
+
+class Stage(StrEnum):
+    DUE = "due"
+    WAITS = "waits"
+    # The payer has come back, and the provider has not been asked since.
+    CONFIRMING = "confirming"
+    FAILED = "failed"
+    PAID = "paid"
+    REFUNDED = "refunded"
+    EXPIRED = "expired"
+    REPLACED = "replaced"
+    ENDED = "ended"
+
+
+# What `closed_as` says; whatever else it says, the report has ended.
+CLOSED = {
+    "WAITS_FOR_CONSENT": Stage.WAITS,
+    "REPLACED": Stage.REPLACED,
+    PaymentStatus.EXPIRED: Stage.EXPIRED,
+}
+# Other than 200: the link leads nowhere any more.
+STATUSES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
+# At these the page has the button to pay.
+PAYABLE = frozenset({Stage.DUE, Stage.FAILED, Stage.CONFIRMING})
+TO_BE_ASKED = frozenset({Stage.DUE, Stage.EXPIRED})
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A payer has come back from this checkout, to be told by what we hear `since`."""
+
+    checkout: Checkout
+    since: datetime
+
+    @property
+    def is_asked(self) -> bool:
+        """The provider is being asked, and has not answered since."""
+        checkout = self.checkout
+        if checkout.status != CheckoutStatus.OPEN or not checkout.next_look_at:
+            return False
+        asked_at = checkout.looked_at
+        return asked_at is None or asked_at < self.since or checkout.unanswered > 0
+
+
+def stage_of(
+    payment: Payment, generation: int, came_back: Return | None, at: datetime
+) -> Stage:
+    # Who has paid sees it whatever link was sent meanwhile.
+    if payment.status == PaymentStatus.PAID:
+        return Stage.PAID
+    if payment.status == PaymentStatus.REFUNDED:
+        return Stage.REFUNDED
+    closed = closed_as(payment.report, payment, generation, at)
+    failed = payment.status == PaymentStatus.FAILED
+    stage = Stage.FAILED if failed else Stage.DUE
+    if closed:
+        stage = CLOSED.get(closed, Stage.ENDED)
+    if came_back and came_back.is_asked and stage in TO_BE_ASKED:
+        return Stage.CONFIRMING
+    return stage

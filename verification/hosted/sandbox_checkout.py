@@ -1,0 +1,95 @@
+"""The checkout page of the sandbox's payment provider, which plays every ending.
+
+It does what a provider does: ends the checkout in its own books, tells the service by
+an event, and sends the payer back. It never sees a checkout of production.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from verification.hosted.pages import answer, hosted, see_other
+from verification.hosted.payment_context import money
+from verification.ids import uuid7
+from verification.ordering import paying
+from verification.ordering.receiving import receive
+from verification.payments.models import Checkout, SandboxCheckout
+from verification.payments.sandbox import SandboxProvider, play
+from verification.policy import allow
+from verification.providers.checkout import CheckoutState, ProviderEvent
+from workspaces.models import Environment
+
+PAID, FAILED = CheckoutState.PAID, CheckoutState.FAILED
+CANCELLED = CheckoutState.CANCELLED
+ENDINGS = {"fail": FAILED, "cancel": CANCELLED}
+CHOICES = {"pay", "twice", "other", "lost", *ENDINGS}
+NAME = SandboxProvider.name
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@hosted
+def show(request: HttpRequest, reference: UUID) -> HttpResponse:
+    checkout = Checkout.objects.filter(
+        pk=reference, provider=NAME, environment=Environment.SANDBOX
+    ).first()
+    known = SandboxCheckout.objects.filter(pk=str(reference)).first()
+    if checkout is None or known is None:
+        raise Http404
+    choice = request.POST.get("choice", "")
+    if request.method == "POST" and choice in CHOICES:
+        return see_other(_played(checkout, known, choice))
+    response = answer(request, "sandbox_checkout/checkout", _shown(checkout, known))
+    # The way back is at BASE_URL, whatever name this page was reached by.
+    allow(response, form_action=[settings.BASE_URL])
+    return response
+
+
+def _shown(checkout: Checkout, known: SandboxCheckout) -> dict[str, Any]:
+    return {
+        "amount": money(known.amount, known.currency),
+        "description": known.description,
+        "state": known.state,
+        "return_url": known.return_url,
+        # A second top-up is a top-up as well, and nothing that is paid twice.
+        "can_be_paid_twice": checkout.payment_id is not None,
+    }
+
+
+def _played(checkout: Checkout, known: SandboxCheckout, choice: str) -> str:
+    """The address that the payer is sent back to."""
+    state = ENDINGS.get(choice, PAID)
+    beside = _beside(checkout, known) if choice == "twice" else None
+    play(known.reference, state, surplus=choice == "other")
+    if choice != "lost":
+        _tell(known.reference, state, times=2 if choice == "twice" else 1)
+    if beside:
+        play(beside.reference, PAID)
+        _tell(beside.reference, PAID, times=2)
+    return known.cancel_url if choice == "cancel" else known.return_url
+
+
+def _beside(checkout: Checkout, known: SandboxCheckout) -> Checkout | None:
+    """Another checkout of the same payment, as of a payer with two tabs."""
+    payment = getattr(checkout.report, "payment", None)
+    if known.state == PAID or payment is None or payment.pk != checkout.payment_id:
+        return None
+    try:
+        other = paying.open_checkout(payment.pk, payment.generation, beside=True)
+    except paying.PaymentClosed:
+        return None
+    paying.begin(other, checkout.language)
+    return other
+
+
+def _tell(reference: str, state: CheckoutState, *, times: int) -> None:
+    """Send the event so often; it is the same one each time."""
+    event = ProviderEvent(str(uuid7()), f"checkout.{state.lower()}", reference)
+    body = {"id": event.event_id, "type": event.type, "reference": reference}
+    for _ in range(times):
+        receive(NAME, event, json.dumps(body).encode())

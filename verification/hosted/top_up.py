@@ -1,0 +1,172 @@
+"""The pages of a top-up link: anybody who has it can pay into the account, and sees
+whose it is and nothing of what is in it."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from verification import links
+from verification.addresses import client_address
+from verification.hosted import payment_context as context
+from verification.hosted import returning
+from verification.hosted.cookies import VisitCookie
+from verification.hosted.pages import answer, hosted, opening, see_other
+from verification.hosted.payment_stages import Return
+from verification.ordering import paying
+from verification.ordering.looking import look_soon
+from verification.payments.models import Checkout
+from verification.payments.registry import NoPaymentProvider
+from verification.policy import allow
+from workspaces import rates
+from workspaces.models import Account, Environment
+
+COOKIE = VisitCookie("/t/v/", "hosted.top-up", seconds=3600)
+TOP_UPS_PER_MINUTE = 30
+# Who the ledger says topped up.
+ACTOR = "top-up page"
+
+
+class Amount(forms.Form):
+    """`10000`, `10,000` and `10 000.00` are the same amount."""
+
+    amount = forms.CharField(
+        max_length=20, error_messages={"required": _("Enter an amount")}
+    )
+
+    def clean_amount(self) -> Decimal:
+        typed = re.sub(r"[, ]", "", self.cleaned_data["amount"])
+        # Not what else Decimal() takes: "1e5", "NaN" or other scripts' digits.
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,2})?", typed):
+            raise forms.ValidationError(_("Enter the amount in numbers, such as 5000"))
+        amount = Decimal(typed)
+        if amount < paying.TOP_UP_FROM:
+            raise forms.ValidationError(_("Enter a larger amount"))
+        if amount > paying.TOP_UP_TO:
+            raise forms.ValidationError(_("Enter a smaller amount"))
+        return amount
+
+
+def _opened(request: HttpRequest, account_id: UUID) -> Account | None:
+    if COOKIE.value_of(request, account_id) is None:
+        return None
+    return Account.objects.select_related("workspace").get(pk=account_id)
+
+
+opened = opening(
+    COOKIE, _opened, over="payment/over", overtaken=(Account.DoesNotExist,)
+)
+
+
+@require_safe
+@hosted
+def open_link(request: HttpRequest, account: UUID, token: str) -> HttpResponse:
+    """Take the token out of the address bar; nothing else happens."""
+    derived = links.token("top-up", account, 1)
+    is_right = constant_time_compare(token, derived)
+    if not is_right or not Account.objects.filter(pk=account).exists():
+        return answer(request, "unknown", status=404)
+    response = see_other(COOKIE.path_of(account))
+    COOKIE.remember(response, account, 1)
+    return response
+
+
+@opened
+def show(request: HttpRequest, account: Account) -> HttpResponse:
+    """The form; by POST, on to the provider."""
+    if request.method != "POST":
+        return _form(request, account, Amount())
+    form = Amount(request.POST)
+    if not form.is_valid():
+        return _form(request, account, form)
+    address = str(client_address(request))
+    if rates.count_from(address, "checkouts", TOP_UPS_PER_MINUTE).exceeded:
+        return answer(request, "too_many", status=429)
+    try:
+        checkout = paying.open_top_up(account, form.cleaned_data["amount"], ACTOR)
+        return see_other(paying.begin(checkout, get_language() or "en"))
+    except (paying.CheckoutNotOpened, NoPaymentProvider):
+        return see_other(COOKIE.path_of(account.pk) + "?unavailable")
+
+
+back = returning.back(
+    lambda row, checkout, query: f"{COOKIE.path_of(row)}paid?back={checkout}&{query}"
+)
+
+
+@require_safe
+@opened
+def paid(request: HttpRequest, account: Account) -> HttpResponse:
+    """What became of the checkout that the payer has come back from."""
+    came_back = _return_of(request, account)
+    if came_back is None:
+        return see_other(COOKIE.path_of(account.pk))
+    checkout = came_back.checkout
+    shown = {
+        **_frame(account),
+        "checkout": checkout,
+        "amount": context.money(checkout.amount, checkout.currency),
+        "paid_amount": context.money(checkout.paid_amount, checkout.paid_currency),
+        "given_back": context.given_back(checkout),
+        "is_asked": came_back.is_asked,
+        "query": request.META.get("QUERY_STRING", ""),
+        "state": _state(came_back).content.decode(),
+    }
+    return returning.with_script(answer(request, "top_up/paid", shown))
+
+
+@require_safe
+@opened
+def state(request: HttpRequest, account: Account) -> HttpResponse:
+    """For the script of who waits; has the provider asked again as well."""
+    came_back = _return_of(request, account)
+    if came_back is None:
+        return returning.word("unknown")
+    look_soon(came_back.checkout.pk)
+    return _state(came_back)
+
+
+def _state(came_back: Return) -> HttpResponse:
+    return returning.word(came_back.checkout.status, came_back.is_asked)
+
+
+def _return_of(request: HttpRequest, account: Account) -> Return | None:
+    try:
+        left = UUID(request.GET.get("back", ""))
+    except ValueError:
+        return None
+    checkout = Checkout.objects.filter(pk=left, account=account).first()
+    return Return(checkout, returning.since(request)) if checkout else None
+
+
+def _form(request: HttpRequest, account: Account, form: Amount) -> HttpResponse:
+    shown = {
+        **_frame(account),
+        "form": form,
+        "provider": context.provider_label(account.environment),
+        "least": context.money(paying.TOP_UP_FROM, account.currency),
+        "most": context.money(paying.TOP_UP_TO, account.currency),
+        "unavailable": "unavailable" in request.GET,
+    }
+    response = answer(request, "top_up/form", shown)
+    allow(response, form_action=[context.checkout_origin(account.environment)])
+    return response
+
+
+def _frame(account: Account) -> dict[str, Any]:
+    return {
+        "account": account,
+        "client": account.workspace.name,
+        "path": COOKIE.path_of(account.pk),
+        "is_play": account.environment == Environment.SANDBOX,
+        "timezone": context.TIMEZONE,
+    }
