@@ -11,20 +11,12 @@ from tests.clients import another_api as another_api
 from tests.clients import api as api
 from tests.clients import live_api as live_api
 from tests.clients import workspace as workspace
+from tests.live import SERVED
 from tests.live import service as service
 from tests.office import rows as rows
 from tests.office import staff as staff
 from tests.office import superuser as superuser
 from verification import embedded
-
-# Where tests use `service`. Of several workers one alone starts it and runs them all.
-SERVED = (
-    "tests/browser/",
-    "tests/docs/test_readme.py",
-    "tests/docs/test_webhooks_page.py",
-    "tests/jobs/test_supervisor.py",
-    "tests/service/",
-)
 
 
 class OneService(LoadScopeScheduling):
@@ -36,15 +28,6 @@ class OneService(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneService:
     return OneService(config, log)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        parameters = getattr(item, "callspec", None)
-        asked = {*getattr(item, "fixturenames", ())}
-        asked -= {*parameters.params} if parameters else set()
-        if "service" in asked:
-            assert item.nodeid.startswith(SERVED), f"SERVED lacks {item.nodeid}"
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,14 @@ from verification.jobs.processes import dying_with_us
 NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
 # Each worker of pytest-xdist would have a service of its own.
 DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+# Where the tests are that use it: one worker alone starts it, and runs them all.
+SERVED = (
+    "tests/browser/",
+    "tests/docs/test_readme.py",
+    "tests/docs/test_webhooks_page.py",
+    "tests/jobs/test_supervisor.py",
+    "tests/service/",
+)
 READY_SECONDS = 40
 STOP_SECONDS = 20
 
@@ -209,6 +217,8 @@ def _make_database() -> None:
 def service(
     database_server: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
+    asking = os.environ["PYTEST_CURRENT_TEST"]
+    assert asking.startswith(SERVED), f"SERVED lacks {asking}"
     _make_database()
     service = Service(tmp_path_factory.mktemp("live"))
     service.manage("migrate", "--verbosity=0")
