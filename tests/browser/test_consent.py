@@ -251,6 +251,24 @@ def test_an_expired_link_is_renewed(page, ask, look, service):
     look("replaced")
 
 
+def test_what_was_decided_is_not_lost_when_an_edit_asks_anew(page, ask, look, client):
+    report = ask(draft=True)
+    page.goto(link_of(report))
+    confirm(page)
+    sign(page)
+    sees(page, "You agreed to the checks")
+    edited = client.post(f"/reports/{report['id']}/draft", {"purpose": "Another loan"})
+    assert edited.status_code == 200
+
+    page.reload()
+
+    sees(page, "A newer link was sent")
+    look("replaced-after-granting")
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save the receipt").click()
+    assert saved.value.suggested_filename.endswith(".pdf")
+
+
 def test_links_that_lead_nowhere_say_so(page, ask, look, client, service):
     report = ask()
     page.goto(link_of(report))

@@ -81,6 +81,9 @@ def test_a_referee_answers_and_the_report_is_made(page, look, asked, employer_cl
 
     seen(page, "Thank you for your answers")
     look("reference-3-submitted")
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save the receipt").click()
+    assert saved.value.suggested_filename.startswith("receipt-R-")
     ends_at = time.monotonic() + SECONDS
     while employer_client.status(report["id"]) != "READY":
         assert time.monotonic() < ends_at
