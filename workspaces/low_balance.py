@@ -5,10 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils.timezone import now
 
+from verification.links import top_up_url
 from verification.notifications.models import Channel, Kind
 from verification.notifications.notifying import Wanted, notify
 from verification.wire import utc_text
@@ -70,8 +72,8 @@ def _context(account: Account) -> dict[str, str]:
         "credit": _money(account.credit_limit) if account.credit_limit else "",
         "available": _money(account.balance + account.credit_limit),
         "threshold": _money(account.low_balance_at or Decimal(0)),
-        # The page where the workspace pays, where there is one.
-        "topUpUrl": "",
+        # The page where the workspace pays, where somebody takes the money.
+        "topUpUrl": top_up_url(account.pk) if settings.PAYMENT_PROVIDER else "",
     }
 
 

@@ -6,6 +6,7 @@ from django.db import IntegrityError
 
 from tests.clients import Api, company
 from tests.threads import at_once
+from verification.links import top_up_url
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 from workspaces import ledger
@@ -47,6 +48,13 @@ def test_the_owner_is_told_what_is_left_and_where_it_is_little(low_api: Api):
     assert "the balance of Acacia Lenders is KES 950.00. We write" in message.body
     assert "no more than KES 1,000.00" in message.body
     assert str(low_api.workspace.pk) in message.body
+
+
+def test_the_owner_is_led_to_where_money_is_taken(low_api: Api, settings):
+    settings.PAYMENT_PROVIDER = "paystack"
+    tell_low_balances()
+    send_due()
+    assert top_up_url(low_api.account.pk) in mail.outbox[0].body
 
 
 def test_the_owner_is_told_once(low_api: Api):
