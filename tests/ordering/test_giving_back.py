@@ -175,6 +175,20 @@ def test_a_worker_that_outlives_its_claim_is_not_joined_by_another(
     assert posted(paystack) == 1
 
 
+def test_a_worker_that_wakes_after_its_claim_has_lapsed_asks_for_nothing(
+    paystack_api, paystack
+):
+    ask(paid(paystack_api, paystack), 100)
+    sleeper = giving_back._claim()
+    send()
+
+    before = len(paystack.requests)
+    giving_back._send(sleeper)
+
+    assert len(paystack.requests) == before
+    assert len(paystack.refunds) == 1
+
+
 def test_a_late_refusal_ends_nothing_and_a_late_success_counts(api: Api):
     refund = ask(paid(api))
     Refund.objects.update(tries=2)

@@ -52,11 +52,16 @@ WAITING = {
 
 
 @transaction.atomic
-def settle(checkout_id: UUID, seen: CheckoutSeen) -> bool:
-    """Record what the provider said; True when the money was taken by this call."""
+def settle(
+    checkout_id: UUID, seen: CheckoutSeen, asked_at: datetime | None = None
+) -> bool:
+    """Record what the provider said, when asked at that time; True when the money was
+    taken by this call."""
     checkout, report = _hold(checkout_id)
     if checkout.status == CheckoutStatus.PAID:
-        _compare(checkout, seen)
+        # What it said before the payer paid contradicts nothing.
+        if not (asked_at and checkout.paid_at and checkout.paid_at >= asked_at):
+            _compare(checkout, seen)
         return False
     if seen.state == CheckoutState.PAID:
         _take(checkout, report, seen, now())

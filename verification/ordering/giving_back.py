@@ -50,7 +50,7 @@ def _send(refund: Refund) -> None:
     # A worker that was suspended for longer than its claim may still be asking. Two at
     # once could have a provider without idempotency keys pay twice.
     with alone(f"refund {refund.pk}") as is_alone:
-        if not is_alone:
+        if not (is_alone and _is_still_ours(refund)):
             return
         seen = _ask(refund)
     with transaction.atomic():
@@ -66,6 +66,13 @@ def _claim() -> Refund | None:
         refund.next_try_at, refund.tries = now() + LEASE, refund.tries + 1
         refund.save(update_fields=["next_try_at", "tries"])
     return refund
+
+
+def _is_still_ours(refund: Refund) -> bool:
+    """Whether nobody has claimed it since, or ended it: they may have asked already."""
+    return Refund.objects.filter(
+        pk=refund.pk, tries=refund.tries, status=RefundStatus.APPROVED
+    ).exists()
 
 
 def asked_of(refund: Refund) -> RefundAsked:

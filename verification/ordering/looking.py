@@ -98,7 +98,7 @@ def _look(checkouts: Sequence[Checkout]) -> None:
             _come_back(checkout, unanswered=checkout.unanswered + 1)
             continue
         try:
-            settle(checkout.pk, seen)
+            settle(checkout.pk, seen, checkout.looked_at)
         except Exception as e:
             # Its claim lapses, and it is looked at again.
             logger.error(
