@@ -25,7 +25,7 @@ from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import Visit, remember
 from verification.ordering import consenting
 from verification.ordering.challenging import answer_challenge, challenge_of
-from verification.ordering.consent_links import new_link_for_subject
+from verification.ordering.consent_links import send_new_link
 from verification.receipts import consent_receipt_pdf
 from workspaces import rates
 
@@ -128,7 +128,7 @@ def not_me(request: HttpRequest, visited: Opened) -> HttpResponse:
 @acting(Stage.EXPIRED)
 def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
     """The page then says that this link was replaced."""
-    new_link_for_subject(visited.consent.pk)
+    send_new_link(visited.consent.pk)
     return to_page(visited.consent.pk)
 
 

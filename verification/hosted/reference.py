@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
@@ -26,9 +25,7 @@ from verification.hosted.pages import (
 )
 from verification.hosted.reference_form import Answers
 from verification.hosted.retired import retired_link
-from verification.notifications.notifying import notify
 from verification.ordering import referring
-from verification.ordering.telling import reference_receipt
 from verification.receipts import reference_receipt_pdf
 from verification.references.models import Reference
 from verification.wire import one_line
@@ -102,11 +99,7 @@ def submit(request: HttpRequest, visited: Opened) -> HttpResponse:
     if not form.is_valid():
         return page(request, visited, ASKED, form=form)
     evidence = _evidence(request)
-    with transaction.atomic():
-        done = referring.submit(
-            reference.pk, visited.generation, form.answers(), evidence
-        )
-        notify(*reference_receipt(done))
+    referring.submit(reference.pk, visited.generation, form.answers(), evidence)
     return to_page(reference.pk)
 
 
@@ -120,9 +113,7 @@ def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
     if not form.is_valid():
         return page(request, visited, "decline", form=form)
     reason, evidence = form.cleaned_data["reason"], _evidence(request)
-    with transaction.atomic():
-        done = referring.decline(reference.pk, visited.generation, evidence, reason)
-        notify(*reference_receipt(done))
+    referring.decline(reference.pk, visited.generation, evidence, reason)
     return to_page(reference.pk)
 
 

@@ -58,10 +58,6 @@ def send_new_link(consent_id: UUID) -> None:
     _renew(Consent.objects.select_for_update(no_key=True).get(pk=consent_id), report)
 
 
-# What the hosted pages still call it.
-new_link_for_subject = send_new_link
-
-
 def _renew(consent: Consent, report: Report) -> None:
     at = now()
     _refuse_unless_resendable(consent, report)

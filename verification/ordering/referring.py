@@ -23,6 +23,7 @@ from verification.checks.refereeing import causes_of, make_due, message, new_lin
 from verification.notifications.models import Kind
 from verification.notifications.notifying import cancel, notify
 from verification.ordering.consent_links import PAUSE, TooSoon
+from verification.ordering.telling import reference_receipt
 from verification.references.models import Reference, ReferenceStatus
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
@@ -187,6 +188,7 @@ def _close(reference: Reference, evidence: dict[str, str], at: datetime) -> None
     reference.evidence = evidence
     reference.save()
     _cancel_messages(reference)
+    notify(*reference_receipt(reference))
     make_due(reference.result_id, at)
 
 
