@@ -61,8 +61,9 @@ def result_of(api: Api, reference: Reference) -> dict[str, Any]:
 
 
 def messages() -> list[tuple[str, str]]:
-    """(kind, link) of all that was sent to referees, oldest first."""
-    sent = Notification.objects.filter(kind__startswith="REFERENCE_").order_by("id")
+    """(kind, link) of all that asked referees, oldest first."""
+    asking = ["REFERENCE_REQUEST", "REFERENCE_REMINDER"]
+    sent = Notification.objects.filter(kind__in=asking).order_by("id")
     return [(one.kind, one.context["link"]) for one in sent]
 
 

@@ -274,7 +274,8 @@ def test_a_request_that_was_not_sent_yet_is_not_sent_after_an_answer(paying_api:
     reference = asked(paying_api)
     decline(reference.pk, 1, EVIDENCE, "")
 
-    assert Notification.objects.get().status == "CANCELLED"
+    request = Notification.objects.get(kind="REFERENCE_REQUEST")
+    assert request.status == "CANCELLED"
 
 
 def test_the_database_refuses_what_does_not_agree(paying_api: Api):

@@ -195,7 +195,8 @@ def test_a_referee_who_answers_wakes_the_workers(paying_api: Api):
     Job.objects.all().delete()
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
-    assert Job.objects.get().function == "verification.checks.tasks.run_due"
+    woken = Job.objects.values_list("function", flat=True)
+    assert "verification.checks.tasks.run_due" in woken
     assert only_result().next_attempt_at <= now()
 
 
