@@ -39,7 +39,7 @@ def payment_providers(env: Env) -> Table:
             "verification.providers.stripe_checkout.StripeCheckout",
             {
                 "secret_key": key,
-                "webhook_secrets": tuple(filter(None, secrets.split(","))),
+                "webhook_secrets": tuple(secrets.replace(",", " ").split()),
                 "url": env.str("STRIPE_URL", "https://api.stripe.com"),
                 "checkout_origin": env.str(
                     "STRIPE_CHECKOUT_URL", "https://checkout.stripe.com"
