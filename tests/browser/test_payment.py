@@ -1,0 +1,385 @@
+"""Payers with a phone pay, fail to, and come back."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import SCREENSHOTS
+from tests.browser.test_consent import sees, tab_to, wait_for
+from tests.browser.test_weight import LOADED, PAGE_BYTES
+from tests.clients import HOSTED, person
+from tests.orders import PAYER
+from verification import links
+
+pytestmark = pytest.mark.slow
+
+# A look at the provider, and then the next time that the page asks.
+TOLD_MS = 15_000
+SECONDS = 20
+ASKING = "We are asking whether you have paid"
+PAID = "You paid KES 250.00"
+DUE = "Pay KES 250.00"
+LOOKS = "verification.ordering.tasks.look_at_checkouts"
+THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
+REFUND = """
+from decimal import Decimal
+from verification.ordering.refunding import Staff, ask_for_refund
+from verification.payments.models import Checkout
+checkout = Checkout.objects.get(report_id="{report}", status="PAID")
+ask_for_refund(
+    checkout.pk, Decimal({amount}), reason="They asked", by=Staff(1, "staff grace")
+)
+"""
+
+
+@pytest.fixture
+def owed(client):
+    """Create a report that somebody else pays; returns it as the API does."""
+
+    def create(**members):
+        item = {
+            **person(email="w@subject.test"),
+            "reference": "LN-2041",
+            "paymentMode": "CANDIDATE",
+            # What is known already would cost nothing.
+            "reuse": False,
+        }
+        return client.order({**item, **members})[0]
+
+    return create
+
+
+def link_of(report):
+    return report["paymentState"]["paymentUrl"]
+
+
+def pay(page, choice="Pay", button=DUE):
+    page.get_by_role("button", name=button, exact=True).click()
+    sees(page, "Test checkout of KES 250.00")
+    page.get_by_role("button", name=choice, exact=True).click()
+
+
+def told(page, heading):
+    """The page changes by its script, once the provider was asked."""
+    level = page.get_by_role("heading", level=1)
+    expect(level).to_have_text(heading, timeout=TOLD_MS)
+
+
+def reloaded(page, text):
+    ends_at = time.monotonic() + SECONDS
+    while text not in page.get_by_role("main").inner_text():
+        assert time.monotonic() < ends_at, page.get_by_role("main").inner_text()
+        time.sleep(0.2)
+        page.reload()
+
+
+def test_a_payer_pays_and_the_report_is_made(page, owed, look, client):
+    report = owed()
+    page.goto(link_of(report))
+    sees(page, DUE)
+    assert link_of(report).rsplit("/", 1)[1] not in page.url + page.content()
+    look("payment-01-due")
+
+    page.get_by_role("button", name=DUE).click()
+    sees(page, "Test checkout of KES 250.00")
+    expect(page.get_by_text("TEST: play money")).to_be_visible()
+    look("payment-02-sandbox-checkout")
+    page.get_by_role("button", name="Pay", exact=True).click()
+    told(page, PAID)
+    look("payment-03-paid")
+
+    wait_for(client, report, "READY")
+    page.go_back()
+    expect(page.get_by_text("This checkout is paid already.")).to_be_visible()
+    page.go_back()
+    sees(page, PAID)
+    page.goto(link_of(report))
+    sees(page, PAID)
+
+
+def test_while_the_provider_is_asked_the_page_says_so(page, owed, look, service):
+    page.goto(link_of(owed()))
+    service.stop_jobs()
+    try:
+        pay(page)
+        sees(page, ASKING)
+        look("payment-04-confirming")
+        page.get_by_role("link", name="Check again").click()
+        sees(page, ASKING)
+    finally:
+        service.start_jobs()
+
+    told(page, PAID)
+
+
+def test_a_payment_fails_and_is_tried_again(page, owed, look):
+    page.goto(link_of(owed()))
+    pay(page, "Fail")
+    told(page, "The payment failed")
+    look("payment-05-failed")
+
+    pay(page, button="Try again")
+
+    told(page, PAID)
+
+
+def test_who_left_the_checkout_can_still_pay(page, owed, look):
+    page.goto(link_of(owed()))
+    pay(page, "Cancel")
+    reloaded(page, "You left without paying")
+    look("payment-06-left")
+
+    pay(page)
+
+    told(page, PAID)
+
+
+def test_who_comes_back_without_paying_is_told_so(page, owed, look):
+    page.goto(link_of(owed()))
+    home = page.url
+    page.get_by_role("button", name=DUE).click()
+    reference = page.url.rsplit("/", 1)[1]
+    page.goto(home)
+    expect(page.get_by_text("do not pay again")).to_be_visible()
+    look("payment-07-began-earlier")
+
+    page.get_by_role("link", name="Check whether it is paid").click()
+
+    told(page, DUE)
+    expect(page.get_by_text("Not paid yet.")).to_be_visible()
+    assert reference in page.url
+    look("payment-08-not-paid-yet")
+    pay(page)
+    told(page, PAID)
+
+
+def test_what_is_paid_twice_is_given_back(page, owed, look):
+    page.goto(link_of(owed()))
+
+    pay(page, "Pay twice")
+
+    told(page, PAID)
+    reloaded(page, "KES 250.00 was given back on")
+    look("payment-09-paid-twice")
+
+
+def test_another_amount_is_not_taken_for_payment(page, owed, look, client):
+    report = owed()
+    page.goto(link_of(report))
+
+    pay(page, "Pay another amount")
+
+    told(page, DUE)
+    expect(page.get_by_text("KES 251.00 came in")).to_be_visible()
+    look("payment-10-another-amount")
+    assert client.status(report["id"]) == "PENDING_PAYMENT"
+
+
+def test_who_closes_the_browser_after_a_lost_event_has_paid(
+    page, owed, service, client
+):
+    report = owed()
+    page.goto(link_of(report))
+    page.route("**/back/**", lambda route: route.abort())
+    pay(page, "Pay, but lose the event")
+    page.goto("about:blank")
+    assert client.status(report["id"]) == "PENDING_PAYMENT"
+
+    with service.connect() as connection:
+        # The minute until the first look is over.
+        connection.execute(
+            "UPDATE payments_checkout SET next_look_at = now() WHERE report_id = %s",
+            [report["id"]],
+        )
+        connection.execute(
+            "UPDATE jobs_job SET due_at = now() WHERE function = %s", [LOOKS]
+        )
+
+    wait_for(client, report, "READY")
+    page.goto(link_of(report))
+    sees(page, PAID)
+
+
+def test_an_event_that_is_lost_is_made_up_for_by_coming_back(page, owed):
+    page.goto(link_of(owed()))
+
+    pay(page, "Pay, but lose the event")
+
+    told(page, PAID)
+
+
+def test_a_payer_reads_kiswahili(page, owed, look):
+    page.goto(link_of(owed(**THIRD_PARTY)))
+    page.get_by_role("link", name="Kiswahili").click()
+    sees(page, "Lipa KES 250.00")
+    look("payment-11-sw-due")
+
+    page.get_by_role("button", name="Lipa KES 250.00").click()
+    sees(page, "Malipo ya majaribio ya KES 250.00")
+    look("payment-12-sw-sandbox-checkout")
+    page.get_by_role("button", name="Shindwa").click()
+    told(page, "Malipo yalishindwa")
+    look("payment-13-sw-failed")
+    page.get_by_role("button", name="Jaribu tena").click()
+    page.get_by_role("button", name="Lipa", exact=True).click()
+    told(page, "Umelipa KES 250.00")
+    look("payment-14-sw-paid")
+
+
+def test_a_keyboard_is_enough(page, owed):
+    page.goto(link_of(owed()))
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    tab_to(page, "main button")
+    page.keyboard.press("Enter")
+    sees(page, "Test checkout of KES 250.00")
+    tab_to(page, "button[value=pay]")
+    page.keyboard.press("Enter")
+    told(page, PAID)
+    tab_to(page, "a[href$='receipt.pdf']")
+    with page.expect_download() as download:
+        page.keyboard.press("Enter")
+    assert re.fullmatch(r"receipt-P-.*\.pdf", download.value.suggested_filename)
+
+
+def test_no_page_needs_scripts(new_context, owed):
+    page = new_context(java_script_enabled=False).new_page()
+    page.goto(link_of(owed()))
+    pay(page)
+    ends_at = time.monotonic() + SECONDS
+    while page.get_by_role("heading", level=1).inner_text() == ASKING:
+        assert time.monotonic() < ends_at
+        time.sleep(0.2)
+        page.get_by_role("link", name="Check again").click()
+    sees(page, PAID)
+
+
+def test_two_links_in_two_tabs_do_not_mix(page, context, owed):
+    another = context.new_page()
+    page.goto(link_of(owed(purpose="Loan application")))
+    another.goto(link_of(owed(purpose="Tenancy")))
+
+    pay(page)
+
+    told(page, PAID)
+    another.reload()
+    sees(another, DUE)
+    expect(another.get_by_text("Tenancy")).to_be_visible()
+
+
+def test_money_that_was_given_back_is_shown(page, owed, look, service):
+    report = owed()
+    page.goto(link_of(report))
+    pay(page)
+    told(page, PAID)
+
+    service.manage("shell", "-c", REFUND.format(report=report["id"], amount=50))
+    reloaded(page, "KES 50.00 was given back on")
+    look("payment-15-given-back-in-part")
+    service.manage("shell", "-c", REFUND.format(report=report["id"], amount=200))
+    reloaded(page, "Your money was given back")
+    look("payment-16-given-back")
+
+
+def test_links_that_take_no_money_say_why(page, owed, look, client, service):
+    page.goto(link_of(owed(consent=HOSTED)))
+    sees(page, "There is nothing to pay yet")
+    look("payment-17-waits")
+
+    report = owed(draft=True)
+    page.goto(link_of(report))
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE payments_payment SET expires_at = now() - interval '1 hour',"
+            " link_made_at = now() - interval '14 days' WHERE report_id = %s",
+            [report["id"]],
+        )
+    page.reload()
+    sees(page, "This link has expired")
+    look("payment-18-expired")
+    page.get_by_role("button", name="Send me a new link").click()
+    sees(page, "A newer link was sent")
+    look("payment-19-replaced")
+
+    report = owed()
+    page.goto(link_of(report))
+    client.post(f"/reports/{report['id']}/cancel")
+    page.reload()
+    sees(page, "You need not pay any more")
+    look("payment-20-ended")
+    page.context.clear_cookies()
+    page.reload()
+    sees(page, "Please open your link again")
+    look("payment-21-over")
+    page.goto(f"{service.url}/p/0123456789")
+    sees(page, "This link does not work")
+
+
+def test_pages_are_legible_in_the_dark_on_paper_and_on_a_desk(page, owed, look):
+    page.emulate_media(color_scheme="dark")
+    page.goto(link_of(owed(**THIRD_PARTY)))
+    look("payment-22-dark-due")
+    page.get_by_role("button", name=DUE).click()
+    look("payment-23-dark-sandbox-checkout")
+    page.get_by_role("button", name="Pay", exact=True).click()
+    told(page, PAID)
+    look("payment-24-dark-paid")
+
+    page.emulate_media(color_scheme="light", media="print")
+    expect(page.get_by_role("link", name="Save the receipt")).to_be_hidden()
+    look("payment-25-print-paid")
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.screenshot(path=SCREENSHOTS / "payment-26-desk-paid.png", full_page=True)
+
+
+def test_the_heaviest_page_is_light(page, owed):
+    page.goto(link_of(owed()))
+    pay(page, "Pay twice")
+    told(page, PAID)
+
+    loaded = page.evaluate(LOADED)
+
+    assert any(url.endswith("hosted.css") for url in loaded)
+    assert 5000 < sum(loaded.values()) < PAGE_BYTES
+
+
+@pytest.fixture
+def top_up_link(service, client):
+    with service.connect() as connection:
+        found = connection.execute(
+            "SELECT id FROM workspaces_account"
+            " WHERE workspace_id = %s AND environment = 'sandbox'",
+            [client.workspace],
+        ).fetchone()
+    token = links.token("top-up", found[0], 1)
+    return f"{service.url}/t/{found[0]}/{token}"
+
+
+def test_an_owner_tops_up(page, top_up_link, look):
+    page.goto(top_up_link)
+    sees(page, "Top up the balance of Acacia")
+    look("top-up-1-form")
+    page.get_by_label("Amount in KES").fill("lots")
+    page.get_by_role("button", name="Go on and pay").click()
+    assert page.title().startswith("Error: ")
+    look("top-up-2-error")
+    page.get_by_role("link", name="Enter the amount").click()
+    expect(page.locator("#id_amount")).to_be_focused()
+
+    page.get_by_label("Amount in KES").fill("5,000")
+    page.get_by_role("button", name="Go on and pay").click()
+    sees(page, "Test checkout of KES 5,000.00")
+    page.get_by_role("button", name="Fail").click()
+    told(page, "The payment failed")
+    look("top-up-3-failed")
+    page.get_by_role("link", name="Try again").click()
+    page.get_by_label("Amount in KES").fill("5,000")
+    page.get_by_role("button", name="Go on and pay").click()
+    page.get_by_role("button", name="Pay", exact=True).click()
+    told(page, "You paid KES 5,000.00")
+    expect(page.get_by_text("was added to the balance of Acacia")).to_be_visible()
+    look("top-up-4-paid")

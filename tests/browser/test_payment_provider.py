@@ -1,0 +1,82 @@
+"""A payer of real money, who is led to the provider's own pages and back."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_consent import sees
+from tests.browser.test_payment import DUE, link_of, told
+from tests.clients import person
+from tests.fakes.paystack import FakePaystack
+from tests.service.conftest import Client
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def paystack():
+    with FakePaystack() as fake:
+        yield fake
+
+
+@pytest.fixture(autouse=True)
+def nothing_from_elsewhere(browser, service, paystack, monkeypatch):
+    """The provider's pages alone are elsewhere, and the policy lets us get there."""
+    asked, refused = [], []
+    new_context = browser.new_context
+
+    def watched(**arguments):
+        context = new_context(**arguments)
+        context.on("request", lambda request: asked.append(request.url))
+        context.on("console", lambda message: refused.append(message.text))
+        return context
+
+    monkeypatch.setattr(browser, "new_context", watched)
+    yield
+    ours = (service.url, paystack.url)
+    assert [url for url in asked if not url.startswith(ours)] == []
+    assert [text for text in refused if "Content Security" in text] == []
+
+
+def restart(service, **settings):
+    service.stop_jobs()
+    service.stop_web()
+    service.set_environment(**settings)
+    service.start_web()
+    service.start_jobs()
+
+
+@pytest.fixture
+def shop(service, paystack):
+    """A client of an installation that takes payments by Paystack."""
+    restart(
+        service,
+        PAYMENT_PROVIDER="paystack",
+        PAYSTACK_SECRET_KEY=paystack.key,
+        PAYSTACK_URL=paystack.url,
+        PAYSTACK_CHECKOUT_URL=paystack.url,
+        PAYSTACK_FALLBACK_EMAIL="pay.example.org",
+        PAYMENT_DEV_HOSTS=paystack.host,
+    )
+    yield Client(service, "production")
+    restart(service, PAYMENT_PROVIDER="", PAYSTACK_SECRET_KEY="")
+
+
+def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
+    item = person(email="w@subject.test")
+    report = shop.order({**item, "paymentMode": "CANDIDATE"})[0]
+    page.goto(link_of(report))
+    sees(page, DUE)
+    expect(page.get_by_text("You pay on the page of Paystack")).to_be_visible()
+    look("paystack-1-due")
+
+    page.get_by_role("button", name=DUE).click()
+    page.wait_for_url(f"{paystack.url}/**")
+    page.get_by_role("button", name="Fail").click()
+    page.get_by_role("button", name="Pay").click()
+
+    told(page, "You paid KES 250.00")
+    expect(page.get_by_text("(Paystack)").first).to_be_visible()
+    look("paystack-2-paid")
+    assert shop.get(f"/reports/{report['id']}").json()["paymentState"]["status"] == (
+        "PAID"
+    )
