@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import pytest
+from django.test import Client as HttpClient
+
 from tests.clients import Api, person
+from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.stripe import FakeStripe
 from verification.ordering.looking import look_at_due, look_now
 from verification.ordering.paying import begin, open_checkout
 from verification.payments.models import Checkout, Payment
+from verification.payments.registry import _live
 from verification.payments.sandbox import play
 from verification.providers.checkout import CheckoutState
 
 EMAIL = "wanjiku@example.test"
+EVENTS = "/api/v1/webhooks/payment-provider"
+PROVIDERS = ["paystack", "stripe"]
 
 
 def candidate(**item: Any) -> dict[str, Any]:
@@ -60,3 +70,40 @@ def pay(api: Api, report: dict[str, Any]) -> dict[str, Any]:
 
 
 PRICE = Decimal(250)
+
+
+def configuration(fake: CheckoutServer) -> tuple[str, tuple[str, dict[str, Any]]]:
+    """What PAYMENT_PROVIDERS has for this fake: its name, and how it is asked."""
+    options = {"url": fake.url, "opened": [fake.host], "checkout_origin": fake.url}
+    if isinstance(fake, FakePaystack):
+        path = "verification.providers.paystack.Paystack"
+        return "paystack", (path, {**options, "secret_key": fake.key})
+    assert isinstance(fake, FakeStripe)
+    path = "verification.providers.stripe_checkout.StripeCheckout"
+    secrets = {"secret_key": fake.key, "webhook_secrets": [fake.secret]}
+    return "stripe", (path, {**options, **secrets})
+
+
+@pytest.fixture(params=PROVIDERS)
+def taker(request: pytest.FixtureRequest, settings: Any) -> Iterator[CheckoutServer]:
+    """The fake of the provider that takes payments in production; one test for each."""
+    with FakePaystack() if request.param == "paystack" else FakeStripe() as fake:
+        name, configured = configuration(fake)
+        settings.PAYMENT_PROVIDER = name
+        settings.PAYMENT_PROVIDERS = {name: configured}
+        _live.cache_clear()
+        yield fake
+    _live.cache_clear()
+
+
+def send(fake: CheckoutServer, event: dict[str, Any] | None = None) -> None:
+    """An event, or the latest, comes in as the provider sends it."""
+    body, headers = fake.signed(event or fake.events[-1])
+    answer = sent(body, headers)
+    assert (answer.status_code, answer.content) == (200, b"{}")
+
+
+def sent(body: bytes, headers: dict[str, str]) -> Any:
+    return HttpClient(enforce_csrf_checks=True, raise_request_exception=False).post(
+        EVENTS, body, content_type="application/json", headers=headers
+    )

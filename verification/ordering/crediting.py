@@ -84,22 +84,22 @@ def _hold(checkout_id: UUID) -> tuple[Checkout, Report | None]:
 def _compare(checkout: Checkout, seen: CheckoutSeen) -> None:
     """A paid one that the provider calls unpaid needs a person, unless we gave it back;
     one that it does not find at the moment is no news."""
-    checkout.next_look_at = None
     silent = {CheckoutState.PAID, CheckoutState.UNKNOWN}
-    if seen.state not in silent and not checkout.refunded:
-        checkout.doubt, checkout.message = Doubt.CONTRADICTED, seen.message[:200]
-        logger.error("checkout %s is paid, and now %s", checkout.pk, seen.state)
-    checkout.save(update_fields=["next_look_at", "doubt", "message"])
+    if seen.state in silent or checkout.refunded:
+        return
+    checkout.doubt, checkout.message = Doubt.CONTRADICTED, _words(seen)
+    logger.error("checkout %s is paid, and now %s", checkout.pk, seen.state)
+    checkout.save(update_fields=["doubt", "message"])
 
 
 def _take(
     checkout: Checkout, report: Report | None, seen: CheckoutSeen, at: datetime
 ) -> None:
     """The provider has money. Whether it is ours to keep is decided here."""
-    checkout.status, checkout.paid_at, checkout.next_look_at = "PAID", at, None
+    checkout.status, checkout.paid_at = CheckoutStatus.PAID, at
     checkout.paid_amount = seen.amount
     checkout.paid_currency = (seen.currency or "").upper()
-    checkout.transaction, checkout.message = seen.transaction, seen.message[:200]
+    checkout.transaction, checkout.message = seen.transaction, _words(seen)
     asked = (checkout.amount, checkout.currency)
     if (checkout.paid_amount, checkout.paid_currency) != asked:
         checkout.doubt = Doubt.OTHER_AMOUNT
@@ -131,7 +131,8 @@ def _surplus(
     asked = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
     if payment.status not in asked or report.status not in WAITING:
         return RefundCause.NOT_ASKED
-    return None
+    # There is nobody left to ask about.
+    return RefundCause.NOT_ASKED if report.subject is None else None
 
 
 def _pay(report: Report, payment: Payment, checkout: Checkout, at: datetime) -> None:
@@ -163,7 +164,7 @@ def _note(checkout: Checkout, report: Report | None, seen: CheckoutSeen) -> None
     """Not paid, so far: providers let payers try again in the same checkout."""
     if seen.state not in ENDED or checkout.status == ENDED[seen.state]:
         return
-    checkout.status, checkout.message = ENDED[seen.state], seen.message[:200]
+    checkout.status, checkout.message = ENDED[seen.state], _words(seen)
     checkout.save(update_fields=["status", "message"])
     payment = getattr(report, "payment", None) if report else None
     if (
@@ -175,6 +176,12 @@ def _note(checkout: Checkout, report: Report | None, seen: CheckoutSeen) -> None
     ):
         payment.status = PaymentStatus.FAILED
         payment.save(update_fields=["status"])
+
+
+def _words(seen: CheckoutSeen) -> str:
+    """The provider's, as the database takes them."""
+    words = seen.message.encode(errors="replace").decode()
+    return words.replace("\x00", "")[:200]
 
 
 def _is_tried_again(checkout: Checkout) -> bool:

@@ -2,12 +2,14 @@
 
 Whatever makes us look (the provider's event, a payer who comes back, the clock) only
 brings the next look forward: what is then recorded is always the provider's own answer.
-A look that dies on its way is due again when its claim lapses.
+A look that dies on its way is due again when its claim lapses, and what happens while
+one is under way is looked at by the next.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -18,11 +20,11 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import wake_up_by
+from verification.jobs.queue import later, wake_up_by
 from verification.ordering.crediting import settle
 from verification.payments.models import Checkout, CheckoutStatus
 from verification.payments.registry import provider_named
-from verification.providers.base import ProviderError
+from verification.providers.base import ProviderError, Unavailable
 from verification.providers.checkout import CheckoutSeen
 
 logger = logging.getLogger(__name__)
@@ -37,11 +39,16 @@ LEASE = timedelta(minutes=2)
 AT_ONCE = 16
 # Between two looks that payers who wait bring forward.
 PAUSE = timedelta(seconds=5)
+# A job ends after this long, so that the cluster can be stopped and watched.
+JOB_SECONDS = 20.0
 
 
 def look_by(at: datetime) -> None:
-    """Have due checkouts looked at by then."""
-    wake_up_by(LOOKS, at)
+    """Have checkouts that this transaction makes due be looked at by then.
+
+    By a job of their own: one that waits already may run before the commit.
+    """
+    later(LOOKS, at=at)
 
 
 def look_now(*checkout_ids: UUID) -> None:
@@ -68,12 +75,12 @@ def look_soon(checkout_id: UUID) -> bool:
 
 
 def look_at_due() -> None:
-    while beat() and (due := _claim()):
+    stop_at = time.monotonic() + JOB_SECONDS
+    while beat() and time.monotonic() < stop_at and (due := _claim()):
         _look(due)
     waiting = Checkout.objects.filter(next_look_at__isnull=False)
     times = waiting.order_by("next_look_at").values_list("next_look_at", flat=True)
-    if next_at := times.first():
-        look_by(next_at)
+    wake_up_by(LOOKS, times.first())
 
 
 @transaction.atomic
@@ -126,6 +133,10 @@ def _ask(checkout: Checkout) -> CheckoutSeen | ProviderError:
         return provider.look(checkout.reference, checkout.session)
     except ProviderError as e:
         return e
+    except Exception as e:
+        # An answer that the adapter cannot read must not keep the others waiting.
+        logger.exception("checkout %s was answered unreadably", checkout.pk)
+        return Unavailable("UNREADABLE", type(e).__name__)
 
 
 def _come_back(checkout: Checkout, *, unanswered: int) -> None:
@@ -134,10 +145,16 @@ def _come_back(checkout: Checkout, *, unanswered: int) -> None:
         pk=checkout.pk, next_look_at=checkout.next_look_at
     )
     at = now()
-    if at - checkout.created_at > LOOKED_FOR and not unanswered:
-        claimed.filter(status=CheckoutStatus.OPEN).update(status=CheckoutStatus.EXPIRED)
-        claimed.update(next_look_at=None)
-        return
+    if not unanswered:
+        ended = claimed.filter(status=CheckoutStatus.PAID)
+        if at - checkout.created_at > LOOKED_FOR:
+            # Nobody will pay it any more; an event would have it looked at again.
+            claimed.filter(status=CheckoutStatus.OPEN).update(
+                status=CheckoutStatus.EXPIRED
+            )
+            ended = claimed
+        if ended.update(next_look_at=None, unanswered=0):
+            return
     claimed.update(
         next_look_at=_next_look(checkout, unanswered, at), unanswered=unanswered
     )
@@ -146,5 +163,5 @@ def _come_back(checkout: Checkout, *, unanswered: int) -> None:
 def _next_look(checkout: Checkout, unanswered: int, at: datetime) -> datetime:
     if unanswered:
         return at + min(timedelta(minutes=2 ** min(unanswered, 10)), HOURLY)
-    later = (checkout.created_at + time for time in TIMES)
-    return next((time for time in later if time > at), at + HOURLY)
+    planned = (checkout.created_at + wait for wait in TIMES)
+    return next((moment for moment in planned if moment > at), at + HOURLY)

@@ -27,7 +27,11 @@ from verification.payments.models import (
     Payment,
     PaymentStatus,
 )
-from verification.payments.registry import checkout_provider, provider_named
+from verification.payments.registry import (
+    NoPaymentProvider,
+    checkout_provider,
+    provider_named,
+)
 from verification.providers.base import ProviderError
 from verification.providers.checkout import CheckoutAsked
 from verification.reports.models import Report, ReportStatus
@@ -53,7 +57,7 @@ class PaymentClosed(Exception):
 
 
 class CheckoutNotOpened(Exception):
-    """The payment provider did not open one; nothing was taken."""
+    """There is no payment provider, or it did not open one; nothing was taken."""
 
 
 @transaction.atomic
@@ -61,11 +65,15 @@ def open_checkout(
     payment_id: UUID, generation: int, *, beside: bool = False
 ) -> Checkout:
     """The checkout that is open, or another; `beside` it, always another. Raises
-    PaymentClosed, and NoPaymentProvider.
+    PaymentClosed, and CheckoutNotOpened where nobody takes payments any more.
 
     `begin` comes next, unless it has its `url` already.
     """
-    report, payment = hold_payment(payment_id)
+    try:
+        report, payment = hold_payment(payment_id)
+    except Payment.DoesNotExist:
+        # An edit of the draft asks anew, by another link.
+        raise PaymentClosed("REPLACED") from None
     at = now()
     if closed := closed_as(report, payment, generation, at):
         raise PaymentClosed(closed)
@@ -92,7 +100,10 @@ def open_checkout(
 
 @transaction.atomic
 def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
-    """A checkout whose money goes to the account's balance."""
+    """A checkout whose money goes to the account's balance.
+
+    Raises CheckoutNotOpened where nobody takes payments, and ValueError.
+    """
     if not TOP_UP_FROM <= amount <= TOP_UP_TO:
         raise ValueError(f"a top-up is {TOP_UP_FROM} to {TOP_UP_TO}")
     checkout = Checkout(
@@ -106,7 +117,11 @@ def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
 
 
 def _opened(checkout: Checkout, at: datetime) -> Checkout:
-    checkout.provider = checkout_provider(checkout.environment).name
+    try:
+        checkout.provider = checkout_provider(checkout.environment).name
+    except NoPaymentProvider as e:
+        logger.error("nobody takes payments in %s", checkout.environment)
+        raise CheckoutNotOpened from e
     checkout.created_at = at
     checkout.next_look_at = at + FIRST_LOOK
     checkout.save(force_insert=True)
@@ -119,9 +134,9 @@ def begin(checkout: Checkout, language: str) -> str:
 
     Not in a transaction: the provider is called.
     """
-    provider = provider_named(checkout.provider)
+    asked = _asked(checkout, language)
     try:
-        begun = provider.begin(_asked(checkout, language))
+        begun = provider_named(checkout.provider).begin(asked)
     except ProviderError as e:
         logger.warning("checkout %s was not opened: %s", checkout.pk, e.code)
         # It stays to be looked at: an answer may have been lost on its way.
@@ -170,7 +185,7 @@ def closed_as(
         return payment.status
     if report.status == ReportStatus.PENDING_CONSENT:
         return "WAITS_FOR_CONSENT"
-    if report.status not in ASKING:
+    if report.status not in ASKING or report.subject is None:
         return "REPORT_ENDED"
     if payment.expires_at is None or payment.expires_at <= at:
         return PaymentStatus.EXPIRED

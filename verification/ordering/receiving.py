@@ -27,7 +27,7 @@ def receive(provider: str, event: ProviderEvent, body: bytes) -> bool:
         provider=provider,
         event_id=event.event_id,
         defaults={
-            "type": event.type[:100],
+            "type": event.type[:100].replace("\x00", ""),
             "checkout": checkout,
             "body_sha256": sha256(body).digest(),
             "body": body.decode(errors="replace"),

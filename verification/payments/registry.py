@@ -7,6 +7,7 @@ at, as long as that one's keys are configured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from django.conf import settings
@@ -14,8 +15,11 @@ from django.utils.module_loading import import_string
 
 from verification.payments.sandbox import SandboxProvider
 from verification.providers.base import Refused
-from verification.providers.checkout import CheckoutProvider
+from verification.providers.checkout import BadSignature, CheckoutProvider
 from workspaces.models import Environment
+
+# The header in which each signs its events.
+SIGNATURES = {"paystack": "x-paystack-signature", "stripe": "stripe-signature"}
 
 _sandbox = SandboxProvider()
 
@@ -32,11 +36,14 @@ def checkout_provider(environment: str) -> CheckoutProvider:
     """Where checkouts of this environment are opened. Raises NoPaymentProvider."""
     if environment != Environment.PRODUCTION:
         return _sandbox
-    return provider_named(settings.PAYMENT_PROVIDER)
+    if settings.PAYMENT_PROVIDER not in settings.PAYMENT_PROVIDERS:
+        raise NoPaymentProvider
+    return _live(settings.PAYMENT_PROVIDER)
 
 
 def takes_payments(environment: str) -> bool:
-    return environment != Environment.PRODUCTION or bool(settings.PAYMENT_PROVIDER)
+    in_production = environment == Environment.PRODUCTION
+    return not in_production or settings.PAYMENT_PROVIDER in settings.PAYMENT_PROVIDERS
 
 
 def provider_named(name: str) -> CheckoutProvider:
@@ -51,6 +58,18 @@ def provider_named(name: str) -> CheckoutProvider:
 def live_providers() -> list[CheckoutProvider]:
     """Every one whose keys are configured."""
     return [_live(name) for name in settings.PAYMENT_PROVIDERS]
+
+
+def signed_by(headers: Mapping[str, str]) -> CheckoutProvider:
+    """The provider whose event this claims to be, by the header of its signature.
+
+    Raises BadSignature unless that is one alone, and its keys are configured.
+    """
+    names = {name.lower() for name in headers}
+    claimed = [name for name, header in SIGNATURES.items() if header in names]
+    if len(claimed) != 1 or claimed[0] not in settings.PAYMENT_PROVIDERS:
+        raise BadSignature
+    return _live(claimed[0])
 
 
 @cache
