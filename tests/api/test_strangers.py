@@ -22,7 +22,10 @@ OPERATIONS = {
     for method, operation in methods.items()
 }
 # Operations without a key are named here, each with its reason, or they fail below.
-WITHOUT_KEY: set[tuple[str, str]] = set()
+WITHOUT_KEY: set[tuple[str, str]] = {
+    # The payment provider signs what it sends: test_payment_provider.py.
+    ("post", "/api/v1/webhooks/payment-provider"),
+}
 CLOSED = [key for key in OPERATIONS if key not in WITHOUT_KEY]
 SCOPED = [key for key in CLOSED if OPERATIONS[key].get("x-required-scope")]
 # As the interface names them, in its section 4.
@@ -37,6 +40,7 @@ SCOPES = {
     ("post", "/api/v1/reports/{reportId}/retry"): "reports:create",
     ("get", "/api/v1/reports/{reportId}/consent/state"): "reports:read",
     ("post", "/api/v1/reports/{reportId}/consent/resend"): "reports:create",
+    ("post", "/api/v1/reports/{reportId}/payment/resend"): "reports:create",
     ("get", "/api/v1/reports/{reportId}/events"): "reports:read",
     ("get", "/api/v1/checks/definitions"): None,
     ("get", "/api/v1/checks/definitions/{checkName}"): None,
@@ -44,6 +48,7 @@ SCOPES = {
     ("post", "/api/v1/webhooks/config"): "webhooks:manage",
     ("get", "/api/v1/webhooks/config"): "webhooks:manage",
     ("delete", "/api/v1/webhooks/config"): "webhooks:manage",
+    ("post", "/api/v1/webhooks/payment-provider"): None,
     ("post", "/api/v1/webhooks/test"): "webhooks:manage",
     ("post", "/api/v1/webhooks/recover"): "webhooks:manage",
     ("get", "/api/v1/webhooks/deliveries"): "webhooks:manage",
@@ -204,8 +209,12 @@ def test_a_key_needs_no_other_scope(key, api: Api):
 
     answer = call(key, url, just.text)
 
-    # There is nothing to retry about a draft, and its subject is asked for nothing.
-    nothing_to_do = {"report-not-retryable", "consent-not-resendable"}
+    # There is nothing to retry about a draft, and nobody is asked for anything.
+    nothing_to_do = {
+        "report-not-retryable",
+        "consent-not-resendable",
+        "payment-not-resendable",
+    }
     assert answer.status_code < 300 or code(answer) in nothing_to_do, answer.content
     assert answer["X-Service-Sandbox"] == "true"
     assert answer["X-Request-Id"]

@@ -41,6 +41,12 @@ PAYMENT: dict[str, Any] = {
     "paymentUrl": None,
     "expiresAt": None,
 }
+ASKED_TO_PAY: dict[str, Any] = {
+    **PAYMENT,
+    "status": "PENDING",
+    "paymentUrl": "https://verify.example.com/p/0Zb3kQpT7cVnR2xLw9YsJd",
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+}
 CREATED: dict[str, Any] = {
     "count": 1,
     "reports": [

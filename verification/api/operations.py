@@ -27,6 +27,7 @@ from verification.api.quote_shapes import (
 from verification.api.report_shapes import (
     ConsentState,
     CreatedReports,
+    PaymentState,
     ReportBody,
     ReportPage,
     Timeline,
@@ -174,6 +175,13 @@ describe_reports = extend_schema_view(
         operation_id="getReportPdf",
         summary="Get a report as a PDF",
         responses={(200, "application/pdf"): OpenApiTypes.BINARY},
+        parameters=[REPORT_ID],
+    ),
+    payment_resend=operation(
+        "resendPayment",
+        "Send the payer a new payment link",
+        PaymentState,
+        examples.ASKED_TO_PAY,
         parameters=[REPORT_ID],
     ),
     events=operation(

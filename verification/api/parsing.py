@@ -46,7 +46,9 @@ class StrictJsonParser(BaseParser):
     ) -> dict[str, Any]:
         if parser_context is not None:
             refuse_other_encodings(parser_context["request"]._request)
-            refuse_announced_size(parser_context["request"]._request)
+            refuse_announced_size(
+                parser_context["request"]._request, settings.MAX_BODY_BYTES
+            )
         raw = read_at_most(stream, settings.MAX_BODY_BYTES)
         return json_object(raw) if raw else {}
 
@@ -59,17 +61,18 @@ def refuse_other_encodings(request: HttpRequest) -> None:
         raise Problem("unsupported-media-type", "The body must not be compressed.")
 
 
-def refuse_announced_size(request: HttpRequest) -> None:
+def refuse_announced_size(request: HttpRequest, limit: int) -> None:
     """A body that says it is too large need not come first."""
-    if int(request.META.get("CONTENT_LENGTH") or 0) > settings.MAX_BODY_BYTES:
-        raise _too_large(settings.MAX_BODY_BYTES)
+    is_chunked = "HTTP_TRANSFER_ENCODING" in request.META
+    if not is_chunked and int(request.META.get("CONTENT_LENGTH") or 0) > limit:
+        raise _too_large(limit)
 
 
 def _too_large(limit: int) -> Problem:
     return Problem("body-too-large", f"The body is larger than {limit} bytes.")
 
 
-def read_at_most(stream: IO[bytes], limit: int) -> bytes:
+def read_at_most(stream: IO[bytes] | HttpRequest, limit: int) -> bytes:
     raw = stream.read(limit + 1)
     if len(raw) > limit:
         raise _too_large(limit)

@@ -59,6 +59,14 @@ _KINDS = [
         "Use test keys at the sandbox address and live keys at the production address.",
     ),
     Kind(
+        "invalid-signature",
+        401,
+        "The event is not signed by a payment provider",
+        "The signature of the payment provider is missing or wrong, or there are two.",
+        "This address is for payment providers. Compare the keys that are configured "
+        "with those of the provider.",
+    ),
+    Kind(
         "insufficient-balance",
         402,
         "The balance is too low",
@@ -138,6 +146,13 @@ _KINDS = [
         "There is no consent link to send",
         "The report asks its subject for nothing, or the subject has answered.",
         "Read the consent state. A draft can ask again by an edit of its consent.",
+    ),
+    Kind(
+        "payment-not-resendable",
+        409,
+        "There is no payment link to send",
+        "The report asks nobody to pay now, or it was paid.",
+        "Read the payment state. A draft can ask anew by an edit.",
     ),
     Kind(
         "idempotency-in-progress",

@@ -16,6 +16,7 @@ from verification.api.problems import (
 from verification.ordering.consent_links import NotResendable, TooSoon
 from verification.ordering.faults import InvalidRequest
 from verification.ordering.idempotency import InProgress, InvalidKey, KeyReused
+from verification.ordering.payment_links import NotPayable
 from verification.ordering.refusals import (
     NotCancellable,
     NotEditable,
@@ -52,6 +53,10 @@ def register_refusals() -> None:
     register(
         NotResendable,
         lambda e: Problem("consent-not-resendable", str(e), consentStatus=e.status),
+    )
+    register(
+        NotPayable,
+        lambda e: Problem("payment-not-resendable", str(e), paymentStatus=e.status),
     )
     register(
         TooSoon,

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Self
 from uuid import UUID
 
+from django.utils.timezone import now
 from pydantic import ConfigDict, Field
 
 from verification import links
@@ -14,6 +15,7 @@ from verification.api.paging import PageEnvelope
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.ordering.creating import Created
+from verification.ordering.paying import ASKING
 from verification.payments.models import Payment, PaymentStatus
 from verification.reports.models import (
     PaymentMode,
@@ -148,10 +150,12 @@ class PaymentState(Shape):
     """What the report costs; of a draft, what it would cost now."""
     paid_at: Timestamp | None = None
     payment_url: str | None = None
+    """The link for the payer, while it can be paid by."""
     expires_at: Timestamp | None = None
+    """Until when it can be paid; null until the subject has consented."""
 
     @classmethod
-    def of(cls, payment: Payment | None, total: Decimal) -> Self:
+    def of(cls, payment: Payment | None, report: Report, total: Decimal) -> Self:
         if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
             return cls(
                 status=PaymentStatus.NOT_REQUIRED,
@@ -162,9 +166,12 @@ class PaymentState(Shape):
             amount=Money(amount=payment.amount, currency=payment.currency),
             paid_at=payment.paid_at,
             payment_url=links.payment_url(payment.pk, payment.generation)
-            if payment.is_outstanding
+            if _is_payable(payment, report)
             else None,
-            expires_at=payment.expires_at,
+            # Its time begins when its payer is asked.
+            expires_at=None
+            if report.status == ReportStatus.PENDING_CONSENT
+            else payment.expires_at,
         )
 
 
@@ -206,7 +213,9 @@ class ReportBody(Shape):
             risk_score=report.risk_score,
             risk_level=RiskLevel(report.risk_level),
             consent_state=ConsentState.of(getattr(report, "consent", None), report),
-            payment_state=PaymentState.of(getattr(report, "payment", None), total),
+            payment_state=PaymentState.of(
+                getattr(report, "payment", None), report, total
+            ),
             failure=_failure(report),
             created_at=report.created_at,
             updated_at=report.updated_at,
@@ -225,7 +234,7 @@ class CreatedReport(Shape):
         return cls(
             id=made.report.pk,
             status=ReportStatus(made.report.status),
-            payment_state=PaymentState.of(made.payment, made.total),
+            payment_state=PaymentState.of(made.payment, made.report, made.total),
             consent_state=ConsentState.of(made.consent, made.report),
         )
 
@@ -296,6 +305,11 @@ class Timeline(Shape):
     """Every move of a report, oldest first."""
 
     events: list[StatusChangeBody]
+
+
+def _is_payable(payment: Payment, report: Report) -> bool:
+    in_time = payment.expires_at is not None and payment.expires_at > now()
+    return payment.is_outstanding and in_time and report.status in ASKING
 
 
 def _evidence(

@@ -30,6 +30,7 @@ from verification.api.report_shapes import (
     ConsentState,
     CreatedReport,
     CreatedReports,
+    PaymentState,
     ReportBody,
     ReportPage,
     ReportSummary,
@@ -45,6 +46,7 @@ from verification.ordering.editing import edit_draft
 from verification.ordering.idempotency import Key, once
 from verification.ordering.intake import catalogue, read_orders
 from verification.ordering.launching import launch, quote_lines
+from verification.ordering.payment_links import resend_payment_link
 from verification.ordering.pricing import total
 from verification.ordering.quoting import quote
 from verification.ordering.report_document import report_pdf
@@ -72,6 +74,7 @@ class ReportViewSet(GenericViewSet):
         "quote": Scope.REPORTS_CREATE,
         "consent_state": Scope.REPORTS_READ,
         "consent_resend": Scope.REPORTS_CREATE,
+        "payment_resend": Scope.REPORTS_CREATE,
         "events": Scope.REPORTS_READ,
         "pdf": Scope.REPORTS_READ,
     }
@@ -87,6 +90,7 @@ class ReportViewSet(GenericViewSet):
         "cancel": ("report-not-cancellable",),
         "retry": ("report-not-retryable", "insufficient-balance"),
         "consent_resend": ("consent-not-resendable",),
+        "payment_resend": ("payment-not-resendable",),
     }
 
     def create(self, request: Request) -> Response:
@@ -190,6 +194,20 @@ class ReportViewSet(GenericViewSet):
         resend(client, reportId)
         report = _theirs(client, reportId)
         return Response(ConsentState.of(getattr(report, "consent", None), report))
+
+    @action(detail=True, methods=["post"], url_path="payment/resend")
+    def payment_resend(self, request: Request, reportId: UUID) -> Response:
+        """Send the payer a new link; the old one is dead from then on.
+
+        At most once a minute, while the payment waits, or when that of a draft has
+        expired. The time to pay begins anew.
+        """
+        refuse_unknown_parameters(request, ())
+        refuse_body(request)
+        client = client_of(request)
+        resend_payment_link(client, reportId)
+        report = _theirs(client, reportId)
+        return Response(PaymentState.of(report.payment, report, report.payment.amount))
 
     @action(detail=True, methods=["get"])
     def events(self, request: Request, reportId: UUID) -> Response:

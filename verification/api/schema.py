@@ -43,6 +43,8 @@ PROBLEM: Schema = {
         "requestId": {**_TEXT, "description": "Finds this request in the log."},
         "requiredScope": {**_TEXT, "description": "With insufficient-scope."},
         "reportStatus": {**_TEXT, "description": "With report-not-…: its status."},
+        "consentStatus": {**_TEXT, "description": "With consent-not-resendable."},
+        "paymentStatus": {**_TEXT, "description": "With payment-not-resendable."},
         "reasons": {
             "type": "array",
             "description": "With report-not-launchable.",

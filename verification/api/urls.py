@@ -3,6 +3,7 @@ from rest_framework.routers import SimpleRouter
 
 from verification.api.checks import CheckDefinitionViewSet, SandboxSubjectViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
+from verification.api.payment_events import PaymentEventView
 from verification.api.reports import ReportViewSet
 from verification.api.webhooks import (
     DeliveryViewSet,
@@ -25,4 +26,5 @@ configuration = WebhookConfigurationViewSet.as_view(
 urlpatterns = [
     path("", include(router.urls)),
     path("webhooks/config", configuration),
+    path("webhooks/payment-provider", PaymentEventView.as_view()),
 ]

@@ -26,8 +26,8 @@ UNPAID = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
 class NotPayable(Exception):
     """No link can be sent: `status` is the payment's."""
 
-    def __init__(self, status: str) -> None:
-        super().__init__(f"A payment that is {status} needs no link.")
+    def __init__(self, status: str, told: str = "") -> None:
+        super().__init__(told or f"A payment that is {status} needs no link.")
         self.status = status
 
 
@@ -65,6 +65,9 @@ def _renew(report: Report, payment: Payment) -> None:
     is_over = payment.expires_at is not None and payment.expires_at <= at
     # A report whose time is over has failed, whether or not that is written yet.
     waits = can_be_renewed(report) or not is_over
+    if report.status == ReportStatus.PENDING_CONSENT and payment.is_outstanding:
+        told = "The payer is asked once the subject has consented."
+        raise NotPayable(payment.status, told)
     if report.status not in ASKED or payment.status not in UNPAID or not waits:
         raise NotPayable(PaymentStatus.EXPIRED if is_over else payment.status)
     if (left := payment.link_made_at + PAUSE - at) > timedelta():

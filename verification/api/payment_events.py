@@ -1,0 +1,133 @@
+"""Events of payment providers, who sign them: the one operation that is no client's."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.http import HttpRequest
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from verification.addresses import client_address
+from verification.api import throttling
+from verification.api.parsing import read_at_most, refuse_announced_size
+from verification.api.problems import Problem
+from verification.api.schema import OperationSchema
+from verification.ordering.receiving import receive
+from verification.payments.registry import SIGNATURES, signed_by
+from verification.providers.checkout import BadSignature
+from workspaces import rates
+
+MAX_BYTES = 256 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+class _WhateverIsAccepted(BaseContentNegotiation):
+    """Providers look at the status alone."""
+
+    def select_parser(  # type: ignore[override]
+        self, request: Request, parsers: Sequence[BaseParser]
+    ) -> None:
+        return None
+
+    def select_renderer(  # type: ignore[override]
+        self,
+        request: Request,
+        renderers: Sequence[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> tuple[BaseRenderer, str]:
+        return renderers[0], renderers[0].media_type or ""
+
+
+class _EventSchema(OperationSchema):
+    def get_auth(self) -> list[dict[str, Any]]:
+        """Signed by one of them."""
+        schemes = {f"{name.capitalize()}Signature": name for name in SIGNATURES}
+        for scheme, name in schemes.items():
+            described = {
+                "type": "apiKey",
+                "in": "header",
+                "name": SIGNATURES[name],
+                "description": f"An event of {name.capitalize()}, signed by it.",
+            }
+            self._component("securitySchemes", scheme, described)
+        return [{scheme: []} for scheme in schemes]
+
+    def _codes(self) -> Iterator[str]:
+        yield from ("malformed-body", "invalid-signature", "body-too-large")
+        yield from ("rate-limited", "internal-error", "unavailable")
+
+
+class PaymentEventView(APIView):
+    authentication_classes = []
+    permission_classes = []
+    throttle_classes = []
+    content_negotiation_class = _WhateverIsAccepted
+    http_method_names = ["post"]
+    schema = _EventSchema()
+
+    @extend_schema(
+        operation_id="receivePaymentEvent",
+        summary="Take in an event of the payment provider",
+        request={"application/json": OpenApiTypes.OBJECT},
+        responses={
+            200: OpenApiResponse(
+                {"type": "object", "maxProperties": 0}, description="Received."
+            )
+        },
+    )
+    def post(self, request: Request) -> Response:
+        """For the payment provider, not for clients: it takes no API key.
+
+        The provider's signature over the bytes of the body is what authenticates it.
+        An event is never believed: it has the service ask the provider. Repeated,
+        unknown and late events are received like any other. At most 256 KiB.
+        """
+        _take_in(request._request)
+        return Response({})
+
+
+def _take_in(request: HttpRequest) -> None:
+    refuse_announced_size(request, MAX_BYTES)
+    try:
+        provider = signed_by(request.headers)
+        body = read_at_most(request, MAX_BYTES)
+        event = provider.read_event(body, request.headers)
+    except BadSignature:
+        _refuse_unsigned(request)
+    _refuse_unless_object(body)
+    receive(provider.name, event, body)
+
+
+def _refuse_unsigned(request: HttpRequest) -> NoReturn:
+    """Nothing of it is kept; guessing is slowed down, and true events never are."""
+    logger.warning("an event without a payment provider's signature was refused")
+    rate = rates.count_from(
+        str(client_address(request)),
+        "unsigned-payment-events",
+        settings.FAILED_AUTHENTICATIONS_PER_MINUTE,
+    )
+    if rate.exceeded:
+        raise throttling.exceeded(rate)
+    raise Problem("invalid-signature", headers={"WWW-Authenticate": "Signature"})
+
+
+def _refuse_unless_object(body: bytes) -> None:
+    """Read leniently: it is theirs, and nothing in it is relied upon."""
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Problem("malformed-body") from None
+    if not isinstance(event, dict):
+        raise Problem("malformed-body")
