@@ -1,19 +1,33 @@
+from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
+import pytest
 import time_machine
 from django.utils.timezone import now
 
-from tests.clients import Api
-from tests.payments import PRICE, candidate, end, opened, pay, payment_of
+from tests.clients import HOSTED, Api, person
+from tests.fakes.checkouts import CheckoutServer
+from tests.ordering.test_consenting import EVIDENCE
+from tests.payments import PRICE, candidate, end, look, opened, pay, payment_of
 from tests.refunds import GRACE
 from verification import links
+from verification.consents.models import Consent
 from verification.notifications.models import BOTH, Notification
+from verification.ordering.consenting import grant
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import PAUSE, look_at_due, look_soon
-from verification.ordering.paying import begin, open_checkout
-from verification.ordering.refunding import ask_for_refund
+from verification.ordering.paying import (
+    REUSED_FOR,
+    CheckoutNotOpened,
+    PaymentClosed,
+    begin,
+    open_checkout,
+)
+from verification.ordering.refunding import Staff, ask_for_refund
 from verification.payments.models import Checkout, Refund
 from verification.providers.checkout import CheckoutState
+from verification.reports.models import Report
 from webhooks.models import Event
 
 
@@ -115,3 +129,121 @@ def test_messages_after_paying_are_in_the_language_of_the_page(api: Api):
     ]
     link = links.payment_url(payment.pk, payment.generation)
     assert {one.context["link"] for one in told} == {link}
+
+
+def test_the_payer_is_asked_when_the_subject_has_consented(api: Api):
+    made = api.create(candidate(consent=HOSTED))
+    state = made["paymentState"]
+    assert (made["status"], state["status"]) == ("PENDING_CONSENT", "PENDING")
+    assert (state["paymentUrl"], state["expiresAt"]) == (None, None)
+    with pytest.raises(PaymentClosed, match="WAITS_FOR_CONSENT"):
+        opened(made)
+
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+
+    asked = api.report(made["id"])
+    assert asked["status"] == "PENDING_PAYMENT"
+    assert asked["paymentState"]["paymentUrl"]
+    assert pay(api, made)["status"] == "RUNNING"
+
+
+def test_a_draft_asks_for_both_at_once_and_is_launched_when_it_has_both(api: Api):
+    made = api.create(candidate(consent=HOSTED), draft=True)
+    assert made["consentState"]["consentUrl"]
+    assert made["paymentState"]["paymentUrl"]
+    launch = f"/reports/{made['id']}/launch"
+    both = ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING"]
+    assert api.refused(launch)["reasons"] == both
+
+    pay(api, made)
+    assert api.refused(launch)["reasons"] == both[:1]
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+
+    assert api.post(launch).json()["status"] == "RUNNING"
+
+
+def test_what_was_paid_is_not_edited_to_cost_something_else(api: Api):
+    made = api.create(candidate(), draft=True)
+    pay(api, made)
+    path = f"/reports/{made['id']}/draft"
+
+    for edit in ({"checksRequested": ["IDENTITY"]}, {"paymentMode": "SELF"}):
+        assert api.refused(path, edit)["code"] == "report-not-editable"
+    assert api.post(path, {"purpose": "Another loan"}).status_code == 200
+    assert api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+def test_what_was_given_back_is_not_launched_and_asked_anew_by_an_edit(api: Api):
+    made = api.create(candidate(), draft=True)
+    checkout = end(opened(made))
+    ada = Staff(1, "ada")
+    ask_for_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
+    launch = f"/reports/{made['id']}/launch"
+
+    # Also while it is on its way.
+    assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
+    send_refunds()
+    refunded = api.report(made["id"])["paymentState"]
+    assert (refunded["status"], refunded["paymentUrl"]) == ("REFUNDED", None)
+    assert refunded["paidAt"]
+    assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
+
+    api.post(f"/reports/{made['id']}/draft", {"purpose": "Another loan"})
+    assert pay(api, made)["paymentState"]["status"] == "PAID"
+    assert api.post(launch).json()["status"] == "RUNNING"
+
+
+def test_a_payer_who_comes_back_is_led_to_the_checkout_that_is_open(api: Api):
+    made = api.create(candidate())
+
+    assert opened(made) == opened(made)
+    Checkout.objects.update(created_at=now() - REUSED_FOR)
+    assert opened(made).created_at > now() - timedelta(minutes=1)
+    assert Checkout.objects.count() == 2
+
+
+def test_the_link_of_a_draft_that_was_edited_meanwhile_opens_nothing(api: Api):
+    made = api.create(candidate(), draft=True)
+    payment = payment_of(made)
+    edit = {"checksRequested": ["IDENTITY"]}
+    assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
+
+    with pytest.raises(PaymentClosed, match="REPLACED"):
+        open_checkout(payment.pk, payment.generation)
+
+
+def test_a_report_without_its_subject_takes_no_money(api: Api):
+    made = api.create(candidate())
+    Report.objects.update(subject=None)
+
+    with pytest.raises(PaymentClosed, match="REPORT_ENDED"):
+        opened(made)
+
+
+@pytest.mark.parametrize("faults", [{"status": 500}, {"html": True}, {"half": True}])
+def test_a_provider_that_opens_nothing_is_tried_again(
+    taker: CheckoutServer, live_api: Api, faults: dict[str, Any]
+):
+    made = live_api.create(candidate())
+    for name, value in faults.items():
+        setattr(taker.faults, name, value)
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)
+    for name in faults:
+        setattr(taker.faults, name, None)
+
+    checkout = opened(made)
+    taker.pay(checkout.reference)
+    look(checkout)
+
+    assert live_api.report(made["id"])["status"] == "RUNNING"
+
+
+def test_a_payer_without_an_address_is_sent_the_link_by_the_client(api: Api):
+    made = api.create({**person(), "paymentMode": "CANDIDATE"})
+
+    assert made["paymentState"]["paymentUrl"]
+    assert not Notification.objects.exists()
+    assert pay(api, made)["status"] == "RUNNING"

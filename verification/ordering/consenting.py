@@ -170,7 +170,7 @@ def _decide(
 
 def _move_on(report: Report, at: datetime) -> None:
     payment: Payment | None = getattr(report, "payment", None)
-    pays = payment is not None and payment.is_outstanding
+    pays = payment is not None and not payment.is_settled
     target = ReportStatus.PENDING_PAYMENT if pays else ReportStatus.RUNNING
     move([Move(report, target, "consent granted", SUBJECT)], at)
     if payment and pays:

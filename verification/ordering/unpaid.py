@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from verification.jobs.sweeping import sweep
 from verification.notifications.notifying import notify
 from verification.ordering.holding import hold_payment
-from verification.ordering.payers import payment_reminder
+from verification.ordering.payers import payment_reminder, stop_asking_payer
 from verification.ordering.paying import ASKING, CHECKOUT_LIVES
 from verification.ordering.stopping import fail
 from verification.payments.models import (
@@ -27,14 +27,14 @@ EXPIRED = ("PAYMENT_EXPIRED", "Nobody paid in time.")
 
 
 def expire_payments() -> None:
-    sweep(_unpaid().filter(expires_at__lte=now()), expire_payment)
+    sweep(_asked().filter(expires_at__lte=now()), expire_payment)
 
 
 def remind_payers() -> None:
     # Half of the time that was given for this link.
-    half = (F("expires_at") - F("link_made_at")) / 2
-    due = _unpaid().filter(reminded_at=None, expires_at__lte=now() + half)
-    sweep(due.filter(report__status__in=ASKING), _remind)
+    half, at = (F("expires_at") - F("link_made_at")) / 2, now()
+    due = _asked().filter(reminded_at=None, expires_at__gt=at)
+    sweep(due.filter(expires_at__lte=at + half), _remind)
 
 
 @transaction.atomic
@@ -45,11 +45,13 @@ def expire_payment(payment_id: UUID) -> None:
     """
     report, payment = hold_payment(payment_id)
     at = now()
+    is_asked = payment.is_outstanding and report.status in ASKING
     is_due = payment.expires_at is not None and payment.expires_at <= at
-    if not (payment.is_outstanding and is_due) or _is_being_paid(payment):
+    if not (is_asked and is_due) or _is_being_paid(payment):
         return
     payment.status = PaymentStatus.EXPIRED
     payment.save(update_fields=["status"])
+    stop_asking_payer(payment)
     if report.status == ReportStatus.PENDING_PAYMENT:
         cause = f"payment:{payment.generation}"
         fail(report, EXPIRED, "payment expired", "service", cause, at)
@@ -73,5 +75,8 @@ def _remind(payment_id: UUID) -> None:
     notify(*payment_reminder(report, payment))
 
 
-def _unpaid() -> QuerySet[Payment]:
-    return Payment.objects.filter(status__in=Payment.OUTSTANDING)
+def _asked() -> QuerySet[Payment]:
+    """Who waits for the subject's consent is not asked yet: its time begins then."""
+    return Payment.objects.filter(
+        status__in=Payment.OUTSTANDING, report__status__in=ASKING
+    )
