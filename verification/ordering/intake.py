@@ -21,6 +21,7 @@ from verification.ordering.requests import (
     ReportsEnvelope,
 )
 from verification.ordering.rules import Circumstances, broken
+from verification.payments.registry import takes_payments
 from verification.reports.models import SubjectType
 from verification.reports.subjects import Subject
 from workspaces.models import Environment
@@ -99,7 +100,8 @@ def read_order(
     """One item; `draft` is what holds where the item does not say it."""
     if isinstance(item, dict) and isinstance(item.get("draft"), bool):
         draft = item["draft"]
-    known = Circumstances(definitions, draft, environment == Environment.PRODUCTION)
+    live = environment == Environment.PRODUCTION
+    known = Circumstances(definitions, draft, live, takes_payments(environment))
     try:
         request = ReportItem.model_validate(item)
     except ValidationError as e:

@@ -42,6 +42,7 @@ class Circumstances:
     definitions: Mapping[str, CheckDefinition]
     draft: bool
     live: bool
+    takes_payments: bool
 
 
 def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
@@ -51,6 +52,7 @@ def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
     if (subject := item.get("subject")) is not None:
         yield from _subject(subject, requested, known)
     yield from _consent(item, requested, known)
+    yield from _payment_mode(item, known)
     yield from _payer(item)
 
 
@@ -254,6 +256,16 @@ def _attested(consent: Json, known: Circumstances) -> Iterator[Fault]:
             yield Fault(
                 ("consent", member), "required", "CUSTOMER_ATTESTED needs this member."
             )
+
+
+def _payment_mode(item: Json, known: Circumstances) -> Iterator[Fault]:
+    asks = item.get("paymentMode") in {PaymentMode.CANDIDATE, PaymentMode.THIRD_PARTY}
+    if asks and not known.takes_payments:
+        yield Fault(
+            ("paymentMode",),
+            "not-allowed-here",
+            "This installation has no payment provider, so nobody could pay; use SELF.",
+        )
 
 
 def _payer(item: Json) -> Iterator[Fault]:
