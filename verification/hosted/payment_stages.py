@@ -37,7 +37,7 @@ CLOSED = {
 # Other than 200: the link leads nowhere any more.
 STATUSES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
 # At these the page has the button to pay.
-PAYABLE = frozenset({Stage.DUE, Stage.FAILED, Stage.CONFIRMING})
+PAYABLE = frozenset({Stage.DUE, Stage.FAILED})
 TO_BE_ASKED = frozenset({Stage.DUE, Stage.EXPIRED})
 
 
