@@ -19,6 +19,7 @@ from tests.orders import rows
 from tests.payments import EVENTS, candidate, configuration, opened, send, sent
 from tests.payments import taker as taker
 from verification.jobs.models import Job
+from verification.jobs.queue import later
 from verification.ordering import receiving
 from verification.ordering.looking import LOOKS, look_at_due
 from verification.payments.models import Checkout, Doubt, PaymentEvent
@@ -293,6 +294,7 @@ def test_an_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
 def test_an_event_has_a_look_of_its_own(taker: CheckoutServer, live_api: Api):
     paid(taker, live_api)
     looks = Job.objects.filter(function=LOOKS)
+    later(LOOKS)
     before = looks.count()
 
     send(taker)

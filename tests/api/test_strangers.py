@@ -41,6 +41,7 @@ SCOPES = {
     ("get", "/api/v1/reports/{reportId}/consent/state"): "reports:read",
     ("post", "/api/v1/reports/{reportId}/consent/resend"): "reports:create",
     ("post", "/api/v1/reports/{reportId}/payment/resend"): "reports:create",
+    ("get", "/api/v1/reports/{reportId}/pdf"): "reports:read",
     ("get", "/api/v1/reports/{reportId}/events"): "reports:read",
     ("get", "/api/v1/checks/definitions"): None,
     ("get", "/api/v1/checks/definitions/{checkName}"): None,
