@@ -1,5 +1,4 @@
 import pytest
-from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, codes, company, person
 from tests.orders import (
@@ -10,12 +9,12 @@ from tests.orders import (
     rows,
     two_checks,
 )
+from tests.payments import pay
 from tests.threads import at_once
 from verification.checks.claiming import claim
 from verification.checks.models import CheckDefinition
 from verification.checks.outcomes import Cancelled, Completed, Failed
 from verification.checks.recording import record
-from verification.payments.models import Payment
 
 CHARGED = ("CHARGE", -50, 1)
 BACK = ("REVERSAL", 50, 1)
@@ -91,7 +90,7 @@ def test_a_payment_that_is_not_needed_any_more_is_cancelled(api: Api):
 
 def test_a_payment_that_came_stays_paid(api: Api):
     made = api.create({**company(), "paymentMode": "CANDIDATE"}, draft=True)
-    Payment.objects.update(status="PAID", paid_at=now())
+    pay(api, made)
 
     assert cancel(api, made["id"])["paymentState"]["status"] == "PAID"
 

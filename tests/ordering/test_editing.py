@@ -1,10 +1,10 @@
 from decimal import Decimal
 
 import pytest
-from django.utils.timezone import now
 
 from tests.clients import ATTESTED, HOSTED, Api, codes, company, person
 from tests.orders import PAYER, STATUSES, put, report_in, rows, two_checks
+from tests.payments import pay
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
 from verification.payments.models import Payment
@@ -223,7 +223,7 @@ def test_an_attestation_outlives_an_edit(api: Api, draft: str):
 def paid(api: Api) -> str:
     item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
     made = api.create(item, draft=True)
-    Payment.objects.update(status="PAID", paid_at=now())
+    pay(api, made)
     return made["id"]
 
 

@@ -1,10 +1,10 @@
 from decimal import Decimal
 
 import pytest
-from django.utils.timezone import now
 
 from tests.clients import ATTESTED, HOSTED, Api, codes, company
 from tests.orders import PAYER, STATUSES, movements, report_in, rows, two_checks
+from tests.payments import pay
 from tests.threads import at_once
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
@@ -92,7 +92,7 @@ def test_without_payment_nothing_is_launched(api: Api, mode: dict, status: str):
     Payment.objects.update(status=status)
 
     assert reasons(api, made["id"]) == ["PAYMENT_OUTSTANDING"]
-    Payment.objects.update(status="PAID", paid_at=now())
+    pay(api, made)
     assert launch(api, made["id"])["status"] == "RUNNING"
     assert movements(api) == []
 
@@ -128,7 +128,7 @@ def test_who_has_a_payment_link_pays_what_it_showed(api: Api):
     CheckDefinition.objects.update(price=Decimal(900))
 
     assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 100
-    Payment.objects.update(status="PAID", paid_at=now())
+    pay(api, made)
     assert launch(api, made["id"])["paymentState"]["amount"]["amount"] == 100
 
 
