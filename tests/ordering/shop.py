@@ -1,0 +1,127 @@
+"""A payment provider that runs in the test's process and has every weather.
+
+Its books are not in our database, so that no crash of ours undoes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import ClassVar
+
+from verification.providers.base import Refused, Unavailable
+from verification.providers.checkout import (
+    CheckoutAsked,
+    CheckoutBegun,
+    CheckoutSeen,
+    CheckoutState,
+    PaidElsewhere,
+    ProviderEvent,
+    RefundAsked,
+    RefundSeen,
+    RefundState,
+)
+
+
+@dataclass
+class Page:
+    reference: str
+    amount: Decimal
+    currency: str
+    state: CheckoutState = CheckoutState.OPEN
+    paid: Decimal = Decimal(0)
+
+
+@dataclass
+class Given:
+    reference: str
+    page: Page
+    amount: Decimal
+    state: RefundState
+
+
+class Shop:
+    """A provider without idempotency keys: what is asked twice is done twice."""
+
+    name: ClassVar[str] = "shop"
+    checkout_origin = ""
+
+    def __init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        self.pages: dict[str, Page] = {}
+        self.given: list[Given] = []
+        # down: nothing is done; lost: it is done and the answer is lost.
+        self.weather = "fine"
+
+    def _begin_call(self) -> None:
+        if self.weather == "down":
+            raise Unavailable("SOURCE_UNAVAILABLE", "The shop is closed.")
+
+    def _end_call(self) -> None:
+        if self.weather == "lost":
+            raise Unavailable("SOURCE_UNAVAILABLE", "The shop did not answer in time.")
+
+    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+        self._begin_call()
+        page = Page(asked.reference, asked.amount, asked.currency)
+        self.pages.setdefault(asked.reference, page)
+        self._end_call()
+        return CheckoutBegun(f"https://shop.test/{asked.reference}", "")
+
+    def look(self, reference: str, session: str) -> CheckoutSeen:
+        self._begin_call()
+        self._end_call()
+        page = self.pages.get(reference)
+        if page is None:
+            return CheckoutSeen(CheckoutState.UNKNOWN)
+        if page.state != CheckoutState.PAID:
+            return CheckoutSeen(page.state)
+        return CheckoutSeen(page.state, page.paid, page.currency, f"T{reference}")
+
+    def refund(self, asked: RefundAsked) -> RefundSeen:
+        self._begin_call()
+        page = self.pages[asked.checkout_reference]
+        if self.kept(page) < asked.amount:
+            raise Refused("SOURCE_REFUSED", "More than is left.")
+        given = Given(asked.reference, page, asked.amount, RefundState.PENDING)
+        self.given.append(given)
+        self._end_call()
+        return self._seen(given)
+
+    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+        self._begin_call()
+        self._end_call()
+        found = [one for one in self.given if one.reference == asked.reference]
+        return self._seen(found[0]) if found else None
+
+    def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
+        raise NotImplementedError
+
+    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+        for page in self.pages.values():
+            if page.state == CheckoutState.PAID:
+                name = f"T{page.reference}"
+                paid = (page.paid, page.currency, end)
+                yield PaidElsewhere(page.reference, name, *paid)
+
+    def _seen(self, given: Given) -> RefundSeen:
+        return RefundSeen(given.state, f"R{given.reference}")
+
+    def kept(self, page: Page) -> Decimal:
+        gone = (
+            one.amount
+            for one in self.given
+            if one.page is page and one.state != RefundState.FAILED
+        )
+        return page.paid - sum(gone, Decimal(0))
+
+
+the_shop = Shop()
+
+
+def shop() -> Shop:
+    return the_shop
