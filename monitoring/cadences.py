@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from dateutil.relativedelta import relativedelta
 from django.db import models
@@ -32,7 +32,7 @@ def next_time(start: datetime, cadence: str, after: datetime) -> datetime:
     Each is counted from the start: a rule of the 31st runs on the last day of a
     shorter month, and on the 31st again after it.
     """
-    cadence = Cadence(cadence)
+    cadence, start = Cadence(cadence), start.astimezone(UTC)
     passed = max(0, _periods(start, cadence, after) - 1)
     while (time := _time(start, cadence, passed + 1)) <= after:
         passed += 1
@@ -43,6 +43,7 @@ def _periods(start: datetime, cadence: Cadence, after: datetime) -> int:
     """How many whole periods there are between them, give or take one."""
     if cadence in DAYS:
         return (after - start) // timedelta(days=DAYS[cadence])
+    after = after.astimezone(UTC)
     months = (after.year - start.year) * 12 + after.month - start.month
     return months // MONTHS[cadence]
 

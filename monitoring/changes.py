@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from monitoring.models import Severity
 from verification.reports.models import RiskLevel
 
 # What is not known is not worse than a low one.
 RANKS = {RiskLevel.UNKNOWN: 0, RiskLevel.LOW: 0, RiskLevel.MEDIUM: 1, RiskLevel.HIGH: 2}
+GRAVITY = {"LOW": 0, "MEDIUM": 1, "HIGH": 2}
 MESSAGE_LENGTH = 1000
+ORDERED = orjson.OPT_SORT_KEYS
 DETAILS = "details."
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}
 
@@ -36,7 +40,11 @@ class Change:
 
 
 def differences(check_name: str, old: Said, new: Said) -> list[Change]:
-    """In risk level, flags and output fields, each with how grave it is."""
+    """In risk level, flags and output fields, each with how grave it is.
+
+    A field that only one of them has was added to the definition or taken from it: that
+    says nothing of the subject.
+    """
     changes = []
 
     def add(field: str, before: Any, after: Any, severity: Severity) -> None:
@@ -47,12 +55,31 @@ def differences(check_name: str, old: Said, new: Said) -> list[Change]:
         add("riskLevel", before, after, _of_level(before, after))
     if old["flags"] != new["flags"]:
         severity = _of_flags(old["flags"], new["flags"])
-        add("flags", sorted(old["flags"]), sorted(new["flags"]), severity)
-    for name in dict.fromkeys([*old["details"], *new["details"]]):
-        before, after = old["details"].get(name), new["details"].get(name)
-        if before != after:
+        add("flags", _listed(old["flags"]), _listed(new["flags"]), severity)
+    for name, after in new["details"].items():
+        before = old["details"].get(name)
+        if name in old["details"] and _unordered(before) != _unordered(after):
             add(f"{DETAILS}{name}", before, after, Severity.INFO)
     return changes
+
+
+def graver(one: str, other: str) -> str:
+    """Of two severities of a flag."""
+    return max(one, other, key=lambda severity: GRAVITY[severity])
+
+
+def _listed(flags: dict[str, str]) -> list[dict[str, str]]:
+    return [{"code": code, "severity": flags[code]} for code in sorted(flags)]
+
+
+def _unordered(value: Any) -> Any:
+    """The same for lists of the same members: sources give them in any order."""
+    if isinstance(value, dict):
+        return {name: _unordered(member) for name, member in value.items()}
+    if isinstance(value, list):
+        members = [_unordered(member) for member in value]
+        return sorted(members, key=lambda m: orjson.dumps(m, option=ORDERED))
+    return value
 
 
 def _of_level(old: str, new: str) -> Severity:
@@ -62,7 +89,11 @@ def _of_level(old: str, new: str) -> Severity:
 
 
 def _of_flags(old: dict[str, str], new: dict[str, str]) -> Severity:
-    appeared = [s for code, s in new.items() if old.get(code) != s]
+    appeared = [
+        severity
+        for code, severity in new.items()
+        if code not in old or GRAVITY[severity] > GRAVITY[old[code]]
+    ]
     if not appeared:
         return Severity.INFO
     return Severity.CRITICAL if "HIGH" in appeared else Severity.WARNING
@@ -93,12 +124,16 @@ def _about(changes: Sequence[Change]) -> str:
         if change.field == "riskLevel":
             told.append(f"risk level went from {change.old} to {change.new}")
         elif change.field == "flags":
-            told += _about_flags(set(change.old), set(change.new))
+            told += _about_flags(*map(_codes, (change.old, change.new)))
         else:
             fields.append(change.field.removeprefix(DETAILS))
     if fields:
         told.append(f"other values of {', '.join(fields)}")
     return "; ".join(told)
+
+
+def _codes(flags: Sequence[dict[str, str]]) -> set[str]:
+    return {flag["code"] for flag in flags}
 
 
 def _about_flags(old: set[str], new: set[str]) -> list[str]:

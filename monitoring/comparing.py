@@ -6,6 +6,7 @@ told once, however often and by whomever it is compared.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -15,34 +16,77 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
-from monitoring.changes import Change, Said, differences, message_of, title_of
+from monitoring.changes import (
+    Change,
+    Said,
+    differences,
+    graver,
+    message_of,
+    title_of,
+)
 from monitoring.events import alert_event
 from monitoring.models import Alert, Baseline, Rule, Run, Severity
 from verification.checks.models import CheckResult, ResultStatus
-from verification.jobs.heartbeat import beat
+from verification.jobs.sweeping import sweep
 from verification.tables import insert
 from webhooks.events import event_rows
+
+logger = logging.getLogger(__name__)
 
 AT_ONCE = 100
 # A job compares at once; what is left after so long was left by one that died.
 SWEPT_AFTER = timedelta(minutes=2)
 
 
+class NotCompared(Exception):
+    """Some runs could not be compared; all others of the job were."""
+
+
 def compare(report_ids: Sequence[UUID]) -> None:
-    """Compare the runs that made these reports, and that still have their rule."""
+    """Compare the runs that made these reports, and that still have their rule.
+
+    Raises NotCompared, so that the job is tried again for those.
+    """
+    failed = 0
     for start in range(0, len(report_ids), AT_ONCE):
-        _compare(report_ids[start : start + AT_ONCE])
+        failed += _compare_all(report_ids[start : start + AT_ONCE])
+    if failed:
+        raise NotCompared(f"{failed} of {len(report_ids)}")
 
 
 def compare_left() -> None:
-    """Those whose report has ended and whose job was lost."""
+    """Those whose report has ended and whose job was given up, or had nothing to end
+    with: the report was cancelled."""
     left = Run.objects.filter(
         compared_at=None,
         created_at__lte=now() - SWEPT_AFTER,
         report__completed_at__lte=now() - SWEPT_AFTER,
-    ).order_by("created_at")
-    while beat() and (ids := list(left.values_list("report_id", flat=True)[:AT_ONCE])):
-        _compare(ids)
+    )
+    sweep(left, _compare_run)
+
+
+def _compare_run(run_id: UUID) -> None:
+    _compare([Run.objects.values_list("report_id", flat=True).get(pk=run_id)])
+
+
+def _compare_all(report_ids: Sequence[UUID]) -> int:
+    """Together, or each alone where that fails; how many failed."""
+    try:
+        _compare(report_ids)
+    except Exception as e:
+        logger.warning("%s runs compared singly: %s", len(report_ids), type(e).__name__)
+        return sum(not _compare_alone(report_id) for report_id in report_ids)
+    return 0
+
+
+def _compare_alone(report_id: UUID) -> bool:
+    try:
+        _compare([report_id])
+    except Exception as e:
+        # The message may hold what the source said of the subject.
+        logger.error("run of report %s not compared: %s", report_id, type(e).__name__)
+        return False
+    return True
 
 
 @transaction.atomic
@@ -114,9 +158,13 @@ def _compare_result(
 
 def _said(result: CheckResult) -> Said:
     finding = result.finding or {}
+    flags: dict[str, str] = {}
+    for flag in finding["flags"]:
+        code, severity = flag["code"], flag["severity"]
+        flags[code] = graver(severity, flags.get(code, severity))
     return {
         "riskLevel": result.risk_level,
-        "flags": {flag["code"]: flag["severity"] for flag in finding["flags"]},
+        "flags": flags,
         "details": finding["details"],
     }
 

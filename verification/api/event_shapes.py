@@ -130,6 +130,7 @@ class ReferenceData(AboutReport):
 
 
 class AlertChange(Shape):
+    check_name: str
     field: str
     old: Any
     new: Any

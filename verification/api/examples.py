@@ -97,6 +97,7 @@ REPORT: dict[str, Any] = {
     "id": REPORT_ID,
     "status": "READY",
     "reference": "loan-4711",
+    "monitoringId": None,
     "subject": {
         **SUBJECT,
         "firstName": "Wanjiku",

@@ -43,7 +43,8 @@ class AlertEdit(Received):
 class ChangeBody(Shape):
     check_name: str
     field: str
-    """riskLevel, flags (their codes), or details and the name of an output field."""
+    """riskLevel, flags (each with code and severity), or `details.` and the name of an
+    output field. Members of a list in another order are no change."""
     old: Any
     new: Any
 

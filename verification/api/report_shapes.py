@@ -182,6 +182,9 @@ class ReportBody(Shape):
     status: ReportStatus
     reference: str | None
     """The client's own id of this report."""
+    monitoring_id: UUID | None
+    """The monitoring rule whose run it is; null for a report that was ordered. The
+    rule may be deleted by now."""
     subject: SubjectBody | None
     """Null after the subject's data was erased."""
     checks_requested: list[str]
@@ -205,6 +208,7 @@ class ReportBody(Shape):
             id=report.pk,
             status=ReportStatus(report.status),
             reference=report.reference,
+            monitoring_id=report.monitoring_id,
             subject=SubjectBody(**report.subject) if report.subject else None,
             checks_requested=report.checks_requested,
             purpose=report.purpose,

@@ -208,13 +208,20 @@ DATA: dict[str, dict[str, Any]] = {
         "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
         "alert": {
             "id": "019a5b2c-b2c3-7d4e-8f50-6b7c8d9e0f1a",
-            "title": "Risk level changed",
-            "message": "IDENTITY went from LOW to HIGH.",
+            "title": "IDENTITY: risk level changed",
+            "message": "IDENTITY: risk level went from LOW to HIGH.",
             "severity": "CRITICAL",
             "read": False,
             "actioned": False,
             "reportId": REPORT_ID,
-            "changes": [{"field": "riskLevel", "old": "LOW", "new": "HIGH"}],
+            "changes": [
+                {
+                    "checkName": "IDENTITY",
+                    "field": "riskLevel",
+                    "old": "LOW",
+                    "new": "HIGH",
+                }
+            ],
             "createdAt": ENDED_AT,
         },
     },
