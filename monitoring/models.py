@@ -61,6 +61,10 @@ class Rule(models.Model):
     )
     pause_reason = models.CharField(max_length=20, choices=PauseReason, blank=True)
     paused_at = models.DateTimeField(null=True)
+    # Until the client attests a consent that was given after it.
+    consent_withdrawn_at = models.DateTimeField(null=True)
+    # When the owner was told of the pause; null where nobody was yet.
+    told_at = models.DateTimeField(null=True)
     # All times are counted from here.
     starts_at = models.DateTimeField()
     next_run_at = models.DateTimeField()
@@ -81,13 +85,36 @@ class Rule(models.Model):
                 | Q(status=RuleStatus.ACTIVE, pause_reason="", paused_at=None),
             ),
             models.CheckConstraint(
+                name="no_rule_runs_without_consent",
+                condition=Q(pause_reason="BY_STAFF")
+                | Q(
+                    pause_reason="CONSENT_WITHDRAWN", consent_withdrawn_at__isnull=False
+                )
+                | (~Q(pause_reason="CONSENT_WITHDRAWN") & Q(consent_withdrawn_at=None)),
+            ),
+            models.CheckConstraint(
                 name="a_rule_runs_after_its_start",
                 condition=Q(next_run_at__gt=F("starts_at")),
             ),
         ]
         indexes = [
             models.Index(
-                fields=["next_run_at"], condition=Q(status="ACTIVE"), name="rules_due"
+                fields=["next_run_at", "id"],
+                condition=Q(status="ACTIVE"),
+                name="rules_due",
+            ),
+            # What owners were not told of yet.
+            models.Index(
+                fields=["workspace", "environment", "pause_reason"],
+                condition=Q(
+                    told_at=None,
+                    pause_reason__in=[
+                        "CHECK_INACTIVE",
+                        "CONSENT_WITHDRAWN",
+                        "INSUFFICIENT_BALANCE",
+                    ],
+                ),
+                name="rules_paused_untold",
             ),
             models.Index(
                 "workspace",

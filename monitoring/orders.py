@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from django.utils.timezone import now
 from pydantic import Field, ValidationError
 
 from monitoring.cadences import Cadence
-from monitoring.models import PauseReason, Rule
+from monitoring.models import Rule
 from verification.consents.models import Consent
 from verification.ordering import formats
 from verification.ordering.faults import Fault, InvalidRequest, shape_faults
@@ -21,6 +21,7 @@ from verification.ordering.requests import (
     Received,
     SubjectInput,
 )
+from verification.ordering.rules import Circumstances, broken
 from verification.reports.models import PaymentMode
 from verification.reports.search import Terms
 from verification.reports.subjects import Subject
@@ -72,7 +73,7 @@ def order_of(rule: Rule, definitions: Catalogue) -> Order:
         subject=Subject(rule.subject),
         definitions=[definitions[name] for name in rule.check_names],
         purpose=PURPOSE,
-        consent=ConsentInput.model_validate(rule.consent) if rule.consent else None,
+        consent=_consent_of(rule, definitions),
         payment_mode=PaymentMode.SELF.value,
         payer=None,
         draft=False,
@@ -81,6 +82,34 @@ def order_of(rule: Rule, definitions: Catalogue) -> Order:
         reference=rule.reference,
         monitoring_id=rule.pk,
     )
+
+
+def cannot_run(rule: Rule, definitions: Catalogue) -> str:
+    """Why its checks cannot be ordered for its subject today; empty if they can.
+
+    Definitions are edited: a check may be gone, or need what the rule does not know.
+    """
+    item = {"subject": rule.subject, "checksRequested": rule.check_names}
+    known = Circumstances(definitions, draft=True, live=False, takes_payments=True)
+    faults = (fault for fault in broken(item, known) if fault.code in IN_THE_WAY)
+    return next((fault.detail for fault in faults), "")
+
+
+IN_THE_WAY = {
+    "unknown-check",
+    "inactive-check",
+    "subject-type-not-accepted",
+    "missing-input",
+}
+
+
+def _consent_of(rule: Rule, definitions: Catalogue) -> ConsentInput | None:
+    if rule.consent:
+        return ConsentInput.model_validate(rule.consent)
+    if any(definitions[name].requires_consent for name in rule.check_names):
+        # It did not when the rule was made, which attested it all the same.
+        return ConsentInput.model_validate(_by_creating(rule.created_at))
+    return None
 
 
 def describe(rule: Rule, order: Order) -> None:
@@ -95,15 +124,14 @@ def describe(rule: Rule, order: Order) -> None:
 
 
 def attested_anew(
-    rule: Rule, consent: ConsentInput | None, definitions: Catalogue
-) -> dict[str, Any] | None:
-    """The consent that a rule is resumed with, or InvalidRequest.
+    rule: Rule, consent: ConsentInput, definitions: Catalogue
+) -> dict[str, Any]:
+    """The consent that a held rule is resumed with, or InvalidRequest.
 
-    Where the subject withdrew it must have been given after that.
+    It is given where the subject withdrew, and after that.
     """
-    if consent is None:
-        return None
-    if rule.pause_reason != PauseReason.CONSENT_WITHDRAWN:
+    withdrawn_at = rule.consent_withdrawn_at
+    if withdrawn_at is None:
         told = "The consent of this rule holds."
         raise InvalidRequest([Fault(("consent",), "not-allowed-here", told)])
     given = attestation(consent) or {}
@@ -118,7 +146,7 @@ def attested_anew(
         [] if isinstance(order, Order) else [f for f in order if "consent" in f.path]
     )
     faults += _hosted(given)
-    if not faults and _moment(given["obtainedAt"]) <= cast(datetime, rule.paused_at):
+    if not faults and datetime.fromisoformat(given["obtainedAt"]) <= withdrawn_at:
         told = "The subject withdrew after that; a later consent is needed."
         faults = [Fault(("consent", "obtainedAt"), "out-of-range", told)]
     if faults:
@@ -133,10 +161,6 @@ def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
     return consent.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
 def _as_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
     """The request item that would order the first run."""
     item: dict[str, Any] = {"purpose": PURPOSE}
@@ -144,14 +168,19 @@ def _as_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
         if name in body:
             item[called] = body[name]
     if item.get("consent") is None and _needs_consent(body, definitions):
-        item["consent"] = {
-            "mode": Consent.Mode.CUSTOMER_ATTESTED.value,
-            "obtained": True,
-            "obtainedAt": utc_text(now()),
-            "method": Consent.Method.OTHER.value,
-            "policyVersion": "monitoring rule",
-        }
+        item["consent"] = _by_creating(now())
     return item
+
+
+def _by_creating(at: datetime) -> dict[str, Any]:
+    """Who creates a rule and sends no consent attests it by that."""
+    return {
+        "mode": Consent.Mode.CUSTOMER_ATTESTED.value,
+        "obtained": True,
+        "obtainedAt": utc_text(at),
+        "method": Consent.Method.OTHER.value,
+        "policyVersion": "monitoring rule",
+    }
 
 
 ITEM_MEMBERS = {

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, RuleStatus
+from monitoring.orders import attested_anew
+from monitoring.telling import tell_soon
 from verification.jobs.queue import wake_up_by
 from verification.ordering.client import Client
-from verification.reports.models import Report
+from verification.ordering.intake import Catalogue
+from verification.ordering.requests import ConsentInput
+from verification.ordering.stopping import stop
+from verification.reports.holding import held as held_reports
+from verification.reports.models import Report, ReportStatus
+from workspaces.ledger import account_of
 
 RUN_DUE = "monitoring.tasks.run_due"
+SUBJECT = "subject"
 
 
 class NotResumable(Exception):
@@ -25,76 +34,146 @@ class NotResumable(Exception):
         self.reason = reason
 
 
-def held(client: Client, rule_id: UUID) -> Rule:
-    """The client's rule, locked; Rule.DoesNotExist where it is not theirs."""
+def held() -> QuerySet[Rule]:
+    """Rules that are locked as they are read, in one order everywhere.
+
+    Rules come before the reports of their runs, and accounts last.
+    """
     rules = Rule.objects.select_for_update(of=("self",), no_key=True)
-    return rules.get(
+    return rules.order_by("pk")
+
+
+def held_for(client: Client, rule_id: UUID) -> Rule:
+    """The client's rule, locked; Rule.DoesNotExist where it is not theirs."""
+    return held().get(
         pk=rule_id, workspace=client.workspace, environment=client.environment
     )
 
 
-def pause(rule_id: UUID, reason: PauseReason) -> bool:
-    """False for a rule that is paused already, which keeps its reason."""
-    return bool(
-        Rule.objects.filter(pk=rule_id, status=RuleStatus.ACTIVE).update(
-            status=RuleStatus.PAUSED, pause_reason=reason, paused_at=now()
-        )
+def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
+    """How many of the held rules it paused: the others were, and keep their reason."""
+    at, ids = now(), [rule.pk for rule in rules if rule.is_active]
+    if not ids:
+        return 0
+    active = Rule.objects.filter(pk__in=ids)
+    paused = active.update(
+        status=RuleStatus.PAUSED, pause_reason=reason, paused_at=at, told_at=None
     )
+    tell_soon(reason, at)
+    return paused
 
 
 def pause_for_withdrawal(report: Report) -> None:
-    """The subject of this report withdrew consent: whatever the rule was paused for, it
-    takes a new consent to go on."""
-    Rule.objects.filter(
+    """The subject of this report withdrew consent: whatever its rules were paused for,
+    they take a new consent to go on. Runs that are under way are stopped."""
+    rules = held().filter(
         workspace=report.workspace_id,
         environment=report.environment,
         subject_id=report.subject_id,
-    ).update(
-        status=RuleStatus.PAUSED,
-        pause_reason=PauseReason.CONSENT_WITHDRAWN,
-        paused_at=now(),
     )
+    ids, at = [rule.pk for rule in rules], now()
+    if not ids:
+        return
+    by_staff = Q(pause_reason=PauseReason.BY_STAFF)
+    Rule.objects.filter(pk__in=ids).update(
+        status=RuleStatus.PAUSED,
+        # What staff paused only staff resume; they come to the withdrawal after that.
+        pause_reason=Case(
+            When(by_staff, then=F("pause_reason")),
+            default=Value(PauseReason.CONSENT_WITHDRAWN.value),
+        ),
+        paused_at=Case(When(by_staff, then=F("paused_at")), default=Value(at)),
+        consent_withdrawn_at=at,
+        told_at=None,
+    )
+    tell_soon(PauseReason.CONSENT_WITHDRAWN, at)
+    _stop_runs(ids, at)
+
+
+def _stop_runs(rule_ids: list[UUID], at: datetime) -> None:
+    reports = held_reports().filter(
+        monitoring_run__rule__in=rule_ids, completed_at__isnull=True
+    )
+    for report in reports.order_by("pk"):
+        account = account_of(report.workspace, report.environment)
+        client = Client(report.workspace, account, SUBJECT)
+        stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
 
 
 @transaction.atomic
 def pause_for_client(client: Client, rule_id: UUID) -> Rule:
-    rule = held(client, rule_id)
-    if pause(rule.pk, PauseReason.BY_CLIENT):
+    rule = held_for(client, rule_id)
+    if pause([rule], PauseReason.BY_CLIENT):
         rule.refresh_from_db()
     return rule
 
 
 @transaction.atomic
+def pause_for_staff(rule_id: UUID) -> bool:
+    """Whatever it was paused for, staff alone resume it now. False if they had."""
+    rule = held().get(pk=rule_id)
+    if rule.pause_reason == PauseReason.BY_STAFF:
+        return False
+    rule.status, rule.pause_reason = RuleStatus.PAUSED, PauseReason.BY_STAFF
+    rule.paused_at = now()
+    rule.save(update_fields=["status", "pause_reason", "paused_at"])
+    return True
+
+
+@transaction.atomic
 def resume_for_client(
-    client: Client, rule_id: UUID, consent: Mapping[str, Any] | None
+    client: Client, rule_id: UUID, consent: ConsentInput | None, definitions: Catalogue
 ) -> Rule:
     """A run that was missed is made at once, and the next at its time.
 
     `consent` is the attestation that a rule needs whose subject withdrew. Raises
-    NotResumable.
+    NotResumable, or InvalidRequest where that consent does not do.
     """
-    rule = held(client, rule_id)
+    rule = held_for(client, rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
         raise NotResumable(rule.pause_reason, "Staff paused it, and staff resume it.")
-    if rule.pause_reason == PauseReason.CONSENT_WITHDRAWN:
-        if consent is None:
-            told = "The subject withdrew consent: attest that it was given again."
-            raise NotResumable(rule.pause_reason, told)
-        rule.consent = dict(consent)
-    resume(rule)
+    if consent is not None:
+        rule.consent = attested_anew(rule, consent, definitions)
+        rule.consent_withdrawn_at = None
+    _resume(rule)
     return rule
+
+
+@transaction.atomic
+def resume_for_staff(rule_id: UUID) -> bool:
+    """False if it was not paused. Raises NotResumable: no staff consent for others."""
+    rule = held().get(pk=rule_id)
+    if rule.is_active:
+        return False
+    if rule.pause_reason == PauseReason.BY_STAFF and rule.consent_withdrawn_at:
+        # From here on the client can, with a new consent.
+        rule.pause_reason = PauseReason.CONSENT_WITHDRAWN
+        rule.save(update_fields=["pause_reason"])
+        return True
+    _resume(rule)
+    return True
+
+
+def _resume(rule: Rule) -> None:
+    if rule.is_active:
+        return
+    if rule.consent_withdrawn_at:
+        told = "The subject withdrew consent: attest that it was given again."
+        raise NotResumable(rule.pause_reason, told)
+    rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
+    rule.save(
+        update_fields=[
+            "status",
+            "pause_reason",
+            "paused_at",
+            "consent",
+            "consent_withdrawn_at",
+        ]
+    )
+    wake_up_by(RUN_DUE, rule.next_run_at)
 
 
 @transaction.atomic
 def delete(client: Client, rule_id: UUID) -> None:
     """Its reports and alerts stay; a run that is under way ends without an alert."""
-    held(client, rule_id).delete()
-
-
-def resume(rule: Rule) -> None:
-    """Of a held rule."""
-    if rule.is_active:
-        return
-    rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
-    rule.save(update_fields=["status", "pause_reason", "paused_at", "consent"])
-    wake_up_by(RUN_DUE, rule.next_run_at)
+    held_for(client, rule_id).delete()

@@ -1,11 +1,11 @@
 from uuid import UUID
 
-from monitoring import comparing, purging, running
+from monitoring import comparing, launching, purging, telling
 
 
 def run_due() -> None:
     """Launch the runs of the rules that are due."""
-    running.run_due()
+    launching.run_due()
 
 
 def compare(*report_ids: str) -> None:
@@ -16,6 +16,11 @@ def compare(*report_ids: str) -> None:
 def compare_left() -> None:
     """Compare the runs whose own job was lost."""
     comparing.compare_left()
+
+
+def tell_paused() -> None:
+    """Tell owners whose rules were paused."""
+    telling.tell_paused()
 
 
 def purge_alerts() -> None:

@@ -50,6 +50,14 @@ LOW_BALANCE = {
     "threshold": "1,000.00",
     "topUpUrl": "",
 }
+PAUSED = {
+    "workspace": "Acacia Lenders",
+    "environment": "production",
+    "reason": "INSUFFICIENT_BALANCE",
+    "count": 12,
+    "rules": ["019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f (loan-4711)"] * 10,
+    "more": 2,
+}
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
@@ -62,10 +70,16 @@ CONTEXTS = {
     Kind.PAYMENT_RECEIPT: PAYMENT,
     Kind.PAYMENT_REFUNDED: PAYMENT,
     Kind.LOW_BALANCE: LOW_BALANCE,
+    Kind.MONITORING_PAUSED: PAUSED,
     Kind.WEBHOOK_FAILING: WEBHOOK,
     Kind.WEBHOOK_DISABLED: WEBHOOK,
 }
-TO_OWNERS = {Kind.LOW_BALANCE, Kind.WEBHOOK_FAILING, Kind.WEBHOOK_DISABLED}
+TO_OWNERS = {
+    Kind.LOW_BALANCE,
+    Kind.MONITORING_PAUSED,
+    Kind.WEBHOOK_FAILING,
+    Kind.WEBHOOK_DISABLED,
+}
 BY_EMAIL_ALONE = {*TO_OWNERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]

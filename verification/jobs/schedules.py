@@ -32,6 +32,7 @@ SCHEDULES = [
     ),
     Every("Run monitoring rules", 1, "monitoring.tasks.run_due"),
     Every("Compare what was left", 5, "monitoring.tasks.compare_left"),
+    Every("Tell of paused rules", 10, "monitoring.tasks.tell_paused"),
     Every("Purge old alerts", 60, "monitoring.tasks.purge_alerts"),
     Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
     Every("Send due notifications", 1, "verification.notifications.tasks.send_due"),
