@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.clients import Api, person
+from tests.monitoring.rules import watched
 
 
 @pytest.fixture
@@ -20,6 +21,7 @@ def rows(api: Api) -> Api:
     api.create(person(idNumber="98765432"), person(idNumber="90000008"))
     payer = {"name": "Amina", "email": "amina@payer.test"}
     api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
+    watched(api, changes=[{"new": "98765432"}])
     api.work()
     return api
 

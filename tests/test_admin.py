@@ -3,6 +3,7 @@ from django.contrib.auth.models import User
 from django.core.paginator import Paginator
 from django.test import Client
 
+from monitoring.models import Alert, Rule, Run
 from tests.clients import Api, person
 from tests.office import act, change, listing, opened, page
 from verification.backoffice import CheapPaginator
@@ -14,7 +15,17 @@ from webhooks.models import Event
 from workspaces.accounts import create_workspace
 from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
 
-HISTORY = [Report, CheckResult, Event, LedgerEntry, Consent, Payment]
+HISTORY = [
+    Report,
+    CheckResult,
+    Event,
+    LedgerEntry,
+    Consent,
+    Payment,
+    Rule,
+    Run,
+    Alert,
+]
 EDITABLE = [Workspace, Account, ApiKey, CheckDefinition]
 PERSONAL = ["98765432", "owner@acacia.test", "amina@payer.test"]
 

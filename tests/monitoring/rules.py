@@ -15,6 +15,7 @@ from monitoring.orders import attestation, describe, read_rule
 from tests.clients import Api
 from tests.orders import report_in
 from verification.ordering.intake import catalogue
+from verification.reports.models import Report
 
 # Reserved in the sandbox: another result on every run.
 CHANGING = "90000007"
@@ -70,13 +71,22 @@ def raised(api: Api, made: Rule | None = None, **members: Any) -> Alert:
         "changes": [],
         **members,
     }
+    if "report_id" not in values:
+        values["report_id"] = report_in(api, "DRAFT")
     return Alert.objects.create(
         workspace=api.workspace,
         environment=api.environment,
         rule_id=made.pk,
-        report_id=report_in(api, "DRAFT"),
         **values,
     )
+
+
+def watched(api: Api, **alert: Any) -> Alert:
+    """A rule whose run made the newest report there is, and raised this alert."""
+    made = stored(api, id_number="98765432")
+    report = Report.objects.latest("id")
+    Run.objects.create(rule=made, report=report, number=1, due_at=now())
+    return raised(api, made, report_id=report.pk, **alert)
 
 
 def let_pass(time: timedelta) -> None:

@@ -1,6 +1,8 @@
 from datetime import timedelta
 
 from django.contrib import admin
+from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.timezone import now
 
 from verification.backoffice import ReadOnlyAdmin, ReadOnlyInline, link, pretty, table
@@ -58,6 +60,7 @@ class ReportAdmin(ReadOnlyAdmin):
         "subject_name",
         "purpose",
         "reference",
+        "monitoring",
         "payment_mode",
         "risk_score",
         "risk_level",
@@ -73,6 +76,14 @@ class ReportAdmin(ReadOnlyAdmin):
         "ledger",
     ]
     personal_fields = ("subject_opened",)
+
+    @admin.display(description="Monitoring rule")
+    def monitoring(self, report):
+        if not report.monitoring_id:
+            return "-"
+        # By its name: rules know of reports, and not the other way round.
+        url = reverse("admin:monitoring_rule_change", args=[report.monitoring_id])
+        return format_html('<a href="{}">{}</a>', url, report.monitoring_id)
 
     @admin.display(description="Consent and payment")
     def gates(self, report):

@@ -1,0 +1,264 @@
+from typing import Any
+
+from django.contrib import admin, messages
+from django.urls import reverse
+from django.utils.html import format_html
+
+from monitoring.chart import Mark, timeline
+from monitoring.models import Alert, Rule, Run, Severity
+from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
+from monitoring.running import RunRefused, run_now
+from verification.backoffice import ReadOnlyAdmin, asking_page, link, pretty, table
+from verification.ordering.refund_admin import staff_of
+from verification.reports.models import Report
+
+SHOWN = 50
+CONFIRM = "admin/confirm_rules.html"
+COSTS = {
+    "run_now": "Each makes a report now, which is billed. Its next time stays.",
+    "resume": "One that missed a run makes it at once, and that is billed.",
+}
+
+
+@admin.register(Rule)
+class RuleAdmin(ReadOnlyAdmin):
+    list_display = [
+        "subject_name",
+        "cadence",
+        "standing",
+        "next_run",
+        "workspace",
+        "created_at",
+    ]
+    list_filter = ["status", "pause_reason", "cadence", "environment"]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id", "subject_id")
+    search_exact = ("reference",)
+    actions = ["pause", "resume", "run_now"]  # type: ignore[assignment]
+    fields = [
+        "id",
+        "workspace",
+        "environment",
+        "subject_name",
+        "subject_type",
+        "check_names",
+        "cadence",
+        "standing",
+        "paused_at",
+        "consent_withdrawn_at",
+        "next_run",
+        "starts_at",
+        "runs_made",
+        "reference",
+        "created_by",
+        "created_at",
+        "changes_over_time",
+        "history",
+        "alerts",
+    ]
+    personal_fields = ("subject_opened", "consent_opened")
+
+    def get_object(self, request, object_id, from_field=None):
+        rule = super().get_object(request, object_id, from_field)
+        if rule:
+            rule.shown_alerts = list(
+                Alert.objects.filter(rule_id=rule.pk)
+                .defer("changes", "message")
+                .order_by("-id")[:SHOWN]
+            )
+            rule.shown_runs = list(rule.runs.order_by("-number")[:SHOWN])
+        return rule
+
+    @admin.display(description="Status", ordering="status")
+    def standing(self, rule):
+        return rule.get_pause_reason_display() if rule.pause_reason else "Active"
+
+    @admin.display(description="Next run", ordering="next_run_at")
+    def next_run(self, rule):
+        return rule.next_run_at if rule.is_active else None
+
+    @admin.display(description="Changes over time")
+    def changes_over_time(self, rule):
+        severities = _severities(rule)
+        return timeline(
+            [
+                Mark(run.number, run.created_at, severities.get(run.report_id, ""))
+                for run in reversed(rule.shown_runs)
+            ]
+        )
+
+    @admin.display(description=f"Runs (the newest {SHOWN})")
+    def history(self, rule):
+        severities = _severities(rule)
+        return table(
+            ["run", "due", "made", "compared", "change", "report"],
+            [
+                (
+                    link(run, str(run.number)),
+                    run.due_at,
+                    run.created_at,
+                    run.compared_at or "-",
+                    severities.get(run.report_id, "-"),
+                    link(Report(pk=run.report_id)),
+                )
+                for run in rule.shown_runs
+            ],
+        )
+
+    @admin.display(description=f"Alerts (the newest {SHOWN})")
+    def alerts(self, rule):
+        return table(
+            ["alert", "severity", "at", "read"],
+            [
+                (link(a), a.severity, a.created_at, "yes" if a.read else "no")
+                for a in rule.shown_alerts
+            ],
+        )
+
+    @admin.display(description="Subject (personal data)")
+    def subject_opened(self, rule):
+        return pretty(rule.subject)
+
+    @admin.display(description="Consent (personal data)")
+    def consent_opened(self, rule):
+        return pretty(rule.consent)
+
+    def has_act_permission(self, request):
+        return request.user.has_perm("monitoring.change_rule")
+
+    @admin.action(description="Pause", permissions=["act"])
+    def pause(self, request, rules):
+        for rule in rules:
+            done = pause_for_staff(rule.pk)
+            self._tell(request, rule, "paused", done=done)
+
+    @admin.action(description="Resume", permissions=["act"])
+    def resume(self, request, rules):
+        if "confirmed" not in request.POST:
+            return self._ask(request, rules, "resume", "Resume")
+        for rule in rules:
+            try:
+                done = resume_for_staff(rule.pk)
+            except NotResumable as e:
+                self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
+            else:
+                self._tell(request, rule, "resumed", done=done)
+        return None
+
+    @admin.action(description="Run now", permissions=["act"])
+    def run_now(self, request, rules):
+        if "confirmed" not in request.POST:
+            return self._ask(request, rules, "run_now", "Run now")
+        for rule in rules:
+            try:
+                report_id = run_now(rule.pk, staff_of(request).name)
+            except RunRefused as e:
+                self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
+                continue
+            self.log_change(request, rule, "run now")
+            told = format_html("{}: {}", rule.pk, link(Report(pk=report_id)))
+            self.message_user(request, told, messages.SUCCESS)
+        return None
+
+    def _ask(self, request, rules, action, title):
+        return asking_page(
+            self,
+            request,
+            CONFIRM,
+            action=action,
+            title=title,
+            told=COSTS[action],
+            rows=rules,
+        )
+
+    def _tell(self, request, rule, outcome, *, done):
+        if done:
+            self.log_change(request, rule, outcome)
+            self.message_user(request, f"{rule.pk}: {outcome}.", messages.SUCCESS)
+        else:
+            self.message_user(request, f"{rule.pk} was so already.", messages.INFO)
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin):
+    list_display = ["id", "number", "rule_page", "due_at", "compared_at"]
+    list_filter = [("compared_at", admin.EmptyFieldListFilter)]
+    search_ids = ("id", "rule_id", "report_id")
+    fields = [
+        "id",
+        "number",
+        "rule_page",
+        "report_page",
+        "due_at",
+        "created_at",
+        "compared_at",
+    ]
+
+    @admin.display(description="Rule")
+    def rule_page(self, run):
+        return _rule_link(run.rule_id)
+
+    @admin.display(description="Report")
+    def report_page(self, run):
+        return link(Report(pk=run.report_id))
+
+
+@admin.register(Alert)
+class AlertAdmin(ReadOnlyAdmin):
+    list_display = [
+        "title",
+        "severity",
+        "rule_page",
+        "workspace",
+        "read",
+        "created_at",
+    ]
+    list_filter = ["severity", "read", "actioned", "environment"]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "rule_id", "report_id", "workspace_id")
+    fields = [
+        "id",
+        "workspace",
+        "environment",
+        "title",
+        "message",
+        "severity",
+        "rule_page",
+        "report_page",
+        "read",
+        "actioned",
+        "created_at",
+    ]
+    personal_fields = ("changes_opened",)
+
+    def get_queryset(self, request):
+        alerts = super().get_queryset(request)
+        return alerts if request.user.is_superuser else alerts.defer("changes")
+
+    @admin.display(description="Rule")
+    def rule_page(self, alert):
+        return _rule_link(alert.rule_id)
+
+    @admin.display(description="Report")
+    def report_page(self, alert):
+        return link(Report(pk=alert.report_id))
+
+    @admin.display(description="Changes (personal data)")
+    def changes_opened(self, alert):
+        return pretty(alert.changes)
+
+
+def _severities(rule):
+    """Report id -> the gravest of its alerts."""
+    order = list(Severity)
+    gravest: dict[Any, str] = {}
+    for alert in rule.shown_alerts:
+        others = gravest.get(alert.report_id, alert.severity)
+        gravest[alert.report_id] = max(others, alert.severity, key=order.index)
+    return gravest
+
+
+def _rule_link(rule_id):
+    # By hand: the rule itself is not needed, and may be deleted.
+    url = reverse("admin:monitoring_rule_change", args=[rule_id])
+    return format_html('<a href="{}">{}</a>', url, rule_id)
