@@ -95,7 +95,9 @@ def test_a_draft_needs_no_money(live_api: Api):
     assert live_api.create(company(), draft=True)["status"] == "DRAFT"
 
 
-def test_what_others_pay_needs_no_money(live_api: Api):
+def test_what_others_pay_needs_no_money(live_api: Api, settings):
+    settings.PAYMENT_PROVIDER = "paystack"
+    settings.PAYMENT_PROVIDERS = {"paystack": ("", {})}
     made = live_api.create({**company(), "paymentMode": "CANDIDATE"})
 
     assert made["status"] == "PENDING_PAYMENT"

@@ -18,7 +18,7 @@ from django.db.models import F, Sum
 from django.utils.timezone import now
 
 from verification.checks.models import ResultStatus
-from verification.jobs.queue import wake_up_by
+from verification.jobs.queue import later
 from verification.notifications.notifying import notify
 from verification.ordering.payers import refund_notice
 from verification.payments.models import (
@@ -185,7 +185,8 @@ def _begin(
 def _approve(refund: Refund, at: datetime) -> None:
     refund.status, refund.next_try_at = RefundStatus.APPROVED, at
     refund.save()
-    wake_up_by(REFUNDS, at)
+    # Not `wake_up_by`: a job that waits already may look before this is committed.
+    later(REFUNDS)
 
 
 def _decide(refund: Refund, by: Staff) -> None:
