@@ -13,7 +13,7 @@ from django.utils.timezone import now
 from monitoring.models import PauseReason, Rule, RuleStatus
 from monitoring.orders import attested_anew
 from monitoring.telling import tell_soon
-from verification.jobs.queue import wake_up_by
+from verification.jobs.queue import later
 from verification.ordering.client import Client
 from verification.ordering.intake import Catalogue
 from verification.ordering.requests import ConsentInput
@@ -170,7 +170,8 @@ def _resume(rule: Rule) -> None:
             "consent_withdrawn_at",
         ]
     )
-    wake_up_by(RUN_DUE, rule.next_run_at)
+    # Not `wake_up_by`: a job that waits already may look before this is committed.
+    later(RUN_DUE, at=rule.next_run_at)
 
 
 @transaction.atomic
