@@ -4,7 +4,7 @@ from django.urls import include, path
 from verification import health, pages
 from verification.api import problem_pages
 from verification.api.docs import DocsView, SchemaView
-from verification.hosted import sandbox_checkout
+from verification.hosted import genuine, sandbox_checkout
 
 urlpatterns = [
     path("", pages.landing, name="landing"),
@@ -18,6 +18,7 @@ urlpatterns = [
         sandbox_checkout.show,
         name="sandbox-checkout",
     ),
+    path("v/<uuid:report_id>/<str:token>", genuine.show, name="genuine"),
     path("api/v1/schema", SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
     path("docs", DocsView.as_view(), name="docs"),

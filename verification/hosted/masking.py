@@ -6,6 +6,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from verification.wire import one_line
+
 DOTS = "••••"
 
 
@@ -20,6 +22,11 @@ def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
         (_("E-mail"), _address(subject.get("email", ""))),
     ]
     return [(label, value) for label, value in details if value]
+
+
+def initials(name: str) -> str:
+    """Enough to recognise whom one knows, not to learn a name by."""
+    return " ".join(f"{part[:1].upper()}{DOTS}" for part in one_line(name).split())
 
 
 def _end(value: str, characters: int = 4) -> str:

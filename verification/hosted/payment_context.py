@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop as _
 
 from verification import links
 from verification.hosted.context import qr_code
-from verification.hosted.masking import DOTS
+from verification.hosted.masking import initials
 from verification.ordering.payment_links import can_be_renewed
 from verification.payments.models import (
     Checkout,
@@ -24,7 +24,6 @@ from verification.payments.models import (
 )
 from verification.payments.registry import NoPaymentProvider, checkout_provider
 from verification.reports.models import PaymentMode, Report
-from verification.wire import one_line
 from workspaces.models import Environment
 
 TIMEZONE = "Africa/Nairobi"
@@ -165,8 +164,7 @@ def renewal(payment: Payment) -> dict[str, Any]:
 
 
 def _about(report: Report) -> str:
-    """Whom a nominated payer pays for: enough to recognise, not to learn a name by."""
+    """Whom a nominated payer pays for."""
     if report.payment_mode != PaymentMode.THIRD_PARTY:
         return ""
-    name = one_line(report.subject_name)
-    return " ".join(f"{part[:1].upper()}{DOTS}" for part in name.split())
+    return initials(report.subject_name)

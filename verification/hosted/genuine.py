@@ -1,0 +1,37 @@
+"""The page that says whether a report that somebody was handed is ours."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
+from django.views.decorators.http import require_safe
+
+from verification import links
+from verification.hosted.masking import initials
+from verification.hosted.pages import answer, hosted
+from verification.ordering.report_document import number_of
+from verification.reports.models import Report
+from workspaces.models import Environment
+
+
+@require_safe
+@hosted
+def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
+    """What the paper says, as far as it says nothing new of the subject."""
+    known = constant_time_compare(token, links.token("genuine", report_id, 1))
+    reports = Report.objects.select_related("workspace")
+    report = reports.filter(pk=report_id).first() if known else None
+    if report is None:
+        return answer(request, "not_genuine", status=404)
+    context = {
+        "report": report,
+        "number": number_of(report),
+        "client": report.workspace.name,
+        "initials": "" if report.subject is None else initials(report.subject_name),
+        "results": report.results.select_related("definition").order_by("position"),
+        "is_test": report.environment == Environment.SANDBOX,
+        "timezone": "Africa/Nairobi",
+    }
+    return answer(request, "genuine", context)
