@@ -53,3 +53,11 @@ def django_db_modify_db_settings(
         execute(["SET LOCAL session_replication_role = replica", *statements])
 
     connection.ops.execute_sql_flush = execute_sql_flush
+    drop = connection.creation._destroy_test_db
+
+    def destroy_test_db(name: str, verbosity: int) -> None:
+        # A busy disk takes longer than any statement of the service may.
+        connection.settings_dict["OPTIONS"]["options"] = "-c statement_timeout=0"
+        drop(name, verbosity)
+
+    connection.creation._destroy_test_db = destroy_test_db

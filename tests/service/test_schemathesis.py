@@ -21,6 +21,8 @@ include-operation-id = [
     "createReports",
     "quoteReports",
     "editDraft",
+    "createRule",
+    "resumeRule",
     "configureWebhooks",
     "recoverDeliveries",
 ]
