@@ -1,0 +1,238 @@
+import re
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+from monitoring import tasks
+from monitoring.chart import Mark, in_words, timeline
+from monitoring.models import Alert, Rule, Run
+from tests.clients import Api
+from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, work
+from tests.office import act, change, listed_ids, listing, opened
+from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.orders import movements
+from workspaces.models import Workspace
+
+DAY = timedelta(days=1)
+START = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+@pytest.fixture
+def watched(api: Api) -> Rule:
+    """A rule with three runs, two of which raised an alert."""
+    make(api, id_number=CHANGING)
+    for _ in range(2):
+        work(api)
+        let_pass(DAY)
+    work(api)
+    return Rule.objects.get()
+
+
+def test_a_rules_page_shows_its_runs_reports_alerts_and_changes(
+    watched: Rule, staff, django_assert_max_num_queries
+):
+    with django_assert_max_num_queries(12):
+        html = opened(staff, change(watched))
+
+    for run in watched.runs.all():
+        assert change(run) in html
+        assert change(run.report) in html
+    assert Alert.objects.count() == 2
+    for alert in Alert.objects.all():
+        assert change(alert) in html
+    assert '<svg role="img"' in html
+    assert "3 runs from" in html
+
+
+def test_pages_of_runs_and_alerts_lead_to_rule_and_report(
+    watched: Rule, staff, django_assert_max_num_queries
+):
+    for row in (Run.objects.latest("number"), Alert.objects.latest("id")):
+        with django_assert_max_num_queries(12):
+            html = opened(staff, change(row))
+        assert change(watched) in html
+        assert change(row.report) in html
+
+
+def test_a_runs_report_leads_to_its_rule(watched: Rule, staff):
+    report = watched.runs.first().report
+    assert change(watched) in opened(staff, change(report))
+
+
+def test_a_page_of_very_many_runs_costs_the_same(
+    watched: Rule, staff, django_assert_max_num_queries
+):
+    for _ in range(5):
+        let_pass(DAY)
+        tasks.run_due()
+
+    with django_assert_max_num_queries(12):
+        opened(staff, change(watched))
+
+
+def test_changes_and_subject_are_shown_to_superusers_alone(
+    watched: Rule, staff, superuser
+):
+    alert = Alert.objects.latest("id")
+
+    assert CHANGING not in opened(staff, change(watched))
+    assert CHANGING in opened(superuser, change(watched))
+    assert "checkName" not in opened(staff, change(alert))
+    assert "checkName" in opened(superuser, change(alert))
+
+
+def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
+    monthly, live = stored(api, cadence="MONTHLY"), stored(live_api)
+    stopped = stored(api)
+    act(staff, "pause", stopped)
+
+    def found(**query: str) -> set[str]:
+        return listed_ids(staff, Rule, **query) - {str(api.workspace.pk)}
+
+    assert found(status__exact="PAUSED") == {str(stopped.pk)}
+    assert found(pause_reason__exact="BY_STAFF") == {str(stopped.pk)}
+    assert found(cadence__exact="MONTHLY") == {str(monthly.pk)}
+    assert found(environment__exact="production") == {str(live.pk)}
+    assert found(q=str(live.pk)) == {str(live.pk)}
+    assert "Paused by staff" in opened(staff, listing(Rule))
+
+
+def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
+    rule = stored(api)
+
+    assert "paused" in act(staff, "pause", rule)[0]
+    assert "was so already" in act(staff, "pause", rule)[0]
+    rule.refresh_from_db()
+    assert rule.pause_reason == "BY_STAFF"
+    html = asked(staff, "resume", rule)
+    assert "billed" in html
+    rule.refresh_from_db()
+    assert not rule.is_active
+
+    assert "resumed" in act(staff, "resume", rule, confirmed="yes")[0]
+    rule.refresh_from_db()
+    assert rule.is_active
+
+
+def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
+    rule = stored(api)
+    next_run_at = rule.next_run_at
+    html = asked(staff, "run_now", rule)
+    assert "billed" in html
+    assert str(rule.pk) in html
+    assert Run.objects.count() == 0
+
+    (told,) = act(staff, "run_now", rule, confirmed="yes")
+
+    run = Run.objects.get()
+    assert change(run.report) in told
+    assert run.report.created_by == "staff grace"
+    rule.refresh_from_db()
+    assert (rule.next_run_at, rule.runs_made) == (next_run_at, 1)
+    assert movements(api) == [("CHARGE", -50, 1)]
+
+
+def test_a_paused_rule_a_suspended_workspace_and_an_empty_balance_run_nothing(
+    api: Api, another_api: Api, live_api: Api, staff
+):
+    paused, suspended, poor = stored(api), stored(another_api), stored(live_api)
+    act(staff, "pause", paused)
+    Workspace.objects.get(pk=another_api.workspace.pk).suspend("Unpaid invoices")
+
+    told = act(staff, "run_now", paused, suspended, poor, confirmed="yes")
+
+    assert Run.objects.count() == 0
+    assert "paused" in " ".join(told)
+    assert "suspended" in " ".join(told)
+    assert "Top up" in " ".join(told)
+    poor.refresh_from_db()
+    assert poor.is_active
+
+
+def test_staff_do_not_consent_for_others(api: Api, staff):
+    rule = stored(api)
+    Rule.objects.update(
+        status="PAUSED",
+        pause_reason="CONSENT_WITHDRAWN",
+        paused_at=START,
+        consent_withdrawn_at=START,
+    )
+
+    assert "withdrew" in act(staff, "resume", rule, confirmed="yes")[0]
+    rule.refresh_from_db()
+    assert not rule.is_active
+
+
+def test_who_may_not_change_rules_has_no_actions(api: Api, staff):
+    rule = stored(api)
+    User.objects.get(username="grace").user_permissions.set(
+        Permission.objects.filter(codename="view_rule")
+    )
+
+    act(staff, "pause", rule)
+    act(staff, "run_now", rule, confirmed="yes")
+
+    rule.refresh_from_db()
+    assert rule.is_active
+    assert Run.objects.count() == 0
+
+
+def test_an_alert_of_a_deleted_rule_is_shown(api: Api, staff):
+    alert = raised(api)
+    Rule.objects.all().delete()
+
+    assert str(alert.rule_id) in opened(staff, change(alert))
+
+
+def asked(client, action: str, *chosen: Rule) -> str:
+    data = {"action": action, "_selected_action": [row.pk for row in chosen]}
+    answer = client.post(listing(Rule), data)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def marks(*severities: str) -> list[Mark]:
+    return [
+        Mark(number, START + number * DAY, severity)
+        for number, severity in enumerate(severities, 1)
+    ]
+
+
+def test_a_drawing_has_a_mark_a_run_and_its_words():
+    drawn = timeline(marks("", "INFO", "", "WARNING", "CRITICAL"))
+
+    root = ET.fromstring(drawn)  # noqa: S314
+    space = "{http://www.w3.org/2000/svg}"
+    shapes = root.findall(f"{space}polygon")
+    assert len(shapes) == 5
+    # Not by colour alone.
+    assert len({shape.get("points") for shape in shapes}) == 4
+    assert len({shape.get("fill") for shape in shapes}) == 4
+    assert all(shape.find(f"{space}title").text for shape in shapes)
+    ids = {element.get("id") for element in root.iter()}
+    assert set(root.get("aria-labelledby").split()) <= ids
+    assert root.get("role") == "img"
+    assert "<script" not in drawn
+    assert "style=" not in drawn
+
+
+def test_the_words_of_a_drawing_count_what_it_shows():
+    assert in_words(marks("", "INFO", "", "CRITICAL")) == (
+        "4 runs from 1 Feb 2026 to 4 Feb 2026: 2 without a change, "
+        "1 with a change, INFO, 1 with a change, CRITICAL."
+    )
+    assert in_words(marks("")).startswith("1 run from")
+
+
+@pytest.mark.parametrize("severities", [(), ("",), ("INFO",) * 50])
+def test_a_drawing_of_any_number_of_runs_stays_in_its_frame(severities):
+    drawn = timeline(marks(*severities))
+    for x in re.findall(r"translate\(([\d.]+) ", drawn):
+        assert 16 <= float(x) <= 624
+
+
+def test_runs_of_one_moment_are_drawn():
+    at_once = [Mark(1, START, ""), Mark(2, START, "INFO")]
+    assert timeline(at_once).count("<polygon") == 2

@@ -1,0 +1,344 @@
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from django.db.models import F
+from django.utils.timezone import now
+
+from monitoring import launching, tasks
+from monitoring.models import Rule, Run
+from tests.clients import Api, person
+from tests.logs import log_lines as log_lines
+from tests.monitoring.rules import let_pass, make, stored, work
+from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.orders import movements
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.jobs.models import Job
+from verification.wire import utc_text
+from workspaces import ledger
+from workspaces.models import Account, Workspace
+
+DAY = timedelta(days=1)
+
+
+def launch(passed: timedelta = DAY) -> list[Run]:
+    """The runs that are launched when this time has passed."""
+    let_pass(passed)
+    before = set(Run.objects.values_list("pk", flat=True))
+    tasks.run_due()
+    return list(Run.objects.exclude(pk__in=before).order_by("created_at", "id"))
+
+
+def pay_in(api: Api, amount: int) -> None:
+    ledger.top_up(api.workspace, api.environment, Decimal(amount), actor="t", note="")
+
+
+def standing(made: Rule) -> tuple[str, str]:
+    made.refresh_from_db()
+    return made.status, made.pause_reason
+
+
+def test_the_first_run_is_made_at_once_and_the_second_a_cadence_later(api: Api):
+    made = make(api, cadence="WEEKLY")
+
+    (first,) = Run.objects.all()
+    assert (first.number, first.report.monitoring_id) == (1, first.rule_id)
+    assert launch(timedelta(days=6, hours=23)) == []
+    (second,) = launch(timedelta(hours=1))
+    assert second.number == 2
+    assert str(second.rule_id) == made["id"]
+
+
+def test_a_run_is_an_ordinary_report_that_names_its_rule(api: Api):
+    made = make(api, "IDENTITY", reference="loan-4711")
+    work(api)
+    (run,) = launch()
+    api.work()
+
+    report = api.report(str(run.report_id))
+    assert (report["status"], report["purpose"]) == ("READY", "Monitoring")
+    assert (report["monitoringId"], report["paymentMode"]) == (made["id"], "SELF")
+    assert report["reference"] == "loan-4711"
+    assert report["consentState"]["status"] == "ATTESTED"
+    assert run.report.status_changes.first().actor == "monitoring"
+
+
+def test_a_report_that_was_ordered_names_no_rule(api: Api):
+    assert api.report(api.create(person())["id"])["monitoringId"] is None
+
+
+def test_a_run_never_uses_an_earlier_result_again(api: Api):
+    api.create({**person(), "checksRequested": ["IDENTITY"]})
+    api.work()
+    make(api)
+    work(api)
+    launch()
+    api.work()
+
+    results = CheckResult.objects.filter(report__monitoring_id__isnull=False)
+    assert [result.reused_from_id for result in results] == [None, None]
+    assert [result.price for result in results] == [50, 50]
+
+
+def test_each_run_is_billed_at_the_price_of_its_time(api: Api):
+    make(api)
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=75)
+    launch()
+
+    assert movements(api) == [("CHARGE", -50, 1), ("CHARGE", -75, 1)]
+
+
+def test_after_three_missed_times_one_run_is_made_and_the_next_is_in_time(api: Api):
+    made = stored(api)
+
+    runs = launch(timedelta(days=3, hours=5))
+
+    assert len(runs) == 1
+    assert launch(timedelta(0)) == []
+    made.refresh_from_db()
+    assert made.next_run_at == made.starts_at + timedelta(days=4)
+    assert runs[0].due_at == made.starts_at + DAY
+
+
+def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
+    made = stored(api, cadence="MONTHLY")
+    start = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+    Rule.objects.update(starts_at=start, next_run_at=datetime(2026, 2, 28, tzinfo=UTC))
+
+    tasks.run_due()
+
+    made.refresh_from_db()
+    assert made.next_run_at > now()
+    assert made.next_run_at.day in {28, 30, 31}
+    assert (made.next_run_at + DAY).month != made.next_run_at.month
+
+
+def test_a_clock_that_is_set_back_brings_no_time_twice(api: Api):
+    made = stored(api)
+    launch()
+    Rule.objects.update(next_run_at=F("next_run_at") + 3 * DAY)
+    ahead = Rule.objects.get().next_run_at
+
+    # The clock was three days ahead at the run; it is right again.
+    assert launch(timedelta(0)) == []
+    assert launching._time_after(Rule.objects.get(), now()) == ahead + DAY
+    assert standing(made) == ("ACTIVE", "")
+
+
+def test_a_check_that_is_not_offered_any_more_pauses_its_rules_alone(api: Api):
+    stopped, well = stored(api, "KRA_PIN"), stored(api, "IDENTITY")
+    CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
+
+    runs = launch()
+
+    assert [run.rule_id for run in runs] == [well.pk]
+    assert standing(stopped) == ("PAUSED", "CHECK_INACTIVE")
+    assert standing(well) == ("ACTIVE", "")
+
+
+def test_a_check_that_needs_more_than_the_rule_knows_pauses_it(api: Api):
+    made = stored(api)
+    needed = {"key": "idSerial", "label": "", "type": "TEXT", "required": True}
+    definition = CheckDefinition.objects.get(name="IDENTITY")
+    definition.required_inputs = [*definition.required_inputs, needed]
+    definition.save()
+
+    assert launch() == []
+    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+
+
+def test_a_check_that_accepts_other_subjects_now_pauses_its_rules(api: Api):
+    made = stored(api)
+    CheckDefinition.objects.filter(name="IDENTITY").update(subject_types=["COMPANY"])
+
+    assert launch() == []
+    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+
+
+def test_a_check_that_nobody_knows_any_more_pauses_its_rules(api: Api):
+    made = stored(api)
+    Rule.objects.update(check_names=["IDENTITY", "GONE"])
+
+    assert launch() == []
+    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+
+
+def test_an_input_that_a_check_no_longer_asks_for_does_not_stop_its_rules(api: Api):
+    stored(api, "KRA_PIN", subject=person(kraPin="A012345678Z")["subject"])
+    CheckDefinition.objects.filter(name="KRA_PIN").update(required_inputs=[])
+
+    assert len(launch()) == 1
+
+
+def test_a_check_that_asks_for_consent_by_now_has_that_of_creating_the_rule(api: Api):
+    company = {
+        "subjectType": "COMPANY",
+        "fullName": "Baobab Ltd",
+        "registrationNumber": "PVT-1",
+    }
+    made = stored(api, "BUSINESS_VERIFICATION", subject=company)
+    assert made.consent is None
+    CheckDefinition.objects.update(requires_consent=True)
+
+    (run,) = launch()
+
+    consent = run.report.consent
+    assert consent.status == "ATTESTED"
+    assert consent.attestation["obtainedAt"] == utc_text(made.created_at)
+
+
+def test_who_cannot_pay_is_paused_and_the_others_run(live_api: Api, api: Api):
+    dear, cheap = stored(live_api, "CRB_FULL"), stored(live_api, "IDENTITY")
+    too_much, other = stored(live_api, "CRB_SCORE"), stored(api, "CRB_FULL")
+    pay_in(live_api, 150)
+    Rule.objects.filter(pk=cheap.pk).update(next_run_at=F("next_run_at") - DAY / 2)
+
+    runs = launch()
+
+    assert {run.rule_id for run in runs} == {cheap.pk, other.pk}
+    for rule in (dear, too_much):
+        assert standing(rule) == ("PAUSED", "INSUFFICIENT_BALANCE")
+    assert movements(live_api)[1:] == [("CHARGE", -50, 1)]
+    assert live_api.account.balance == 100
+
+
+def test_credit_pays_for_runs_and_a_check_that_costs_nothing_runs_without_any(
+    live_api: Api,
+):
+    stored(live_api), stored(live_api, "KRA_PIN")
+    CheckDefinition.objects.filter(name="KRA_PIN").update(price=0)
+    Account.objects.filter(pk=live_api.account.pk).update(credit_limit=50)
+
+    assert len(launch()) == 2
+    assert live_api.account.balance == -50
+
+
+def test_who_pays_by_invoice_runs_without_a_balance(live_api: Api):
+    Account.objects.filter(pk=live_api.account.pk).update(billing="POSTPAID")
+    stored(live_api)
+
+    assert len(launch()) == 1
+
+
+def test_a_rule_that_was_paused_for_money_runs_once_when_it_is_resumed(live_api: Api):
+    made = stored(live_api)
+    launch(timedelta(days=2, hours=1))
+    pay_in(live_api, 100)
+    assert launch(timedelta(0)) == []
+
+    assert live_api.post(f"/monitoring/{made.pk}/resume").status_code == 200
+
+    assert len(launch(timedelta(0))) == 1
+    assert launch(timedelta(hours=1)) == []
+    assert standing(made) == ("ACTIVE", "")
+
+
+def test_money_that_others_spend_meanwhile_pauses_nobody(live_api: Api, monkeypatch):
+    made = stored(live_api)
+    pay_in(live_api, 50)
+    monkeypatch.setattr(launching, "_pays", lambda *_: lambda rule: True)
+    Account.objects.filter(pk=live_api.account.pk).update(balance=10)
+
+    assert launch() == []
+    assert standing(made) == ("ACTIVE", "")
+    Account.objects.filter(pk=live_api.account.pk).update(balance=50)
+    assert len(launch(timedelta(0))) == 1
+
+
+def test_very_many_rules_without_money_cost_no_more_than_one(
+    live_api: Api, django_assert_max_num_queries
+):
+    for number in range(30):
+        stored(live_api, id_number=str(20000000 + number))
+    let_pass(DAY)
+
+    with django_assert_max_num_queries(25):
+        tasks.run_due()
+
+    assert set(Rule.objects.values_list("pause_reason")) == {("INSUFFICIENT_BALANCE",)}
+
+
+def test_one_rule_that_cannot_be_read_stops_no_other(api: Api, log_lines):
+    broken, well = stored(api), stored(api)
+    Rule.objects.filter(pk=broken.pk).update(subject=b"nonsense")
+    Rule.objects.filter(pk=broken.pk).update(next_run_at=F("next_run_at") - DAY / 2)
+
+    runs = launch()
+
+    assert [run.rule_id for run in runs] == [well.pk]
+    assert standing(Rule.objects.defer("subject").get(pk=broken.pk)) == ("ACTIVE", "")
+    assert any(str(broken.pk) in line["message"] for line in log_lines())
+
+
+def test_more_broken_rules_than_are_taken_at_once_stop_no_other(api: Api, monkeypatch):
+    monkeypatch.setattr(launching, "AT_ONCE", 2)
+    broken = [stored(api) for _ in range(5)]
+    well = stored(api)
+    Rule.objects.filter(pk__in=[b.pk for b in broken]).update(subject=b"nonsense")
+
+    assert [run.rule_id for run in launch()] == [well.pk]
+
+
+def test_rules_that_are_due_at_the_same_moment_are_each_met(api: Api, monkeypatch):
+    monkeypatch.setattr(launching, "AT_ONCE", 3)
+    for _ in range(10):
+        stored(api)
+    Rule.objects.update(starts_at=now() - 2 * DAY, next_run_at=now() - DAY)
+
+    assert len(launch(timedelta(0))) == 10
+
+
+def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it(
+    api: Api, another_api: Api
+):
+    made, other = stored(api), stored(another_api)
+    workspace = Workspace.objects.get(pk=api.workspace.pk)
+    workspace.suspend("Unpaid invoices")
+
+    assert [run.rule_id for run in launch(timedelta(days=3))] == [other.pk]
+    assert standing(made) == ("ACTIVE", "")
+    Job.objects.all().delete()
+    workspace.resume()
+
+    assert Job.objects.filter(function="monitoring.tasks.run_due").exists()
+    assert [run.rule_id for run in launch(timedelta(0))] == [made.pk]
+    assert launch(timedelta(0)) == []
+
+
+def test_a_rule_that_is_deleted_before_its_time_runs_no_more(api: Api):
+    made = make(api)
+    assert api.delete(f"/monitoring/{made['id']}").status_code == 204
+
+    assert launch() == []
+    assert api.get(f"/monitoring/{made['id']}").status_code == 404
+
+
+def test_a_rule_that_goes_between_look_and_lock_is_passed_over(api: Api):
+    gone, well = stored(api), stored(api)
+    let_pass(DAY)
+    ids = [gone.pk, well.pk]
+    gone.delete()
+
+    assert launching._launch(ids) == 1
+    assert Run.objects.get().rule_id == well.pk
+
+
+def test_the_job_ends_by_asking_for_the_next_time(api: Api):
+    soon, late = stored(api), stored(api, cadence="MONTHLY")
+    Job.objects.all().delete()
+
+    tasks.run_due()
+
+    job = Job.objects.get(function="monitoring.tasks.run_due")
+    assert abs(job.due_at - soon.next_run_at) < timedelta(seconds=1)
+    assert job.due_at < late.next_run_at
+
+
+def test_a_job_that_has_no_time_left_hands_over(api: Api, monkeypatch):
+    monkeypatch.setattr(launching, "AT_ONCE", 1)
+    monkeypatch.setattr(launching, "JOB_SECONDS", -1)
+    stored(api), stored(api)
+    Job.objects.all().delete()
+
+    assert len(launch()) == 1
+    job = Job.objects.get(function="monitoring.tasks.run_due")
+    assert job.due_at < now() + timedelta(seconds=2)
