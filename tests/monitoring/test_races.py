@@ -1,0 +1,189 @@
+"""Several clusters, clients and subjects at the same moment."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from monitoring import tasks
+from monitoring.models import Alert, Rule, RuleStatus, Run
+from monitoring.pausing import pause_for_withdrawal
+from tests.clients import Api
+from tests.clients import workspace as workspace
+from tests.monitoring.rules import CHANGING, let_pass, make, rule, stored
+from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.threads import at_once
+from verification.ids import uuid7
+from verification.notifications.models import Notification
+from verification.reports.models import Report
+from webhooks.models import Event
+from workspaces import ledger
+from workspaces.accounts import create_workspace
+from workspaces.models import LedgerEntry
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def api(transactional_db: None, workspace: Any) -> Api:
+    return Api(workspace, "sandbox")
+
+
+def copies(original: Rule, count: int) -> None:
+    """More rules like it, each with a subject of its own sealing."""
+    members = {
+        field.attname: getattr(original, field.attname)
+        for field in Rule._meta.concrete_fields
+        if field.attname != "id"
+    }
+    Rule.objects.bulk_create([Rule(id=uuid7(), **members) for _ in range(count)])
+
+
+def test_three_clusters_launch_500_due_rules_each_once(api: Api):
+    owners = [api]
+    for number in range(4):
+        other = create_workspace(name=f"Client {number}", owner_email="o@o.test")
+        owners.append(Api(other, "sandbox"))
+    for owner in owners:
+        copies(stored(owner), 99)
+    let_pass(DAY)
+
+    def cluster(_: int) -> None:
+        # As the schedule does, and the job that the last one asked for.
+        for _ in range(3):
+            tasks.run_due()
+
+    assert at_once(3, cluster) == [None] * 3
+
+    assert Run.objects.count() == 500
+    assert Run.objects.values("rule").distinct().count() == 500
+    assert Report.objects.count() == 500
+    charges = LedgerEntry.objects.filter(kind="CHARGE")
+    assert charges.count() == 500
+    assert charges.values("result_id").distinct().count() == 500
+    assert not Rule.objects.exclude(runs_made=1).exists()
+
+
+def test_a_run_that_is_compared_by_three_at_once_is_told_once(api: Api):
+    for _ in range(5):
+        make(api, id_number=CHANGING)
+    api.work()
+    tasks.compare(*map(str, Run.objects.values_list("report_id", flat=True)))
+    let_pass(DAY)
+    tasks.run_due()
+    api.work()
+    runs = Run.objects.filter(compared_at=None).values_list("report_id", flat=True)
+    forward = list(map(str, runs))
+
+    def compare(number: int) -> None:
+        tasks.compare(*(forward if number % 2 else reversed(forward)))
+
+    assert at_once(3, compare) == [None] * 3
+    assert Alert.objects.count() == 5
+    assert Event.objects.filter(name="monitoring.alert.created").count() == 5
+
+
+def test_a_rule_deleted_while_it_is_launched_is_gone_or_has_run(api: Api):
+    for _ in range(8):
+        made = stored(api)
+        let_pass(DAY)
+
+        def act(number: int, made: Rule = made) -> Any:
+            if number:
+                return api.delete(f"/monitoring/{made.pk}").status_code
+            return tasks.run_due()
+
+        assert at_once(2, act) == [None, 204]
+    assert Run.objects.count() == 0
+    # Those that were launched first run on as reports of no rule.
+    for report in Report.objects.all():
+        assert report.monitoring_id
+        assert report.status == "RUNNING"
+
+
+def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_other(
+    api: Api,
+):
+    for _ in range(6):
+        make(api, id_number=CHANGING)
+    api.work()
+    for _ in range(4):
+        Rule.objects.update(
+            status=RuleStatus.ACTIVE,
+            pause_reason="",
+            paused_at=None,
+            consent_withdrawn_at=None,
+        )
+        let_pass(DAY)
+        report = Report.objects.filter(completed_at__isnull=False).first()
+        ended = [str(run.report_id) for run in Run.objects.all()]
+
+        def act(number: int, report: Report | None = report, ended: Any = ended) -> Any:
+            if number == 0:
+                return tasks.run_due()
+            if number == 1:
+                return tasks.compare(*reversed(ended))
+            with transaction.atomic():
+                return pause_for_withdrawal(report)
+
+        assert at_once(4, act) == [None] * 4
+        assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()
+        # Nothing that began before the withdrawal is asked after it.
+        assert not Report.objects.filter(status="RUNNING").exists()
+
+
+def test_a_balance_for_one_pays_for_one_of_two_clusters(api: Api):
+    live = Api(api.workspace, "production")
+    for _ in range(4):
+        stored(live)
+    ledger.top_up(live.workspace, "production", Decimal(100), actor="t", note="")
+    let_pass(DAY)
+
+    assert at_once(3, lambda _: tasks.run_due()) == [None] * 3
+    tasks.run_due()
+
+    assert live.account.balance == 0
+    assert Run.objects.count() == 2
+    paused = Rule.objects.filter(pause_reason="INSUFFICIENT_BALANCE")
+    assert paused.count() == 2
+
+
+def test_of_many_requests_with_one_key_one_makes_a_rule(api: Api):
+    def create(_: int) -> int:
+        return api.post("/monitoring", rule(), Idempotency_Key="k").status_code
+
+    answers = at_once(6, create)
+
+    assert set(answers) <= {201, 409}
+    assert 201 in answers
+    assert Rule.objects.count() == Run.objects.count() == 1
+
+
+def test_a_pause_and_a_resume_at_once_leave_one_or_the_other(api: Api):
+    made = stored(api)
+    for _ in range(5):
+
+        def act(number: int) -> int:
+            verb = "pause" if number % 2 else "resume"
+            return api.post(f"/monitoring/{made.pk}/{verb}").status_code
+
+        assert at_once(4, act) == [200] * 4
+        made.refresh_from_db()
+        assert made.is_active is (made.pause_reason == "")
+
+
+def test_several_tell_an_owner_once(api: Api):
+    live = Api(api.workspace, "production")
+    for _ in range(5):
+        stored(live)
+    let_pass(DAY)
+    tasks.run_due()
+
+    at_once(4, lambda _: tasks.tell_paused())
+
+    told = Notification.objects.get(kind="MONITORING_PAUSED")
+    assert told.context["count"] == 5
