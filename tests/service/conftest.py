@@ -27,6 +27,12 @@ class Client:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._http.post(self._url + path, json=body, headers=sent, timeout=30)
 
+    def patch(self, path, body=None):
+        return self._http.patch(self._url + path, json=body, timeout=30)
+
+    def put(self, path, body=None):
+        return self._http.put(self._url + path, json=body, timeout=30)
+
     def order(self, *items):
         answer = self.post("/reports", {"reports": items})
         assert answer.status_code == 201, answer.text
