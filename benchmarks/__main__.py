@@ -29,6 +29,7 @@ FIRST = [
     "drain",
     "deliveries",
     "memory",
+    "monitoring",
 ]
 NOT_BENCHES = {"__main__", "bare", "client", "receiver", "settings", "tasks"}
 

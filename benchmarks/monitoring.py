@@ -1,0 +1,170 @@
+"""Monitoring: how fast many rules that are due at once are launched, and found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection
+from django.test import Client as HttpClient
+from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import now
+
+from benchmarks.measuring import Figure, bench, timed
+from benchmarks.names import Names
+from benchmarks.service import Service, client
+from monitoring import launching
+from monitoring.models import Rule
+from monitoring.orders import attestation, describe, read_rule
+from monitoring.running import RULE_COLUMNS
+from verification.ids import uuid7
+from verification.ordering.creating import values_of
+from verification.ordering.intake import Order, catalogue
+from verification.reports.subjects import Subject
+from verification.tables import Rows, insert
+from workspaces.accounts import create_workspace
+from workspaces.models import Workspace
+
+CHUNK = 5_000
+PATH = "/api/v1/monitoring"
+ASKED: dict[str, Any] = {
+    "subject": {
+        "subjectType": "INDIVIDUAL",
+        "fullName": "Wanjiku Kamau",
+        "idNumber": "12345678",
+    },
+    "checkNames": ["IDENTITY"],
+    "cadence": "DAILY",
+}
+# So many rules, of all workspaces, come due within the minute before now.
+COME_DUE = """
+UPDATE monitoring_rule r SET next_run_at = now() - random() * interval '60 s'
+FROM (SELECT id, row_number() OVER () AS number FROM monitoring_rule) n
+WHERE n.id = r.id AND n.number %% (%s::int) = 0
+"""
+LEFT = "SELECT count(*) FROM monitoring_rule WHERE next_run_at <= now()"
+RUNS = "SELECT count(*), count(DISTINCT (rule_id, due_at)) FROM monitoring_run"
+WAKE = """
+INSERT INTO jobs_job (function, arguments) VALUES ('monitoring.tasks.run_due', '[]')
+"""
+# The same again, of other times; what only a run needs is left out.
+MULTIPLY = """
+INSERT INTO monitoring_rule (id, workspace_id, environment, subject_id, subject_type,
+    subject_name, search_name, terms, subject, check_names, cadence, reference, status,
+    pause_reason, starts_at, next_run_at, runs_made, created_by, created_at)
+SELECT gen_random_uuid(), workspace_id, environment, subject_id, subject_type,
+    subject_name, search_name, '{}', '', check_names, cadence, reference, status,
+    pause_reason, starts_at, now() + random() * interval '30 days', 0, created_by,
+    created_at
+FROM monitoring_rule, generate_series(2, %s)
+"""
+
+
+@bench(rules=200, workspaces=4, due=40, many=1_000, rounds=1, samples=3)
+def monitoring(
+    service: Service,
+    rules: int = 100_000,
+    workspaces: int = 1_000,
+    due: int = 10_000,
+    many: int = 1_000_000,
+    rounds: int = 3,
+    samples: int = 50,
+) -> Iterator[Figure]:
+    service.close()
+    yield Figure("statements of a create", [_statements()], "", target=15)
+    _fill(rules, workspaces)
+    every = rules // due
+    what = f"{due:,} of {rules:,} rules launched by"
+    for clusters in (1, 3):
+        times = [_launch_all(service, clusters, every) for _ in range(rounds)]
+        name = "one cluster" if clusters == 1 else f"{clusters} clusters"
+        yield Figure(f"{what} {name}", times, "s", target=60)
+    with service.connect() as db:
+        db.execute(MULTIPLY, [many // rules])
+        db.execute(COME_DUE, [many // due])
+        db.execute("VACUUM (ANALYZE) monitoring_rule")
+    looks = [timed(lambda: next(launching._due_ids())) for _ in range(samples)]
+    yield Figure(f"finding the due of {many:,} rules", looks, target=20)
+    last = [timed(launching._next_time) for _ in range(samples)]
+    yield Figure("finding when the next is due", last, target=20)
+    with service.connect() as db:
+        db.execute("TRUNCATE monitoring_rule CASCADE")
+
+
+def _statements() -> int:
+    """What one request sends to the database, BEGIN and COMMIT included."""
+    _, key = client()
+    http = HttpClient(headers={"Authorization": f"Bearer {key}", "Host": "localhost"})
+    for _ in range(2):  # the first notes when the key was used, once a minute
+        with CaptureQueriesContext(connection) as captured:
+            answer = http.post(PATH, ASKED, content_type="application/json")
+        assert answer.status_code == 201, answer.content
+    Rule.objects.all().delete()
+    return len(captured)
+
+
+def _launch_all(service: Service, clusters: int, every: int) -> float:
+    """Seconds until none is due, in the midst of the checks of those before."""
+    with service.connect() as db, ExitStack() as running:
+        running.enter_context(service.jobs())
+        for number in range(1, clusters):
+            name = f"bench-{number}"
+            running.enter_context(
+                service.process("manage.py", "jobs", JOB_CLUSTER=name)
+            )
+        time.sleep(5 if clusters > 1 else 0)
+        before = db.execute(RUNS).fetchone()
+        came = db.execute(COME_DUE, [every]).rowcount
+        db.execute(WAKE)
+        started = time.perf_counter()
+        while db.execute(LEFT).fetchone() != (0,):
+            time.sleep(0.05)
+            assert time.perf_counter() < started + 300, "not launched in 300 s"
+        took = time.perf_counter() - started
+        after = db.execute(RUNS).fetchone()
+        assert before
+        assert after == (before[0] + came, before[0] + came), "a run twice, or lost"
+    service.park()
+    return took
+
+
+def _fill(rules: int, workspaces: int) -> None:
+    owners = [
+        create_workspace(name=f"Bench {number}", owner_email="bench@example.com")
+        for number in range(workspaces)
+    ]
+    names = Names(seed=1)
+    _, order = read_rule(ASKED, "sandbox", catalogue())
+    for start in range(0, rules, CHUNK):
+        numbers = range(start, min(start + CHUNK, rules))
+        values = [
+            _rule(order, owners[n % workspaces], names.person(), n) for n in numbers
+        ]
+        insert(Rows(Rule, RULE_COLUMNS, values))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE monitoring_rule")
+
+
+def _rule(like: Order, owner: Workspace, name: str, number: int) -> tuple[Any, ...]:
+    subject = {**ASKED["subject"], "fullName": name, "idNumber": str(10**7 + number)}
+    order = replace(like, subject=Subject.of({**subject, "country": "KE"}))
+    at = now() - timedelta(days=1)
+    rule = Rule(
+        id=uuid7(),
+        workspace=owner,
+        environment="sandbox",
+        check_names=ASKED["checkNames"],
+        cadence="DAILY",
+        consent=attestation(order.consent),
+        status="ACTIVE",
+        starts_at=at,
+        next_run_at=at + timedelta(days=2),
+        created_by="bench",
+        created_at=at,
+    )
+    describe(rule, order)
+    return values_of(rule, RULE_COLUMNS)
