@@ -38,6 +38,7 @@ DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 # Where the tests are that use it: one worker alone starts it, and runs them all.
 SERVED = (
     "tests/browser/",
+    "tests/docs/test_monitoring_page.py",
     "tests/docs/test_readme.py",
     "tests/docs/test_webhooks_page.py",
     "tests/jobs/test_supervisor.py",

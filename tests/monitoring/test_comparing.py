@@ -1,3 +1,4 @@
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +12,11 @@ from tests.clients import Api
 from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
 from tests.orders import REFUSED
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from verification.api.event_shapes import EVENTS
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
 from verification.reports.models import Report
+from webhooks.events import envelope
 from webhooks.models import Event
 
 DAY = timedelta(days=1)
@@ -261,3 +264,6 @@ def test_one_alert_a_run_lists_the_changes_of_every_check(api: Api):
     assert alert["title"] == "2 checks changed"
     event = Event.objects.get(name="monitoring.alert.created")
     assert event.payload["alert"] | {"monitoringId": alert["monitoringId"]} == alert
+    sent = json.loads(envelope(event))
+    read = EVENTS[event.name].model_validate(sent)
+    assert read.model_dump(mode="json", by_alias=True) == sent

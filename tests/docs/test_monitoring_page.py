@@ -1,0 +1,74 @@
+"""The commands of `docs/monitoring.md`, run as they stand there, and its words."""
+
+import json
+import re
+import subprocess
+import time
+from typing import Any
+
+from django.conf import settings
+
+from monitoring.models import PauseReason, Severity
+from monitoring.telling import TOLD
+from tests.live import Service
+
+PAGE = (settings.BASE_DIR / "docs" / "monitoring.md").read_text()
+COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_of_the_page_work(service: Service):
+    create, read, read_all, resume = COMMANDS
+    key = _test_key(service)
+
+    made = _run(create, service, KEY=key)
+    assert (made["status"], made["cadence"]) == ("ACTIVE", "MONTHLY")
+    _until_it_has_changed(service, made["id"])
+    (alert,) = _run(read, service, KEY=key)["content"]
+    assert alert["monitoringId"] == made["id"]
+    assert _run(read_all, service, KEY=key) is None
+    assert _run(read, service, KEY=key)["content"] == []
+    assert _run(resume, service, KEY=key, RULE_ID=made["id"])["status"] == "ACTIVE"
+
+
+def test_every_severity_and_reason_is_explained():
+    for name in (*Severity.values, *PauseReason.values):
+        assert f"| `{name}` |" in PAGE
+    assert "For the first three the owner" in PAGE
+    first_three = re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE)[3:6]
+    assert set(first_three) == TOLD
+
+
+def _until_it_has_changed(service: Service, rule_id: str) -> None:
+    """Its month is over: a second run is made, and compared with the first."""
+    compared = "SELECT count(compared_at) FROM monitoring_run WHERE rule_id = %s"
+    with service.connect() as db:
+        for runs in (1, 2):
+            deadline = time.monotonic() + 20
+            while db.execute(compared, [rule_id]).fetchone() != (runs,):
+                assert time.monotonic() < deadline, service.log()[-3000:]
+                time.sleep(0.1)
+            if runs == 1:
+                db.execute(
+                    "UPDATE monitoring_rule SET next_run_at = now() - interval '1 min',"
+                    " starts_at = starts_at - interval '40 days' WHERE id = %s",
+                    [rule_id],
+                )
+                db.execute(
+                    "INSERT INTO jobs_job (function, arguments)"
+                    " VALUES ('monitoring.tasks.run_due', '[]')"
+                )
+
+
+def _test_key(service: Service) -> str:
+    made = service.manage("create_workspace", "Watcher", "--owner", "o@watcher.test")
+    workspace = json.loads(made)["workspaceId"]
+    made = service.manage("create_key", workspace, "--environment", "sandbox")
+    return json.loads(made)["key"]
+
+
+def _run(command: str, service: Service, **variables: str) -> Any:
+    here = command.replace("http://localhost:8000", service.url)
+    done = subprocess.run(
+        ["bash", "-c", here], env=variables, capture_output=True, check=True
+    )
+    return json.loads(done.stdout) if done.stdout else None
