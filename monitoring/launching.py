@@ -140,7 +140,7 @@ def _pays(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
     def pays(rule: Rule) -> bool:
         account = accounts[rule.workspace_id, rule.environment]
         price = sum((definitions[name].price for name in rule.check_names), Decimal(0))
-        if price and left.get(account.pk, price) < price:
+        if left.get(account.pk, price) < price:
             return False
         if account.pk in left:
             left[account.pk] -= price

@@ -232,7 +232,9 @@ def test_a_rule_that_was_paused_for_money_runs_once_when_it_is_resumed(live_api:
     assert standing(made) == ("ACTIVE", "")
 
 
-def test_money_that_others_spend_meanwhile_pauses_nobody(live_api: Api, monkeypatch):
+def test_money_that_others_spend_meanwhile_pauses_nobody(
+    live_api: Api, monkeypatch, log_lines
+):
     made = stored(live_api)
     pay_in(live_api, 50)
     monkeypatch.setattr(launching, "_pays", lambda *_: lambda rule: True)
@@ -240,6 +242,10 @@ def test_money_that_others_spend_meanwhile_pauses_nobody(live_api: Api, monkeypa
 
     assert launch() == []
     assert standing(made) == ("ACTIVE", "")
+    assert not [line for line in log_lines() if line["level"] == "ERROR"]
+    assert Job.objects.filter(
+        function="monitoring.tasks.run_due", due_at__lt=now() + timedelta(seconds=5)
+    ).exists()
     Account.objects.filter(pk=live_api.account.pk).update(balance=50)
     assert len(launch(timedelta(0))) == 1
 
@@ -249,12 +255,23 @@ def test_very_many_rules_without_money_cost_no_more_than_one(
 ):
     for number in range(30):
         stored(live_api, id_number=str(20000000 + number))
+    pay_in(live_api, 100)
     let_pass(DAY)
 
-    with django_assert_max_num_queries(25):
+    with django_assert_max_num_queries(30):
         tasks.run_due()
 
-    assert set(Rule.objects.values_list("pause_reason")) == {("INSUFFICIENT_BALANCE",)}
+    paused = Rule.objects.filter(pause_reason="INSUFFICIENT_BALANCE")
+    assert (paused.count(), Run.objects.count()) == (28, 2)
+
+
+def test_who_can_pay_for_one_of_two_pays_for_the_one_that_is_due_longest(live_api: Api):
+    late, longest = stored(live_api), stored(live_api)
+    Rule.objects.filter(pk=longest.pk).update(next_run_at=F("next_run_at") - DAY / 2)
+    pay_in(live_api, 50)
+
+    assert [run.rule_id for run in launch()] == [longest.pk]
+    assert standing(late) == ("PAUSED", "INSUFFICIENT_BALANCE")
 
 
 def test_one_rule_that_cannot_be_read_stops_no_other(api: Api, log_lines):

@@ -284,8 +284,7 @@ def test_one_message_tells_of_all_rules_that_one_job_paused(live_api: Api):
 def test_each_reason_environment_and_workspace_has_its_own_message(
     api: Api, live_api: Api, another_api: Api
 ):
-    let_pass(DAY)
-    stored(live_api)
+    stored(live_api), stored(live_api, "KRA_PIN")
     stored(api, "KRA_PIN", id_number=CHANGING), stored(another_api, "KRA_PIN")
     stored(api)
     let_pass(DAY)
@@ -297,11 +296,12 @@ def test_each_reason_environment_and_workspace_has_its_own_message(
     found = {(c["workspace"], c["environment"], c["reason"]) for c in contexts}
     assert found == {
         ("Acacia Lenders", "production", "INSUFFICIENT_BALANCE"),
+        ("Acacia Lenders", "production", "CHECK_INACTIVE"),
         ("Acacia Lenders", "sandbox", "CHECK_INACTIVE"),
         ("Acacia Lenders", "sandbox", "CONSENT_WITHDRAWN"),
         ("Baobab Bank", "sandbox", "CHECK_INACTIVE"),
     }
-    assert len(contexts) == 4
+    assert len(contexts) == 5
 
 
 def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
