@@ -26,6 +26,7 @@ from monitoring.changes import (
 )
 from monitoring.events import alert_event
 from monitoring.models import Alert, Baseline, Rule, Run, Severity
+from monitoring.pausing import held
 from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.sweeping import sweep
 from verification.tables import insert
@@ -91,12 +92,8 @@ def _compare_alone(report_id: UUID) -> bool:
 
 @transaction.atomic
 def _compare(report_ids: Sequence[UUID]) -> None:
-    rules = {
-        rule.pk: rule
-        for rule in Rule.objects.select_for_update(of=("self",), no_key=True)
-        .filter(runs__report__in=report_ids)
-        .order_by("pk")
-    }
+    held_rules = held().filter(runs__report__in=report_ids)
+    rules = {rule.pk: rule for rule in held_rules}
     runs = list(
         Run.objects.select_related("report")
         .filter(report__in=report_ids, rule__in=list(rules))
