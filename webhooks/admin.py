@@ -1,7 +1,8 @@
 from django.contrib import admin, messages
+from django.db import transaction
 from django.utils.timezone import now
 
-from verification.backoffice import ReadOnlyAdmin, ReadOnlyInline, link
+from verification.backoffice.office import ReadOnlyAdmin, ReadOnlyInline, link
 from webhooks.configuring import NotConfigured
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.redelivering import ConfigurationDisabled, EventPurged, redeliver
@@ -164,7 +165,11 @@ class DeliveryAdmin(ReadOnlyAdmin):
     def _redeliver(self, request, delivery):
         where = delivery.workspace_id, delivery.environment
         try:
-            sent = redeliver(*where, delivery.pk)
+            with transaction.atomic():
+                sent = redeliver(*where, delivery.pk)
+                if not sent.leased_until:
+                    told = "redelivered"
+                    self.log_change(request, delivery, told, verb=told)
         except tuple(REFUSALS) as e:
             told = f"{delivery} was not sent again: {REFUSALS[type(e)]}"
             self.message_user(request, told, messages.ERROR)
@@ -173,5 +178,4 @@ class DeliveryAdmin(ReadOnlyAdmin):
             told = f"{delivery} is being sent at this moment."
             self.message_user(request, told, messages.INFO)
             return
-        self.log_change(request, delivery, "redelivered")
         self.message_user(request, f"{delivery} is sent again.", messages.SUCCESS)

@@ -51,7 +51,7 @@ def test_a_record_is_shown_with_its_evidence_and_that_it_is_unchanged(
     page = opened(superuser, change(record))
     assert "Opera Mini" in page
     assert record.notice_sha256.hex() in page
-    assert 'alt="True"' in page
+    assert 'title="True"' in page
 
 
 def test_evidence_is_shown_to_superusers_alone(consent: Consent):

@@ -4,7 +4,7 @@ from django import forms
 from django.contrib import admin
 from django.utils.timezone import now
 
-from verification.backoffice import OfficeAdmin, ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, link, pretty
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 
 

@@ -1,6 +1,7 @@
 from django.contrib import admin, messages
+from django.db import transaction
 
-from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link, pretty
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.referring import ReferenceClosed, resend
 from verification.references.models import Reference
@@ -62,13 +63,15 @@ class ReferenceAdmin(ReadOnlyAdmin):
     def send_new_link(self, request, references):
         for reference in references:
             try:
-                resend(reference.pk)
+                with transaction.atomic():
+                    resend(reference.pk)
+                    told = "sent a new link"
+                    self.log_change(request, reference, told, verb="link-sent")
             except ReferenceClosed as e:
                 told = f"{reference} takes no answer any more: {e.status}."
                 self.message_user(request, told, messages.ERROR)
             except TooSoon as e:
                 self.message_user(request, f"{reference}: {e}", messages.ERROR)
             else:
-                self.log_change(request, reference, "sent a new link")
                 told = f"A new link goes to the referee of {reference}."
                 self.message_user(request, told, messages.SUCCESS)

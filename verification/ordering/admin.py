@@ -1,8 +1,9 @@
 from django.contrib import admin, messages
+from django.db import transaction
 from django.template.response import TemplateResponse
 
 from verification.addresses import client_address, user_agent
-from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link, pretty
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
 from verification.ordering import payment_admin as payment_admin
@@ -47,11 +48,13 @@ class ConsentAdmin(ReadOnlyAdmin):
     def resend(self, request, consents):
         for consent in consents:
             try:
-                send_new_link(consent.pk)
+                with transaction.atomic():
+                    send_new_link(consent.pk)
+                    told = "sent a new link"
+                    self.log_change(request, consent, told, verb="link-sent")
             except (NotResendable, TooSoon) as e:
                 self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
             else:
-                self.log_change(request, consent, "sent a new link")
                 told = f"{consent.pk}: a new link goes to the subject."
                 self.message_user(request, told, messages.SUCCESS)
 
@@ -86,11 +89,13 @@ class ConsentAdmin(ReadOnlyAdmin):
             user_agent=user_agent(request),
         )
         try:
-            withdraw(consent.pk, consent.generation, evidence, reason)
+            with transaction.atomic():
+                withdraw(consent.pk, consent.generation, evidence, reason)
+                more = {"verb": "revoked", "reason": reason}
+                self.log_change(request, consent, "revoked", **more)
         except ConsentClosed as e:
             self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
         else:
-            self.log_change(request, consent, "revoked")
             self.message_user(request, f"{consent.pk}: revoked.", messages.SUCCESS)
 
 

@@ -1,6 +1,6 @@
 from django.contrib import admin
 
-from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link, pretty
 from verification.payments.models import Checkout, PaymentEvent
 
 # Payments, checkouts and refunds are in ordering: their actions are verbs of it.

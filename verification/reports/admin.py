@@ -3,7 +3,14 @@ from datetime import timedelta
 from django.contrib import admin
 from django.utils.timezone import now
 
-from verification.backoffice import ReadOnlyAdmin, ReadOnlyInline, link, pretty, table
+from verification.backoffice.office import (
+    ReadOnlyAdmin,
+    ReadOnlyInline,
+    link,
+    once,
+    pretty,
+    table,
+)
 from verification.reports.models import Report, ReportStatus, StatusChange
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
@@ -75,6 +82,7 @@ class ReportAdmin(ReadOnlyAdmin):
     personal_fields = ("subject_opened",)
 
     @admin.display(description="Consent and payment")
+    @once
     def gates(self, report):
         gates = [
             getattr(report, name)
@@ -84,6 +92,7 @@ class ReportAdmin(ReadOnlyAdmin):
         return table(["", ""], [(g._meta.verbose_name, link(g)) for g in gates])
 
     @admin.display(description="Checks")
+    @once
     def results(self, report):
         return table(
             ["check", "status", "price", "attempt", "level", "failure"],
@@ -101,6 +110,7 @@ class ReportAdmin(ReadOnlyAdmin):
         )
 
     @admin.display
+    @once
     def events(self, report):
         events = Event.objects.filter(report_id=report.pk).order_by("id")
         return table(
@@ -109,6 +119,7 @@ class ReportAdmin(ReadOnlyAdmin):
         )
 
     @admin.display(description="Ledger entries")
+    @once
     def ledger(self, report):
         # Found by the results: their index is the one entries have.
         results = list(report.results.values_list("pk", flat=True))

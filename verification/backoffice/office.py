@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db import transaction
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
+from unfold.admin import ModelAdmin, TabularInline
+
+from verification.backoffice import trail
+from verification.backoffice.filters import is_uuid
 
 
 class CheapPaginator(Paginator):
@@ -28,7 +34,7 @@ class CheapPaginator(Paginator):
         return self.object_list.order_by()[: self.COUNTED].count()
 
 
-class OfficeAdmin(admin.ModelAdmin):
+class OfficeAdmin(ModelAdmin):
     """Nothing is deleted here, and only what was edited is written.
 
     `search_ids` are found by a whole UUID, `search_exact` by the whole text. What a
@@ -39,12 +45,12 @@ class OfficeAdmin(admin.ModelAdmin):
     search_exact: tuple[str, ...] = ()
     also_written: tuple[str, ...] = ()
 
-    paginator = CheapPaginator
+    paginator: Any = CheapPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     # Identifiers grow with time: the newest come first, straight from the index.
-    ordering = ["-id"]
+    ordering: Any = ["-id"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -59,7 +65,7 @@ class OfficeAdmin(admin.ModelAdmin):
         if not term:
             return queryset, False
         found = Q(pk__in=[])
-        for name in self.search_ids if _is_uuid(term) else ():
+        for name in self.search_ids if is_uuid(term) else ():
             found |= Q(**{name: term})
         for name in self.search_exact:
             found |= Q(**{name: term})
@@ -76,6 +82,38 @@ class OfficeAdmin(admin.ModelAdmin):
         changed = [f.name for f in fields if f.name in form.changed_data]
         stamped = [f.name for f in fields if getattr(f, "auto_now", False)]
         obj.save(update_fields=[*changed, *stamped, *self.also_written])
+
+    def construct_change_message(
+        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
+    ) -> list[Any]:
+        request.changed_fields = form.changed_data  # type: ignore[attr-defined]
+        return super().construct_change_message(request, form, formsets, add)
+
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> LogEntry:
+        self._audit(request, obj, "created")
+        return super().log_addition(request, obj, message)
+
+    def log_change(
+        self,
+        request: HttpRequest,
+        obj: Model,
+        message: Any,
+        *,
+        verb: str = "changed",
+        reason: str = "",
+    ) -> LogEntry:
+        """Told to the page's history, and to the audit trail as `verb`."""
+        with transaction.atomic():
+            self._audit(request, obj, verb, reason)
+            return super().log_change(request, obj, message)
+
+    def _audit(
+        self, request: HttpRequest, obj: Model, verb: str, reason: str = ""
+    ) -> None:
+        fields = getattr(request, "changed_fields", ())
+        actor = trail.actor_of(request)
+        action = f"{trail.noun(obj)}.{verb}"
+        trail.record(action, actor, obj, fields=fields, reason=reason)
 
 
 class ReadOnlyAdmin(OfficeAdmin):
@@ -99,7 +137,7 @@ class ReadOnlyAdmin(OfficeAdmin):
         return False
 
 
-class ReadOnlyInline(admin.TabularInline):
+class ReadOnlyInline(TabularInline):
     """Rows that belong to the page's row; names its columns in `fields`."""
 
     extra = 0
@@ -129,6 +167,19 @@ def asking_page(
     return TemplateResponse(request, template, {**context, "action": action})
 
 
+def once(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """For what asks the database: a page asks for each of its fields twice."""
+
+    @wraps(display)
+    def kept(office: Any, obj: Any) -> Any:
+        shown = obj.__dict__.setdefault("_shown", {})
+        if display not in shown:
+            shown[display] = display(office, obj)
+        return shown[display]
+
+    return kept
+
+
 def link(obj: Any, text: str | None = None) -> str:
     """A link to the row's own page."""
     meta = obj._meta
@@ -153,11 +204,3 @@ def pretty(value: Any) -> str:
         return "-"
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return format_html("<pre>{}</pre>", text)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
