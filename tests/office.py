@@ -67,6 +67,15 @@ def act(client: Client, action: str, *chosen, **fields: str) -> list[str]:
     return [str(message) for message in answer.context["messages"]]
 
 
+def reveal(client: Client, row, reason: str = "The subject asked") -> None:
+    data = {"reason": reason, "_form_submitted": "on"}
+    assert client.post(reveal_url(row), data).status_code == 302
+
+
+def reveal_url(row) -> str:
+    return change(row).replace("/change/", "/reveal/")
+
+
 def listed_ids(client: Client, model, **query: str) -> set[str]:
     html = opened(client, listing(model), **query)
     return set(re.findall(r"[0-9a-f-]{36}(?=/change/)", html))

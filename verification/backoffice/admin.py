@@ -40,8 +40,8 @@ class AuditEventAdmin(ReadOnlyAdmin):
         "fields",
         "reason",
         "request_id",
-        "address",
     ]
+    personal_fields = ("address",)
 
     @admin.display(description="Object")
     def object(self, event):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from functools import wraps
 from typing import Any
 
 from django.contrib import admin
@@ -14,13 +11,16 @@ from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.functional import cached_property
-from django.utils.html import format_html, format_html_join
 from unfold.admin import ModelAdmin, TabularInline
 
 from verification.backoffice import trail
 from verification.backoffice.filters import is_uuid
+from verification.backoffice.rendering import link as link
+from verification.backoffice.rendering import once as once
+from verification.backoffice.rendering import pretty as pretty
+from verification.backoffice.rendering import table as table
+from verification.backoffice.revealing import RevealingAdmin
 
 
 class CheapPaginator(Paginator):
@@ -116,19 +116,13 @@ class OfficeAdmin(ModelAdmin):
         trail.record(action, actor, obj, fields=fields, reason=reason)
 
 
-class ReadOnlyAdmin(OfficeAdmin):
-    """History: shown, and changed by nobody.
-
-    `personal_fields` hold personal data and are shown to superusers alone.
-    """
-
-    personal_fields: tuple[str, ...] = ()
+class ReadOnlyAdmin(RevealingAdmin, OfficeAdmin):
+    """History: shown, and changed by nobody."""
 
     actions = None
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        personal = self.personal_fields if request.user.is_superuser else ()
-        return [*(self.fields or ()), *personal]
+        return [*(self.fields or ()), *self.personal_fields]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -165,42 +159,3 @@ def asking_page(
     """The page that an action asks back by; its form names the action again."""
     context = {**office.admin_site.each_context(request), "title": title, **more}
     return TemplateResponse(request, template, {**context, "action": action})
-
-
-def once(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """For what asks the database: a page asks for each of its fields twice."""
-
-    @wraps(display)
-    def kept(office: Any, obj: Any) -> Any:
-        shown = obj.__dict__.setdefault("_shown", {})
-        if display not in shown:
-            shown[display] = display(office, obj)
-        return shown[display]
-
-    return kept
-
-
-def link(obj: Any, text: str | None = None) -> str:
-    """A link to the row's own page."""
-    meta = obj._meta
-    url = reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[obj.pk])
-    return format_html('<a href="{}">{}</a>', url, text or obj)
-
-
-def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    return format_html(
-        "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
-        format_html_join("", "<th>{}</th>", ((h,) for h in headings)),
-        format_html_join(
-            "",
-            "<tr>{}</tr>",
-            ((format_html_join("", "<td>{}</td>", ((c,) for c in r)),) for r in rows),
-        ),
-    )
-
-
-def pretty(value: Any) -> str:
-    if value is None:
-        return "-"
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return format_html("<pre>{}</pre>", text)

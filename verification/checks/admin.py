@@ -158,6 +158,6 @@ class CheckResultAdmin(ReadOnlyAdmin):
         report = result._meta.get_field("report").related_model(pk=result.report_id)
         return link(report)
 
-    @admin.display(description="Finding (personal data)")
+    @admin.display(description="Finding")
     def finding_opened(self, result):
-        return pretty(result.finding)
+        return result.finding

@@ -1,7 +1,7 @@
 from django.contrib import admin, messages
 from django.db import transaction
 
-from verification.backoffice.office import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.referring import ReferenceClosed, resend
 from verification.references.models import Reference
@@ -44,7 +44,7 @@ class ReferenceAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Answers and evidence")
     def what_was_answered(self, reference):
-        return pretty({"answers": reference.answers, "evidence": reference.evidence})
+        return {"answers": reference.answers, "evidence": reference.evidence}
 
     @admin.display(description="Reminded", boolean=True)
     def reminded(self, reference):

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop as _
 
 from verification import links
 from verification.hosted.context import qr_code
-from verification.hosted.masking import DOTS
+from verification.masking import DOTS
 from verification.ordering.payment_links import can_be_renewed
 from verification.payments.models import (
     Checkout,

@@ -3,7 +3,7 @@ from django.db import transaction
 from django.template.response import TemplateResponse
 
 from verification.addresses import client_address, user_agent
-from verification.backoffice.office import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
 from verification.ordering import payment_admin as payment_admin
@@ -136,6 +136,6 @@ class ConsentRecordAdmin(ReadOnlyAdmin):
             return None
         return bytes(record.digest) == digest_of(record, record.evidence)
 
-    @admin.display(description="Evidence (personal data)")
+    @admin.display(description="Evidence")
     def evidence_opened(self, record):
-        return pretty(record.evidence)
+        return record.evidence

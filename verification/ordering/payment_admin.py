@@ -20,7 +20,6 @@ from verification.backoffice.office import (
     ReadOnlyAdmin,
     asking_page,
     link,
-    pretty,
     table,
 )
 from verification.ordering.consent_links import TooSoon
@@ -75,9 +74,9 @@ class PaymentAdmin(ReadOnlyAdmin):
         rows = Checkout.objects.filter(payment_id=payment.pk).order_by("-id")
         return lines(rows[:EVENTS_SHOWN])
 
-    @admin.display(description="Nominated payer (personal data)")
-    def payer_opened(self, payment: Payment) -> str:
-        return pretty(payment.payer)
+    @admin.display(description="Nominated payer")
+    def payer_opened(self, payment: Payment) -> dict[str, str] | None:
+        return payment.payer
 
     def has_act_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("payments.change_payment")

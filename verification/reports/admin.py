@@ -3,12 +3,12 @@ from datetime import timedelta
 from django.contrib import admin
 from django.utils.timezone import now
 
+from verification.backoffice import trail
 from verification.backoffice.office import (
     ReadOnlyAdmin,
     ReadOnlyInline,
     link,
     once,
-    pretty,
     table,
 )
 from verification.reports.models import Report, ReportStatus, StatusChange
@@ -81,6 +81,11 @@ class ReportAdmin(ReadOnlyAdmin):
     ]
     personal_fields = ("subject_opened",)
 
+    def render_change_form(self, request, context, *arguments, obj=None, **more):
+        # Here are a name and what was found about it: who looks is written down.
+        trail.record("report.opened", trail.actor_of(request), obj)
+        return super().render_change_form(request, context, *arguments, obj=obj, **more)
+
     @admin.display(description="Consent and payment")
     @once
     def gates(self, report):
@@ -132,6 +137,6 @@ class ReportAdmin(ReadOnlyAdmin):
             ],
         )
 
-    @admin.display(description="Subject (personal data)")
+    @admin.display(description="Subject")
     def subject_opened(self, report):
-        return pretty(report.subject)
+        return report.subject
