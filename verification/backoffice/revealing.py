@@ -100,11 +100,11 @@ def remember(request: HttpRequest, obj: Model) -> None:
     request.session[KEY] = {**kept, _name(obj): now + SECONDS}
 
 
-def back_to(request: HttpRequest, obj: Model) -> HttpResponse:
+def back_to(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:
     """To the row's page, from a dialog or from its form opened by itself."""
     meta = obj._meta
     name = f"admin:{meta.app_label}_{meta.model_name}_change"
-    url = reverse(name, args=[quote(obj.pk)])
+    url = url or reverse(name, args=[quote(obj.pk)])
     if "HX-Request" in request.headers:
         return HttpResponse(headers={"HX-Redirect": url})
     return HttpResponseRedirect(url)
