@@ -1,5 +1,6 @@
 from django.contrib import admin, messages
 from django.db import transaction
+from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.backoffice.office import ReadOnlyAdmin, ReadOnlyInline, link
@@ -38,12 +39,20 @@ class EventAdmin(ReadOnlyAdmin):
         return link(delivery, delivery.status) if delivery else "-"
 
 
+def failing(configurations):
+    """Those that a person should look at."""
+    return configurations.filter(
+        Q(failures_in_row__gt=0) | Q(disabled_at__isnull=False)
+    )
+
+
 class TroubleFilter(admin.SimpleListFilter):
     title = "trouble"
     parameter_name = "trouble"
 
     def lookups(self, request, model_admin):
         return [
+            ("any", "failing or disabled"),
             ("failing", "failing"),
             ("resting", "resting"),
             ("disabled", "disabled by the service"),
@@ -51,6 +60,8 @@ class TroubleFilter(admin.SimpleListFilter):
 
     def queryset(self, request, configurations):
         match self.value():
+            case "any":
+                return failing(configurations)
             case "failing":
                 return configurations.filter(failures_in_row__gt=0)
             case "resting":

@@ -102,11 +102,27 @@ class WorkspaceAdmin(OfficeAdmin):
             self.message_user(request, f"{workspace} was so already.", messages.INFO)
 
 
+def low(accounts):
+    """Those whose owners were told that little is left."""
+    return accounts.filter(low_balance_told_at__isnull=False)
+
+
+class LowFilter(admin.SimpleListFilter):
+    title = "balance"
+    parameter_name = "balance"
+
+    def lookups(self, request, model_admin):
+        return [("low", "low")]
+
+    def queryset(self, request, accounts):
+        return low(accounts) if self.value() == "low" else accounts
+
+
 @admin.register(Account)
 class AccountAdmin(OfficeAdmin):
     form = forms.Terms
     list_display = ["workspace", "environment", "billing", "balance", "credit_limit"]
-    list_filter = ["environment", "billing"]
+    list_filter = [LowFilter, "environment", "billing"]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("workspace__name__iexact",)

@@ -117,6 +117,7 @@ UNFOLD: dict[str, Any] = {
     "COLORS": {"primary": TEAL},
     "BORDER_RADIUS": "6px",
     "SHOW_BACK_BUTTON": True,
+    "DASHBOARD_CALLBACK": "verification.dashboard.callback",
     "SIDEBAR": {
         "show_search": True,
         "navigation": "verification.backoffice.look.navigation",
