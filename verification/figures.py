@@ -92,7 +92,7 @@ def _span(unit: str, starts: list[datetime], until: datetime) -> Span:
 
 
 def _rows(sql: str, since: datetime, until: datetime, unit: str) -> list[Any]:
-    given = {
+    given: dict[str, Any] = {
         "unit": unit,
         "since": since,
         "until": until,
