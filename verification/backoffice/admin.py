@@ -10,6 +10,7 @@ from verification.backoffice.filters import Between, exactly
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
 
+admin.site.index_title = "Dashboard"
 admin.site.unregister(User)
 admin.site.unregister(Group)
 

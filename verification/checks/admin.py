@@ -116,6 +116,21 @@ class TroubleFilter(admin.SimpleListFilter):
         return results
 
 
+class StatusFilter(admin.SimpleListFilter):
+    title = "status"
+    parameter_name = "status"
+
+    def lookups(self, request, model_admin):
+        return ResultStatus.choices
+
+    def queryset(self, request, results):
+        status = self.value()
+        if status == ResultStatus.RUNNING:
+            # All of them are due some time, by which the index finds them.
+            results = results.filter(next_attempt_at__isnull=False)
+        return results.filter(status=status) if status else results
+
+
 @admin.register(CheckResult)
 class CheckResultAdmin(ReadOnlyAdmin):
     list_display = [
@@ -126,7 +141,7 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "next_attempt_at",
         "failure_code",
     ]
-    list_filter = [TroubleFilter, "status", "definition"]
+    list_filter = [TroubleFilter, StatusFilter, "definition"]
     search_ids = ("id", "report_id")
     fields = [
         "id",

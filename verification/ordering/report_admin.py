@@ -5,6 +5,7 @@ Here and not with the model, because the actions are verbs of ordering.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -27,6 +28,7 @@ from verification.backoffice.revealing import (
     is_revealed,
     remember,
 )
+from verification.masking import masked
 from verification.ordering.cancelling import cancel
 from verification.ordering.client import Client
 from verification.ordering.consent_links import NotResendable, TooSoon, resend
@@ -47,6 +49,7 @@ REFUSALS = (
     TooSoon,
     InsufficientBalance,
 )
+LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
 RETRIED = {ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED}
 
 
@@ -68,6 +71,17 @@ def stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
         completed_at=None,
         updated_at__lt=now() - timedelta(hours=1),
     )
+
+
+def facts_of(report: Any) -> list[tuple[str, str]]:
+    """Of the subject, masked until it is revealed; the page shows the name anyway."""
+    told = report.subject or {}
+    shown = told if report.is_revealed else masked(told)
+    return [
+        (LABELS.get(name) or re.sub(r"([A-Z])", r" \1", name).capitalize(), value)
+        for name, value in shown.items()
+        if value and name not in {"fullName", "subjectType"}
+    ]
 
 
 def dialog(title: str, told: str, button: str, form: type = BaseDialogForm) -> Any:
@@ -134,6 +148,7 @@ class ReportAdmin(ReadOnlyAdmin):
         trail.record("report.opened", trail.actor_of(request), report)
         story = story_of(report)
         context |= {"story": story, "timeline": timeline(story), "report": report}
+        context["subject"] = facts_of(report)
         return super().render_change_form(request, context, *arguments, **more)
 
     def has_cancel_permission(

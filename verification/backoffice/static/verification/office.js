@@ -45,6 +45,16 @@ document.addEventListener("DOMContentLoaded", () => {
       }
     }).observe(box.parentElement, { attributes: true, attributeFilter: ["style"] });
   }
+  document.getElementById("main")?.setAttribute("role", "main");
+  document.getElementById("searchbar-submit")?.setAttribute("aria-label", "Search");
+  document.querySelectorAll(".\\!px-0").forEach((more) => more.setAttribute("aria-label", "Actions"));
+  document.querySelectorAll("a.sortremove").forEach((link) => link.setAttribute("aria-label", "Do not sort by this"));
+  const nameRegions = () =>
+    document.querySelectorAll("[role=region][aria-label='scrollable content']").forEach((region, number) => {
+      region.setAttribute("aria-label", region.closest("nav") ? "Pages" : `Rows ${number}`);
+    });
+  window.addEventListener("load", nameRegions);
+  setTimeout(nameRegions, 200);
   // Icons are drawn by ligatures: their names are not words of the page.
   document.querySelectorAll(".material-symbols-outlined").forEach((icon) => icon.setAttribute("aria-hidden", "true"));
   document.querySelectorAll("[x-on\\:click]:not(a[href]):not(button):not(input)").forEach((thing) => {
