@@ -62,7 +62,9 @@ def opened(client: Client, url: str, **query: str) -> str:
 
 def act(client: Client, action: str, *chosen, **fields: str) -> list[str]:
     """What the list says after this action on the chosen rows."""
-    data = {"action": action, "_selected_action": [row.pk for row in chosen], **fields}
+    data = {"action": action, "_selected_action": [row.pk for row in chosen]}
+    # As who has said yes on the page that some actions ask by.
+    data = {"_sure": "yes", **data, **fields}
     answer = client.post(listing(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 

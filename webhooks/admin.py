@@ -140,6 +140,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
     ordering = ["-event"]
     inlines = [AttemptInline]
     actions = ["redeliver"]  # type: ignore[assignment]
+    sure = {"redeliver": "The receiver gets it again, by a schedule that begins anew."}
     fields = [
         "event_link",
         "configuration_link",

@@ -50,6 +50,10 @@ class WorkspaceAdmin(OfficeAdmin):
     inlines = [AccountInline]
     action_form = forms.Suspension
     actions = ["suspend", "resume"]
+    sure = {
+        "suspend": "Its keys answer 403 and its jobs stop until it is resumed.",
+        "resume": "Its keys work again, and what waited for it goes on.",
+    }
 
     @admin.display(boolean=True, description="Suspended")
     def is_suspended(self, workspace):
@@ -149,6 +153,10 @@ class AccountAdmin(OfficeAdmin):
     ]
     action_form = forms.MovementAsked
     actions = ["top_up", "adjust"]
+    sure = {
+        "top_up": "The entry is made for good; another one puts a mistake right.",
+        "adjust": "The entry is made for good; another one puts a mistake right.",
+    }
 
     def has_add_permission(self, request):
         return False
@@ -292,6 +300,7 @@ class ApiKeyAdmin(OfficeAdmin):
         "created_at",
     ]
     actions = ["revoke"]
+    sure = {"revoke": "Who uses it is refused at once. This cannot be undone."}
 
     @admin.display(boolean=True)
     def works(self, key):

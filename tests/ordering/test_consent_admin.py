@@ -40,6 +40,7 @@ def staff(*permissions: str) -> Client:
 
 def act(client: Client, action: str, consent: Consent, **more: str):
     data = {"action": action, "_selected_action": [str(consent.pk)], **more}
+    data["_sure"] = "yes"
     return client.post(listing(Consent), data, follow=True)
 
 

@@ -31,7 +31,8 @@ def change(reference: Reference) -> str:
 
 
 def send_new_link(client: Client, reference: Reference) -> list[str]:
-    data = {"action": "send_new_link", "_selected_action": [reference.pk]}
+    chosen = {"action": "send_new_link", "_selected_action": [reference.pk]}
+    data = {"_sure": "yes", **chosen}
     answer = client.post(LIST, data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 

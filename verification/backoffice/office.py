@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
 from unfold.admin import ModelAdmin, TabularInline
@@ -21,6 +23,9 @@ from verification.backoffice.rendering import once as once
 from verification.backoffice.rendering import pretty as pretty
 from verification.backoffice.rendering import table as table
 from verification.backoffice.revealing import RevealingAdmin
+
+# Sent by who has read what follows.
+SURE = "_sure"
 
 
 class CheapPaginator(Paginator):
@@ -38,12 +43,14 @@ class OfficeAdmin(ModelAdmin):
     """Nothing is deleted here, and only what was edited is written.
 
     `search_ids` are found by a whole UUID, `search_exact` by the whole text. What a
-    form makes of other fields than its own is named in `also_written`.
+    form makes of other fields than its own is named in `also_written`. `sure` tells of
+    actions what follows; they are done once somebody has read that and said yes.
     """
 
     search_ids: tuple[str, ...] = ("id",)
     search_exact: tuple[str, ...] = ()
     also_written: tuple[str, ...] = ()
+    sure: dict[str, str] = {}
 
     paginator: Any = CheapPaginator
     show_full_result_count = False
@@ -70,6 +77,25 @@ class OfficeAdmin(ModelAdmin):
         for name in self.search_exact:
             found |= Q(**{name: term})
         return queryset.filter(found), False
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet
+    ) -> HttpResponseBase | None:
+        name = request.POST.get("action", "")
+        chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        asks = name in self.sure and SURE not in request.POST and chosen
+        if not (asks and name in self.get_actions(request)):
+            return super().response_action(request, queryset)
+        kept = [
+            (key, value)
+            for key, values in request.POST.lists()
+            for value in values
+            if key not in {"csrfmiddlewaretoken", "index"}
+        ]
+        title = self.get_actions(request)[name][2]
+        more = {"told": self.sure[name], "kept": kept, "count": len(chosen)}
+        page = "admin/sure.html"
+        return asking_page(self, request, page, action=name, title=title, **more)
 
     def save_model(
         self, request: HttpRequest, obj: Any, form: Any, change: bool

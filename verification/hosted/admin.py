@@ -15,6 +15,7 @@ class ReferenceAdmin(ReadOnlyAdmin):
     list_filter = ["status"]
     search_ids = ("id", "report_id", "result_id")
     actions = ["send_new_link"]  # type: ignore[assignment]
+    sure = {"send_new_link": "It goes to the referee; the old one stops working."}
     personal_fields = ("what_was_answered",)
     fields = [
         "id",

@@ -16,6 +16,7 @@ class JobAdmin(OfficeAdmin):
     search_ids = ()
     search_exact = ("function",)
     actions = ["run_again"]
+    sure = {"run_again": "Each is run as if it had never been tried."}
 
     def has_add_permission(self, request):
         return False

@@ -14,6 +14,7 @@ class NotificationAdmin(ReadOnlyAdmin):
     search_ids = ("id", "workspace")
     search_exact = ("cause", "provider_reference")
     actions = ["send_again"]  # type: ignore[assignment]
+    sure = {"send_again": "Who has it already gets it a second time."}
     # What it says holds a link and is shown to nobody.
     fields = [
         "id",

@@ -24,6 +24,7 @@ class ConsentAdmin(ReadOnlyAdmin):
     list_select_related = ["report"]
     search_ids = ("id", "report_id")
     actions = ["resend", "revoke"]  # type: ignore[assignment]
+    sure = {"resend": "A new link goes to the subject; the old one stops working."}
     fields = [
         "id",
         "report",

@@ -54,6 +54,7 @@ class PaymentAdmin(ReadOnlyAdmin):
     list_select_related = ["report"]
     search_ids = ("id", "report_id")
     actions = ["resend"]  # type: ignore[assignment]
+    sure = {"resend": "A new link goes to the payer; the old one stops working."}
     fields = [
         "id",
         "report",
