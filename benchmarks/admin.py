@@ -27,7 +27,7 @@ FILTERED = {
     "reports: DRAFT (none)": f"{REPORTS}?status__exact=DRAFT",
     "reports: production": f"{REPORTS}?environment__exact=production",
     "reports: stuck": f"{REPORTS}?stuck=hour",
-    "reports: page 100": f"{REPORTS}?p=100",
+    "reports: page 30": f"{REPORTS}?p=30",
     "results: waiting": "/admin/checks/checkresult/?trouble=waiting",
 }
 

@@ -42,15 +42,15 @@ def _bar(kind: str, at: int, value: float, top: float, step: float) -> str:
 
 
 def _path(values: Sequence[float | None], top: float) -> str:
-    step = WIDTH / max(len(values) - 1, 1)
+    step = WIDTH / max(len(values), 1)
     path, pen = [], "M"
     for at, value in enumerate(values):
         if value is None:
             pen = "M"
             continue
         y = HEIGHT - (HEIGHT - 4) * value / top - 2
-        # The dot shows also where a value stands alone.
-        path.append(f"{pen}{at * step:.1f} {y:.1f}h.1")
+        # Level for most of its span, so that one that stands alone is seen, too.
+        path.append(f"{pen}{at * step:.1f} {y:.1f}h{step * 0.7:.1f}")
         pen = "L"
     return "".join(path)
 

@@ -11,7 +11,6 @@ from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
-from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
 from unfold.admin import ModelAdmin, TabularInline
@@ -79,8 +78,8 @@ class OfficeAdmin(ModelAdmin):
         return queryset.filter(found), False
 
     def response_action(
-        self, request: HttpRequest, queryset: QuerySet
-    ) -> HttpResponseBase | None:
+        self, request: HttpRequest, queryset: QuerySet, *more: Any, **named: Any
+    ) -> Any:
         name = request.POST.get("action", "")
         chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
         asks = name in self.sure and SURE not in request.POST and chosen
@@ -93,9 +92,9 @@ class OfficeAdmin(ModelAdmin):
             if key not in {"csrfmiddlewaretoken", "index"}
         ]
         title = self.get_actions(request)[name][2]
-        more = {"told": self.sure[name], "kept": kept, "count": len(chosen)}
+        shown = {"told": self.sure[name], "kept": kept, "count": len(chosen)}
         page = "admin/sure.html"
-        return asking_page(self, request, page, action=name, title=title, **more)
+        return asking_page(self, request, page, action=name, title=title, **shown)
 
     def save_model(
         self, request: HttpRequest, obj: Any, form: Any, change: bool
