@@ -8,7 +8,8 @@ from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity
 from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
 from monitoring.running import RunRefused, run_now
-from verification.backoffice import ReadOnlyAdmin, asking_page, link, pretty, table
+from verification.backoffice.office import ReadOnlyAdmin, asking_page
+from verification.backoffice.rendering import link, pretty, table
 from verification.ordering.refund_admin import staff_of
 from verification.reports.models import Report
 

@@ -64,9 +64,20 @@ def opened(client: Client, url: str, **query: str) -> str:
 
 def act(client: Client, action: str, *chosen, **fields: str) -> list[str]:
     """What the list says after this action on the chosen rows."""
-    data = {"action": action, "_selected_action": [row.pk for row in chosen], **fields}
+    data = {"action": action, "_selected_action": [row.pk for row in chosen]}
+    # As who has said yes on the page that some actions ask by.
+    data = {"_sure": "yes", **data, **fields}
     answer = client.post(listing(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
+
+
+def reveal(client: Client, row, reason: str = "The subject asked") -> None:
+    data = {"reason": reason, "_form_submitted": "on"}
+    assert client.post(reveal_url(row), data).status_code == 302
+
+
+def reveal_url(row) -> str:
+    return change(row).replace("/change/", "/reveal/")
 
 
 def listed_ids(client: Client, model, **query: str) -> set[str]:

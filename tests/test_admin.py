@@ -6,7 +6,7 @@ from django.test import Client
 from monitoring.models import Alert, Rule, Run
 from tests.clients import Api, person
 from tests.office import act, change, listing, opened, page
-from verification.backoffice import CheapPaginator
+from verification.backoffice.office import CheapPaginator
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
 from verification.payments.models import Payment

@@ -14,6 +14,7 @@ import dj_database_url
 from environs import Env
 
 from verification import embedded
+from verification.backoffice.look import UNFOLD as UNFOLD
 from verification.mail_settings import mail_settings
 from verification.payment_settings import payment_providers
 from verification.secret_settings import (
@@ -54,6 +55,9 @@ FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE",
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
 INSTALLED_APPS = [
+    # Before the admin: it dresses its pages.
+    "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -64,6 +68,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "verification.backoffice",
     # Before django_q: our `qcluster` is the hardened one.
     "verification.jobs",
     "django_q",
@@ -223,11 +228,18 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
     },
 }
 # What the admin's own files need beyond that.
+# `unsafe-eval` is for Alpine, which evaluates what attributes say; a script within a
+# page never runs.
 ADMIN_POLICY = {
-    "script-src": ["'self'"],
+    "script-src": ["'self'", "'unsafe-eval'"],
+    "style-src": ["'self'", "'unsafe-inline'"],
+    "font-src": ["'self'"],
     "connect-src": ["'self'"],
     "img-src": ["'self'", "data:"],
 }
+
+# The login of the admin forgets where somebody was going.
+LOGIN_REDIRECT_URL = "/admin/"
 
 # The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
 MAX_BODY_BYTES = 2 * 1024 * 1024

@@ -23,7 +23,7 @@ def staff(*permissions: str) -> Client:
 
 
 def send_again(client: Client, row: Notification) -> list[str]:
-    data = {"action": "send_again", "_selected_action": [row.pk]}
+    data = {"_sure": "yes", "action": "send_again", "_selected_action": [row.pk]}
     answer = client.post(LIST, data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import Api, person
-from tests.office import act, change, listed_ids, listing, opened
+from tests.office import act, change, listed_ids, listing, opened, reveal
 from tests.office import staff as staff
 from tests.office import superuser as superuser
 from tests.payments import EMAIL, PRICE, candidate, end, payment_of
@@ -93,7 +93,7 @@ def test_all_of_a_payment_is_within_reach_of_its_checkout(checkout, superuser):
     assert change(checkout.report) in page
 
 
-def test_payers_and_bodies_of_events_are_shown_to_superusers_alone(
+def test_payers_and_bodies_of_events_are_masked_until_revealed(
     api: Api, checkout, superuser, staff
 ):
     payer = {"name": "Amina", "email": "amina@payer.test"}
@@ -101,6 +101,8 @@ def test_payers_and_bodies_of_events_are_shown_to_superusers_alone(
     rows = [(payment_of(made), "amina@payer.test"), (event_of(checkout), EMAIL)]
 
     for row, personal in rows:
+        assert personal not in opened(superuser, change(row))
+        reveal(superuser, row)
         assert personal in opened(superuser, change(row))
         assert personal not in opened(staff, change(row))
 

@@ -4,6 +4,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.clients import Api
+from tests.office import reveal
 from tests.references.employment import (
     ANSWERS,
     EVIDENCE,
@@ -30,7 +31,8 @@ def change(reference: Reference) -> str:
 
 
 def send_new_link(client: Client, reference: Reference) -> list[str]:
-    data = {"action": "send_new_link", "_selected_action": [reference.pk]}
+    chosen = {"action": "send_new_link", "_selected_action": [reference.pk]}
+    data = {"_sure": "yes", **chosen}
     answer = client.post(LIST, data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 
@@ -54,9 +56,12 @@ def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(paying_api: 
         assert personal not in listed + page
 
 
-def test_superusers_see_what_was_answered_and_how(paying_api: Api, staff: Client):
+def test_what_was_answered_is_seen_once_revealed(paying_api: Api, staff: Client):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    for personal in PERSONAL:
+        assert personal not in staff.get(change(reference)).content.decode()
+    reveal(staff, reference)
     page = staff.get(change(reference)).content.decode()
     assert "Always on time" in page
     assert "192.0.2.9" in page

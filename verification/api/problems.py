@@ -22,7 +22,7 @@ from django.utils.encoding import escape_uri_path
 from rest_framework import exceptions as rest
 
 from verification.api.problem_kinds import KINDS, Kind
-from verification.requestlog import current_id
+from verification.request_ids import current_id
 from workspaces.ledger import InsufficientBalance
 
 log = logging.getLogger("verification.api")

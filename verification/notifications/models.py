@@ -138,6 +138,12 @@ class Notification(models.Model):
                 condition=Q(next_attempt_at__isnull=False),
                 name="notifications_due",
             ),
+            # What staff look at.
+            models.Index(
+                fields=["id"],
+                condition=Q(status=S.FAILED),
+                name="notifications_failed",
+            ),
             # What the purge looks for.
             models.Index(
                 fields=["created_at"],

@@ -324,7 +324,13 @@ class Refund(models.Model):
                 fields=["next_try_at"],
                 condition=Q(next_try_at__isnull=False),
                 name="refunds_to_try",
-            )
+            ),
+            # What waits for a second person.
+            models.Index(
+                fields=["id"],
+                condition=Q(status="REQUESTED"),
+                name="refunds_to_decide",
+            ),
         ]
 
     def __str__(self) -> str:
