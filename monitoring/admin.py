@@ -60,7 +60,7 @@ class RuleAdmin(ReadOnlyAdmin):
     personal_fields = ("subject_opened", "consent_opened")
 
     def get_object(self, request, object_id, from_field=None):
-        rule = super().get_object(request, object_id, from_field)
+        rule: Any = super().get_object(request, object_id, from_field)
         if rule:
             rule.shown_alerts = list(
                 Alert.objects.filter(rule_id=rule.pk)

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("notifications", "0002_kinds"),
+        ("notifications", "0003_pauses"),
         ("workspaces", "0005_low_balance"),
     ]
 
