@@ -50,6 +50,20 @@ LOW_BALANCE = {
     "threshold": "1,000.00",
     "topUpUrl": "",
 }
+ACCOUNT = {
+    "operator": "Verification reports",
+    "url": LINK,
+    "resetUrl": LINK,
+    "what": "password",
+}
+INVITATION = {
+    "workspace": "Acacia Lenders",
+    "by": "Grace Wambui",
+    "role": "ADMIN",
+    "url": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+    "operator": "Verification reports",
+}
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
@@ -64,9 +78,15 @@ CONTEXTS = {
     Kind.LOW_BALANCE: LOW_BALANCE,
     Kind.WEBHOOK_FAILING: WEBHOOK,
     Kind.WEBHOOK_DISABLED: WEBHOOK,
+    Kind.INVITATION: INVITATION,
+    Kind.ACCOUNT_CONFIRM: ACCOUNT,
+    Kind.ACCOUNT_EXISTS: ACCOUNT,
+    Kind.ACCOUNT_RESET: ACCOUNT,
+    Kind.ACCOUNT_CHANGED: ACCOUNT,
 }
 TO_OWNERS = {Kind.LOW_BALANCE, Kind.WEBHOOK_FAILING, Kind.WEBHOOK_DISABLED}
-BY_EMAIL_ALONE = {*TO_OWNERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
+TO_MEMBERS = {Kind.INVITATION, *(k for k in Kind if k.startswith("ACCOUNT_"))}
+BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
