@@ -10,12 +10,12 @@ from tests.live import Service
 PASSWORD = "seven quiet giraffes"
 
 
-def mailed_link(service: Service, address: str, subject: str) -> str:
+def mailed_link(service: Service, address: str, kind: str) -> str:
     """The first link in the letter that the service has written for this address."""
     deadline = time.monotonic() + 20
     script = (
         "import json; from verification.notifications.models import Notification as N;"
-        f"print(json.dumps([n.context['url'] for n in N.objects.filter(kind={subject!r})"
+        f"print(json.dumps([n.context['url'] for n in N.objects.filter(kind={kind!r})"
         f".order_by('-id') if n.recipient == {address!r}]))"
     )
     while True:

@@ -8,6 +8,8 @@ import segno
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
+from verification.wire import one_line
+
 register = template.Library()
 
 
@@ -23,6 +25,19 @@ def qr(text: str) -> SafeString:
 @register.filter
 def money(amount: Any) -> str:
     return f"{amount:,.2f}"
+
+
+@register.filter
+def initials(name: str) -> str:
+    """`Wanjiku Kamau` -> `W. K.`: lists are open on screens that others see."""
+    return " ".join(f"{word[0]}." for word in one_line(name).split()[:3])
+
+
+@register.simple_tag(takes_context=True)
+def to(context: dict[str, Any], name: str, environment: str = "", **more: Any) -> str:
+    """The address of a page of this workspace and environment."""
+    url: str = context["place"].url(name, environment, **more)
+    return url
 
 
 @register.simple_tag(takes_context=True)
