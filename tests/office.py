@@ -5,8 +5,11 @@ def test_something(rows, superuser):
 """
 
 import re
+import time
 
 import pytest
+from allauth.account.models import EmailAddress
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
@@ -29,7 +32,7 @@ def rows(api: Api) -> Api:
 @pytest.fixture
 def superuser(admin_user) -> Client:
     client = Client()
-    client.force_login(admin_user)
+    log_in(client, admin_user)
     return client
 
 
@@ -39,8 +42,38 @@ def staff(db: None) -> Client:
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.all())
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
+
+
+@pytest.fixture
+def admin_client(superuser: Client) -> Client:
+    """In place of pytest-django's, which has no second factor."""
+    return superuser
+
+
+def log_in(client: Client, user: User) -> None:
+    """With a second factor, a code of which was typed in this session."""
+    give_factor(user)
+    client.force_login(user)
+    session = client.session
+    session["account_authentication_methods"] = [
+        {"method": "mfa", "type": "totp", "at": time.time()}
+    ]
+    session["account_authentication_methods_user"] = str(user.pk)
+    session.save()
+
+
+def give_factor(user: User) -> str:
+    """The secret of an app for one-time codes; the address is confirmed, too."""
+    secret: str = generate_totp_secret()
+    if not user.authenticator_set.exists():
+        TOTP.activate(user, secret)
+    if user.email:
+        EmailAddress.objects.update_or_create(
+            user=user, email=user.email, defaults={"verified": True, "primary": True}
+        )
+    return secret
 
 
 def page(model, name: str, *arguments) -> str:

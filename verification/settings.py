@@ -5,6 +5,7 @@ secrets that are not given are made once and kept in DATA_DIR; with DEBUG off th
 start is refused until they are given.
 """
 
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,13 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.postgres",
     "django.contrib.staticfiles",
+    # Before allauth: its templates and words are ours.
+    "verification.accounts",
+    "verification.console",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "axes",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -99,7 +107,11 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "verification.accounts.sessions.SessionLimitsMiddleware",
+    "verification.accounts.staff.StaffMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "verification.urls"
@@ -116,6 +128,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "verification.accounts.views.frame",
             ]
         },
     }
@@ -174,15 +187,89 @@ NOTIFICATION_ATTACHMENTS = {
     "REFERENCE_RECEIPT": "verification.receipts.reference_attachments",
 }
 
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
 ]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    # Read, and replaced at the next login.
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "verification.accounts.passwords.LengthByRole"},
+    *(
+        {"NAME": f"django.contrib.auth.password_validation.{name}"}
+        for name in (
+            "UserAttributeSimilarityValidator",
+            "CommonPasswordValidator",
+            "NumericPasswordValidator",
+        )
+    ),
+]
+PASSWORD_RESET_TIMEOUT = 3600
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "console:home"
+LOGOUT_REDIRECT_URL = "landing"
+
+ACCOUNT_ADAPTER = "verification.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
+ACCOUNT_PREVENT_ENUMERATION = True
+# Strangers get no mail because somebody typed their address.
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_SESSION_REMEMBER = False
+# Those by address are counted by us, over all processes.
+ACCOUNT_RATE_LIMITS = {
+    "login": None,
+    "signup": None,
+    "reset_password": "5/m/key",
+    "reset_password_from_key": None,
+}
+ACCOUNT_FORMS = {
+    "login": "verification.accounts.forms.Login",
+    "signup": "verification.accounts.forms.SignUp",
+    "reset_password": "verification.accounts.forms.Reset",
+    "reset_password_from_key": "verification.accounts.forms.NewPassword",
+    "change_password": "verification.accounts.forms.ChangePassword",
+    "reauthenticate": "verification.accounts.forms.PasswordAgain",
+}
+MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_FORMS = {
+    "authenticate": "verification.accounts.forms.Code",
+    "reauthenticate": "verification.accounts.forms.CodeAgain",
+    "activate_totp": "verification.accounts.forms.SetUpCode",
+}
+
+# Who guesses is locked out together with the address they guess from.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15))
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_USERNAME_CALLABLE = "verification.accounts.lockout.username"
+AXES_CLIENT_IP_CALLABLE = "verification.accounts.lockout.address"
+AXES_LOCKOUT_CALLABLE = "verification.accounts.lockout.locked"
+# What was typed is kept nowhere.
+AXES_SENSITIVE_PARAMETERS = ["login", "password", "code", "next", "email"]
+AXES_DISABLE_ACCESS_LOG = True
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+
+# Idle, and from the login on.
+STAFF_SESSION = (
+    timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15)),
+    timedelta(hours=env.int("STAFF_SESSION_HOURS", 8)),
+)
+MEMBER_SESSION = (
+    timedelta(minutes=env.int("MEMBER_IDLE_MINUTES", 120)),
+    timedelta(hours=env.int("MEMBER_SESSION_HOURS", 24)),
+)
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
@@ -239,7 +326,6 @@ ADMIN_POLICY = {
 }
 
 # The login of the admin forgets where somebody was going.
-LOGIN_REDIRECT_URL = "/admin/"
 
 # The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
 MAX_BODY_BYTES = 2 * 1024 * 1024
@@ -287,6 +373,7 @@ CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
 # Who runs this service, and where a person asks about their details: on hosted pages.
 OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "")
+MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
@@ -343,6 +430,8 @@ LOGGING = {
         "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
         "django.security.TooManyFilesSent": {"level": "CRITICAL"},
         "django.security.RequestDataTooBig": {"level": "CRITICAL"},
+        # Names addresses.
+        "axes": {"level": "CRITICAL"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
     },
 }

@@ -5,6 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
+from tests.office import log_in
 from verification.notifications.admin import masked
 from verification.notifications.models import Channel, Notification
 from verification.notifications.notifying import cancel
@@ -18,7 +19,7 @@ def staff(*permissions: str) -> Client:
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
 
 

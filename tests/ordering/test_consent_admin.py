@@ -6,7 +6,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, person
-from tests.office import change, listing, opened, reveal
+from tests.office import change, listing, log_in, opened, reveal
 from tests.ordering.test_consenting import EVIDENCE
 from verification.consents.models import Consent, ConsentRecord
 from verification.ordering.consenting import grant
@@ -27,7 +27,7 @@ def superuser(admin_user: User) -> Client:
 
 def browser(user: User) -> Client:
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
 
 

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import Api, person
-from tests.office import act, change, listed_ids, listing, opened, reveal
+from tests.office import act, change, listed_ids, listing, log_in, opened, reveal
 from tests.office import staff as staff
 from tests.office import superuser as superuser
 from tests.payments import EMAIL, PRICE, candidate, end, payment_of
@@ -28,7 +28,7 @@ def browser(name: str, *permissions: str, **client: bool) -> Client:
     user = User.objects.create_user(name, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     opened = Client(**client)
-    opened.force_login(user)
+    log_in(opened, user)
     return opened
 
 

@@ -4,7 +4,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.clients import Api
-from tests.office import reveal
+from tests.office import log_in, reveal
 from tests.references.employment import (
     ANSWERS,
     EVIDENCE,
@@ -22,7 +22,7 @@ PERSONAL = ["amina@", "Amina", "Baraka", "Always on time", "Wanjiku", "192.0.2.9
 @pytest.fixture
 def staff(admin_user) -> Client:
     client = Client()
-    client.force_login(admin_user)
+    log_in(client, admin_user)
     return client
 
 
@@ -43,7 +43,7 @@ def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(paying_api: 
     looking = User.objects.create_user("wangari", is_staff=True)
     looking.user_permissions.add(Permission.objects.get(codename="view_reference"))
     client = Client()
-    client.force_login(looking)
+    log_in(client, looking)
 
     listed = client.get(LIST).content.decode()
     page = client.get(change(reference)).content.decode()
@@ -103,7 +103,7 @@ def test_who_may_only_look_cannot_send_links(paying_api: Api):
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_reference"))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
 
     assert "Send a new link" not in client.get(LIST).content.decode()
 
