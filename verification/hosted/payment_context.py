@@ -127,7 +127,7 @@ def extras(checkouts: list[Checkout]) -> list[dict[str, Any]]:
         {
             "number": one.number,
             "amount": money(one.paid_amount, one.paid_currency),
-            "is_other": one.doubt == Doubt.OTHER_AMOUNT,
+            "is_other": Doubt.OTHER_AMOUNT in one.doubts,
             "given_back": given_back(one),
         }
         for one in checkouts

@@ -24,7 +24,7 @@ from verification.ordering.refunding import (
     NotRefundable,
     ask_for_refund,
     ask_for_unfinished_part,
-    resolve_doubt,
+    resolve_doubts,
     unfinished_part,
 )
 from verification.payments.models import (
@@ -96,14 +96,14 @@ class DoubtFilter(admin.SimpleListFilter):
         return [("any", "a person must look"), *Doubt.choices]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        doubted = checkouts.exclude(doubt="")
+        doubted = checkouts.exclude(doubts=[])
         match self.value():
             case None:
                 return checkouts
             case "any":
                 return doubted
             case doubt:
-                return doubted.filter(doubt=doubt)
+                return doubted.filter(doubts__contains=[doubt])
 
 
 class ProviderFilter(admin.SimpleListFilter):
@@ -212,13 +212,14 @@ class CheckoutAdmin(ReadOnlyAdmin):
                 told="Say what was found, and what was done about it.",
             )
         for checkout in checkouts:
-            doubt = checkout.doubt
-            if resolve_doubt(checkout.pk):
-                self.log_change(request, checkout, f"cleared {doubt}: {reason}")
-                told = f"{checkout.number} is in doubt no longer."
+            # Others may have come up since the page was shown.
+            seen = request.POST.getlist(f"doubts-{checkout.pk}")
+            if cleared := ", ".join(resolve_doubts(checkout.pk, seen)):
+                self.log_change(request, checkout, f"cleared {cleared}: {reason}")
+                told = f"{checkout.number}: {cleared} is cleared."
                 self.message_user(request, told, messages.SUCCESS)
             else:
-                told = f"{checkout.number} was not in doubt."
+                told = f"{checkout.number} was not in doubt of that."
                 self.message_user(request, told, messages.INFO)
         return None
 
