@@ -17,7 +17,11 @@ from django.utils.timezone import now
 from verification.checks.events import payment_event
 from verification.checks.waking import start
 from verification.notifications.notifying import notify
-from verification.ordering.payers import payment_receipt, stop_asking_payer
+from verification.ordering.payers import (
+    payer_of,
+    payment_receipt,
+    stop_asking_payer,
+)
 from verification.ordering.refunding import give_back_surplus
 from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
@@ -28,6 +32,7 @@ from verification.payments.models import (
     PaymentStatus,
     RefundCause,
 )
+from verification.payments.receipts import written
 from verification.providers.checkout import CheckoutSeen, CheckoutState
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
@@ -111,6 +116,8 @@ def _take(
     payment = getattr(report, "payment", None) if report else None
     surplus = _surplus(checkout, report, payment)
     checkout.is_counted = surplus is None
+    if report and checkout.is_counted:
+        checkout.receipt = written(report, payer_of(report), checkout)
     checkout.save()
     if surplus:
         give_back_surplus(checkout, surplus, at)

@@ -237,9 +237,7 @@ def _tell(refund: Refund) -> None:
     paid = Payment.objects.filter(pk=checkout.payment_id)
     if is_all and checkout.is_counted:
         paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
-    # Who is asked by now may be another person than who paid then.
-    if paid.exists():
-        notify(*refund_notice(checkout.report, refund))
+    notify(*refund_notice(checkout.report, refund))
 
 
 def _given_back(checkout: Checkout) -> Decimal:

@@ -144,6 +144,8 @@ class Checkout(models.Model):
     paid_currency = models.CharField(max_length=3, blank=True)
     # What the provider calls the payment; a refund names it.
     transaction = models.CharField(max_length=255, blank=True)
+    # What the payer of a report was told when it was counted: `payments.receipts`.
+    receipt = EncryptedJSONField(null=True)
     # Whether it is this money that paid the report, or topped up the account.
     is_counted = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
