@@ -56,7 +56,8 @@ class GivenBack:
 
 
 def money(amount: Decimal | None, currency: str) -> str:
-    return f"{currency} {amount or 0:,.2f}"
+    # Together on one line, however narrow.
+    return f"{currency}\N{NO-BREAK SPACE}{amount or 0:,.2f}"
 
 
 def checks_of(report: Report, currency: str) -> list[tuple[str, str]]:
