@@ -95,7 +95,7 @@ def opened(client: Client, url: str, **query: str) -> str:
     return answer.content.decode()
 
 
-def act(client: Client, action: str, *chosen, **fields: str) -> list[str]:
+def act(client: Client, action: str, *chosen, **fields) -> list[str]:
     """What the list says after this action on the chosen rows."""
     data = {"action": action, "_selected_action": [row.pk for row in chosen]}
     # As who has said yes on the page that some actions ask by.

@@ -325,8 +325,6 @@ ADMIN_POLICY = {
     "img-src": ["'self'", "data:"],
 }
 
-# The login of the admin forgets where somebody was going.
-
 # The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
 MAX_BODY_BYTES = 2 * 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES

@@ -80,7 +80,7 @@ def test_a_top_up_of_another_amount_is_found(busy: Api):
 
 def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
     execute(
-        "UPDATE payments_checkout SET is_counted = false, doubt = 'OTHER_AMOUNT' "
+        "UPDATE payments_checkout SET is_counted = false, doubts = '{OTHER_AMOUNT}' "
         "WHERE amount = 1000"
     )
 

@@ -203,7 +203,7 @@ def test_money_that_went_back_after_all_is_told_to_a_person(api: Api):
     checkout = paid(api)
     refund = ask(checkout)
     _record(hold_refund(refund.pk), 0, Refused("SOURCE_REFUSED", "No."))
-    type(checkout).objects.update(doubt="")
+    type(checkout).objects.update(doubts=[])
 
     _record(hold_refund(refund.pk), 0, RefundSeen(RefundState.DONE, "R1"))
 

@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,7 +15,14 @@ from tests.office import superuser as superuser
 from tests.payments import EMAIL, PRICE, candidate, end, payment_of
 from tests.payments import opened as opened_checkout
 from tests.refunds import paid, send, topped_up
-from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
+from verification.payments.doubts import raise_doubt
+from verification.payments.models import (
+    Checkout,
+    Doubt,
+    Payment,
+    PaymentEvent,
+    Refund,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -238,12 +246,39 @@ def test_a_doubt_is_found_and_cleared_with_a_reason(api: Api, checkout, superuse
     assert listed_ids(superuser, Checkout, doubt="OTHER_AMOUNT") == {str(doubted.pk)}
     assert listed_ids(superuser, Checkout, doubt="DISPUTED") == set()
 
-    act(superuser, "clear_doubt", doubted)
-    assert Checkout.objects.exclude(doubt="").exists()
-    act(superuser, "clear_doubt", doubted, reason="Sent back by hand")
+    asked = why(superuser, doubted)
+    assert "Another amount or currency was paid than asked" in asked
+    assert Checkout.objects.exclude(doubts=[]).exists()
+    clear(superuser, doubted, asked)
 
-    assert not Checkout.objects.exclude(doubt="").exists()
+    assert not Checkout.objects.exclude(doubts=[]).exists()
     assert logged(doubted) == ["cleared OTHER_AMOUNT: Sent back by hand"]
+
+
+def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
+    doubted = end(opened_checkout(api.create(candidate())), surplus=True)
+    asked = why(superuser, doubted)
+    raise_doubt(doubted.pk, Doubt.DISPUTED)
+
+    clear(superuser, doubted, asked)
+    clear(superuser, doubted, asked)
+
+    doubted.refresh_from_db()
+    assert doubted.doubt == "DISPUTED"
+    assert logged(doubted) == ["cleared OTHER_AMOUNT: Sent back by hand"]
+
+
+def why(client: Client, checkout: Checkout) -> str:
+    """The page that asks for the reason."""
+    data = {"action": "clear_doubt", "_selected_action": [checkout.pk]}
+    return client.post(listing(Checkout), data).content.decode()
+
+
+def clear(client: Client, checkout: Checkout, asked: str) -> None:
+    """Answer the page that asks why, for the doubts that it named."""
+    member = f"doubts-{checkout.pk}"
+    seen = re.findall(rf'name="{member}" value="(\w+)"', asked)
+    act(client, "clear_doubt", checkout, reason="Sent back by hand", **{member: seen})
 
 
 def test_checkouts_are_found_by_provider_and_by_their_report(checkout, superuser):

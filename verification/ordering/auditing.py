@@ -118,7 +118,7 @@ SELECT 'checkout', id, fault FROM (
         WHEN c.environment <> coalesce(p.environment, a.environment)
             THEN 'is of another environment than what it pays'
         WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
-        WHEN m.id IS NULL AND coalesce(r.done, 0) <> c.paid_amount
+        WHEN m.id IS NULL AND c.refunded <> c.paid_amount
             THEN 'has paid what is not there, and was not given back'
         WHEN m.status NOT IN ('PAID', 'REFUNDED')
             THEN format('has paid a payment that is %%s', m.status)

@@ -30,7 +30,7 @@ from verification.ordering.refunding import (
     NotRefundable,
     ask_for_refund,
     ask_for_unfinished_part,
-    resolve_doubt,
+    resolve_doubts,
     unfinished_part,
 )
 from verification.payments.models import (
@@ -105,14 +105,14 @@ class DoubtFilter(admin.SimpleListFilter):
         return [("any", "a person must look"), *Doubt.choices]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        doubted = checkouts.exclude(doubt="")
+        doubted = checkouts.exclude(doubts=[])
         match self.value():
             case None:
                 return checkouts
             case "any":
                 return doubted
             case doubt:
-                return doubted.filter(doubt=doubt)
+                return doubted.filter(doubts__contains=[doubt])
 
 
 class ProviderFilter(admin.SimpleListFilter):
@@ -224,22 +224,27 @@ class CheckoutAdmin(ReadOnlyAdmin):
                 told="Say what was found, and what was done about it.",
             )
         for checkout in checkouts:
-            if self._clear(request, checkout, reason):
-                told = f"{checkout.number} is in doubt no longer."
+            # Others may have come up since the page was shown.
+            seen = request.POST.getlist(f"doubts-{checkout.pk}")
+            if cleared := self._clear(request, checkout, seen, reason):
+                told = f"{checkout.number}: {cleared} is cleared."
                 self.message_user(request, told, messages.SUCCESS)
             else:
-                told = f"{checkout.number} was not in doubt."
+                told = f"{checkout.number} was not in doubt of that."
                 self.message_user(request, told, messages.INFO)
         return None
 
     @transaction.atomic
-    def _clear(self, request: HttpRequest, checkout: Checkout, reason: str) -> bool:
-        if not resolve_doubt(checkout.pk):
-            return False
-        told = f"cleared {checkout.doubt}: {reason}"
-        more = {"verb": "doubt-cleared", "reason": reason}
-        self.log_change(request, checkout, told, **more)
-        return True
+    def _clear(
+        self, request: HttpRequest, checkout: Checkout, seen: list[str], reason: str
+    ) -> str:
+        """Names of the doubts that are cleared by it."""
+        cleared = ", ".join(resolve_doubts(checkout.pk, seen))
+        if cleared:
+            told = f"cleared {cleared}: {reason}"
+            more = {"verb": "doubt-cleared", "reason": reason}
+            self.log_change(request, checkout, told, **more)
+        return cleared
 
     @admin.action(description="Give money back", permissions=["refund"])
     def refund(

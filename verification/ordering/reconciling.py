@@ -18,6 +18,7 @@ from django.utils.timezone import now
 from verification.jobs.heartbeat import beat
 from verification.ordering.giving_back import asked_of
 from verification.ordering.looking import look_now
+from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -92,8 +93,7 @@ def _mend(checkout_id: UUID, difference: Difference) -> None:
     if difference.mends_itself:
         look_now(checkout_id)
     else:
-        sound = Checkout.objects.filter(pk=checkout_id, doubt="")
-        sound.update(doubt=Doubt.BOOKS_DIFFER)
+        raise_doubt(checkout_id, Doubt.BOOKS_DIFFER)
 
 
 def _differences(

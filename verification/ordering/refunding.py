@@ -7,6 +7,7 @@ same money twice, and the provider is called by a job, outside any transaction.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from verification.checks.models import ResultStatus
 from verification.jobs.queue import later
 from verification.notifications.notifying import notify
 from verification.ordering.payers import refund_notice
+from verification.payments.doubts import clear_doubt, raise_doubt
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -103,11 +105,10 @@ def reject(refund_id: UUID, *, by: Staff) -> Refund:
 
 
 @transaction.atomic
-def resolve_doubt(checkout_id: UUID) -> bool:
-    """A person has seen to it; False when there was no doubt."""
-    return bool(
-        Checkout.objects.filter(pk=checkout_id).exclude(doubt="").update(doubt="")
-    )
+def resolve_doubts(checkout_id: UUID, seen: Iterable[str]) -> list[str]:
+    """A person has seen to these: those of them that are cleared by it."""
+    known = [Doubt(name) for name in seen if name in Doubt]
+    return [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
 
 
 def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> None:
@@ -115,6 +116,15 @@ def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> N
     if not Refund.objects.filter(checkout=checkout).exclude(cause="STAFF").exists():
         reason = RefundCause(cause).label
         _begin(checkout, checkout.refundable, cause, reason, SERVICE, large=False)
+
+
+def try_refunds_now(checkout_id: UUID) -> None:
+    """The provider has news of the checkout's refunds: ask it as soon as the
+    transaction has committed."""
+    at = now()
+    waiting = Refund.objects.filter(checkout=checkout_id, next_try_at__gt=at)
+    if waiting.update(next_try_at=at):
+        later(REFUNDS)
 
 
 def unfinished_part(checkout: Checkout) -> Decimal:
@@ -212,24 +222,22 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
 
 def doubt_refund(refund: Refund) -> None:
     """A person has to look at a refund that came to nothing."""
-    sound = Checkout.objects.filter(pk=refund.checkout_id, doubt="")
-    sound.update(doubt=Doubt.REFUND_FAILED)
+    raise_doubt(refund.checkout_id, Doubt.REFUND_FAILED)
 
 
 def _tell(refund: Refund) -> None:
     """Say that the money was given back, to whom it went and on the report."""
     checkout = refund.checkout
     is_all = _given_back(checkout) == checkout.paid_amount
-    if is_all and checkout.doubt in {Doubt.OTHER_AMOUNT, Doubt.REFUND_FAILED}:
-        Checkout.objects.filter(pk=checkout.pk).update(doubt="")
+    if is_all:
+        clear_doubt(checkout.pk, Doubt.OTHER_AMOUNT)
+        clear_doubt(checkout.pk, Doubt.REFUND_FAILED)
     if checkout.report is None or checkout.payment_id is None:
         return
     paid = Payment.objects.filter(pk=checkout.payment_id)
     if is_all and checkout.is_counted:
         paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
-    # Who is asked by now may be another person than who paid then.
-    if paid.exists():
-        notify(*refund_notice(checkout.report, refund))
+    notify(*refund_notice(checkout.report, refund))
 
 
 def _given_back(checkout: Checkout) -> Decimal:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -99,7 +100,7 @@ class CheckoutStatus(models.TextChoices):
 
 
 class Doubt(models.TextChoices):
-    """What a person must look at. Blank when there is nothing."""
+    """What a person must look at."""
 
     OTHER_AMOUNT = "OTHER_AMOUNT", "Another amount or currency was paid than asked"
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
@@ -143,11 +144,16 @@ class Checkout(models.Model):
     paid_currency = models.CharField(max_length=3, blank=True)
     # What the provider calls the payment; a refund names it.
     transaction = models.CharField(max_length=255, blank=True)
+    # What the payer of a report was told when it was counted: `payments.receipts`.
+    receipt = EncryptedJSONField(null=True)
     # Whether it is this money that paid the report, or topped up the account.
     is_counted = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
-    doubt = models.CharField(max_length=20, choices=Doubt, blank=True)
+    # Each once, the oldest first; `payments.doubts` raises and clears them.
+    doubts = ArrayField(
+        models.CharField(max_length=20, choices=Doubt), default=list, blank=True
+    )
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
@@ -219,7 +225,13 @@ class Checkout(models.Model):
                 name="checkouts_of_a_payment",
             ),
             # What needs a person.
-            models.Index(fields=["id"], condition=~Q(doubt=""), name="doubts"),
+            models.Index(fields=["id"], condition=~Q(doubts=[]), name="doubts"),
+            # Events that do not carry our name for it.
+            models.Index(
+                fields=["provider", "transaction"],
+                condition=~Q(transaction=""),
+                name="checkouts_by_transaction",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -234,6 +246,15 @@ class Checkout(models.Model):
         """The receipt's number, as a person reads it out."""
         text = self.id.hex[-12:].upper()
         return f"P-{text[:4]}-{text[4:8]}-{text[8:]}"
+
+    @property
+    def doubt(self) -> str:
+        """All of them, as staff read them; "" where there is none."""
+        return ", ".join(self.doubts)
+
+    @property
+    def doubt_labels(self) -> list[str]:
+        return [str(Doubt(name).label) for name in self.doubts]
 
     @property
     def refundable(self) -> Decimal:

@@ -103,12 +103,16 @@ class ProviderEvent:
     """An event whose signature was right. It is a hint to look, never a proof.
 
     `event_id` tells repeats of it; `reference` is our checkout's, or "" where the event
-    is about nothing of ours.
+    is about nothing of ours or names it by the provider's `transaction` alone.
     """
 
     event_id: str
     type: str
     reference: str
+    transaction: str = ""
+    # The payer's bank takes the money back, or is about to.
+    is_dispute: bool = False
+    is_refund: bool = False
 
 
 @dataclass(frozen=True, slots=True)

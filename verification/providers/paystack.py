@@ -45,6 +45,8 @@ from verification.providers.minor_units import from_cents, to_cents
 
 REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
 PER_PAGE = 100
+# Not of one that was resolved, which is no news.
+DISPUTES = {"charge.dispute.create", "charge.dispute.remind"}
 # As many refunds as are looked through for one of ours, if Paystack lists all.
 MAX_PAGES = 50
 # It lists payments by when they were begun, and they may be paid days after.
@@ -176,7 +178,13 @@ class Paystack:
             kind, data = "", None
         # Its events have no names.
         digest = sha256(body).hexdigest()
-        return ProviderEvent(digest, kind[:100], _reference(kind, data))
+        return ProviderEvent(
+            digest,
+            kind[:100],
+            _reference(kind, data),
+            is_dispute=kind in DISPUTES,
+            is_refund=kind.startswith("refund."),
+        )
 
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
         asked = {
