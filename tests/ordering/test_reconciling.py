@@ -73,6 +73,19 @@ def test_what_is_paid_there_and_not_here_is_looked_at_again(paystack_api, paysta
     assert doubts() == []
 
 
+def test_what_is_paid_at_the_end_of_its_link_is_found(paystack_api, paystack):
+    checkout = opened(paystack_api.create(candidate()))
+    began = now() - timedelta(days=16)
+    Checkout.objects.update(created_at=began, status="EXPIRED", next_look_at=None)
+    paystack.transactions[checkout.reference].created_at = began
+    paystack.pay(checkout.reference)
+
+    assert differences() == [f"paystack {checkout.pk} is paid there and EXPIRED here"]
+
+    look(checkout)
+    assert checkout.is_counted
+
+
 def test_what_was_paid_there_for_nothing_of_ours_is_told(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
     transaction = paystack.transactions.pop(checkout.reference)

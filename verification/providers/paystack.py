@@ -47,8 +47,6 @@ REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
 PER_PAGE = 100
 # As many refunds as are looked through for one of ours, if Paystack lists all.
 MAX_PAGES = 50
-# It lists payments by when they were begun, and they may be paid days after.
-BEGUN_BEFORE = timedelta(days=7)
 
 
 class Paystack:
@@ -56,7 +54,8 @@ class Paystack:
 
     Paystack asks for an e-mail address of every payer and sends receipts to it. Where
     the payer gave none it is told the reference at that domain; without one, such a
-    checkout is refused.
+    checkout is refused. It lists payments by when they were begun, so `paid_between`
+    finds those that were paid `paid_within` that.
     """
 
     name: ClassVar[str] = "paystack"
@@ -82,12 +81,14 @@ class Paystack:
         *,
         fallback_email: str = "",
         checkout_origin: str = "https://checkout.paystack.com",
+        paid_within: timedelta = timedelta(days=30),
     ) -> None:
         headers = {"Authorization": f"Bearer {secret_key}"}
         self._api = Api("Paystack", url, opened=opened, headers=headers)
         self._keys = [secret_key, *previous_secret_keys]
         self._fallback_email = fallback_email
         self.checkout_origin = checkout_origin
+        self._paid_within = paid_within
 
     def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
         if not REFERENCE.fullmatch(asked.reference):
@@ -181,7 +182,7 @@ class Paystack:
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
         asked = {
             "status": "success",
-            "from": _time(start - BEGUN_BEFORE),
+            "from": _time(start - self._paid_within),
             "to": _time(end),
         }
         for found in self._pages("/transaction", asked):
