@@ -145,6 +145,7 @@ class CheckoutAdmin(ReadOnlyAdmin):
         "transaction",
         "status",
         "doubt",
+        "kept_because",
         "message",
         "amount",
         "currency",
@@ -213,7 +214,7 @@ class CheckoutAdmin(ReadOnlyAdmin):
             )
         for checkout in checkouts:
             doubt = checkout.doubt
-            if resolve_doubt(checkout.pk):
+            if resolve_doubt(checkout.pk, reason):
                 self.log_change(request, checkout, f"cleared {doubt}: {reason}")
                 told = f"{checkout.number} is in doubt no longer."
                 self.message_user(request, told, messages.SUCCESS)

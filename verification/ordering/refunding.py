@@ -103,11 +103,18 @@ def reject(refund_id: UUID, *, by: Staff) -> Refund:
 
 
 @transaction.atomic
-def resolve_doubt(checkout_id: UUID) -> bool:
-    """A person has seen to it; False when there was no doubt."""
-    return bool(
-        Checkout.objects.filter(pk=checkout_id).exclude(doubt="").update(doubt="")
+def resolve_doubt(checkout_id: UUID, reason: str) -> bool:
+    """A person has seen to it, and says how; False when there was no doubt.
+
+    Where money stays that counts for nothing, the reason is what accounts for it.
+    """
+    if not reason.strip():
+        raise ValueError("Say what was found.")
+    doubted = Checkout.objects.filter(pk=checkout_id).exclude(doubt="")
+    doubted.filter(status=CheckoutStatus.PAID, is_counted=False).update(
+        kept_because=reason[:500]
     )
+    return bool(doubted.update(doubt=""))
 
 
 def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> None:

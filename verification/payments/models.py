@@ -148,6 +148,8 @@ class Checkout(models.Model):
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
     doubt = models.CharField(max_length=20, choices=Doubt, blank=True)
+    # What a person said who left money here that counts for nothing.
+    kept_because = models.CharField(max_length=500, blank=True)
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
