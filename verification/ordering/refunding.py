@@ -7,17 +7,17 @@ same money twice, and the provider is called by a job, outside any transaction.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
 from django.utils.timezone import now
 
-from verification.checks.models import ResultStatus
+from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.queue import later
 from verification.notifications.notifying import notify
 from verification.ordering.payers import refund_notice
@@ -35,6 +35,9 @@ from verification.reports.holding import held
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record
 from workspaces.models import Account
 
+UNDONE = [ResultStatus.FAILED, ResultStatus.CANCELLED]
+# How long ago what was not done may have been paid, to be listed.
+LISTED_FOR = timedelta(days=90)
 REFUNDS = "verification.ordering.tasks.send_refunds"
 
 
@@ -130,11 +133,26 @@ def unfinished_part(checkout: Checkout) -> Decimal:
     report = checkout.report
     if report is None or not (checkout.is_counted and report.is_ended):
         return Decimal(0)
-    undone = report.results.filter(
-        status__in=[ResultStatus.FAILED, ResultStatus.CANCELLED]
-    )
+    undone = report.results.filter(status__in=UNDONE)
     cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
     return max(Decimal(0), min(cost - checkout.refunded, checkout.refundable))
+
+
+def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
+    """Those of the last time whose `unfinished_part` is above 0."""
+    undone = (
+        CheckResult.objects.filter(report=OuterRef("report"), status__in=UNDONE)
+        .values("report")
+        .values_list(Sum("price"))
+    )
+    # By time first, so that no more is added up than was paid since.
+    return checkouts.filter(
+        paid_at__gt=now() - LISTED_FOR,
+        is_counted=True,
+        report__completed_at__isnull=False,
+        paid_amount__gt=F("refunded"),
+        refunded__lt=Subquery(undone),
+    )
 
 
 def _ask(
@@ -208,6 +226,9 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     refund.status, refund.message = status, message[:200]
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
+    if refund.stuck_at:
+        stuck = Checkout.objects.filter(pk=refund.checkout_id, doubt=Doubt.REFUND_STUCK)
+        stuck.update(doubt="")
     if status == RefundStatus.DONE:
         _tell(refund)
         return
@@ -217,10 +238,10 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     _adjust(refund, refund.amount)
 
 
-def doubt_refund(refund: Refund) -> None:
-    """A person has to look at a refund that came to nothing."""
+def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
+    """A person has to look at a refund that came to nothing, or to no end."""
     sound = Checkout.objects.filter(pk=refund.checkout_id, doubt="")
-    sound.update(doubt=Doubt.REFUND_FAILED)
+    sound.update(doubt=why)
 
 
 def _tell(refund: Refund) -> None:

@@ -105,6 +105,7 @@ class Doubt(models.TextChoices):
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
+    REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
@@ -222,6 +223,12 @@ class Checkout(models.Model):
             ),
             # What needs a person.
             models.Index(fields=["id"], condition=~Q(doubt=""), name="doubts"),
+            # What is compared with the provider's books day by day.
+            models.Index(
+                fields=["paid_at"],
+                condition=Q(paid_at__isnull=False),
+                name="checkouts_paid",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -285,6 +292,8 @@ class Refund(models.Model):
     provider_refund = models.CharField(max_length=255, blank=True)
     message = models.CharField(max_length=200, blank=True)
     tries = models.PositiveSmallIntegerField(default=0)
+    # When a person was told that it takes too long.
+    stuck_at = models.DateTimeField(null=True, editable=False)
     next_try_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True)
@@ -326,7 +335,12 @@ class Refund(models.Model):
                 fields=["next_try_at"],
                 condition=Q(next_try_at__isnull=False),
                 name="refunds_to_try",
-            )
+            ),
+            models.Index(
+                fields=["ended_at"],
+                condition=Q(ended_at__isnull=False),
+                name="refunds_ended",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('payments', '0004_looked_at'),
+        ("payments", "0004_looked_at"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='checkout',
-            name='kept_because',
+            model_name="checkout",
+            name="kept_because",
             field=models.CharField(blank=True, max_length=500),
         ),
     ]
