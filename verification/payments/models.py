@@ -384,6 +384,16 @@ class PaymentEvent(models.Model):
         return f"{self.type} ({self.provider})"
 
 
+class BooksCompared(models.Model):
+    """Up to which day, in UTC, a provider's books were compared with ours."""
+
+    provider = models.CharField(max_length=20, primary_key=True)
+    day = models.DateField()
+
+    def __str__(self) -> str:
+        return f"{self.provider} up to {self.day}"
+
+
 class SandboxCheckout(models.Model):
     """What the built-in provider of the sandbox knows of one checkout."""
 
