@@ -1,7 +1,9 @@
 """Asking providers what became of checkouts: by the clock, and when something comes."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import time_machine
@@ -23,7 +25,7 @@ from verification.ordering.paying import CheckoutNotOpened, begin, open_checkout
 from verification.payments.models import Checkout, Payment, SandboxCheckout
 from verification.payments.registry import _live, provider_named
 from verification.payments.sandbox import play
-from verification.providers.checkout import CheckoutState
+from verification.providers.checkout import CheckoutState, RefundAsked
 
 
 def at(checkout: Checkout, **later: float) -> Any:
@@ -295,3 +297,23 @@ def test_no_transaction_is_open_while_a_provider_is_asked(
 
     # In a thread of its own, whose connection nobody has used.
     assert depth == [False]
+
+
+def test_what_is_given_back_at_the_provider_by_others_is_told_once(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = opened(live_api.create(candidate()))
+    taker.pay(checkout.reference)
+    look(checkout)
+    asked = RefundAsked(
+        str(uuid4()), checkout.reference, checkout.transaction, Decimal(100), "KES"
+    )
+    provider_named(checkout.provider).refund(asked)
+    send(taker)
+    look(checkout)
+    assert (checkout.doubt, checkout.refunded) == ("REFUNDED_ELSEWHERE", 0)
+
+    Checkout.objects.update(doubt="")
+    look(checkout)
+
+    assert checkout.doubt == ""

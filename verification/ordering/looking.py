@@ -23,6 +23,7 @@ from django.utils.timezone import now
 from verification.jobs.heartbeat import beat
 from verification.jobs.queue import later, wake_up_by
 from verification.ordering.crediting import settle
+from verification.ordering.refunding import notice_refunds_elsewhere
 from verification.payment_settings import PAID_AFTER_LINK_DAYS
 from verification.payments.models import Checkout, CheckoutStatus
 from verification.payments.registry import provider_named
@@ -115,6 +116,8 @@ def _look(checkouts: Sequence[Checkout]) -> None:
             continue
         try:
             settle(checkout.pk, seen, checkout.looked_at)
+            if seen.refunded and checkout.looked_at:
+                notice_refunds_elsewhere(checkout.pk, seen.refunded, checkout.looked_at)
         except Exception as e:
             # Its claim lapses, and it is looked at again.
             logger.error(

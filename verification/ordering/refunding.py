@@ -7,6 +7,7 @@ same money twice, and the provider is called by a job, outside any transaction.
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -34,6 +35,8 @@ from verification.payments.models import (
 from verification.reports.holding import held
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record
 from workspaces.models import Account
+
+logger = logging.getLogger(__name__)
 
 UNDONE = [ResultStatus.FAILED, ResultStatus.CANCELLED]
 # How long ago what was not done may have been paid, to be listed.
@@ -242,6 +245,25 @@ def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
     """A person has to look at a refund that came to nothing, or to no end."""
     sound = Checkout.objects.filter(pk=refund.checkout_id, doubt="")
     sound.update(doubt=why)
+
+
+@transaction.atomic
+def notice_refunds_elsewhere(
+    checkout_id: UUID, refunded: Decimal, asked_at: datetime
+) -> None:
+    """A person is told when the provider, asked at that time, had given back more than
+    we have asked for."""
+    checkout = _hold(checkout_id)
+    elsewhere = refunded - checkout.refunded
+    if elsewhere <= checkout.refunded_elsewhere:
+        return
+    # What failed meanwhile was on its way then.
+    if checkout.refunds.filter(ended_at__gte=asked_at).exists():
+        return
+    logger.error("checkout %s was given back elsewhere: %s", checkout.pk, elsewhere)
+    Checkout.objects.filter(pk=checkout.pk).update(refunded_elsewhere=elsewhere)
+    sound = Checkout.objects.filter(pk=checkout.pk, doubt="")
+    sound.update(doubt=Doubt.REFUNDED_ELSEWHERE)
 
 
 def _tell(refund: Refund) -> None:

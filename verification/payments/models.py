@@ -106,6 +106,7 @@ class Doubt(models.TextChoices):
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
     REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
+    REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
@@ -148,6 +149,10 @@ class Checkout(models.Model):
     is_counted = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
+    # What was given back at the provider by others, as far as a person was told.
+    refunded_elsewhere = models.DecimalField(
+        max_digits=12, decimal_places=2, default=Decimal(0), editable=False
+    )
     doubt = models.CharField(max_length=20, choices=Doubt, blank=True)
     # What a person said who left money here that counts for nothing.
     kept_because = models.CharField(max_length=500, blank=True)

@@ -25,7 +25,7 @@ from hashlib import sha256
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from verification.providers.base import Refused
+from verification.providers.base import ProviderError, Refused
 from verification.providers.calls import Api, Declined, unavailable
 from verification.providers.checkout import (
     BadSignature,
@@ -136,8 +136,14 @@ class Paystack:
         message = str(found.get("gateway_response") or "")[:200]
         if state != CheckoutState.PAID:
             return CheckoutSeen(state, message=message)
+        name = _transaction(found)
         return CheckoutSeen(
-            state, _paid(found), _currency(found), _transaction(found), message
+            state,
+            _paid(found),
+            _currency(found),
+            name,
+            message,
+            refunded=self._refunded(name),
         )
 
     def refund(self, asked: RefundAsked) -> RefundSeen:
@@ -217,6 +223,22 @@ class Paystack:
                 return self._refund_seen(found)
         return None
 
+    def _refunded(self, transaction: str) -> Decimal | None:
+        asked = {"transaction": transaction}
+        try:
+            return sum(
+                (
+                    from_cents(found.get("amount"))
+                    for found in self._pages("/refund", asked, 1)
+                    if _is_of(found, transaction)
+                    and self._refund_seen(found).state != RefundState.FAILED
+                ),
+                Decimal(0),
+            )
+        except ProviderError:
+            # That it was paid is known all the same.
+            return None
+
     def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
         word = str(found.get("status") or "")
         # Also "needs-attention", which waits for somebody at Paystack's dashboard.
@@ -291,6 +313,11 @@ def _reference(kind: str, data: Any) -> str:
     member = "transaction_reference" if kind.startswith("refund.") else "reference"
     reference = data.get(member)
     return reference if isinstance(reference, str) else ""
+
+
+def _is_of(refund: dict[str, Any], transaction: str) -> bool:
+    of = refund.get("transaction")
+    return str(of.get("id") if isinstance(of, dict) else of) == transaction
 
 
 def _page_count(answer: dict[str, Any]) -> int:
