@@ -141,7 +141,7 @@ def _unavailable(error: Exception) -> Problem:
 
 def _insufficient(error: InsufficientBalance) -> Problem:
     """With the page where the workspace pays, where somebody takes the money."""
-    members = {}
+    members: dict[str, Any] = {}
     if takes_payments(error.environment):
         members["topUpUrl"] = top_up_url(error.account_id)
     return Problem("insufficient-balance", str(error), **members)
