@@ -55,7 +55,7 @@ BOXES = [
         "help",
         "payments.checkout",
         "doubt=any",
-        lambda: Checkout.objects.exclude(doubt=""),
+        lambda: Checkout.objects.exclude(doubts=[]),
     ),
     Box(
         "Refunds to decide",

@@ -380,7 +380,7 @@ IDEMPOTENCY_HOURS = 72
 # Who takes money in production: "paystack", "stripe", or nobody. A provider whose key
 # is configured is still asked about what it took when another one is chosen.
 PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
-PAYMENT_PROVIDERS = payment_providers(env)
+PAYMENT_PROVIDERS = payment_providers(env, PAYMENT_LINK_DAYS)
 # A refund of more than this, in the currency that was paid, is decided by two persons.
 REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
 

@@ -1,5 +1,6 @@
 from io import BytesIO
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -8,9 +9,10 @@ from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.timezone import now
 
+from verification import links
 from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
 from workspaces import forms, keys, ledger, statement_files, statements
-from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
+from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Workspace
 
 VERBS = {
     LedgerEntry.Kind.TOP_UP: "topped-up",
@@ -140,6 +142,7 @@ class AccountAdmin(OfficeAdmin):
         "low_balance_told_at",
         "balance",
         "currency",
+        "top_up_page",
         "statements",
     ]
     readonly_fields = [
@@ -149,6 +152,7 @@ class AccountAdmin(OfficeAdmin):
         "low_balance_told_at",
         "balance",
         "currency",
+        "top_up_page",
         "statements",
     ]
     action_form = forms.MovementAsked
@@ -168,6 +172,13 @@ class AccountAdmin(OfficeAdmin):
             name="workspaces_account_statement",
         )
         return [statement, *super().get_urls()]
+
+    @admin.display(description="Page to top it up by, for the workspace")
+    def top_up_page(self, account):
+        is_live = account.environment == Environment.PRODUCTION
+        if is_live and not settings.PAYMENT_PROVIDER:
+            return "-"
+        return format_html('<a href="{0}">{0}</a>', links.top_up_url(account.pk))
 
     @admin.display(description="Statements (months in UTC)")
     def statements(self, account):

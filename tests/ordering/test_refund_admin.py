@@ -14,7 +14,7 @@ from tests.office import staff as staff
 from tests.office import superuser as superuser
 from tests.payments import EMAIL, PRICE, candidate, end, payment_of
 from tests.payments import opened as opened_checkout
-from tests.refunds import paid, send, topped_up
+from tests.refunds import ask, paid, send, topped_up
 from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
     Checkout,
@@ -299,3 +299,14 @@ def test_staff_send_a_new_payment_link(api: Api, superuser):
     payment.refresh_from_db()
     assert payment.generation == 2
     assert logged(payment) == ["sent a new link"]
+
+
+def test_what_was_paid_for_checks_that_were_not_done_is_listed(api: Api, superuser):
+    paid(api)
+    cancelled = paid(api)
+    api.post(f"/reports/{cancelled.report_id}/cancel")
+
+    assert listed_ids(superuser, Checkout, undone="part") == {str(cancelled.pk)}
+
+    ask(cancelled)
+    assert listed_ids(superuser, Checkout, undone="part") == set()

@@ -32,6 +32,7 @@ from verification.ordering.refunding import (
     ask_for_unfinished_part,
     resolve_doubts,
     unfinished_part,
+    with_unfinished_part,
 )
 from verification.payments.models import (
     Checkout,
@@ -115,6 +116,17 @@ class DoubtFilter(admin.SimpleListFilter):
                 return doubted.filter(doubts__contains=[doubt])
 
 
+class NotDoneFilter(admin.SimpleListFilter):
+    title = "not done"
+    parameter_name = "undone"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [("part", "has a part that was not done")]
+
+    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
+        return with_unfinished_part(checkouts) if self.value() else checkouts
+
+
 class ProviderFilter(admin.SimpleListFilter):
     # Named here: to ask the table which there are would read all of it.
     title = "provider"
@@ -140,7 +152,13 @@ class RefundForm(forms.Form):
 @admin.register(Checkout)
 class CheckoutAdmin(ReadOnlyAdmin):
     list_display = ["id", "number", "provider", "status", "amount", "doubt"]
-    list_filter = [DoubtFilter, "status", ProviderFilter, "environment"]
+    list_filter = [
+        DoubtFilter,
+        NotDoneFilter,
+        "status",
+        ProviderFilter,
+        "environment",
+    ]
     search_ids = ("id", "report_id", "payment_id", "account_id")
     actions = ["look", "refund", "clear_doubt"]  # type: ignore[assignment]
     fields = [
@@ -154,6 +172,7 @@ class CheckoutAdmin(ReadOnlyAdmin):
         "transaction",
         "status",
         "doubt",
+        "kept_because",
         "message",
         "amount",
         "currency",
@@ -239,7 +258,7 @@ class CheckoutAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, checkout: Checkout, seen: list[str], reason: str
     ) -> str:
         """Names of the doubts that are cleared by it."""
-        cleared = ", ".join(resolve_doubts(checkout.pk, seen))
+        cleared = ", ".join(resolve_doubts(checkout.pk, seen, reason))
         if cleared:
             told = f"cleared {cleared}: {reason}"
             more = {"verb": "doubt-cleared", "reason": reason}

@@ -7,18 +7,19 @@ same money twice, and the provider is called by a job, outside any transaction.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
 from django.utils.timezone import now
 
-from verification.checks.models import ResultStatus
+from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.queue import later
 from verification.notifications.notifying import notify
 from verification.ordering.payers import refund_notice
@@ -37,6 +38,11 @@ from verification.reports.holding import held
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record
 from workspaces.models import Account
 
+logger = logging.getLogger(__name__)
+
+UNDONE = [ResultStatus.FAILED, ResultStatus.CANCELLED]
+# How long ago what was not done may have been paid, to be listed.
+LISTED_FOR = timedelta(days=90)
 REFUNDS = "verification.ordering.tasks.send_refunds"
 
 
@@ -105,10 +111,19 @@ def reject(refund_id: UUID, *, by: Staff) -> Refund:
 
 
 @transaction.atomic
-def resolve_doubts(checkout_id: UUID, seen: Iterable[str]) -> list[str]:
-    """A person has seen to these: those of them that are cleared by it."""
+def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[str]:
+    """A person has seen to these, and says how: those of them that are cleared by it.
+
+    Where money stays that counts for nothing, the reason is what accounts for it.
+    """
+    if not reason.strip():
+        raise ValueError("Say what was found.")
     known = [Doubt(name) for name in seen if name in Doubt]
-    return [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
+    cleared = [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
+    if cleared:
+        kept = Checkout.objects.filter(pk=checkout_id, is_counted=False)
+        kept.filter(status=CheckoutStatus.PAID).update(kept_because=reason[:500])
+    return cleared
 
 
 def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> None:
@@ -133,11 +148,26 @@ def unfinished_part(checkout: Checkout) -> Decimal:
     report = checkout.report
     if report is None or not (checkout.is_counted and report.is_ended):
         return Decimal(0)
-    undone = report.results.filter(
-        status__in=[ResultStatus.FAILED, ResultStatus.CANCELLED]
-    )
+    undone = report.results.filter(status__in=UNDONE)
     cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
     return max(Decimal(0), min(cost - checkout.refunded, checkout.refundable))
+
+
+def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
+    """Those of the last time whose `unfinished_part` is above 0."""
+    undone = (
+        CheckResult.objects.filter(report=OuterRef("report"), status__in=UNDONE)
+        .values("report")
+        .values_list(Sum("price"))
+    )
+    # By time first, so that no more is added up than was paid since.
+    return checkouts.filter(
+        paid_at__gt=now() - LISTED_FOR,
+        is_counted=True,
+        report__completed_at__isnull=False,
+        paid_amount__gt=F("refunded"),
+        refunded__lt=Subquery(undone),
+    )
 
 
 def _ask(
@@ -211,6 +241,8 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     refund.status, refund.message = status, message[:200]
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
+    if refund.stuck_at:
+        clear_doubt(refund.checkout_id, Doubt.REFUND_STUCK)
     if status == RefundStatus.DONE:
         _tell(refund)
         return
@@ -220,9 +252,27 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     _adjust(refund, refund.amount)
 
 
-def doubt_refund(refund: Refund) -> None:
-    """A person has to look at a refund that came to nothing."""
-    raise_doubt(refund.checkout_id, Doubt.REFUND_FAILED)
+def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
+    """A person has to look at a refund that came to nothing, or to no end."""
+    raise_doubt(refund.checkout_id, why)
+
+
+@transaction.atomic
+def notice_refunds_elsewhere(
+    checkout_id: UUID, refunded: Decimal, asked_at: datetime
+) -> None:
+    """A person is told when the provider, asked at that time, had given back more than
+    we have asked for."""
+    checkout = _hold(checkout_id)
+    elsewhere = refunded - checkout.refunded
+    if elsewhere <= checkout.refunded_elsewhere:
+        return
+    # What failed meanwhile was on its way then.
+    if checkout.refunds.filter(ended_at__gte=asked_at).exists():
+        return
+    logger.error("checkout %s was given back elsewhere: %s", checkout.pk, elsewhere)
+    Checkout.objects.filter(pk=checkout.pk).update(refunded_elsewhere=elsewhere)
+    raise_doubt(checkout.pk, Doubt.REFUNDED_ELSEWHERE)
 
 
 def _tell(refund: Refund) -> None:

@@ -106,6 +106,8 @@ class Doubt(models.TextChoices):
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
+    REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
+    REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
@@ -150,10 +152,16 @@ class Checkout(models.Model):
     is_counted = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
+    # What was given back at the provider by others, as far as a person was told.
+    refunded_elsewhere = models.DecimalField(
+        max_digits=12, decimal_places=2, default=Decimal(0), editable=False
+    )
     # Each once, the oldest first; `payments.doubts` raises and clears them.
     doubts = ArrayField(
         models.CharField(max_length=20, choices=Doubt), default=list, blank=True
     )
+    # What a person said who left money here that counts for nothing.
+    kept_because = models.CharField(max_length=500, blank=True)
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
@@ -232,6 +240,12 @@ class Checkout(models.Model):
                 condition=~Q(transaction=""),
                 name="checkouts_by_transaction",
             ),
+            # What is compared with the provider's books day by day.
+            models.Index(
+                fields=["paid_at"],
+                condition=Q(paid_at__isnull=False),
+                name="checkouts_paid",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -304,6 +318,8 @@ class Refund(models.Model):
     provider_refund = models.CharField(max_length=255, blank=True)
     message = models.CharField(max_length=200, blank=True)
     tries = models.PositiveSmallIntegerField(default=0)
+    # When a person was told that it takes too long.
+    stuck_at = models.DateTimeField(null=True, editable=False)
     next_try_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True)
@@ -352,6 +368,11 @@ class Refund(models.Model):
                 condition=Q(status="REQUESTED"),
                 name="refunds_to_decide",
             ),
+            models.Index(
+                fields=["ended_at"],
+                condition=Q(ended_at__isnull=False),
+                name="refunds_ended",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -393,6 +414,16 @@ class PaymentEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} ({self.provider})"
+
+
+class BooksCompared(models.Model):
+    """Up to which day, in UTC, a provider's books were compared with ours."""
+
+    provider = models.CharField(max_length=20, primary_key=True)
+    day = models.DateField()
+
+    def __str__(self) -> str:
+        return f"{self.provider} up to {self.day}"
 
 
 class SandboxCheckout(models.Model):

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import stripe
@@ -115,6 +116,7 @@ class StripeCheckout:
                 amount=from_cents(found.get("amount_total")),
                 currency=str(found.get("currency") or "").upper(),
                 transaction=_id(intent),
+                refunded=self._refunded(_id(intent)),
             )
         message = _decline(intent)
         if message is not None and found.get("status") != "expired":
@@ -221,6 +223,21 @@ class StripeCheckout:
                     return found
                 newest = newest or found
         return newest
+
+    def _refunded(self, intent: str) -> Decimal | None:
+        params: Any = {"payment_intent": intent, "limit": PER_PAGE}
+        try:
+            return sum(
+                (
+                    from_cents(found.get("amount"))
+                    for found in _pages(self._api.refunds, params)
+                    if self._refund_seen(found).state != RefundState.FAILED
+                ),
+                Decimal(0),
+            )
+        except ProviderError:
+            # That it was paid is known all the same.
+            return None
 
     def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
         word = str(found.get("status") or "")

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("payments", "0004_looked_at"),
+        ("payments", "0006_receipts_of_payers"),
     ]
 
     operations = [
