@@ -21,6 +21,7 @@ from monitoring.pausing import NotResumable, pause_for_client, resume_for_client
 from verification.console import forms
 from verification.console.lists import SIZE, Page, number_of
 from verification.console.places import Place, opened
+from verification.ordering.intake import catalogue
 from workspaces.members import Permission
 
 MANAGE = Permission.MANAGE_MONITORING
@@ -59,7 +60,7 @@ def pause(place: Place, rule: UUID) -> HttpResponse:
 @opened(MANAGE)
 def resume(place: Place, rule: UUID) -> HttpResponse:
     try:
-        resume_for_client(place.client, rule, None)
+        resume_for_client(place.client, rule, None, catalogue())
         messages.success(place.request, _("The rule goes on."))
     except NotResumable as e:
         messages.error(place.request, _because(e.reason))
