@@ -19,10 +19,13 @@ Adapter = tuple[str, dict[str, Any]]
 
 # Who answers a check: the first of these that is configured.
 ORDER: dict[str, tuple[str, ...]] = {
-    "KRA_PIN": ("kra",),
+    "IDENTITY": ("smile_id",),
+    # Smile ID does not know whether a PIN is active.
+    "KRA_PIN": ("kra", "smile_id"),
+    "BUSINESS_VERIFICATION": ("smile_id",),
 }
 # Hosts on which sources let their customers try; nobody real is looked up there.
-TEST_HOSTS = ("sbx.kra.go.ke",)
+TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com")
 
 
 def live_providers(env: Env) -> dict[str, Adapter]:
@@ -66,6 +69,10 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
         "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
     }
     return {
+        "smile_id": {
+            "SMILE_ID_PARTNER_ID": env.str("SMILE_ID_PARTNER_ID", ""),
+            "SMILE_ID_API_KEY": optional_secret("SMILE_ID_API_KEY"),
+        },
         "kra": {
             "KRA_CLIENT_ID": env.str("KRA_CLIENT_ID", ""),
             "KRA_CLIENT_SECRET": optional_secret("KRA_CLIENT_SECRET"),
@@ -78,8 +85,18 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
 def _adapters(env: Env) -> dict[str, Adapter]:
     """Of all sources, whether or not they are configured."""
     opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
-    kra = _credentials(env)["kra"]
+    credentials = _credentials(env)
+    smile_id, kra = credentials["smile_id"], credentials["kra"]
     return {
+        "smile_id": (
+            "verification.providers.smile_id.SmileId",
+            {
+                "partner_id": smile_id["SMILE_ID_PARTNER_ID"],
+                "api_key": smile_id["SMILE_ID_API_KEY"],
+                "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
+                "opened": opened,
+            },
+        ),
         "kra": (
             "verification.providers.kra.Kra",
             {

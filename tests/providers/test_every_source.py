@@ -16,6 +16,7 @@ from verification.providers.registry import REFEREES_CHECK, provider_for
 from verification.source_settings import ORDER, half_configured, live_providers
 
 CREDENTIALS = {
+    "smile_id": {"SMILE_ID_PARTNER_ID": "085", "SMILE_ID_API_KEY": "of no worth"},
     "kra": {"KRA_CLIENT_ID": "id", "KRA_CLIENT_SECRET": "of no worth"},
 }
 CHECKS = [entry.name for entry in CATALOGUE]
@@ -127,6 +128,15 @@ def test_a_second_pair_of_kra_is_whole_or_told(env):
     env["KRA_ID_CLIENT_SECRET"] = "word"
     assert half_configured(Env()) == []
     assert live_providers(Env())["KRA_PIN"][1]["by_id_client_id"] == "another"
+
+
+def test_the_first_source_in_order_that_is_configured_is_asked(env):
+    env.update(CREDENTIALS["smile_id"])
+    assert live_providers(Env())["KRA_PIN"][0].endswith("SmileId")
+
+    env.update(CREDENTIALS["kra"])
+    assert live_providers(Env())["KRA_PIN"][0].endswith("Kra")
+    assert live_providers(Env())["IDENTITY"][0].endswith("SmileId")
 
 
 def test_checks_at_the_start_tell_of_both(env, settings):
