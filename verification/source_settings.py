@@ -23,9 +23,15 @@ ORDER: dict[str, tuple[str, ...]] = {
     # Smile ID does not know whether a PIN is active.
     "KRA_PIN": ("kra", "smile_id"),
     "BUSINESS_VERIFICATION": ("smile_id",),
+    "CRB_SCORE": ("metropol",),
+    "CRB_STANDARD": ("metropol",),
+    "CRB_FULL": ("metropol",),
+    "CREDITBUREAU_SCORE": ("metropol",),
+    "CREDITBUREAU_STATUS": ("metropol",),
+    "CREDITBUREAU_COMP": ("metropol",),
 }
 # Hosts on which sources let their customers try; nobody real is looked up there.
-TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com")
+TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com", "metropol.co.ke:5555")
 
 
 def live_providers(env: Env) -> dict[str, Adapter]:
@@ -69,6 +75,12 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
         "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
     }
     return {
+        "metropol": {
+            "METROPOL_PUBLIC_KEY": env.str("METROPOL_PUBLIC_KEY", ""),
+            "METROPOL_PRIVATE_KEY": optional_secret("METROPOL_PRIVATE_KEY"),
+            # Each subscriber is given a port.
+            "METROPOL_URL": env.str("METROPOL_URL", ""),
+        },
         "smile_id": {
             "SMILE_ID_PARTNER_ID": env.str("SMILE_ID_PARTNER_ID", ""),
             "SMILE_ID_API_KEY": optional_secret("SMILE_ID_API_KEY"),
@@ -87,7 +99,17 @@ def _adapters(env: Env) -> dict[str, Adapter]:
     opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
     credentials = _credentials(env)
     smile_id, kra = credentials["smile_id"], credentials["kra"]
+    metropol = credentials["metropol"]
     return {
+        "metropol": (
+            "verification.providers.metropol.Metropol",
+            {
+                "public_key": metropol["METROPOL_PUBLIC_KEY"],
+                "private_key": metropol["METROPOL_PRIVATE_KEY"],
+                "url": metropol["METROPOL_URL"],
+                "opened": opened,
+            },
+        ),
         "smile_id": (
             "verification.providers.smile_id.SmileId",
             {

@@ -17,6 +17,11 @@ from verification.source_settings import ORDER, half_configured, live_providers
 
 CREDENTIALS = {
     "smile_id": {"SMILE_ID_PARTNER_ID": "085", "SMILE_ID_API_KEY": "of no worth"},
+    "metropol": {
+        "METROPOL_PUBLIC_KEY": "of no worth",
+        "METROPOL_PRIVATE_KEY": "of none either",
+        "METROPOL_URL": "https://api.metropol.co.ke:22225/v2_1",
+    },
     "kra": {"KRA_CLIENT_ID": "id", "KRA_CLIENT_SECRET": "of no worth"},
 }
 CHECKS = [entry.name for entry in CATALOGUE]
