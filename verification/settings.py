@@ -24,6 +24,7 @@ from verification.secret_settings import (
     optional_secret,
     secret_key,
 )
+from verification.source_settings import half_configured, live_providers
 
 env = Env()
 
@@ -392,7 +393,8 @@ WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
 WEBHOOK_TIMEOUT_SECONDS = 15.0
 
 # Live sources by check name; the sandbox never looks here.
-PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {}
+PROVIDERS = live_providers(env)
+PROVIDERS_LACK = half_configured(env)
 
 LOGGING = {
     "version": 1,
