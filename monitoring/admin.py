@@ -20,6 +20,17 @@ COSTS = {
 }
 
 
+class NotLaunchedFilter(admin.SimpleListFilter):
+    title = "cannot be launched"
+    parameter_name = "not_launched"
+
+    def lookups(self, request, model_admin):
+        return [("yes", "Cannot be launched")]
+
+    def queryset(self, request, rules):
+        return rules.filter(launch_failures__gt=0) if self.value() == "yes" else rules
+
+
 @admin.register(Rule)
 class RuleAdmin(ReadOnlyAdmin):
     list_display = [
@@ -27,10 +38,18 @@ class RuleAdmin(ReadOnlyAdmin):
         "cadence",
         "standing",
         "next_run",
+        "launch_failures",
+        "last_error",
         "workspace",
         "created_at",
     ]
-    list_filter = ["status", "pause_reason", "cadence", "environment"]
+    list_filter = [
+        NotLaunchedFilter,
+        "status",
+        "pause_reason",
+        "cadence",
+        "environment",
+    ]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id", "subject_id")
     search_exact = ("reference",)
@@ -47,6 +66,9 @@ class RuleAdmin(ReadOnlyAdmin):
         "paused_at",
         "consent_withdrawn_at",
         "next_run",
+        "launch_failures",
+        "last_error",
+        "put_off_until",
         "starts_at",
         "runs_made",
         "reference",

@@ -161,6 +161,7 @@ def _resume(rule: Rule) -> None:
         told = "The subject withdrew consent: attest that it was given again."
         raise NotResumable(rule.pause_reason, told)
     rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
+    rule.put_off_until, rule.launch_failures, rule.last_error = None, 0, ""
     rule.save(
         update_fields=[
             "status",
@@ -168,6 +169,9 @@ def _resume(rule: Rule) -> None:
             "paused_at",
             "consent",
             "consent_withdrawn_at",
+            "put_off_until",
+            "launch_failures",
+            "last_error",
         ]
     )
     # Not `wake_up_by`: a job that waits already may look before this is committed.

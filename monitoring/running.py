@@ -59,7 +59,8 @@ RULE_COLUMNS = [
 ]
 RUN_COLUMNS = ["id", "rule_id", "report_id", "number", "due_at", "created_at"]
 MOVE_ON = """
-UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1
+UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1,
+    put_off_until = NULL, launch_failures = 0, last_error = ''
 FROM unnest(%s::uuid[], %s::timestamptz[]) AS u(id, next_run_at) WHERE r.id = u.id
 """
 

@@ -99,6 +99,20 @@ def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
     assert "Paused by staff" in opened(staff, listing(Rule))
 
 
+def test_rules_that_cannot_be_launched_are_found(api: Api, staff):
+    stored(api)
+    broken = stored(api)
+    Rule.objects.filter(pk=broken.pk).update(
+        launch_failures=3, last_error="UnknownKey", put_off_until=START
+    )
+
+    assert listed_ids(staff, Rule, not_launched="yes") - {str(api.workspace.pk)} == {
+        str(broken.pk)
+    }
+    assert "UnknownKey" in opened(staff, listing(Rule))
+    assert "UnknownKey" in opened(staff, change(broken))
+
+
 def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
     rule = stored(api)
 
