@@ -172,11 +172,10 @@ class Run(models.Model):
 
     class Meta:
         constraints = [
+            # Whoever holds the rule makes its next run and moves its time: that a time
+            # runs once needs no more.
             models.UniqueConstraint(
                 fields=["rule", "number"], name="runs_of_a_rule_are_counted"
-            ),
-            models.UniqueConstraint(
-                fields=["rule", "due_at"], name="each_time_runs_once"
             ),
         ]
         indexes = [

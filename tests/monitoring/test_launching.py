@@ -114,6 +114,18 @@ def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
     assert (made.next_run_at + DAY).month != made.next_run_at.month
 
 
+def test_a_rule_whose_times_are_moved_by_a_cadence_alone_runs(api: Api):
+    made = make(api)
+    for number in (2, 3):
+        Rule.objects.update(
+            starts_at=F("starts_at") - DAY, next_run_at=F("next_run_at") - DAY
+        )
+        # The first time is now that of the baseline.
+        tasks.run_due()
+        tasks.run_due()
+        assert Run.objects.filter(rule=made["id"]).count() == number
+
+
 def test_a_clock_that_is_set_back_brings_no_time_twice(api: Api):
     made = stored(api)
     launch()
