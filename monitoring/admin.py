@@ -11,6 +11,7 @@ from monitoring.running import RunRefused, run_now
 from verification.backoffice import ReadOnlyAdmin, asking_page, link, pretty, table
 from verification.ordering.refund_admin import staff_of
 from verification.reports.models import Report
+from workspaces.ledger import InsufficientBalance
 
 SHOWN = 50
 CONFIRM = "admin/confirm_rules.html"
@@ -161,7 +162,7 @@ class RuleAdmin(ReadOnlyAdmin):
         for rule in rules:
             try:
                 done = resume_for_staff(rule.pk)
-            except NotResumable as e:
+            except (NotResumable, InsufficientBalance) as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
             else:
                 self._tell(request, rule, "resumed", done=done)

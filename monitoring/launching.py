@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +20,7 @@ from django.utils.timezone import now
 
 from monitoring.cadences import next_time
 from monitoring.models import PauseReason, Rule, RuleStatus
-from monitoring.orders import cannot_run
+from monitoring.orders import cannot_run, price_of
 from monitoring.pausing import RUN_DUE, held, pause
 from monitoring.running import Accounts, Due, accounts_of, run
 from verification.jobs.heartbeat import beat
@@ -188,7 +187,7 @@ def _pays(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
 
     def pays(rule: Rule) -> bool:
         account = accounts[rule.workspace_id, rule.environment]
-        price = sum((definitions[name].price for name in rule.check_names), Decimal(0))
+        price = price_of(rule, definitions)
         if price and left.get(account.pk, price) < price:
             return False
         if account.pk in left:
