@@ -173,8 +173,13 @@ class RuleAdmin(ReadOnlyAdmin):
         if "confirmed" not in request.POST:
             return self._ask(request, rules, "run_now", "Run now")
         for rule in rules:
+            made = request.POST.get(f"made-{rule.pk}", "")
             try:
-                report_id = run_now(rule.pk, staff_of(request).name)
+                report_id = run_now(
+                    rule.pk,
+                    staff_of(request).name,
+                    made=int(made) if made.isdecimal() else -1,
+                )
             except RunRefused as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
                 continue

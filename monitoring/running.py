@@ -117,15 +117,20 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
 
 
 @transaction.atomic
-def run_now(rule_id: UUID, actor: str) -> UUID:
+def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
     """One more run, and the id of its report; the next time stays as it is.
 
-    Raises RunRefused.
+    `made` is how many runs there were when it was asked for, so that asking twice runs
+    once. Raises RunRefused.
     """
     rule = held().select_related("workspace").get(pk=rule_id)
     definitions, at = catalogue(), now()
     if not rule.is_active:
         raise RunRefused("The rule is paused.")
+    if rule.runs_made != made:
+        raise RunRefused("It has run since you were asked.")
+    if rule.runs.filter(report__completed_at=None).exists():
+        raise RunRefused("A run of it is under way.")
     if rule.workspace.is_suspended:
         raise RunRefused("Its workspace is suspended.")
     if why := cannot_run(rule, definitions):
