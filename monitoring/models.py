@@ -235,7 +235,8 @@ class Alert(models.Model):
     rule_id = models.UUIDField()
     report = models.ForeignKey(Report, models.CASCADE, related_name="alerts")
     title = models.CharField(max_length=200)
-    message = models.CharField(max_length=1000)
+    # Text that names flags, which say something of the subject.
+    message = EncryptedJSONField()
     severity = models.CharField(max_length=8, choices=Severity)
     # [{checkName, field, old, new}]
     changes = EncryptedJSONField()
