@@ -80,7 +80,7 @@ class Workspace(models.Model):
         """False if it is not suspended. What waited for it goes on."""
         later("webhooks.tasks.send_due")
         later("verification.notifications.tasks.send_due")
-        later("monitoring.tasks.run_due")
+        later("monitoring.tasks.let_go", self.pk)
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 
     def _set_suspension(self, suspended: bool, **changes: object) -> bool:
