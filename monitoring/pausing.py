@@ -197,7 +197,7 @@ def _refuse_what_stays(rule: Rule, definitions: Catalogue) -> None:
     account = account_of(rule.workspace, rule.environment)
     left = account.balance + account.credit_limit
     if account.billing == Account.Billing.PREPAID and price and left < price:
-        raise InsufficientBalance(price, left, account.currency)
+        raise InsufficientBalance(price, account)
 
 
 @transaction.atomic
