@@ -17,6 +17,7 @@ from benchmarks.client import Connection
 from benchmarks.lists import use_filled
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.service import DATABASE, Service
+from tests.office import log_in
 from verification.figures import figures
 from verification.reports.models import Report
 
@@ -69,7 +70,7 @@ def _cookie() -> str:
         username="bench", is_staff=True, is_superuser=True
     )
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     name = settings.SESSION_COOKIE_NAME
     return f"{name}={client.cookies[name].value}"
 

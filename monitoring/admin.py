@@ -56,6 +56,7 @@ class RuleAdmin(ReadOnlyAdmin):
     search_ids = ("id", "workspace_id", "subject_id")
     search_exact = ("reference",)
     actions = ["pause", "resume", "run_now"]  # type: ignore[assignment]
+    sure = {"pause": "They make no runs until staff resume them."}
     fields = [
         "id",
         "workspace",

@@ -248,6 +248,7 @@ MFA_FORMS = {
 }
 
 # Who guesses is locked out together with the address they guess from.
+AXES_ENABLE_ADMIN = False
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15))

@@ -4,7 +4,7 @@ from django.test import Client
 from django.utils.timezone import now, timedelta
 
 from tests.clients import HOSTED, Api, person
-from tests.office import change, opened
+from tests.office import change, log_in, opened
 from tests.payments import candidate, payment_of
 from tests.refunds import paid
 from verification.backoffice.models import AuditEvent
@@ -98,7 +98,7 @@ def test_opening_a_dialog_changes_nothing(api, superuser, verb):
 def test_a_form_from_elsewhere_changes_nothing(api, admin_user, verb):
     report = failed(api) if verb == "retry" else waiting(api)
     client = Client(enforce_csrf_checks=True)
-    client.force_login(admin_user)
+    log_in(client, admin_user)
 
     url = change(report).replace("change", verb)
 
@@ -110,7 +110,7 @@ def test_who_may_only_look_has_no_buttons_and_is_refused(api):
     user = User.objects.create_user("looks", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_report"))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
 
     html = opened(client, change(report))
     for verb in ("cancel", "retry", "resend_consent", "resend_payment", "pdf"):

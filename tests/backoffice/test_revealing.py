@@ -4,7 +4,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils.timezone import now, timedelta
 
-from tests.office import change, opened, reveal, reveal_url
+from tests.office import change, log_in, opened, reveal, reveal_url
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.masking import masked
@@ -55,7 +55,7 @@ def test_opening_the_dialog_reveals_nothing(report, superuser):
 
 def test_a_form_from_elsewhere_reveals_nothing(report, admin_user):
     client = Client(enforce_csrf_checks=True)
-    client.force_login(admin_user)
+    log_in(client, admin_user)
     data = {"reason": "Because", "_form_submitted": "on"}
 
     assert client.post(reveal_url(report), data).status_code == 403
@@ -80,7 +80,7 @@ def test_who_may_not_reveal_is_refused_and_offered_nothing(report):
     user = User.objects.create_user("looks", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_report"))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     data = {"reason": "Because", "_form_submitted": "on"}
 
     assert "Reveal" not in opened(client, change(report))

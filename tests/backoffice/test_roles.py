@@ -4,7 +4,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from tests.clients import HOSTED, person
-from tests.office import act, change, listing, page, reveal_url
+from tests.office import act, change, listing, log_in, page, reveal_url
 from verification.backoffice.roles import ROLES, write_roles
 from verification.reports.models import Report
 from workspaces.models import ApiKey, Workspace
@@ -55,7 +55,7 @@ def member(role: str) -> Client:
     user = User.objects.create_user(role.lower(), is_staff=True)
     user.groups.add(Group.objects.get(name=role))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
 
 

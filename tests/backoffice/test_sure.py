@@ -10,7 +10,16 @@ from workspaces.models import ApiKey, Workspace
 
 pytestmark = pytest.mark.django_db
 # Those that ask by a page of their own, and one that only asks a provider.
-ASK_THEMSELVES = {"revoke", "clear_doubt", "refund", "approve", "reject", "look"}
+ASK_THEMSELVES = {
+    "resume",
+    "run_now",
+    "revoke",
+    "clear_doubt",
+    "refund",
+    "approve",
+    "reject",
+    "look",
+}
 
 
 def test_every_action_asks_before_it_changes_anything():

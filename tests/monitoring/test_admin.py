@@ -10,7 +10,7 @@ from monitoring.chart import Mark, in_words, timeline
 from monitoring.models import Alert, Rule, Run
 from tests.clients import Api
 from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, work
-from tests.office import act, change, listed_ids, listing, opened
+from tests.office import act, change, listed_ids, listing, opened, reveal
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.orders import movements
 from workspaces.models import Workspace
@@ -72,15 +72,17 @@ def test_a_page_of_very_many_runs_costs_the_same(
         opened(staff, change(watched))
 
 
-def test_changes_and_subject_are_shown_to_superusers_alone(
-    watched: Rule, staff, superuser
+def test_changes_and_subject_are_masked_until_a_reason_is_given(
+    watched: Rule, superuser
 ):
     alert = Alert.objects.latest("id")
 
-    assert CHANGING not in opened(staff, change(watched))
+    assert CHANGING not in opened(superuser, change(watched))
+    assert "riskLevel" not in opened(superuser, change(alert))
+    reveal(superuser, watched)
+    reveal(superuser, alert)
     assert CHANGING in opened(superuser, change(watched))
-    assert "checkName" not in opened(staff, change(alert))
-    assert "checkName" in opened(superuser, change(alert))
+    assert "riskLevel" in opened(superuser, change(alert))
 
 
 def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):

@@ -10,7 +10,7 @@ from tests.payments import candidate, end, opened
 from tests.refunds import WANGARI, ask, paid, received, send, topped_up
 from tests.refunds import paystack_api as paystack_api
 from tests.workspaces.test_commands import differences, execute, run
-from verification.ordering.refunding import reject, resolve_doubt
+from verification.ordering.refunding import reject, resolve_doubts
 from verification.payments.models import Checkout, Payment
 from verification.reports.models import Report
 
@@ -277,10 +277,11 @@ def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api
         f"checkout keeps {kept} that counts for nothing, without a reason"
     ]
 
-    Checkout.objects.update(doubt="OTHER_AMOUNT")
+    Checkout.objects.update(doubts=["OTHER_AMOUNT"])
     with pytest.raises(ValueError, match="Say what was found"):
-        resolve_doubt(checkout.pk, " ")
-    assert resolve_doubt(checkout.pk, "The payer wants it kept for the next report")
+        resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], " ")
+    kept = "The payer wants it kept for the next report"
+    assert resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], kept)
     assert run("audit_ledger")
 
 

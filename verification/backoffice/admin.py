@@ -1,5 +1,7 @@
 """The audit trail, and who may come in here."""
 
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -13,6 +15,9 @@ from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
 admin.site.index_title = "Dashboard"
 admin.site.unregister(User)
 admin.site.unregister(Group)
+# Secrets of second factors, and addresses that allauth's own page lets staff edit.
+admin.site.unregister(EmailAddress)
+admin.site.unregister(Authenticator)
 
 
 @admin.register(AuditEvent)
