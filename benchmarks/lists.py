@@ -76,11 +76,7 @@ QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
 def lists(
     service: Service, reports: int = 1_000_000, rounds: int = 20
 ) -> Iterator[Figure]:
-    database = f"{DATABASE}_lists_{reports}"
-    kept = service.has(database, "filled")
-    service.use(database, keep=kept)
-    if not kept:
-        _fill(service, reports)
+    use_filled(service, reports)
     with service.connect() as db:
         workspace_id, key = db.execute("SELECT * FROM filled").fetchone()  # type: ignore[misc]
         ids = [id for (id,) in db.execute(NEWEST, [workspace_id]).fetchall()]
@@ -90,6 +86,15 @@ def lists(
     explain(service.folder / "explained", workspace_id, missed)
     service.use(DATABASE, keep=True)
     yield from figures
+
+
+def use_filled(service: Service, reports: int) -> None:
+    """Have the database with so many reports, filled by whoever comes first."""
+    database = f"{DATABASE}_lists_{reports}"
+    kept = service.has(database, "filled")
+    service.use(database, keep=kept)
+    if not kept:
+        _fill(service, reports)
 
 
 def _fill(service: Service, reports: int) -> None:

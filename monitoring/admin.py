@@ -8,9 +8,11 @@ from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity
 from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
 from monitoring.running import RunRefused, run_now
-from verification.backoffice import ReadOnlyAdmin, asking_page, link, pretty, table
+from verification.backoffice.office import ReadOnlyAdmin, asking_page
+from verification.backoffice.rendering import link, pretty, table
 from verification.ordering.refund_admin import staff_of
 from verification.reports.models import Report
+from workspaces.ledger import InsufficientBalance
 
 SHOWN = 50
 CONFIRM = "admin/confirm_rules.html"
@@ -20,6 +22,17 @@ COSTS = {
 }
 
 
+class NotLaunchedFilter(admin.SimpleListFilter):
+    title = "cannot be launched"
+    parameter_name = "not_launched"
+
+    def lookups(self, request, model_admin):
+        return [("yes", "Cannot be launched")]
+
+    def queryset(self, request, rules):
+        return rules.filter(launch_failures__gt=0) if self.value() == "yes" else rules
+
+
 @admin.register(Rule)
 class RuleAdmin(ReadOnlyAdmin):
     list_display = [
@@ -27,14 +40,23 @@ class RuleAdmin(ReadOnlyAdmin):
         "cadence",
         "standing",
         "next_run",
+        "launch_failures",
+        "last_error",
         "workspace",
         "created_at",
     ]
-    list_filter = ["status", "pause_reason", "cadence", "environment"]
+    list_filter = [
+        NotLaunchedFilter,
+        "status",
+        "pause_reason",
+        "cadence",
+        "environment",
+    ]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id", "subject_id")
     search_exact = ("reference",)
     actions = ["pause", "resume", "run_now"]  # type: ignore[assignment]
+    sure = {"pause": "They make no runs until staff resume them."}
     fields = [
         "id",
         "workspace",
@@ -47,6 +69,9 @@ class RuleAdmin(ReadOnlyAdmin):
         "paused_at",
         "consent_withdrawn_at",
         "next_run",
+        "launch_failures",
+        "last_error",
+        "put_off_until",
         "starts_at",
         "runs_made",
         "reference",
@@ -59,7 +84,7 @@ class RuleAdmin(ReadOnlyAdmin):
     personal_fields = ("subject_opened", "consent_opened")
 
     def get_object(self, request, object_id, from_field=None):
-        rule = super().get_object(request, object_id, from_field)
+        rule: Any = super().get_object(request, object_id, from_field)
         if rule:
             rule.shown_alerts = list(
                 Alert.objects.filter(rule_id=rule.pk)
@@ -139,7 +164,7 @@ class RuleAdmin(ReadOnlyAdmin):
         for rule in rules:
             try:
                 done = resume_for_staff(rule.pk)
-            except NotResumable as e:
+            except (NotResumable, InsufficientBalance) as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
             else:
                 self._tell(request, rule, "resumed", done=done)
@@ -150,8 +175,13 @@ class RuleAdmin(ReadOnlyAdmin):
         if "confirmed" not in request.POST:
             return self._ask(request, rules, "run_now", "Run now")
         for rule in rules:
+            made = request.POST.get(f"made-{rule.pk}", "")
             try:
-                report_id = run_now(rule.pk, staff_of(request).name)
+                report_id = run_now(
+                    rule.pk,
+                    staff_of(request).name,
+                    made=int(made) if made.isdecimal() else -1,
+                )
             except RunRefused as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
                 continue

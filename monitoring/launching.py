@@ -1,7 +1,8 @@
 """Launching the runs that are due: each time once, by whichever cluster is first.
 
 Rules are taken in the order of their times, some at once in one transaction. A rule
-that cannot be launched holds up no other, however many of them there are.
+that cannot be launched, or whose workspace is suspended, is put off and so holds up no
+other, however many of them there are.
 """
 
 from __future__ import annotations
@@ -10,23 +11,24 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from monitoring.cadences import next_time
 from monitoring.models import PauseReason, Rule, RuleStatus
-from monitoring.orders import cannot_run
+from monitoring.orders import cannot_run, price_of
 from monitoring.pausing import RUN_DUE, held, pause
 from monitoring.running import Accounts, Due, accounts_of, run
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import wake_up_by
+from verification.jobs.queue import later, wake_up_by
+from verification.jobs.sweeping import in_steps
 from verification.ordering.intake import Catalogue, catalogue
 from workspaces.ledger import InsufficientBalance
-from workspaces.models import Account
+from workspaces.models import Account, Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,24 @@ AT_ONCE = 200
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 60.0
 SOON = timedelta(seconds=1)
+# Rules of a suspended workspace are looked at again after this; they are let go at once
+# when it is resumed.
+SUSPENDED_FOR = timedelta(hours=1)
+FAILED = """
+UPDATE monitoring_rule SET last_error = %(error)s,
+    launch_failures = launch_failures + 1,
+    put_off_until = %(at)s::timestamptz + least(
+        interval '1 minute' * power(2, least(launch_failures, 9)), interval '6 hours'
+    )
+WHERE id = %(id)s AND status = 'ACTIVE' AND launch_at <= %(at)s
+"""
+LET_GO = """
+UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
+    SELECT id FROM monitoring_rule
+    WHERE workspace_id = %(workspace)s AND put_off_until IS NOT NULL
+    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
+)
+"""
 
 
 def run_due() -> None:
@@ -51,28 +71,32 @@ def run_due() -> None:
     wake_up_by(RUN_DUE, now() + SOON if busy else _next_time())
 
 
+def let_go(workspace_id: UUID) -> None:
+    """The workspace was resumed: its rules that are due run now."""
+    in_steps(LET_GO, workspace=workspace_id)
+    later(RUN_DUE)
+
+
 def _due_ids() -> Iterator[list[UUID]]:
     """Onward from the last ones, so that none that stays due is met twice."""
-    due = _running().filter(next_run_at__lte=now()).order_by("next_run_at", "pk")
+    due = _active().filter(launch_at__lte=now()).order_by("launch_at", "pk")
     page = due
-    while rows := list(page.values_list("next_run_at", "pk")[:AT_ONCE]):
+    while rows := list(page.values_list("launch_at", "pk")[:AT_ONCE]):
         yield [pk for _, pk in rows]
         time, pk = rows[-1]
         page = due.filter(
-            Q(next_run_at__gt=time) | Q(next_run_at=time, pk__gt=pk),
-            next_run_at__gte=time,
+            Q(launch_at__gt=time) | Q(launch_at=time, pk__gt=pk),
+            launch_at__gte=time,
         )
 
 
 def _next_time() -> datetime | None:
-    later = _running().filter(next_run_at__gt=now()).order_by("next_run_at")
-    return later.values_list("next_run_at", flat=True).first()
+    coming = _active().filter(launch_at__gt=now()).order_by("launch_at")
+    return coming.values_list("launch_at", flat=True).first()
 
 
-def _running() -> QuerySet[Rule]:
-    return Rule.objects.filter(
-        status=RuleStatus.ACTIVE, workspace__suspended_at__isnull=True
-    )
+def _active() -> QuerySet[Rule]:
+    return Rule.objects.filter(status=RuleStatus.ACTIVE)
 
 
 def _launch(ids: Sequence[UUID]) -> int:
@@ -91,22 +115,33 @@ def _launch_alone(rule_id: UUID) -> int:
         # Spent between our look and the charge: the next look sees it.
         return 0
     except Exception as e:
-        # Not the message, which may hold personal data. It stays due, and is tried
-        # again every minute.
+        # Not the message, which may hold personal data.
         logger.error("rule %s could not be run: %s", rule_id, type(e).__name__)
         if not connection.in_atomic_block:
             # One that was lost is opened anew for the others.
             connection.close_if_unusable_or_obsolete()
+        _put_off(rule_id, type(e).__name__)
         return 1
+
+
+def _put_off(rule_id: UUID, error: str) -> None:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            values: dict[str, Any] = {"id": rule_id, "error": error[:100], "at": now()}
+            cursor.execute(FAILED, values)
+    except DatabaseError as e:
+        logger.error("rule %s is not put off: %s", rule_id, type(e).__name__)
 
 
 @transaction.atomic
 def _launch_together(ids: Sequence[UUID]) -> int:
-    due = held().filter(pk__in=ids, status=RuleStatus.ACTIVE, next_run_at__lte=now())
+    due = held().filter(pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=now())
     unheld = due.select_related("workspace").select_for_update(
         of=("self",), no_key=True, skip_locked=True
     )
-    rules = sorted(unheld, key=lambda rule: rule.next_run_at)
+    found = sorted(unheld, key=lambda rule: rule.next_run_at)
+    rules, suspended = _split(found, lambda rule: not rule.workspace.is_suspended)
+    count = len(rules) + _put_off_suspended(suspended)
     definitions, at = catalogue(), now()
     accounts = accounts_of(rules)
     right, wrong = _split(rules, lambda rule: not cannot_run(rule, definitions))
@@ -116,7 +151,20 @@ def _launch_together(ids: Sequence[UUID]) -> int:
     if paid:
         runs = [Due(rule, rule.next_run_at, _time_after(rule, at)) for rule in paid]
         run(runs, accounts, definitions, at, ACTOR)
-    return len(rules)
+    return count
+
+
+def _put_off_suspended(rules: Sequence[Rule]) -> int:
+    """How many: not those whose workspace is resumed at this moment."""
+    if not rules:
+        return 0
+    # Locked, so that whoever resumes it finds what is put off here.
+    still = Workspace.objects.select_for_update(no_key=True).filter(
+        pk__in={rule.workspace_id for rule in rules}, suspended_at__isnull=False
+    )
+    workspaces = set(still.order_by("pk").values_list("pk", flat=True))
+    ids = [rule.pk for rule in rules if rule.workspace_id in workspaces]
+    return Rule.objects.filter(pk__in=ids).update(put_off_until=now() + SUSPENDED_FOR)
 
 
 def _split(
@@ -139,8 +187,8 @@ def _pays(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
 
     def pays(rule: Rule) -> bool:
         account = accounts[rule.workspace_id, rule.environment]
-        price = sum((definitions[name].price for name in rule.check_names), Decimal(0))
-        if left.get(account.pk, price) < price:
+        price = price_of(rule, definitions)
+        if price and left.get(account.pk, price) < price:
             return False
         if account.pk in left:
             left[account.pk] -= price

@@ -4,6 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Greatest
 from django.utils.timezone import now
 
 from monitoring.cadences import Cadence
@@ -30,7 +31,8 @@ class Rule(models.Model):
     """Re-runs chosen checks on one subject on a cadence.
 
     It is due when `next_run_at` has passed. Whoever launches a run moves that to the
-    next time in the same transaction, so that each time runs once.
+    next time in the same transaction, so that each time runs once. One that cannot be
+    launched, or may not now, is put off, so that it does not stay ahead of others.
     """
 
     Status = RuleStatus
@@ -68,6 +70,17 @@ class Rule(models.Model):
     # All times are counted from here.
     starts_at = models.DateTimeField()
     next_run_at = models.DateTimeField()
+    # Not to be tried before, however long it is due.
+    put_off_until = models.DateTimeField(null=True)
+    launch_at = models.GeneratedField(
+        expression=Greatest("next_run_at", "put_off_until"),
+        output_field=models.DateTimeField(),
+        db_persist=True,
+    )
+    # How often in a row it could not be launched, and the class of the last exception:
+    # its message may hold personal data.
+    launch_failures = models.PositiveIntegerField(default=0, db_default=0)
+    last_error = models.CharField(max_length=100, blank=True, default="", db_default="")
     # Runs so far; the next one's number.
     runs_made = models.PositiveIntegerField(default=0)
     created_by = models.CharField(max_length=100)
@@ -99,9 +112,15 @@ class Rule(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["next_run_at", "id"],
+                fields=["launch_at", "id"],
                 condition=Q(status="ACTIVE"),
                 name="rules_due",
+            ),
+            # What staff look for.
+            models.Index(
+                fields=["id"],
+                condition=Q(launch_failures__gt=0),
+                name="rules_not_launched",
             ),
             # What owners were not told of yet.
             models.Index(
@@ -153,11 +172,10 @@ class Run(models.Model):
 
     class Meta:
         constraints = [
+            # Whoever holds the rule makes its next run and moves its time: that a time
+            # runs once needs no more.
             models.UniqueConstraint(
                 fields=["rule", "number"], name="runs_of_a_rule_are_counted"
-            ),
-            models.UniqueConstraint(
-                fields=["rule", "due_at"], name="each_time_runs_once"
             ),
         ]
         indexes = [
@@ -217,7 +235,8 @@ class Alert(models.Model):
     rule_id = models.UUIDField()
     report = models.ForeignKey(Report, models.CASCADE, related_name="alerts")
     title = models.CharField(max_length=200)
-    message = models.CharField(max_length=1000)
+    # Text that names flags, which say something of the subject.
+    message = EncryptedJSONField()
     severity = models.CharField(max_length=8, choices=Severity)
     # [{checkName, field, old, new}]
     changes = EncryptedJSONField()

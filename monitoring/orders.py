@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
 from django.utils.timezone import now
@@ -82,6 +83,11 @@ def order_of(rule: Rule, definitions: Catalogue) -> Order:
         reference=rule.reference,
         monitoring_id=rule.pk,
     )
+
+
+def price_of(rule: Rule, definitions: Catalogue) -> Decimal:
+    """What a run costs today, of a rule that can run."""
+    return sum((definitions[name].price for name in rule.check_names), Decimal(0))
 
 
 def cannot_run(rule: Rule, definitions: Catalogue) -> str:

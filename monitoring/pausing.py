@@ -11,19 +11,22 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, RuleStatus
-from monitoring.orders import attested_anew
+from monitoring.orders import attested_anew, cannot_run, price_of
 from monitoring.telling import tell_soon
 from verification.jobs.queue import later
 from verification.ordering.client import Client
-from verification.ordering.intake import Catalogue
+from verification.ordering.intake import Catalogue, catalogue
 from verification.ordering.requests import ConsentInput
 from verification.ordering.stopping import stop
 from verification.reports.holding import held as held_reports
 from verification.reports.models import Report, ReportStatus
-from workspaces.ledger import account_of
+from workspaces.ledger import InsufficientBalance, account_of
+from workspaces.models import Account
 
 RUN_DUE = "monitoring.tasks.run_due"
 SUBJECT = "subject"
+# Reasons that may hold still when somebody resumes.
+STAYS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
 
 
 class NotResumable(Exception):
@@ -127,7 +130,8 @@ def resume_for_client(
     """A run that was missed is made at once, and the next at its time.
 
     `consent` is the attestation that a rule needs whose subject withdrew. Raises
-    NotResumable, or InvalidRequest where that consent does not do.
+    NotResumable, InvalidRequest where that consent does not do, or InsufficientBalance
+    where what it was paused for still lacks.
     """
     rule = held_for(client, rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
@@ -135,13 +139,16 @@ def resume_for_client(
     if consent is not None:
         rule.consent = attested_anew(rule, consent, definitions)
         rule.consent_withdrawn_at = None
-    _resume(rule)
+    _resume(rule, definitions)
     return rule
 
 
 @transaction.atomic
 def resume_for_staff(rule_id: UUID) -> bool:
-    """False if it was not paused. Raises NotResumable: no staff consent for others."""
+    """False if it was not paused.
+
+    Raises NotResumable, as staff consent for nobody, or InsufficientBalance.
+    """
     rule = held().get(pk=rule_id)
     if rule.is_active:
         return False
@@ -150,17 +157,20 @@ def resume_for_staff(rule_id: UUID) -> bool:
         rule.pause_reason = PauseReason.CONSENT_WITHDRAWN
         rule.save(update_fields=["pause_reason"])
         return True
-    _resume(rule)
+    _resume(rule, catalogue())
     return True
 
 
-def _resume(rule: Rule) -> None:
+def _resume(rule: Rule, definitions: Catalogue) -> None:
     if rule.is_active:
         return
     if rule.consent_withdrawn_at:
         told = "The subject withdrew consent: attest that it was given again."
         raise NotResumable(rule.pause_reason, told)
+    if rule.pause_reason in STAYS:
+        _refuse_what_stays(rule, definitions)
     rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
+    rule.put_off_until, rule.launch_failures, rule.last_error = None, 0, ""
     rule.save(
         update_fields=[
             "status",
@@ -168,10 +178,26 @@ def _resume(rule: Rule) -> None:
             "paused_at",
             "consent",
             "consent_withdrawn_at",
+            "put_off_until",
+            "launch_failures",
+            "last_error",
         ]
     )
     # Not `wake_up_by`: a job that waits already may look before this is committed.
     later(RUN_DUE, at=rule.next_run_at)
+
+
+def _refuse_what_stays(rule: Rule, definitions: Catalogue) -> None:
+    """It would be paused for the same again."""
+    if why := cannot_run(rule, definitions):
+        raise NotResumable(rule.pause_reason, why)
+    if rule.pause_reason != PauseReason.INSUFFICIENT_BALANCE:
+        return
+    price = price_of(rule, definitions)
+    account = account_of(rule.workspace, rule.environment)
+    left = account.balance + account.credit_limit
+    if account.billing == Account.Billing.PREPAID and price and left < price:
+        raise InsufficientBalance(price, account)
 
 
 @transaction.atomic

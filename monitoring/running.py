@@ -59,7 +59,8 @@ RULE_COLUMNS = [
 ]
 RUN_COLUMNS = ["id", "rule_id", "report_id", "number", "due_at", "created_at"]
 MOVE_ON = """
-UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1
+UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1,
+    put_off_until = NULL, launch_failures = 0, last_error = ''
 FROM unnest(%s::uuid[], %s::timestamptz[]) AS u(id, next_run_at) WHERE r.id = u.id
 """
 
@@ -116,15 +117,20 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
 
 
 @transaction.atomic
-def run_now(rule_id: UUID, actor: str) -> UUID:
+def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
     """One more run, and the id of its report; the next time stays as it is.
 
-    Raises RunRefused.
+    `made` is how many runs there were when it was asked for, so that asking twice runs
+    once. Raises RunRefused.
     """
     rule = held().select_related("workspace").get(pk=rule_id)
     definitions, at = catalogue(), now()
     if not rule.is_active:
         raise RunRefused("The rule is paused.")
+    if rule.runs_made != made:
+        raise RunRefused("It has run since you were asked.")
+    if rule.runs.filter(report__completed_at=None).exists():
+        raise RunRefused("A run of it is under way.")
     if rule.workspace.is_suspended:
         raise RunRefused("Its workspace is suspended.")
     if why := cannot_run(rule, definitions):

@@ -8,6 +8,11 @@ def run_due() -> None:
     launching.run_due()
 
 
+def let_go(workspace_id: str) -> None:
+    """Launch what was due while this workspace was suspended."""
+    launching.let_go(UUID(workspace_id))
+
+
 def compare(*report_ids: str) -> None:
     """Compare the runs that made these reports with the runs before them."""
     comparing.compare([UUID(report_id) for report_id in report_ids])

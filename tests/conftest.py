@@ -13,6 +13,7 @@ from tests.clients import live_api as live_api
 from tests.clients import workspace as workspace
 from tests.live import SERVED
 from tests.live import service as service
+from tests.office import admin_client as admin_client
 from tests.office import rows as rows
 from tests.office import staff as staff
 from tests.office import superuser as superuser

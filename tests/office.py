@@ -5,8 +5,11 @@ def test_something(rows, superuser):
 """
 
 import re
+import time
 
 import pytest
+from allauth.account.models import EmailAddress
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
@@ -29,7 +32,7 @@ def rows(api: Api) -> Api:
 @pytest.fixture
 def superuser(admin_user) -> Client:
     client = Client()
-    client.force_login(admin_user)
+    log_in(client, admin_user)
     return client
 
 
@@ -39,8 +42,38 @@ def staff(db: None) -> Client:
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.all())
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
+
+
+@pytest.fixture
+def admin_client(superuser: Client) -> Client:
+    """In place of pytest-django's, which has no second factor."""
+    return superuser
+
+
+def log_in(client: Client, user: User) -> None:
+    """With a second factor, a code of which was typed in this session."""
+    give_factor(user)
+    client.force_login(user)
+    session = client.session
+    session["account_authentication_methods"] = [
+        {"method": "mfa", "type": "totp", "at": time.time()}
+    ]
+    session["account_authentication_methods_user"] = str(user.pk)
+    session.save()
+
+
+def give_factor(user: User) -> str:
+    """The secret of an app for one-time codes; the address is confirmed, too."""
+    secret: str = generate_totp_secret()
+    if not user.authenticator_set.exists():
+        TOTP.activate(user, secret)
+    if user.email:
+        EmailAddress.objects.update_or_create(
+            user=user, email=user.email, defaults={"verified": True, "primary": True}
+        )
+    return secret
 
 
 def page(model, name: str, *arguments) -> str:
@@ -62,11 +95,22 @@ def opened(client: Client, url: str, **query: str) -> str:
     return answer.content.decode()
 
 
-def act(client: Client, action: str, *chosen, **fields: str) -> list[str]:
+def act(client: Client, action: str, *chosen, **fields) -> list[str]:
     """What the list says after this action on the chosen rows."""
-    data = {"action": action, "_selected_action": [row.pk for row in chosen], **fields}
+    data = {"action": action, "_selected_action": [row.pk for row in chosen]}
+    # As who has said yes on the page that some actions ask by.
+    data = {"_sure": "yes", **data, **fields}
     answer = client.post(listing(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
+
+
+def reveal(client: Client, row, reason: str = "The subject asked") -> None:
+    data = {"reason": reason, "_form_submitted": "on"}
+    assert client.post(reveal_url(row), data).status_code == 302
+
+
+def reveal_url(row) -> str:
+    return change(row).replace("/change/", "/reveal/")
 
 
 def listed_ids(client: Client, model, **query: str) -> set[str]:

@@ -87,7 +87,13 @@ def configuration(fake: CheckoutServer) -> tuple[str, tuple[str, dict[str, Any]]
 @pytest.fixture(params=PROVIDERS)
 def taker(request: pytest.FixtureRequest, settings: Any) -> Iterator[CheckoutServer]:
     """The fake of the provider that takes payments in production; one test for each."""
-    with FakePaystack() if request.param == "paystack" else FakeStripe() as fake:
+    fake = FakePaystack() if request.param == "paystack" else FakeStripe()
+    yield from taking(fake, settings)
+
+
+def taking(fake: Any, settings: Any) -> Iterator[Any]:
+    """Run it as the provider that takes payments."""
+    with fake:
         name, configured = configuration(fake)
         settings.PAYMENT_PROVIDER = name
         settings.PAYMENT_PROVIDERS = {name: configured}

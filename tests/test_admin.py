@@ -5,8 +5,8 @@ from django.test import Client
 
 from monitoring.models import Alert, Rule, Run
 from tests.clients import Api, person
-from tests.office import act, change, listing, opened, page
-from verification.backoffice import CheapPaginator
+from tests.office import act, change, listing, log_in, opened, page
+from verification.backoffice.office import CheapPaginator
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
 from verification.payments.models import Payment
@@ -99,7 +99,7 @@ def test_no_list_counts_a_whole_table(rows, monkeypatch):
 
 def test_staff_without_permission_see_nothing(rows, db):
     client = Client()
-    client.force_login(User.objects.create_user("new", is_staff=True))
+    log_in(client, User.objects.create_user("new", is_staff=True))
 
     for model in HISTORY + EDITABLE:
         assert client.get(listing(model)).status_code == 403

@@ -36,5 +36,6 @@ def test_every_bench_runs(database_server: None, tmp_path: Path):
         "hosted-pages",
         "drain",
         "lists",
+        "admin",
     ):
         assert f"\n{bench}: " in summary

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -12,6 +14,7 @@ from django.utils.translation import gettext
 
 from verification import pdf
 from verification.payments.models import Checkout
+from verification.payments.receipts import receipt_of
 from verification.wire import one_line
 from workspaces.models import Environment
 
@@ -21,11 +24,9 @@ PROVIDERS = {"paystack": "Paystack", "stripe": "Stripe"}
 
 def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
     """Of a checkout whose money paid a report."""
-    if checkout.paid_at is None or checkout.report is None:
-        raise ValueError("nothing was paid for a report")
     with translation.override(language):
         data = _receipt(checkout, language)
-    return pdf.document("payment_receipt.typ", checkout.paid_at, data)
+    return pdf.document("payment_receipt.typ", cast(datetime, checkout.paid_at), data)
 
 
 def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
@@ -36,31 +37,28 @@ def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
 
 
 def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
-    report = checkout.report
-    if checkout.paid_at is None or report is None:
-        raise ValueError("nothing was paid for a report")
-    at = checkout.paid_at.astimezone(NAIROBI)
-    results = report.results.select_related("definition").order_by("position")
+    receipt = receipt_of(checkout)
+    at = cast(datetime, checkout.paid_at).astimezone(NAIROBI)
     return {
         "language": language,
         "number": checkout.number,
         "at": f"{formatted(at, 'j F Y, H:i:s')} (UTC+3)",
         "date": {"year": at.year, "month": at.month, "day": at.day},
         "amount": f"{checkout.paid_currency} {checkout.paid_amount:,.2f}",
-        "requester": one_line(report.workspace.name),
-        "purpose": one_line(report.purpose),
-        "reference": one_line(report.reference or ""),
+        "requester": one_line(receipt["requester"]),
+        "purpose": one_line(receipt["purpose"]),
+        "reference": one_line(receipt["reference"]),
         "payee": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
         "provider": PROVIDERS.get(checkout.provider, ""),
         "transaction": one_line(checkout.transaction),
-        "report": str(report.pk),
+        "report": str(checkout.report_id),
         "isPlay": checkout.environment == Environment.SANDBOX,
         "checks": [
             {
-                "name": gettext(result.definition.display_name),
-                "price": f"{result.price:,.2f}",
+                "name": gettext(item["name"]),
+                "price": f"{Decimal(item['price']):,.2f}",
             }
-            for result in results
+            for item in receipt["checks"]
         ],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from environs import Env
@@ -10,9 +11,12 @@ from verification.secret_settings import optional_secret
 
 # name -> (dotted path of the adapter, its options)
 Table = dict[str, tuple[str, dict[str, Any]]]
+# How long after its link has ended a payment may still come in: a page of Paystack that
+# was left open can be paid, and has no end of its own.
+PAID_AFTER_LINK_DAYS = 3
 
 
-def payment_providers(env: Env) -> Table:
+def payment_providers(env: Env, link_days: int) -> Table:
     """Those whose secrets are there. PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and
     PAYMENT_DEV_HOSTS are for development against another server than the provider's.
     """
@@ -31,6 +35,7 @@ def payment_providers(env: Env) -> Table:
                 ),
                 "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
                 "opened": opened,
+                "paid_within": timedelta(days=link_days + PAID_AFTER_LINK_DAYS),
             },
         )
     if key := optional_secret("STRIPE_SECRET_KEY"):

@@ -12,10 +12,10 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable
-from contextvars import ContextVar
 
 from django.http import HttpRequest, HttpResponse
 
+from verification.request_ids import current_id, request_id
 from verification.secret_text import redacted
 
 log = logging.getLogger("verification.request")
@@ -25,14 +25,7 @@ KEPT_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 TEST_PREFIX = "vrf_test_"
 
-_request_id: ContextVar[str] = ContextVar("request_id", default="")
-
 GetResponse = Callable[[HttpRequest], HttpResponse]
-
-
-def current_id() -> str:
-    """The id of the request being answered; empty outside of one."""
-    return _request_id.get()
 
 
 def bearer_token(request: HttpRequest) -> str | None:
@@ -53,18 +46,18 @@ class RequestLogMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         started = time.perf_counter()
         given = request.headers.get("X-Request-Id", "")
-        request_id = given if KEPT_ID.fullmatch(given) else str(uuid.uuid4())
-        request.id = request_id  # type: ignore[attr-defined]
-        token = _request_id.set(request_id)
+        id = given if KEPT_ID.fullmatch(given) else str(uuid.uuid4())
+        request.id = id  # type: ignore[attr-defined]
+        token = request_id.set(id)
         try:
             response = self.get_response(request)
-            response["X-Request-Id"] = request_id
+            response["X-Request-Id"] = id
             if _is_made_with_test_key(request):
                 response["X-Service-Sandbox"] = "true"
             _log(request, response, time.perf_counter() - started)
             return response
         finally:
-            _request_id.reset(token)
+            request_id.reset(token)
 
 
 def _is_made_with_test_key(request: HttpRequest) -> bool:

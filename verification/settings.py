@@ -5,6 +5,7 @@ secrets that are not given are made once and kept in DATA_DIR; with DEBUG off th
 start is refused until they are given.
 """
 
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import dj_database_url
 from environs import Env
 
 from verification import embedded
+from verification.backoffice.look import UNFOLD as UNFOLD
 from verification.mail_settings import mail_settings
 from verification.payment_settings import payment_providers
 from verification.secret_settings import (
@@ -22,6 +24,7 @@ from verification.secret_settings import (
     optional_secret,
     secret_key,
 )
+from verification.source_settings import half_configured, live_providers
 
 env = Env()
 
@@ -54,6 +57,9 @@ FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE",
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
 INSTALLED_APPS = [
+    # Before the admin: it dresses its pages.
+    "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -61,9 +67,17 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.postgres",
     "django.contrib.staticfiles",
+    # Before allauth: its templates and words are ours.
+    "verification.accounts",
+    "verification.console",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "axes",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "verification.backoffice",
     # Before django_q: our `qcluster` is the hardened one.
     "verification.jobs",
     "django_q",
@@ -94,7 +108,11 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "verification.accounts.sessions.SessionLimitsMiddleware",
+    "verification.accounts.staff.StaffMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "verification.urls"
@@ -111,6 +129,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "verification.accounts.views.frame",
             ]
         },
     }
@@ -169,15 +188,90 @@ NOTIFICATION_ATTACHMENTS = {
     "REFERENCE_RECEIPT": "verification.receipts.reference_attachments",
 }
 
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
 ]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    # Read, and replaced at the next login.
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "verification.accounts.passwords.LengthByRole"},
+    *(
+        {"NAME": f"django.contrib.auth.password_validation.{name}"}
+        for name in (
+            "UserAttributeSimilarityValidator",
+            "CommonPasswordValidator",
+            "NumericPasswordValidator",
+        )
+    ),
+]
+PASSWORD_RESET_TIMEOUT = 3600
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "console:home"
+LOGOUT_REDIRECT_URL = "landing"
+
+ACCOUNT_ADAPTER = "verification.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
+ACCOUNT_PREVENT_ENUMERATION = True
+# Strangers get no mail because somebody typed their address.
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_SESSION_REMEMBER = False
+# Those by address are counted by us, over all processes.
+ACCOUNT_RATE_LIMITS = {
+    "login": None,
+    "signup": None,
+    "reset_password": "5/m/key",
+    "reset_password_from_key": None,
+}
+ACCOUNT_FORMS = {
+    "login": "verification.accounts.forms.Login",
+    "signup": "verification.accounts.forms.SignUp",
+    "reset_password": "verification.accounts.forms.Reset",
+    "reset_password_from_key": "verification.accounts.forms.NewPassword",
+    "change_password": "verification.accounts.forms.ChangePassword",
+    "reauthenticate": "verification.accounts.forms.PasswordAgain",
+}
+MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_FORMS = {
+    "authenticate": "verification.accounts.forms.Code",
+    "reauthenticate": "verification.accounts.forms.CodeAgain",
+    "activate_totp": "verification.accounts.forms.SetUpCode",
+}
+
+# Who guesses is locked out together with the address they guess from.
+AXES_ENABLE_ADMIN = False
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15))
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_USERNAME_CALLABLE = "verification.accounts.lockout.username"
+AXES_CLIENT_IP_CALLABLE = "verification.accounts.lockout.address"
+AXES_LOCKOUT_CALLABLE = "verification.accounts.lockout.locked"
+# What was typed is kept nowhere.
+AXES_SENSITIVE_PARAMETERS = ["login", "password", "code", "next", "email"]
+AXES_DISABLE_ACCESS_LOG = True
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+
+# Idle, and from the login on.
+STAFF_SESSION = (
+    timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15)),
+    timedelta(hours=env.int("STAFF_SESSION_HOURS", 8)),
+)
+MEMBER_SESSION = (
+    timedelta(minutes=env.int("MEMBER_IDLE_MINUTES", 120)),
+    timedelta(hours=env.int("MEMBER_SESSION_HOURS", 24)),
+)
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
@@ -223,8 +317,12 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
     },
 }
 # What the admin's own files need beyond that.
+# `unsafe-eval` is for Alpine, which evaluates what attributes say; a script within a
+# page never runs.
 ADMIN_POLICY = {
-    "script-src": ["'self'"],
+    "script-src": ["'self'", "'unsafe-eval'"],
+    "style-src": ["'self'", "'unsafe-inline'"],
+    "font-src": ["'self'"],
     "connect-src": ["'self'"],
     "img-src": ["'self'", "data:"],
 }
@@ -275,6 +373,7 @@ CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
 # Who runs this service, and where a person asks about their details: on hosted pages.
 OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "")
+MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
@@ -283,7 +382,7 @@ IDEMPOTENCY_HOURS = 72
 # Who takes money in production: "paystack", "stripe", or nobody. A provider whose key
 # is configured is still asked about what it took when another one is chosen.
 PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
-PAYMENT_PROVIDERS = payment_providers(env)
+PAYMENT_PROVIDERS = payment_providers(env, PAYMENT_LINK_DAYS)
 # A refund of more than this, in the currency that was paid, is decided by two persons.
 REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
 
@@ -295,7 +394,8 @@ WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
 WEBHOOK_TIMEOUT_SECONDS = 15.0
 
 # Live sources by check name; the sandbox never looks here.
-PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {}
+PROVIDERS = live_providers(env)
+PROVIDERS_LACK = half_configured(env)
 
 LOGGING = {
     "version": 1,
@@ -331,6 +431,8 @@ LOGGING = {
         "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
         "django.security.TooManyFilesSent": {"level": "CRITICAL"},
         "django.security.RequestDataTooBig": {"level": "CRITICAL"},
+        # Names addresses.
+        "axes": {"level": "CRITICAL"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
     },
 }

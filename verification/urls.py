@@ -9,6 +9,8 @@ from verification.hosted import genuine, sandbox_checkout
 urlpatterns = [
     path("", pages.landing, name="landing"),
     path("admin/", admin.site.urls),
+    path("accounts/", include("verification.accounts.urls")),
+    path("console/", include("verification.console.urls")),
     path("c/", include("verification.hosted.urls")),
     path("r/", include("verification.hosted.reference_urls")),
     path("p/", include("verification.hosted.payment_urls")),

@@ -1,7 +1,9 @@
 from django.contrib import admin, messages
+from django.db import transaction
+from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.backoffice import ReadOnlyAdmin, ReadOnlyInline, link
+from verification.backoffice.office import ReadOnlyAdmin, ReadOnlyInline, link
 from webhooks.configuring import NotConfigured
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.redelivering import ConfigurationDisabled, EventPurged, redeliver
@@ -37,12 +39,20 @@ class EventAdmin(ReadOnlyAdmin):
         return link(delivery, delivery.status) if delivery else "-"
 
 
+def failing(configurations):
+    """Those that a person should look at."""
+    return configurations.filter(
+        Q(failures_in_row__gt=0) | Q(disabled_at__isnull=False)
+    )
+
+
 class TroubleFilter(admin.SimpleListFilter):
     title = "trouble"
     parameter_name = "trouble"
 
     def lookups(self, request, model_admin):
         return [
+            ("any", "failing or disabled"),
             ("failing", "failing"),
             ("resting", "resting"),
             ("disabled", "disabled by the service"),
@@ -50,6 +60,8 @@ class TroubleFilter(admin.SimpleListFilter):
 
     def queryset(self, request, configurations):
         match self.value():
+            case "any":
+                return failing(configurations)
             case "failing":
                 return configurations.filter(failures_in_row__gt=0)
             case "resting":
@@ -128,6 +140,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
     ordering = ["-event"]
     inlines = [AttemptInline]
     actions = ["redeliver"]  # type: ignore[assignment]
+    sure = {"redeliver": "The receiver gets it again, by a schedule that begins anew."}
     fields = [
         "event_link",
         "configuration_link",
@@ -164,7 +177,11 @@ class DeliveryAdmin(ReadOnlyAdmin):
     def _redeliver(self, request, delivery):
         where = delivery.workspace_id, delivery.environment
         try:
-            sent = redeliver(*where, delivery.pk)
+            with transaction.atomic():
+                sent = redeliver(*where, delivery.pk)
+                if not sent.leased_until:
+                    told = "redelivered"
+                    self.log_change(request, delivery, told, verb=told)
         except tuple(REFUSALS) as e:
             told = f"{delivery} was not sent again: {REFUSALS[type(e)]}"
             self.message_user(request, told, messages.ERROR)
@@ -173,5 +190,4 @@ class DeliveryAdmin(ReadOnlyAdmin):
             told = f"{delivery} is being sent at this moment."
             self.message_user(request, told, messages.INFO)
             return
-        self.log_change(request, delivery, "redelivered")
         self.message_user(request, f"{delivery} is sent again.", messages.SUCCESS)

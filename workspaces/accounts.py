@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from workspaces.ledger import open_accounts
-from workspaces.models import Account, Workspace
+from workspaces.models import Account, Member, Role, Workspace
 
 
 @transaction.atomic
@@ -19,4 +20,16 @@ def create_workspace(
     """A workspace with its play money and its real money, billed as told."""
     workspace = Workspace.objects.create(name=name, owner_email=owner_email, kind=kind)
     open_accounts(workspace, billing=billing)
+    return workspace
+
+
+@transaction.atomic
+def open_for(user: User) -> Workspace:
+    """Somebody's own workspace, which they own; they may call it otherwise later."""
+    workspace = create_workspace(
+        name=user.first_name or "My workspace",
+        owner_email=user.email,
+        kind=Workspace.Kind.INDIVIDUAL,
+    )
+    Member.objects.create(workspace=workspace, user=user, role=Role.OWNER)
     return workspace

@@ -1,15 +1,23 @@
 from io import BytesIO
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.http import FileResponse, Http404
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.timezone import now
 
-from verification.backoffice import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
+from verification import links
+from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
 from workspaces import forms, keys, ledger, statement_files, statements
-from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
+from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Workspace
+
+VERBS = {
+    LedgerEntry.Kind.TOP_UP: "topped-up",
+    LedgerEntry.Kind.ADJUSTMENT: "adjusted",
+}
 
 
 class AccountInline(ReadOnlyInline):
@@ -44,6 +52,10 @@ class WorkspaceAdmin(OfficeAdmin):
     inlines = [AccountInline]
     action_form = forms.Suspension
     actions = ["suspend", "resume"]
+    sure = {
+        "suspend": "Its keys answer 403 and its jobs stop until it is resumed.",
+        "resume": "Its keys work again, and what waited for it goes on.",
+    }
 
     @admin.display(boolean=True, description="Suspended")
     def is_suspended(self, workspace):
@@ -76,27 +88,47 @@ class WorkspaceAdmin(OfficeAdmin):
             self.message_user(request, told, messages.ERROR)
             return
         for workspace in workspaces:
-            done = workspace.suspend(reason)
-            self._tell(request, workspace, "is suspended", done=done)
+            with transaction.atomic():
+                done = workspace.suspend(reason)
+                more = {"verb": "suspended", "reason": reason}
+                self._tell(request, workspace, "is suspended", done=done, **more)
 
     @admin.action(description="Resume", permissions=["change"])
     def resume(self, request, workspaces):
         for workspace in workspaces:
-            self._tell(request, workspace, "works again", done=workspace.resume())
+            with transaction.atomic():
+                done = workspace.resume()
+                self._tell(request, workspace, "works again", done=done, verb="resumed")
 
-    def _tell(self, request, workspace, outcome, *, done):
+    def _tell(self, request, workspace, outcome, *, done, **more):
         if done:
-            self.log_change(request, workspace, outcome)
+            self.log_change(request, workspace, outcome, **more)
             self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
         else:
             self.message_user(request, f"{workspace} was so already.", messages.INFO)
+
+
+def low(accounts):
+    """Those whose owners were told that little is left."""
+    return accounts.filter(low_balance_told_at__isnull=False)
+
+
+class LowFilter(admin.SimpleListFilter):
+    title = "balance"
+    parameter_name = "balance"
+
+    def lookups(self, request, model_admin):
+        return [("low", "low")]
+
+    def queryset(self, request, accounts):
+        return low(accounts) if self.value() == "low" else accounts
 
 
 @admin.register(Account)
 class AccountAdmin(OfficeAdmin):
     form = forms.Terms
     list_display = ["workspace", "environment", "billing", "balance", "credit_limit"]
-    list_filter = ["environment", "billing"]
+    list_filter = [LowFilter, "environment", "billing"]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("workspace__name__iexact",)
@@ -110,6 +142,7 @@ class AccountAdmin(OfficeAdmin):
         "low_balance_told_at",
         "balance",
         "currency",
+        "top_up_page",
         "statements",
     ]
     readonly_fields = [
@@ -119,10 +152,15 @@ class AccountAdmin(OfficeAdmin):
         "low_balance_told_at",
         "balance",
         "currency",
+        "top_up_page",
         "statements",
     ]
     action_form = forms.MovementAsked
     actions = ["top_up", "adjust"]
+    sure = {
+        "top_up": "The entry is made for good; another one puts a mistake right.",
+        "adjust": "The entry is made for good; another one puts a mistake right.",
+    }
 
     def has_add_permission(self, request):
         return False
@@ -134,6 +172,13 @@ class AccountAdmin(OfficeAdmin):
             name="workspaces_account_statement",
         )
         return [statement, *super().get_urls()]
+
+    @admin.display(description="Page to top it up by, for the workspace")
+    def top_up_page(self, account):
+        is_live = account.environment == Environment.PRODUCTION
+        if is_live and not settings.PAYMENT_PROVIDER:
+            return "-"
+        return format_html('<a href="{0}">{0}</a>', links.top_up_url(account.pk))
 
     @admin.display(description="Statements (months in UTC)")
     def statements(self, account):
@@ -183,11 +228,14 @@ class AccountAdmin(OfficeAdmin):
         amount, note = form.cleaned_data["amount"], form.cleaned_data["note"]
         actor = f"staff {request.user.get_username()}"[:100]
         try:
-            ledger.record(ledger.Movement(account.pk, kind, amount, actor, note=note))
+            with transaction.atomic():
+                movement = ledger.Movement(account.pk, kind, amount, actor, note=note)
+                ledger.record(movement)
+                more = {"verb": VERBS[kind], "reason": note}
+                self.log_change(request, account, f"{kind} {amount}", **more)
         except ledger.InsufficientBalance as e:
             self.message_user(request, str(e), messages.ERROR)
             return
-        self.log_change(request, account, f"{kind} {amount}")
         done = f"{kind} of {account.currency} {amount} on {account}."
         self.message_user(request, done, messages.SUCCESS)
 
@@ -263,6 +311,7 @@ class ApiKeyAdmin(OfficeAdmin):
         "created_at",
     ]
     actions = ["revoke"]
+    sure = {"revoke": "Who uses it is refused at once. This cannot be undone."}
 
     @admin.display(boolean=True)
     def works(self, key):
@@ -296,8 +345,11 @@ class ApiKeyAdmin(OfficeAdmin):
     @admin.action(description="Revoke now", permissions=["change"])
     def revoke(self, request, api_keys):
         for key in api_keys:
-            if keys.revoke(key):
-                self.log_change(request, key, "revoked")
+            with transaction.atomic():
+                done = keys.revoke(key)
+                if done:
+                    self.log_change(request, key, "revoked", verb="revoked")
+            if done:
                 self.message_user(request, f"{key} is revoked.", messages.SUCCESS)
             else:
                 self.message_user(request, f"{key} had ended already.", messages.INFO)

@@ -26,12 +26,15 @@ Kind = LedgerEntry.Kind
 class InsufficientBalance(Exception):
     """A prepaid account cannot pay; nothing was moved."""
 
-    def __init__(self, needed: Decimal, available: Decimal, currency: str) -> None:
+    def __init__(self, needed: Decimal, account: Account) -> None:
+        available = account.balance + account.credit_limit
+        currency = account.currency
         super().__init__(
             f"This needs {currency} {needed:.2f} and the workspace has "
             f"{currency} {available:.2f}, its credit included. Top up and try again."
         )
         self.needed, self.available = needed, available
+        self.account_id, self.environment = account.pk, account.environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,4 @@ def _move_balance(account_id: UUID, amount: Decimal) -> None:
         )
         if cursor.rowcount:
             return
-    account = Account.objects.get(pk=account_id)
-    raise InsufficientBalance(
-        -amount, account.balance + account.credit_limit, account.currency
-    )
+    raise InsufficientBalance(-amount, Account.objects.get(pk=account_id))

@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
 from django.db.models import F, Q
@@ -79,7 +80,7 @@ class Workspace(models.Model):
         """False if it is not suspended. What waited for it goes on."""
         later("webhooks.tasks.send_due")
         later("verification.notifications.tasks.send_due")
-        later("monitoring.tasks.run_due")
+        later("monitoring.tasks.let_go", self.pk)
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 
     def _set_suspension(self, suspended: bool, **changes: object) -> bool:
@@ -255,6 +256,85 @@ class ApiKey(models.Model):
             (self.revoked_at and self.revoked_at <= moment)
             or (self.expires_at and self.expires_at <= moment)
         )
+
+
+class Role(models.TextChoices):
+    OWNER = "OWNER", "Owner"
+    ADMIN = "ADMIN", "Administrator"
+    VIEWER = "VIEWER", "Viewer"
+
+
+class Member(models.Model):
+    """A person who may open a workspace in the console, and as what."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="members", db_index=False
+    )
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, related_name="memberships"
+    )
+    role = models.CharField(max_length=6, choices=Role)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "user"], name="one_membership_a_person"
+            ),
+            models.CheckConstraint(
+                name="members_have_a_known_role", condition=Q(role__in=Role.values)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role} of {self.workspace_id}"
+
+
+class Invitation(models.Model):
+    """A link that makes whoever has this e-mail address a member, once."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="invitations")
+    # Null once it has ended: who was asked and did not come is nobody's business.
+    email = EncryptedJSONField(null=True)
+    # A keyed hash of the address, by which invitations for it are found.
+    email_hash = models.BinaryField(db_index=True)
+    role = models.CharField(max_length=6, choices=Role)
+    # SHA-256 of the link's token, which is random and kept nowhere.
+    token_digest = models.BinaryField(unique=True)
+    # Null where an operator invites the first owner.
+    invited_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+    )
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="invitations_end_once",
+                condition=Q(accepted_at=None) | Q(revoked_at=None),
+            ),
+            models.CheckConstraint(
+                name="invitations_offer_a_known_role",
+                condition=Q(role__in=Role.values),
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "email_hash"],
+                condition=Q(accepted_at=None, revoked_at=None),
+                name="one_open_invitation_an_address",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role} of {self.workspace_id}"
 
 
 class RateCount(models.Model):

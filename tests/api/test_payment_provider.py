@@ -1,6 +1,7 @@
 """`POST /api/v1/webhooks/payment-provider`: what is let in, and what is not."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -8,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test import Client as HttpClient
 from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import now
 
 from tests.clients import Api
 from tests.fakes.checkouts import CheckoutServer
@@ -16,11 +18,23 @@ from tests.fakes.stripe import FakeStripe
 from tests.logs import LogLines
 from tests.logs import log_lines as log_lines
 from tests.orders import rows
-from tests.payments import EVENTS, candidate, configuration, opened, send, sent
+from tests.payments import (
+    EVENTS,
+    candidate,
+    configuration,
+    look,
+    opened,
+    send,
+    sent,
+    taking,
+)
 from tests.payments import taker as taker
+from tests.refunds import ask
+from tests.refunds import send as send_refunds_now
 from verification.jobs.models import Job
 from verification.jobs.queue import later
 from verification.ordering import receiving
+from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import LOOKS, look_at_due
 from verification.payments.models import Checkout, Doubt, PaymentEvent
 from verification.payments.registry import _live
@@ -35,6 +49,18 @@ def paid(taker: CheckoutServer, api: Api) -> Checkout:
     checkout = opened(api.create(candidate()))
     taker.pay(checkout.reference)
     return checkout
+
+
+def taken(taker: Any, api: Api) -> Checkout:
+    """The same, after we have looked."""
+    checkout = paid(taker, api)
+    look(checkout)
+    return checkout
+
+
+@pytest.fixture
+def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
+    yield from taking(FakeStripe(), settings)
 
 
 def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
@@ -267,16 +293,83 @@ def test_a_sandbox_checkout_is_not_the_live_providers(taker: CheckoutServer, api
 
 
 def test_a_dispute_is_left_to_a_person(taker: CheckoutServer, live_api: Api):
-    checkout = paid(taker, live_api)
-    event = charge(taker, checkout.reference)
-    event["event" if "event" in event else "type"] = "charge.dispute.create"
-    if isinstance(taker, FakePaystack):
-        event["data"] = {"transaction": event["data"]}
+    checkout = taken(taker, live_api)
+    taker.dispute(checkout.reference)
 
-    send(taker, event)
+    send(taker)
 
     checkout.refresh_from_db()
     assert checkout.doubt == Doubt.DISPUTED
+    assert PaymentEvent.objects.get().checkout == checkout
+
+
+def test_a_dispute_hides_no_other_doubt(taker: CheckoutServer, live_api: Api):
+    checkout = opened(live_api.create(candidate()))
+    taker.pays = 99
+    taker.pay(checkout.reference)
+    look(checkout)
+    taker.dispute(checkout.reference)
+
+    send(taker)
+
+    checkout.refresh_from_db()
+    assert checkout.doubts == [Doubt.OTHER_AMOUNT, Doubt.DISPUTED]
+
+
+def test_a_dispute_that_is_resolved_raises_no_doubt(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = taken(taker, live_api)
+    if isinstance(taker, FakeStripe):
+        taker.dispute(checkout.reference, "closed", status="won")
+    else:
+        taker.dispute(checkout.reference, "resolve")
+
+    send(taker)
+
+    checkout.refresh_from_db()
+    assert checkout.doubt == ""
+
+
+def test_a_dispute_that_was_lost_does(stripe_taker: FakeStripe, live_api: Api):
+    checkout = taken(stripe_taker, live_api)
+    stripe_taker.dispute(checkout.reference, "closed", status="lost")
+
+    send(stripe_taker)
+
+    checkout.refresh_from_db()
+    assert checkout.doubt == Doubt.DISPUTED
+
+
+def test_a_transaction_of_nobody_is_kept_and_leads_nowhere(
+    stripe_taker: FakeStripe, live_api: Api
+):
+    checkout = taken(stripe_taker, live_api)
+    for name in ("pi_other", "", "\x00", None, ["pi"], "\ud800"):
+        stripe_taker.dispute(checkout.reference, payment_intent=name)
+        send(stripe_taker)
+
+    checkout.refresh_from_db()
+    assert checkout.doubt == ""
+    assert PaymentEvent.objects.filter(checkout=None).count() == 6
+
+
+def test_an_event_of_a_refund_has_the_provider_asked_about_it(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = taken(taker, live_api)
+    taker.refunds_wait = True
+    refund = ask(checkout)
+    send_refunds_now()
+    refund.refresh_from_db()
+    assert (refund.status, refund.next_try_at > now()) == ("APPROVED", True)
+    taker.settle_refunds()
+
+    send(taker)
+    send_refunds()
+
+    refund.refresh_from_db()
+    assert refund.status == "DONE"
 
 
 def test_an_event_costs_few_statements(taker: CheckoutServer, live_api: Api):

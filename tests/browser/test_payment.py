@@ -69,7 +69,7 @@ def told(page, heading):
 
 def reloaded(page, text):
     ends_at = time.monotonic() + SECONDS
-    while text not in page.get_by_role("main").inner_text():
+    while text not in page.get_by_role("main").inner_text().replace("\xa0", " "):
         assert time.monotonic() < ends_at, page.get_by_role("main").inner_text()
         time.sleep(0.2)
         page.reload()

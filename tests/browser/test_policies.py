@@ -3,16 +3,9 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.people import log_in, make_staff, set_up_second_factor
+
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def staff(service):
-    service.set_environment(DJANGO_SUPERUSER_PASSWORD="of no worth")
-    service.manage(
-        "createsuperuser", "--noinput", "--username=root", "--email=root@acacia.test"
-    )
-    return {"username": "root", "password": "of no worth"}
 
 
 def test_the_documentation_is_drawn(page, service):
@@ -23,13 +16,14 @@ def test_the_documentation_is_drawn(page, service):
     expect(page.get_by_text("/api/v1/reports", exact=True).first).to_be_visible()
 
 
-def test_staff_find_their_way(page, service, staff, ask):
+def test_staff_find_their_way(page, service, ask, look):
     report = ask()
+    make_staff(service, "staff@people.test")
+    log_in(page, service, "staff@people.test", "/admin/")
+    look("staff-password-again")
+    set_up_second_factor(page)
+    look("staff-recovery-codes")
     page.goto(f"{service.url}/admin/")
-    for name, value in staff.items():
-        page.locator(f"#id_{name}").fill(value)
-    page.get_by_role("button").last.click()
-    page.wait_for_url("**/admin/")
 
     page.goto(f"{service.url}/admin/reports/report/")
     expect(page.get_by_text(report["id"]).first).to_be_visible()

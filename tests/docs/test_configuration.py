@@ -10,6 +10,7 @@ READ_BY = [
     "secret_settings.py",
     "mail_settings.py",
     "payment_settings.py",
+    "source_settings.py",
     "embedded.py",
     "serving.py",
 ]

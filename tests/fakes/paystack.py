@@ -126,10 +126,10 @@ class FakePaystack(CheckoutServer):
                 if whole and word == "processed":
                     refund.transaction.status = "reversed"
 
-    def dispute(self, reference: str) -> None:
+    def dispute(self, reference: str, kind: str = "create", **told: Any) -> None:
         disputed = shapes.charge(self.transactions[reference], self)
         data = {"id": 358950, "currency": disputed["currency"], "transaction": disputed}
-        self.happened({"event": "charge.dispute.create", "data": data})
+        self.happened({"event": f"charge.dispute.{kind}", "data": {**data, **told}})
 
     # Its API.
 

@@ -43,6 +43,7 @@ class FakeStripe(CheckoutServer):
         self.intents: dict[str, dict[str, Any]] = {}
         self.charges: dict[str, dict[str, Any]] = {}
         self.refunds: dict[str, dict[str, Any]] = {}
+        self.disputes: dict[str, dict[str, Any]] = {}
         # The money comes days after the payer has gone through the pages.
         self.pays_later = False
         # Refunds wait for `settle_refunds`; those that fail do in any case.
@@ -117,6 +118,25 @@ class FakeStripe(CheckoutServer):
                 self._event("refund.failed", refund)
             else:
                 self._event("refund.updated", refund)
+
+    def dispute(self, reference: str, kind: str = "created", **told: Any) -> None:
+        """As Stripe tells it, which is with none of the payment's metadata."""
+        intent = self.session_of(reference)["payment_intent"]
+        charge = self.charges[self.intents[intent]["latest_charge"]]
+        dispute = self._new("du", "dispute", self.disputes)
+        dispute.update(
+            amount=charge["amount"],
+            balance_transactions=[],
+            charge=charge["id"],
+            currency=charge["currency"],
+            evidence_details={"has_evidence": False, "submission_count": 0},
+            is_charge_refundable=False,
+            payment_intent=intent,
+            reason="fraudulent",
+            status="needs_response",
+        )
+        dispute.update(told)
+        self._event(f"charge.dispute.{kind}", dispute)
 
     def session_of(self, reference: str) -> dict[str, Any]:
         """The newest of this reference."""

@@ -1,5 +1,6 @@
 """Payers on their pages, stage by stage."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,10 +15,12 @@ from tests.orders import PAYER
 from tests.refunds import GRACE
 from verification.checks.models import CheckDefinition
 from verification.ordering.giving_back import send_refunds
+from verification.ordering.paying import PaymentClosed, open_checkout
 from verification.ordering.payment_links import send_new_payment_link
 from verification.ordering.refunding import ask_for_refund
 from verification.ordering.unpaid import expire_payments
 from verification.payments.models import Checkout, Payment, Refund
+from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
 
@@ -91,6 +94,78 @@ def test_a_paid_draft_waits_for_its_launch(api: Api):
     assert api.report(visitor.report_id)["status"] == "DRAFT"
 
 
+@pytest.mark.parametrize(
+    ("status", "ends", "said", "imesemwa"),
+    [
+        ("PENDING_CONSENT", False, "have not begun yet", "haujaanza bado"),
+        ("RUNNING", False, "The checks have begun", "Ukaguzi umeanza"),
+        ("PARTIAL", False, "The checks have begun", "Ukaguzi umeanza"),
+        ("PARTIAL", True, "Some of the checks could be made", "Baadhi ya ukaguzi"),
+        ("READY", True, "The checks are done", "Ukaguzi umekamilika"),
+        ("FAILED", True, "The checks could not be made", "haukuweza kufanyika"),
+        ("CANCELLED", True, "The report was cancelled", "Ripoti ilighairiwa"),
+    ],
+)
+def test_what_it_says_of_the_checks_is_true(api: Api, status, ends, said, imesemwa):
+    visitor = payer(api)
+    visitor.choose("pay")
+    work()
+    Report.objects.filter(pk=visitor.report_id).update(
+        status=status, completed_at=now() if ends else None
+    )
+
+    page = visitor.reads()
+
+    assert said in page
+    assert imesemwa in in_kiswahili(visitor)
+    assert ("have begun" in page) == (said == "The checks have begun")
+
+
+def test_a_suspended_workspace_is_not_paid(api: Api):
+    visitor = payer(api)
+    api.workspace.suspend("fraud")
+
+    page = visitor.reads()
+    refused = visitor.post("pay")
+
+    assert "This cannot be paid at the moment" in page
+    assert "Hii haiwezi kulipwa kwa sasa" in in_kiswahili(visitor)
+    assert "<form method" not in visitor.text()
+    assert (refused.status_code, refused["Location"]) == (303, visitor.page)
+    assert not Checkout.objects.exists()
+    payment = visitor.payment
+    with pytest.raises(PaymentClosed, match="SUSPENDED"):
+        open_checkout(payment.pk, payment.generation)
+    api.workspace.resume()
+    assert "Pay KES 250.00" in visitor.reads()
+
+
+def test_what_a_suspended_workspace_is_paid_all_the_same_is_counted(api: Api):
+    visitor = payer(api)
+    at = visitor.pay()
+    api.workspace.suspend("fraud")
+    assert "Check whether it is paid" in visitor.reads()
+
+    asking = visitor.come_back(visitor.choose("pay", at))
+    work()
+
+    assert "We are asking whether you have paid" in asking
+    page = visitor.reload()
+    assert "You paid KES 250.00" in page
+    assert "The checks are not going on at the moment" in page
+    assert "Ukaguzi hauendelei kwa sasa" in in_kiswahili(visitor)
+    assert visitor.checkout.is_counted
+
+
+def test_amounts_do_not_break_across_lines(api: Api):
+    assert "Pay KES\N{NO-BREAK SPACE}250.00</h1>" in payer(api).text()
+
+
+def in_kiswahili(visitor: Payer) -> str:
+    answer = visitor.browser.get(visitor.page, headers={"Accept-Language": "sw"})
+    return words(answer.content.decode())
+
+
 def test_coming_back_without_paying_pays_nothing(api: Api):
     visitor = payer(api)
     visitor.pay()
@@ -113,6 +188,8 @@ def test_what_failed_can_be_tried_again(api: Api):
     work()
 
     page = visitor.reload()
+    # A heading in an alert is read as no heading.
+    assert not re.search(r'role="alert">\s*<h1>', visitor.text())
     assert "The payment failed" in page
     assert "Nothing was taken" in page
     assert "Try again" in page

@@ -14,6 +14,7 @@ from tests.hosted.test_payment_provider import form_action
 from tests.hosted.visitor import Visitor, words
 from tests.refunds import paystack_api as paystack_api
 from verification import links
+from verification.ordering.paying import PaymentClosed, open_top_up
 from verification.payments.models import Checkout
 from workspaces.models import LedgerEntry
 
@@ -24,6 +25,21 @@ def owner(api: Api) -> Visitor:
     visitor = Visitor(links.top_up_url(api.account.pk))
     visitor.open()
     return visitor
+
+
+def test_a_suspended_workspace_is_not_topped_up(api: Api):
+    visitor = owner(api)
+    api.workspace.suspend("fraud")
+
+    page = words(visitor.text())
+    answer = visitor.post("", amount="5000")
+
+    assert "This cannot be paid at the moment" in page
+    assert "This cannot be paid at the moment" in answer.content.decode()
+    api.account.workspace.refresh_from_db()
+    with pytest.raises(PaymentClosed, match="SUSPENDED"):
+        open_top_up(api.account, Decimal(5000), "owner")
+    assert not Checkout.objects.exists()
 
 
 def paid(visitor: Visitor, choice: str, amount: str = "5000") -> str:

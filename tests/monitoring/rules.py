@@ -92,7 +92,9 @@ def watched(api: Api, **alert: Any) -> Alert:
 def let_pass(time: timedelta) -> None:
     """All that rules have to do with time lies so much further back."""
     Rule.objects.update(
-        starts_at=F("starts_at") - time, next_run_at=F("next_run_at") - time
+        starts_at=F("starts_at") - time,
+        next_run_at=F("next_run_at") - time,
+        put_off_until=F("put_off_until") - time,
     )
     # One after another: no two may be due at the same moment in between.
     for run in Run.objects.order_by("due_at"):

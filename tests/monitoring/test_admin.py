@@ -10,7 +10,7 @@ from monitoring.chart import Mark, in_words, timeline
 from monitoring.models import Alert, Rule, Run
 from tests.clients import Api
 from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, work
-from tests.office import act, change, listed_ids, listing, opened
+from tests.office import act, change, listed_ids, listing, opened, reveal
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.orders import movements
 from workspaces.models import Workspace
@@ -72,15 +72,17 @@ def test_a_page_of_very_many_runs_costs_the_same(
         opened(staff, change(watched))
 
 
-def test_changes_and_subject_are_shown_to_superusers_alone(
-    watched: Rule, staff, superuser
+def test_changes_and_subject_are_masked_until_a_reason_is_given(
+    watched: Rule, superuser
 ):
     alert = Alert.objects.latest("id")
 
-    assert CHANGING not in opened(staff, change(watched))
+    assert CHANGING not in opened(superuser, change(watched))
+    assert "riskLevel" not in opened(superuser, change(alert))
+    reveal(superuser, watched)
+    reveal(superuser, alert)
     assert CHANGING in opened(superuser, change(watched))
-    assert "checkName" not in opened(staff, change(alert))
-    assert "checkName" in opened(superuser, change(alert))
+    assert "riskLevel" in opened(superuser, change(alert))
 
 
 def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
@@ -97,6 +99,20 @@ def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
     assert found(environment__exact="production") == {str(live.pk)}
     assert found(q=str(live.pk)) == {str(live.pk)}
     assert "Paused by staff" in opened(staff, listing(Rule))
+
+
+def test_rules_that_cannot_be_launched_are_found(api: Api, staff):
+    stored(api)
+    broken = stored(api)
+    Rule.objects.filter(pk=broken.pk).update(
+        launch_failures=3, last_error="UnknownKey", put_off_until=START
+    )
+
+    assert listed_ids(staff, Rule, not_launched="yes") - {str(api.workspace.pk)} == {
+        str(broken.pk)
+    }
+    assert "UnknownKey" in opened(staff, listing(Rule))
+    assert "UnknownKey" in opened(staff, change(broken))
 
 
 def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
@@ -124,7 +140,7 @@ def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
     assert str(rule.pk) in html
     assert Run.objects.count() == 0
 
-    (told,) = act(staff, "run_now", rule, confirmed="yes")
+    (told,) = confirm(staff, html, rule)
 
     run = Run.objects.get()
     assert change(run.report) in told
@@ -134,6 +150,22 @@ def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
     assert movements(api) == [("CHARGE", -50, 1)]
 
 
+def test_what_is_confirmed_twice_runs_once(api: Api, staff):
+    rule = stored(api)
+    html = asked(staff, "run_now", rule)
+
+    confirm(staff, html, rule)
+    assert "since you were asked" in confirm(staff, html, rule)[0]
+    html = asked(staff, "run_now", rule)
+    assert "under way" in confirm(staff, html, rule)[0]
+    assert "since you were asked" in act(staff, "run_now", rule, confirmed="yes")[0]
+    assert movements(api) == [("CHARGE", -50, 1)]
+
+    api.work()
+    confirm(staff, html, rule)
+    assert Run.objects.count() == 2
+
+
 def test_a_paused_rule_a_suspended_workspace_and_an_empty_balance_run_nothing(
     api: Api, another_api: Api, live_api: Api, staff
 ):
@@ -141,7 +173,8 @@ def test_a_paused_rule_a_suspended_workspace_and_an_empty_balance_run_nothing(
     act(staff, "pause", paused)
     Workspace.objects.get(pk=another_api.workspace.pk).suspend("Unpaid invoices")
 
-    told = act(staff, "run_now", paused, suspended, poor, confirmed="yes")
+    html = asked(staff, "run_now", paused, suspended, poor)
+    told = confirm(staff, html, paused, suspended, poor)
 
     assert Run.objects.count() == 0
     assert "paused" in " ".join(told)
@@ -184,6 +217,12 @@ def test_an_alert_of_a_deleted_rule_is_shown(api: Api, staff):
     Rule.objects.all().delete()
 
     assert str(alert.rule_id) in opened(staff, change(alert))
+
+
+def confirm(client, html: str, *rules: Rule) -> list[str]:
+    """What is told when the form of the asking page is sent."""
+    fields = dict(re.findall(r'name="(made-[^"]+)" value="([^"]+)"', html))
+    return act(client, "run_now", *rules, confirmed="yes", **fields)
 
 
 def asked(client, action: str, *chosen: Rule) -> str:

@@ -3,6 +3,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils.timezone import now
 
 from monitoring import tasks
@@ -10,6 +11,7 @@ from monitoring.comparing import NotCompared
 from monitoring.models import Alert, Baseline, Run
 from tests.clients import Api
 from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
+from tests.office import change, opened
 from tests.orders import REFUSED
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from verification.api.event_shapes import EVENTS
@@ -55,6 +57,27 @@ def made(api: Api) -> dict[str, Any]:
     rule = make(api)
     work(api)
     return rule
+
+
+def test_nothing_of_what_was_found_stands_in_the_database_in_clear(
+    api: Api, made: dict[str, Any], staff
+):
+    run = due(api)
+    find(run)
+    result = CheckResult.objects.get(report=run.report_id)
+    flag = {"code": "ON_A_LIST", "severity": "HIGH", "message": ""}
+    result.finding = {**result.finding, "flags": [flag]}
+    result.save()
+    compare(run)
+
+    (alert,) = alerts(api)
+    assert "new flag ON_A_LIST" in alert["message"]
+    assert "new flag ON_A_LIST" in opened(staff, change(Alert.objects.get()))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT a::text, message FROM monitoring_alert a")
+        row, message = cursor.fetchone()
+    assert "ON_A_LIST" not in row
+    assert b"ON_A_LIST" not in bytes(message)
 
 
 def test_an_end_is_told_to_a_job_that_compares_it(api: Api, made: dict[str, Any]):

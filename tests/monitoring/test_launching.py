@@ -1,7 +1,9 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from django.db import connection
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from monitoring import launching, tasks
@@ -110,6 +112,18 @@ def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
     assert made.next_run_at > now()
     assert made.next_run_at.day in {28, 30, 31}
     assert (made.next_run_at + DAY).month != made.next_run_at.month
+
+
+def test_a_rule_whose_times_are_moved_by_a_cadence_alone_runs(api: Api):
+    made = make(api)
+    for number in (2, 3):
+        Rule.objects.update(
+            starts_at=F("starts_at") - DAY, next_run_at=F("next_run_at") - DAY
+        )
+        # The first time is now that of the baseline.
+        tasks.run_due()
+        tasks.run_due()
+        assert Run.objects.filter(rule=made["id"]).count() == number
 
 
 def test_a_clock_that_is_set_back_brings_no_time_twice(api: Api):
@@ -295,6 +309,64 @@ def test_more_broken_rules_than_are_taken_at_once_stop_no_other(api: Api, monkey
     assert [run.rule_id for run in launch()] == [well.pk]
 
 
+def made_anew(made: Rule) -> Rule:
+    return Rule.objects.get(pk=made.pk)
+
+
+def test_a_rule_that_cannot_be_launched_is_tried_less_and_less_often(api: Api):
+    broken = stored(api)
+    sealed = bytes(Rule.objects.values_list("subject", flat=True).get())
+    Rule.objects.update(subject=b"nonsense")
+    let_pass(DAY)
+    waits = []
+    for _ in range(11):
+        tasks.run_due()
+        tasks.run_due()
+        found = made_anew(broken)
+        waits.append(round((found.launch_at - now()).total_seconds() / 60))
+        let_pass(found.launch_at - now() + timedelta(milliseconds=1))
+
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 360, 360]
+    assert (found.launch_failures, found.last_error) == (11, "UnknownKey")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE monitoring_rule SET subject = %s", [sealed])
+    told = api.get(f"/monitoring/{broken.pk}").json()["launchError"]
+    assert told == "The last run could not be started; it is tried again."
+    assert len(launch(timedelta(0))) == 1
+    found = made_anew(broken)
+    assert (found.launch_failures, found.last_error) == (0, "")
+    assert found.launch_at == found.next_run_at
+    assert api.get(f"/monitoring/{broken.pk}").json()["launchError"] is None
+
+
+def test_more_broken_rules_than_one_job_gets_through_starve_no_other(
+    api: Api, monkeypatch
+):
+    monkeypatch.setattr(launching, "AT_ONCE", 2)
+    monkeypatch.setattr(launching, "JOB_SECONDS", -1)
+    broken = [stored(api) for _ in range(5)]
+    well = stored(api)
+    Rule.objects.filter(pk__in=[b.pk for b in broken]).update(subject=b"nonsense")
+    let_pass(DAY)
+
+    for _ in range(3):
+        tasks.run_due()
+
+    assert Run.objects.get().rule_id == well.pk
+
+
+def test_a_workspace_resumed_between_look_and_lock_is_not_put_off(
+    api: Api, monkeypatch
+):
+    made = stored(api)
+    let_pass(DAY)
+    # As it was when the rules were locked.
+    monkeypatch.setattr(Workspace, "is_suspended", True)
+
+    assert launching._launch([made.pk]) == 0
+    assert made_anew(made).put_off_until is None
+
+
 def test_rules_that_are_due_at_the_same_moment_are_each_met(api: Api, monkeypatch):
     monkeypatch.setattr(launching, "AT_ONCE", 3)
     for _ in range(10):
@@ -313,9 +385,17 @@ def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it
 
     assert [run.rule_id for run in launch(timedelta(days=3))] == [other.pk]
     assert standing(made) == ("ACTIVE", "")
+    put_off = made_anew(made).launch_at
+    assert now() < put_off < now() + timedelta(hours=2)
+    # Neither looked at nor written again.
+    with CaptureQueriesContext(connection) as queries:
+        tasks.run_due()
+    assert not any("UPDATE" in query["sql"] for query in queries)
     Job.objects.all().delete()
     workspace.resume()
 
+    job = Job.objects.get(function="monitoring.tasks.let_go")
+    tasks.let_go(*job.arguments)
     assert Job.objects.filter(function="monitoring.tasks.run_due").exists()
     assert [run.rule_id for run in launch(timedelta(0))] == [made.pk]
     assert launch(timedelta(0)) == []

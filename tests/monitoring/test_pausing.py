@@ -10,6 +10,8 @@ from monitoring.models import PauseReason, Rule, Run
 from monitoring.pausing import pause, pause_for_staff, resume_for_staff
 from tests.clients import ATTESTED, HOSTED, Api, codes, person
 from tests.monitoring.rules import CHANGING, let_pass, make, stored, work
+from tests.monitoring.test_launching import pay_in
+from tests.office import act
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.orders import movements
 from verification.checks.models import CheckDefinition
@@ -21,6 +23,7 @@ from verification.notifications.tasks import send_due
 from verification.ordering.consenting import grant, withdraw
 from verification.reports.models import Report
 from verification.wire import utc_text
+from workspaces.models import Account
 
 DAY = timedelta(days=1)
 
@@ -216,6 +219,45 @@ def test_a_consent_nobody_asked_for_is_refused(api: Api):
     assert codes(problem) == {"#/consent": "not-allowed-here"}
 
 
+def lend(api: Api, amount: int) -> None:
+    Account.objects.filter(pk=api.account.pk).update(credit_limit=amount)
+
+
+def test_a_rule_is_not_resumed_while_the_balance_does_not_cover_a_run(
+    live_api: Api, staff
+):
+    rule = stored(live_api)
+    let_pass(DAY)
+    tasks.run_due()
+    pay_in(live_api, 49)
+
+    problem = live_api.refused(f"/monitoring/{rule.pk}/resume", {})
+
+    assert (problem["status"], problem["code"]) == (402, "insufficient-balance")
+    assert "Top up" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert standing(rule) == ("PAUSED", "INSUFFICIENT_BALANCE")
+    lend(live_api, 1)
+    assert resume(live_api, rule).status_code == 200
+
+
+def test_a_rule_is_not_resumed_while_a_check_is_not_offered(api: Api, staff):
+    rule = stored(api, "KRA_PIN")
+    definition = CheckDefinition.objects.filter(name="KRA_PIN")
+    definition.update(active=False)
+    let_pass(DAY)
+    tasks.run_due()
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
+
+    assert (problem["status"], problem["code"]) == (409, "rule-not-resumable")
+    assert problem["pauseReason"] == "CHECK_INACTIVE"
+    assert "KRA_PIN" in problem["detail"]
+    assert "KRA_PIN" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert standing(rule) == ("PAUSED", "CHECK_INACTIVE")
+    definition.update(active=True)
+    assert resume(api, rule).status_code == 200
+
+
 def test_what_staff_paused_staff_alone_resume(api: Api):
     rule = stored(api)
     assert pause_for_staff(rule.pk)
@@ -313,6 +355,7 @@ def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
     let_pass(DAY)
     tasks.run_due()
     assert standing(over) == ("PAUSED", "INSUFFICIENT_BALANCE")
+    pay_in(live_api, 50)
     resume(live_api, over)
 
     assert told() == []
@@ -323,7 +366,9 @@ def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
     let_pass(DAY)
     tasks.run_due()
     assert len(told()) == 1
+    lend(live_api, 50)
     resume(live_api, rule)
+    lend(live_api, 0)
     tasks.run_due()
 
     assert len(told()) == 2

@@ -5,6 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
+from tests.office import log_in
 from verification.notifications.admin import masked
 from verification.notifications.models import Channel, Notification
 from verification.notifications.notifying import cancel
@@ -18,12 +19,12 @@ def staff(*permissions: str) -> Client:
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
 
 
 def send_again(client: Client, row: Notification) -> list[str]:
-    data = {"action": "send_again", "_selected_action": [row.pk]}
+    data = {"_sure": "yes", "action": "send_again", "_selected_action": [row.pk]}
     answer = client.post(LIST, data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 

@@ -58,6 +58,20 @@ PAUSED = {
     "rules": ["019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f (loan-4711)"] * 10,
     "more": 2,
 }
+ACCOUNT = {
+    "operator": "Verification reports",
+    "url": LINK,
+    "resetUrl": LINK,
+    "what": "password",
+}
+INVITATION = {
+    "workspace": "Acacia Lenders",
+    "by": "Grace Wambui",
+    "role": "ADMIN",
+    "url": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+    "operator": "Verification reports",
+}
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
@@ -73,6 +87,11 @@ CONTEXTS = {
     Kind.MONITORING_PAUSED: PAUSED,
     Kind.WEBHOOK_FAILING: WEBHOOK,
     Kind.WEBHOOK_DISABLED: WEBHOOK,
+    Kind.INVITATION: INVITATION,
+    Kind.ACCOUNT_CONFIRM: ACCOUNT,
+    Kind.ACCOUNT_EXISTS: ACCOUNT,
+    Kind.ACCOUNT_RESET: ACCOUNT,
+    Kind.ACCOUNT_CHANGED: ACCOUNT,
 }
 TO_OWNERS = {
     Kind.LOW_BALANCE,
@@ -80,7 +99,8 @@ TO_OWNERS = {
     Kind.WEBHOOK_FAILING,
     Kind.WEBHOOK_DISABLED,
 }
-BY_EMAIL_ALONE = {*TO_OWNERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
+TO_MEMBERS = {Kind.INVITATION, *(k for k in Kind if k.startswith("ACCOUNT_"))}
+BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 

@@ -5,11 +5,14 @@ from decimal import Decimal
 import pytest
 
 from tests.clients import Api
+from tests.fakes.paystack import paystack as paystack
 from tests.payments import candidate, end, opened
-from tests.refunds import WANGARI, ask, paid, send, topped_up
+from tests.refunds import WANGARI, ask, paid, received, send, topped_up
+from tests.refunds import paystack_api as paystack_api
 from tests.workspaces.test_commands import differences, execute, run
-from verification.ordering.refunding import reject
-from verification.payments.models import Checkout
+from verification.ordering.refunding import reject, resolve_doubts
+from verification.payments.models import Checkout, Payment
+from verification.reports.models import Report
 
 # Breaks rows on purpose, which the check after each test of this folder would find.
 pytestmark = pytest.mark.django_db
@@ -80,7 +83,7 @@ def test_a_top_up_of_another_amount_is_found(busy: Api):
 
 def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
     execute(
-        "UPDATE payments_checkout SET is_counted = false, doubt = 'OTHER_AMOUNT' "
+        "UPDATE payments_checkout SET is_counted = false, doubts = '{OTHER_AMOUNT}' "
         "WHERE amount = 1000"
     )
 
@@ -157,7 +160,10 @@ def test_a_paid_payment_that_no_checkout_paid_is_found(busy: Api):
         report_checkout().pk,
     )
 
-    assert differences() == ["payment is PAID and no checkout paid it"]
+    assert differences() == [
+        "checkout keeps 250.00 that counts for nothing, without a reason",
+        "payment is PAID and no checkout paid it",
+    ]
 
 
 def test_a_payment_of_another_amount_is_found(busy: Api):
@@ -166,7 +172,10 @@ def test_a_payment_of_another_amount_is_found(busy: Api):
         report_checkout().payment_id,
     )
 
-    assert differences() == ["payment was paid by another amount or currency"]
+    assert differences() == [
+        "payment asks for 249.00 and its checks cost 250.00",
+        "payment was paid by another amount or currency",
+    ]
 
 
 def test_a_payment_that_was_paid_twice_is_found(busy: Api):
@@ -234,4 +243,62 @@ def test_a_report_that_ran_unpaid_is_found(busy: Api):
         Checkout.objects.get(refunded=100).payment_id,
     )
 
-    assert differences() == ["report has run for 250.00 and its payment is EXPIRED"]
+    assert differences() == [
+        "checkout keeps 150.00 that counts for nothing, without a reason",
+        "report has run for 250.00 and its payment is EXPIRED",
+    ]
+
+
+def test_a_report_that_was_paid_too_little_is_found(api: Api):
+    made = api.create(candidate())
+    Payment.objects.update(amount=1)
+    end(opened(made))
+
+    assert api.report(made["id"])["status"] == "RUNNING"
+    assert differences() == ["payment asks for 1.00 and its checks cost 250.00"]
+
+
+def test_a_report_that_waits_for_what_was_paid_is_found(api: Api):
+    made = api.create(candidate())
+    end(opened(made))
+    Report.objects.update(status="PENDING_PAYMENT")
+
+    assert differences() == ["report still waits for its payment, which is PAID"]
+
+
+def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api):
+    checkout = end(opened(api.create(candidate())), surplus=True)
+    assert checkout.doubt == "OTHER_AMOUNT"
+    kept = checkout.paid_amount
+
+    assert run("audit_ledger")
+    Checkout.objects.update(doubts=[])
+    assert differences() == [
+        f"checkout keeps {kept} that counts for nothing, without a reason"
+    ]
+
+    Checkout.objects.update(doubts=["OTHER_AMOUNT"])
+    with pytest.raises(ValueError, match="Say what was found"):
+        resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], " ")
+    kept = "The payer wants it kept for the next report"
+    assert resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], kept)
+    assert run("audit_ledger")
+
+
+def test_a_surplus_whose_refund_failed_is_not_forgotten(paystack_api, paystack):
+    made = paystack_api.create(candidate())
+    late = opened(made)
+    paystack_api.post(f"/reports/{made['id']}/cancel")
+    paystack.refund_fails = True
+    received(late, paystack)
+    send()
+    paystack.settle_refunds()
+    send()
+    late.refresh_from_db()
+    assert late.doubt == "REFUND_FAILED"
+
+    Checkout.objects.update(doubts=[])
+
+    assert differences() == [
+        "checkout keeps 250.00 that counts for nothing, without a reason"
+    ]

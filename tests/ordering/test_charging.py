@@ -5,6 +5,7 @@ from itertools import chain
 import pytest
 
 from tests.clients import Api, company, person
+from tests.office import change, opened
 from tests.orders import movements, rows, told, two_checks
 from tests.threads import at_once
 from verification.checks.models import CheckDefinition
@@ -70,6 +71,21 @@ def test_who_cannot_pay_for_all_gets_nothing(live_api: Api):
     assert "KES 600.00" in problem["detail"]
     assert "KES 599.00" in problem["detail"]
     assert rows() == before
+    assert "topUpUrl" not in problem
+
+
+def test_who_cannot_pay_is_told_where_to(live_api: Api, settings, superuser):
+    settings.PAYMENT_PROVIDER = "paystack"
+    settings.PAYMENT_PROVIDERS = {"paystack": ("", {})}
+
+    answer = live_api.post("/reports", {"reports": [company()]})
+
+    url = answer.json()["topUpUrl"]
+    assert answer.status_code == 402
+    assert f"/t/{live_api.account.pk}/" in url
+    assert url in opened(superuser, change(live_api.account))
+    settings.PAYMENT_PROVIDER = ""
+    assert url not in opened(superuser, change(live_api.account))
 
 
 def test_the_last_shilling_can_be_spent(live_api: Api):

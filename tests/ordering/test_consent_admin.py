@@ -6,7 +6,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, person
-from tests.office import change, listing, opened
+from tests.office import change, listing, log_in, opened, reveal
 from tests.ordering.test_consenting import EVIDENCE
 from verification.consents.models import Consent, ConsentRecord
 from verification.ordering.consenting import grant
@@ -27,7 +27,7 @@ def superuser(admin_user: User) -> Client:
 
 def browser(user: User) -> Client:
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
 
 
@@ -40,6 +40,7 @@ def staff(*permissions: str) -> Client:
 
 def act(client: Client, action: str, consent: Consent, **more: str):
     data = {"action": action, "_selected_action": [str(consent.pk)], **more}
+    data["_sure"] = "yes"
     return client.post(listing(Consent), data, follow=True)
 
 
@@ -48,13 +49,14 @@ def test_a_record_is_shown_with_its_evidence_and_that_it_is_unchanged(
 ):
     record = grant(consent.pk, 1, EVIDENCE)
     assert record.number in opened(superuser, listing(ConsentRecord))
+    reveal(superuser, record)
     page = opened(superuser, change(record))
     assert "Opera Mini" in page
     assert record.notice_sha256.hex() in page
-    assert 'alt="True"' in page
+    assert 'title="True"' in page
 
 
-def test_evidence_is_shown_to_superusers_alone(consent: Consent):
+def test_evidence_is_masked_until_it_is_revealed(consent: Consent):
     record = grant(consent.pk, 1, EVIDENCE)
     page = opened(staff("view_consentrecord"), change(record))
     assert record.number in page

@@ -1,7 +1,9 @@
+from datetime import timedelta
 from threading import Thread
 from time import sleep
 
 import pytest
+import time_machine
 from django.db import connection
 from django.utils.timezone import now
 
@@ -16,7 +18,7 @@ from verification.ordering import giving_back
 from verification.ordering.giving_back import _record, send_refunds
 from verification.ordering.refunding import hold_refund
 from verification.payments import registry
-from verification.payments.models import Payment, Refund
+from verification.payments.models import Checkout, Payment, Refund
 from verification.providers.base import Refused
 from verification.providers.checkout import RefundSeen, RefundState
 
@@ -58,6 +60,40 @@ def test_a_refund_that_fails_in_the_end_can_be_asked_for_again(paystack_api, pay
     send()
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.doubt) == (PRICE, "")
+
+
+@pytest.mark.parametrize("status", [None, 500])
+def test_a_refund_without_an_end_is_told_of_once(
+    paystack_api, paystack, caplog, status
+):
+    checkout = paid(paystack_api, paystack)
+    refund = ask(checkout)
+    paystack.faults.path, paystack.faults.status = "/refund", status
+    for day in range(7):
+        with time_machine.travel(refund.created_at + timedelta(days=day, hours=1)):
+            send()
+        checkout.refresh_from_db()
+        assert checkout.doubt == ("REFUND_STUCK" if day == 3 else "")
+        Checkout.objects.update(doubts=[])
+
+    told = [r for r in caplog.records if "has no end for days" in r.getMessage()]
+    assert len(told) == 1
+    refund.refresh_from_db()
+    assert refund.next_try_at is not None
+    assert f"{refund.pk}" in told[0].getMessage()
+
+
+def test_a_refund_that_ends_after_all_is_in_doubt_no_longer(paystack_api, paystack):
+    checkout = paid(paystack_api, paystack)
+    refund = ask(checkout, 100)
+    send()
+    with time_machine.travel(refund.created_at + timedelta(days=4)):
+        send()
+        paystack.settle_refunds()
+        send()
+
+    checkout.refresh_from_db()
+    assert (checkout.refunded, checkout.doubt) == (100, "")
 
 
 def test_a_failed_refund_of_a_top_up_restores_the_balance(paystack_api, paystack):
@@ -162,7 +198,7 @@ def test_a_worker_that_outlives_its_claim_is_not_joined_by_another(
     paystack.faults.slow = 2
     slow = Thread(target=lambda: (send_refunds(), connection.close()))
     slow.start()
-    while not any(r.path.startswith("/refund") for r in paystack.requests):
+    while not posted(paystack):
         sleep(0.01)
 
     before = len(paystack.requests)
@@ -203,7 +239,7 @@ def test_money_that_went_back_after_all_is_told_to_a_person(api: Api):
     checkout = paid(api)
     refund = ask(checkout)
     _record(hold_refund(refund.pk), 0, Refused("SOURCE_REFUSED", "No."))
-    type(checkout).objects.update(doubt="")
+    type(checkout).objects.update(doubts=[])
 
     _record(hold_refund(refund.pk), 0, RefundSeen(RefundState.DONE, "R1"))
 

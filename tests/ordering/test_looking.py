@@ -1,7 +1,9 @@
 """Asking providers what became of checkouts: by the clock, and when something comes."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import time_machine
@@ -10,8 +12,11 @@ from django.utils.timezone import now
 
 from tests.clients import Api
 from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
 from tests.logs import LogLines
 from tests.payments import candidate, end, look, opened, send
+from tests.refunds import paystack_api as paystack_api
 from verification.jobs.models import Job
 from verification.ordering import looking
 from verification.ordering.crediting import settle
@@ -19,6 +24,8 @@ from verification.ordering.looking import LOOKS, look_at_due, look_now
 from verification.ordering.paying import CheckoutNotOpened, begin, open_checkout
 from verification.payments.models import Checkout, Payment, SandboxCheckout
 from verification.payments.registry import _live, provider_named
+from verification.payments.sandbox import play
+from verification.providers.checkout import CheckoutState, RefundAsked
 
 
 def at(checkout: Checkout, **later: float) -> Any:
@@ -72,11 +79,43 @@ def test_who_comes_back_without_paying_has_not_paid(
 def test_a_checkout_that_nobody_pays_is_left_alone_in_the_end(api: Api):
     checkout = opened(api.create(candidate()))
 
-    for hours in (71, 73):
-        with at(checkout, hours=hours):
+    for days in (4, 16.9):
+        with at(checkout, days=days):
             look(checkout)
+        assert checkout.status == "OPEN"
+        assert checkout.next_look_at == checkout.created_at + timedelta(
+            days=days, hours=6
+        )
+    with at(checkout, days=17.1):
+        look(checkout)
 
     assert (checkout.status, checkout.next_look_at) == ("EXPIRED", None)
+
+
+def test_a_page_that_its_provider_has_ended_is_left_alone_sooner(api: Api):
+    checkout = opened(api.create(candidate()))
+    play(checkout.reference, CheckoutState.EXPIRED)
+
+    with at(checkout, hours=73):
+        look(checkout)
+
+    assert (checkout.status, checkout.next_look_at) == ("EXPIRED", None)
+
+
+def test_what_is_paid_as_long_as_the_link_lives_needs_no_event(
+    paystack_api: Api, paystack: FakePaystack
+):
+    made = paystack_api.create(candidate())
+    checkout = opened(made)
+    for hours in range(73, 13 * 24, 6):
+        with at(checkout, hours=hours):
+            look_at_due()
+    paystack.pay(checkout.reference)
+
+    with at(checkout, hours=13 * 24 + 6):
+        look_at_due()
+
+    assert paystack_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
 def test_what_is_paid_after_that_is_found_by_its_event(
@@ -84,7 +123,7 @@ def test_what_is_paid_after_that_is_found_by_its_event(
 ):
     made = live_api.create(candidate())
     checkout = opened(made)
-    with at(checkout, hours=73):
+    with at(checkout, days=18):
         look(checkout)
         taker.pay(checkout.reference)
         send(taker)
@@ -258,3 +297,23 @@ def test_no_transaction_is_open_while_a_provider_is_asked(
 
     # In a thread of its own, whose connection nobody has used.
     assert depth == [False]
+
+
+def test_what_is_given_back_at_the_provider_by_others_is_told_once(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = opened(live_api.create(candidate()))
+    taker.pay(checkout.reference)
+    look(checkout)
+    asked = RefundAsked(
+        str(uuid4()), checkout.reference, checkout.transaction, Decimal(100), "KES"
+    )
+    provider_named(checkout.provider).refund(asked)
+    send(taker)
+    look(checkout)
+    assert (checkout.doubt, checkout.refunded) == ("REFUNDED_ELSEWHERE", 0)
+
+    Checkout.objects.update(doubts=[])
+    look(checkout)
+
+    assert checkout.doubt == ""

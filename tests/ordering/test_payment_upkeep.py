@@ -61,9 +61,19 @@ def test_stripe_without_webhook_secrets_is_warned_of(configured):
     assert configured("stripe", stripe=stripe) == ["payments.W002"]
 
 
-def test_a_test_key_is_warned_of_unless_in_development(configured, settings):
+@pytest.mark.parametrize("name", ["paystack", "stripe"])
+def test_another_server_is_asked_by_https_unless_it_is_ours(configured, name):
+    known = {"paystack": PAYSTACK, "stripe": STRIPE}[name]
+    other = {**known, "url": "http://127.0.0.1:9000"}
+    assert configured(name, **{name: other}) == ["payments.E003"]
+    for host in ("127.0.0.1", "127.0.0.1:9000"):
+        ours = {**other, "opened": [host], "secret_key": "sk_test_of_no_worth"}
+        assert configured(name, **{name: ours}) == []
+
+
+def test_a_test_key_is_an_error_unless_in_development(configured, settings):
     paystack = {**PAYSTACK, "secret_key": "sk_test_of_no_worth"}
-    assert configured("paystack", paystack=paystack) == ["payments.W001"]
+    assert configured("paystack", paystack=paystack) == ["payments.E002"]
     settings.DEBUG = True
     assert configured("paystack", paystack=paystack) == []
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+import time_machine
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils.timezone import now
@@ -16,9 +17,15 @@ from tests.fakes.stripe import stripe_api as stripe_api
 from tests.payments import candidate, look, opened
 from tests.refunds import ask, paid, send
 from tests.refunds import paystack_api as paystack_api
+from verification.ordering import reconciling
 from verification.ordering.tasks import reconcile_payments
 from verification.payments import registry
-from verification.payments.models import Checkout, Refund, SandboxCheckout
+from verification.payments.models import (
+    BooksCompared,
+    Checkout,
+    Refund,
+    SandboxCheckout,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -42,7 +49,7 @@ def differences(*arguments: str) -> list[str]:
 
 
 def doubts() -> list[str]:
-    return list(Checkout.objects.exclude(doubt="").values_list("doubt", flat=True))
+    return [one.doubt for one in Checkout.objects.exclude(doubts=[])]
 
 
 def test_books_that_agree_are_told(api: Api, paystack_api, paystack):
@@ -71,6 +78,19 @@ def test_what_is_paid_there_and_not_here_is_looked_at_again(paystack_api, paysta
     look(checkout)
     assert reconcile()
     assert doubts() == []
+
+
+def test_what_is_paid_at_the_end_of_its_link_is_found(paystack_api, paystack):
+    checkout = opened(paystack_api.create(candidate()))
+    began = now() - timedelta(days=16)
+    Checkout.objects.update(created_at=began, status="EXPIRED", next_look_at=None)
+    paystack.transactions[checkout.reference].created_at = began
+    paystack.pay(checkout.reference)
+
+    assert differences() == [f"paystack {checkout.pk} is paid there and EXPIRED here"]
+
+    look(checkout)
+    assert checkout.is_counted
 
 
 def test_what_was_paid_there_for_nothing_of_ours_is_told(paystack_api, paystack):
@@ -155,7 +175,7 @@ def test_a_refund_that_failed_here_and_was_done_is_found(paystack_api, paystack)
     (told,) = differences()
 
     assert told.endswith("is FAILED here and DONE there")
-    assert doubts() == ["REFUND_FAILED"]
+    assert doubts() == ["REFUND_FAILED, BOOKS_DIFFER"]
 
 
 def test_the_sandbox_is_compared_too(api: Api):
@@ -239,3 +259,58 @@ def test_no_line_holds_personal_data(paystack_api, paystack):
 
     for line in differences("--dry-run"):
         assert re.fullmatch(r"[\w.:, -]+", line)
+
+
+def test_a_day_whose_books_could_not_be_read_is_read_later(paystack_api, paystack):
+    checkout = opened(paystack_api.create(candidate()))
+    Checkout.objects.update(next_look_at=None)
+    paystack.pay(checkout.reference)
+    paystack.faults.status = 503
+    with time_machine.travel(now() + timedelta(days=1)):
+        reconcile_payments()
+    assert Checkout.objects.get().next_look_at is None
+
+    paystack.faults.status = None
+    for days in (4, 5):
+        with time_machine.travel(now() + timedelta(days=days)):
+            reconcile_payments()
+
+    assert Checkout.objects.get().next_look_at is not None
+    compared = BooksCompared.objects.get(provider="paystack")
+    assert compared.day == (now() + timedelta(days=4)).date()
+
+
+def test_one_payment_that_is_not_answered_holds_up_no_other(paystack_api, paystack):
+    first, second = paid(paystack_api, paystack), paid(paystack_api, paystack)
+    for one in (first, second):
+        paystack.transactions[one.reference].paid_at -= timedelta(days=1)
+    paystack.transactions[second.reference].status = "failed"
+    paystack.faults.path = f"/verify/{first.reference}"
+    paystack.faults.status = 503
+
+    assert differences("--provider", "paystack") == [
+        f"paystack {first.pk} is paid here: SOURCE_UNAVAILABLE",
+        f"paystack {second.pk} is paid here and FAILED there",
+    ]
+
+    assert doubts() == ["BOOKS_DIFFER"]
+
+
+def test_a_row_that_cannot_be_read_holds_up_no_other_provider(
+    paystack_api, paystack, monkeypatch, caplog
+):
+    def unreadable(*arguments):
+        yield {}["Wanjiku Canary"]
+
+    monkeypatch.setattr(reconciling, "live_providers", lambda: [broken, sound])
+    broken, sound = paystack.adapter(), paystack.adapter()
+    monkeypatch.setattr(broken, "paid_between", unreadable)
+    checkout = paid(paystack_api, paystack)
+    Checkout.objects.update(paid_at=now() - timedelta(days=1))
+    paystack.fail(checkout.reference)
+
+    reconcile_payments()
+
+    assert "the books of paystack were not read: KeyError" in caplog.text
+    assert "Canary" not in caplog.text
+    assert doubts() == ["BOOKS_DIFFER"]

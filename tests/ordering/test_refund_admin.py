@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 from decimal import Decimal
 
@@ -8,13 +9,20 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import Api, person
-from tests.office import act, change, listed_ids, listing, opened
+from tests.office import act, change, listed_ids, listing, log_in, opened, reveal
 from tests.office import staff as staff
 from tests.office import superuser as superuser
 from tests.payments import EMAIL, PRICE, candidate, end, payment_of
 from tests.payments import opened as opened_checkout
-from tests.refunds import paid, send, topped_up
-from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
+from tests.refunds import ask, paid, send, topped_up
+from verification.payments.doubts import raise_doubt
+from verification.payments.models import (
+    Checkout,
+    Doubt,
+    Payment,
+    PaymentEvent,
+    Refund,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +36,7 @@ def browser(name: str, *permissions: str, **client: bool) -> Client:
     user = User.objects.create_user(name, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     opened = Client(**client)
-    opened.force_login(user)
+    log_in(opened, user)
     return opened
 
 
@@ -93,7 +101,7 @@ def test_all_of_a_payment_is_within_reach_of_its_checkout(checkout, superuser):
     assert change(checkout.report) in page
 
 
-def test_payers_and_bodies_of_events_are_shown_to_superusers_alone(
+def test_payers_and_bodies_of_events_are_masked_until_revealed(
     api: Api, checkout, superuser, staff
 ):
     payer = {"name": "Amina", "email": "amina@payer.test"}
@@ -101,6 +109,8 @@ def test_payers_and_bodies_of_events_are_shown_to_superusers_alone(
     rows = [(payment_of(made), "amina@payer.test"), (event_of(checkout), EMAIL)]
 
     for row, personal in rows:
+        assert personal not in opened(superuser, change(row))
+        reveal(superuser, row)
         assert personal in opened(superuser, change(row))
         assert personal not in opened(staff, change(row))
 
@@ -236,12 +246,39 @@ def test_a_doubt_is_found_and_cleared_with_a_reason(api: Api, checkout, superuse
     assert listed_ids(superuser, Checkout, doubt="OTHER_AMOUNT") == {str(doubted.pk)}
     assert listed_ids(superuser, Checkout, doubt="DISPUTED") == set()
 
-    act(superuser, "clear_doubt", doubted)
-    assert Checkout.objects.exclude(doubt="").exists()
-    act(superuser, "clear_doubt", doubted, reason="Sent back by hand")
+    asked = why(superuser, doubted)
+    assert "Another amount or currency was paid than asked" in asked
+    assert Checkout.objects.exclude(doubts=[]).exists()
+    clear(superuser, doubted, asked)
 
-    assert not Checkout.objects.exclude(doubt="").exists()
+    assert not Checkout.objects.exclude(doubts=[]).exists()
     assert logged(doubted) == ["cleared OTHER_AMOUNT: Sent back by hand"]
+
+
+def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
+    doubted = end(opened_checkout(api.create(candidate())), surplus=True)
+    asked = why(superuser, doubted)
+    raise_doubt(doubted.pk, Doubt.DISPUTED)
+
+    clear(superuser, doubted, asked)
+    clear(superuser, doubted, asked)
+
+    doubted.refresh_from_db()
+    assert doubted.doubt == "DISPUTED"
+    assert logged(doubted) == ["cleared OTHER_AMOUNT: Sent back by hand"]
+
+
+def why(client: Client, checkout: Checkout) -> str:
+    """The page that asks for the reason."""
+    data = {"action": "clear_doubt", "_selected_action": [checkout.pk]}
+    return client.post(listing(Checkout), data).content.decode()
+
+
+def clear(client: Client, checkout: Checkout, asked: str) -> None:
+    """Answer the page that asks why, for the doubts that it named."""
+    member = f"doubts-{checkout.pk}"
+    seen = re.findall(rf'name="{member}" value="(\w+)"', asked)
+    act(client, "clear_doubt", checkout, reason="Sent back by hand", **{member: seen})
 
 
 def test_checkouts_are_found_by_provider_and_by_their_report(checkout, superuser):
@@ -262,3 +299,14 @@ def test_staff_send_a_new_payment_link(api: Api, superuser):
     payment.refresh_from_db()
     assert payment.generation == 2
     assert logged(payment) == ["sent a new link"]
+
+
+def test_what_was_paid_for_checks_that_were_not_done_is_listed(api: Api, superuser):
+    paid(api)
+    cancelled = paid(api)
+    api.post(f"/reports/{cancelled.report_id}/cancel")
+
+    assert listed_ids(superuser, Checkout, undone="part") == {str(cancelled.pk)}
+
+    ask(cancelled)
+    assert listed_ids(superuser, Checkout, undone="part") == set()

@@ -4,6 +4,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.clients import Api
+from tests.office import log_in, reveal
 from tests.references.employment import (
     ANSWERS,
     EVIDENCE,
@@ -21,7 +22,7 @@ PERSONAL = ["amina@", "Amina", "Baraka", "Always on time", "Wanjiku", "192.0.2.9
 @pytest.fixture
 def staff(admin_user) -> Client:
     client = Client()
-    client.force_login(admin_user)
+    log_in(client, admin_user)
     return client
 
 
@@ -30,7 +31,8 @@ def change(reference: Reference) -> str:
 
 
 def send_new_link(client: Client, reference: Reference) -> list[str]:
-    data = {"action": "send_new_link", "_selected_action": [reference.pk]}
+    chosen = {"action": "send_new_link", "_selected_action": [reference.pk]}
+    data = {"_sure": "yes", **chosen}
     answer = client.post(LIST, data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 
@@ -41,7 +43,7 @@ def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(paying_api: 
     looking = User.objects.create_user("wangari", is_staff=True)
     looking.user_permissions.add(Permission.objects.get(codename="view_reference"))
     client = Client()
-    client.force_login(looking)
+    log_in(client, looking)
 
     listed = client.get(LIST).content.decode()
     page = client.get(change(reference)).content.decode()
@@ -54,9 +56,12 @@ def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(paying_api: 
         assert personal not in listed + page
 
 
-def test_superusers_see_what_was_answered_and_how(paying_api: Api, staff: Client):
+def test_what_was_answered_is_seen_once_revealed(paying_api: Api, staff: Client):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    for personal in PERSONAL:
+        assert personal not in staff.get(change(reference)).content.decode()
+    reveal(staff, reference)
     page = staff.get(change(reference)).content.decode()
     assert "Always on time" in page
     assert "192.0.2.9" in page
@@ -98,7 +103,7 @@ def test_who_may_only_look_cannot_send_links(paying_api: Api):
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_reference"))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
 
     assert "Send a new link" not in client.get(LIST).content.decode()
 

@@ -1,7 +1,7 @@
 from django.utils.timezone import now, timedelta
 
 from tests.clients import person
-from tests.office import change, listed_ids, listing, opened
+from tests.office import change, listed_ids, listing, opened, reveal
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.payments.models import Payment
@@ -36,10 +36,14 @@ def test_a_report_that_is_paid_for_links_to_its_payment(rows, staff):
     assert change(payment) in opened(staff, change(payment.report))
 
 
-def test_superusers_see_subject_and_finding_on_their_pages(rows, superuser):
+def test_subject_and_finding_are_seen_on_their_pages_once_revealed(rows, superuser):
     report = Report.objects.earliest("id")
     result = report.results.get(name="IDENTITY")
+    assert "98765432" not in opened(superuser, change(report))
+    assert "98765432" not in opened(superuser, change(result))
 
+    reveal(superuser, report)
+    reveal(superuser, result)
     assert "98765432" in opened(superuser, change(report))
     assert "98765432" in opened(superuser, change(result))
     assert "98765432" not in opened(superuser, listing(Report))

@@ -125,7 +125,7 @@ def test_other_pages_answer_what_is_no_form_by_a_page_too(service):
     headers = {"Content-Type": FORM, "Cookie": f"csrftoken={'a' * 32}"}
 
     with closing(HTTPConnection("127.0.0.1", service.port, timeout=20)) as connection:
-        connection.request("POST", "/admin/login/", fields, headers)
+        connection.request("POST", "/accounts/login/", fields, headers)
         answer = connection.getresponse()
         answer.text = answer.read().decode()
 

@@ -6,7 +6,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import Api
-from tests.office import act, change, listed_ids, listing, opened, page
+from tests.office import act, change, listed_ids, listing, log_in, opened, page
 from tests.webhooks.deliveries import (
     SECRET,
     URL,
@@ -191,7 +191,7 @@ def test_who_may_only_look_sends_nothing_again(rows):
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_delivery"))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     failed = Delivery.objects.get()
 
     assert "redeliver" not in opened(client, listing(Delivery))

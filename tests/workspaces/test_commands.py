@@ -352,3 +352,21 @@ def test_a_charge_of_a_result_that_is_gone_is_found(busy):
     execute("DELETE FROM checks_checkresult WHERE id = %s", result("COMPLETED").pk)
 
     assert differences() == ["entry charges a result that does not exist"]
+
+
+def test_an_owner_without_an_account_is_sent_an_invitation(capsys):
+    made = answer("create_workspace", "Acacia", "--owner", "a@acacia.test")
+
+    workspace = Workspace.objects.get(pk=made["workspaceId"])
+    assert workspace.invitations.get().role == "OWNER"
+    assert "a@acacia.test has no account" in capsys.readouterr().err
+
+
+def test_an_owner_with_an_account_is_the_owner_at_once(django_user_model):
+    user = django_user_model.objects.create_user("a", "a@acacia.test")
+
+    made = answer("create_workspace", "Acacia", "--owner", "A@acacia.test")
+
+    workspace = Workspace.objects.get(pk=made["workspaceId"])
+    assert [(m.user, m.role) for m in workspace.members.all()] == [(user, "OWNER")]
+    assert not workspace.invitations.exists()

@@ -17,6 +17,7 @@ from django.urls import reverse
 from pypdf import PdfReader
 
 from tests.clients import Api, company
+from tests.office import log_in
 from tests.orders import two_checks
 from verification.ids import uuid7
 from verification.tables import insert
@@ -371,7 +372,7 @@ def _staff(name: str, *permissions: str) -> Client:
     user = User.objects.create_user(name, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client = Client()
-    client.force_login(user)
+    log_in(client, user)
     return client
 
 

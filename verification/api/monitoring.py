@@ -61,7 +61,7 @@ class MonitoringViewSet(GenericViewSet):
             "idempotency-in-progress",
             "idempotency-key-reused",
         ),
-        "resume": ("rule-not-resumable",),
+        "resume": ("rule-not-resumable", "insufficient-balance"),
     }
 
     def create(self, request: Request) -> Response:

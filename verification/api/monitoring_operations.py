@@ -83,6 +83,7 @@ RULE: dict[str, Any] = {
     "pauseReason": None,
     "pausedAt": None,
     "nextRunAt": "2026-12-21T08:15:30.123456Z",
+    "launchError": None,
     "reference": "loan-4711",
     "recentAlerts": [ALERT_EXAMPLE],
     "createdAt": examples.CREATED_AT,

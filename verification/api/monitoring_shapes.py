@@ -16,6 +16,8 @@ from verification.ordering import formats
 from verification.ordering.requests import ConsentInput, Received
 from verification.wire import Shape, Timestamp
 
+NOT_STARTED = "The last run could not be started; it is tried again."
+
 
 class RuleQuery(PageQuery):
     search: formats.text(200) | None = None  # type: ignore[valid-type]
@@ -92,6 +94,8 @@ class RuleBody(Shape):
     paused_at: Timestamp | None = None
     next_run_at: Timestamp | None = None
     """Null while the rule is paused."""
+    launch_error: str | None = None
+    """Not null while a run that is due could not be started; it is tried again."""
     reference: str | None = None
     recent_alerts: list[AlertBody]
     """The newest ten, newest first."""
@@ -108,6 +112,9 @@ class RuleBody(Shape):
             pause_reason=PauseReason(rule.pause_reason) if rule.pause_reason else None,
             paused_at=rule.paused_at,
             next_run_at=rule.next_run_at if rule.is_active else None,
+            launch_error=NOT_STARTED
+            if rule.is_active and rule.launch_failures
+            else None,
             reference=rule.reference,
             recent_alerts=[AlertBody.of(alert) for alert in alerts],
             created_at=rule.created_at,

@@ -167,9 +167,9 @@ _KINDS = [
         409,
         "The rule cannot be resumed now",
         "The monitoring rule is paused for a reason that a request alone does not end: "
-        "staff paused it, or the subject withdrew consent.",
+        "staff paused it, the subject withdrew consent, or a check is not offered.",
         "Look at `pauseReason`. After a withdrawal, send the `consent` that was given "
-        "anew; what staff paused, they resume.",
+        "anew; what staff paused, they resume; of a check the detail says more.",
     ),
     Kind(
         "webhook-not-configured",

@@ -22,7 +22,9 @@ from django.utils.encoding import escape_uri_path
 from rest_framework import exceptions as rest
 
 from verification.api.problem_kinds import KINDS, Kind
-from verification.requestlog import current_id
+from verification.links import top_up_url
+from verification.payments.registry import takes_payments
+from verification.request_ids import current_id
 from workspaces.ledger import InsufficientBalance
 
 log = logging.getLogger("verification.api")
@@ -137,6 +139,14 @@ def _unavailable(error: Exception) -> Problem:
     return Problem("unavailable", headers={"Retry-After": SECONDS_UNTIL_AVAILABLE})
 
 
+def _insufficient(error: InsufficientBalance) -> Problem:
+    """With the page where the workspace pays, where somebody takes the money."""
+    members: dict[str, Any] = {}
+    if takes_payments(error.environment):
+        members["topUpUrl"] = top_up_url(error.account_id)
+    return Problem("insufficient-balance", str(error), **members)
+
+
 def _register_all(
     exceptions: Iterable[type[Exception]], translate: Callable[[Any], Problem]
 ) -> None:
@@ -145,7 +155,7 @@ def _register_all(
 
 
 register(Problem, lambda problem: problem)
-register(InsufficientBalance, lambda e: Problem("insufficient-balance", str(e)))
+register(InsufficientBalance, _insufficient)
 # Statement and lock timeouts and deadlocks are OperationalErrors, too.
 _register_all([OperationalError, InterfaceError], _unavailable)
 _register_all([Http404, rest.NotFound], lambda e: Problem("not-found"))

@@ -45,6 +45,12 @@ PROBLEM: Schema = {
         "reportStatus": {**_TEXT, "description": "With report-not-…: its status."},
         "consentStatus": {**_TEXT, "description": "With consent-not-resendable."},
         "paymentStatus": {**_TEXT, "description": "With payment-not-resendable."},
+        "topUpUrl": {
+            **_TEXT,
+            "format": "uri",
+            "description": "With insufficient-balance, where payments are taken: the "
+            "page where anybody can top up the workspace.",
+        },
         "reasons": {
             "type": "array",
             "description": "With report-not-launchable.",

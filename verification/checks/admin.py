@@ -4,7 +4,7 @@ from django import forms
 from django.contrib import admin
 from django.utils.timezone import now
 
-from verification.backoffice import OfficeAdmin, ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, link, pretty
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 
 
@@ -116,6 +116,21 @@ class TroubleFilter(admin.SimpleListFilter):
         return results
 
 
+class StatusFilter(admin.SimpleListFilter):
+    title = "status"
+    parameter_name = "status"
+
+    def lookups(self, request, model_admin):
+        return ResultStatus.choices
+
+    def queryset(self, request, results):
+        status = self.value()
+        if status == ResultStatus.RUNNING:
+            # All of them are due some time, by which the index finds them.
+            results = results.filter(next_attempt_at__isnull=False)
+        return results.filter(status=status) if status else results
+
+
 @admin.register(CheckResult)
 class CheckResultAdmin(ReadOnlyAdmin):
     list_display = [
@@ -126,7 +141,7 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "next_attempt_at",
         "failure_code",
     ]
-    list_filter = [TroubleFilter, "status", "definition"]
+    list_filter = [TroubleFilter, StatusFilter, "definition"]
     search_ids = ("id", "report_id")
     fields = [
         "id",
@@ -158,6 +173,6 @@ class CheckResultAdmin(ReadOnlyAdmin):
         report = result._meta.get_field("report").related_model(pk=result.report_id)
         return link(report)
 
-    @admin.display(description="Finding (personal data)")
+    @admin.display(description="Finding")
     def finding_opened(self, result):
-        return pretty(result.finding)
+        return result.finding

@@ -1,5 +1,6 @@
 from django.apps import AppConfig
 from django.conf import settings
+from django.core.checks import register
 
 from verification.providers import registry
 
@@ -9,4 +10,7 @@ class ChecksConfig(AppConfig):
     label = "checks"
 
     def ready(self) -> None:
+        from verification.checks.configuration import check_sources
+
+        register(check_sources)
         registry.configure(settings.PROVIDERS)

@@ -154,6 +154,12 @@ class CheckResult(models.Model):
                 condition=Q(next_attempt_at__isnull=False),
                 name="results_due",
             ),
+            # What staff look at: of very many, few have failed.
+            models.Index(
+                fields=["id"],
+                condition=Q(status=R.FAILED),
+                name="results_failed",
+            ),
             # The newest answer to a question, for reuse.
             models.Index(
                 F("question"),

@@ -1,6 +1,7 @@
 from django.contrib import admin, messages
+from django.db import transaction
 
-from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.referring import ReferenceClosed, resend
 from verification.references.models import Reference
@@ -14,6 +15,7 @@ class ReferenceAdmin(ReadOnlyAdmin):
     list_filter = ["status"]
     search_ids = ("id", "report_id", "result_id")
     actions = ["send_new_link"]  # type: ignore[assignment]
+    sure = {"send_new_link": "It goes to the referee; the old one stops working."}
     personal_fields = ("what_was_answered",)
     fields = [
         "id",
@@ -43,7 +45,7 @@ class ReferenceAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Answers and evidence")
     def what_was_answered(self, reference):
-        return pretty({"answers": reference.answers, "evidence": reference.evidence})
+        return {"answers": reference.answers, "evidence": reference.evidence}
 
     @admin.display(description="Reminded", boolean=True)
     def reminded(self, reference):
@@ -62,13 +64,15 @@ class ReferenceAdmin(ReadOnlyAdmin):
     def send_new_link(self, request, references):
         for reference in references:
             try:
-                resend(reference.pk)
+                with transaction.atomic():
+                    resend(reference.pk)
+                    told = "sent a new link"
+                    self.log_change(request, reference, told, verb="link-sent")
             except ReferenceClosed as e:
                 told = f"{reference} takes no answer any more: {e.status}."
                 self.message_user(request, told, messages.ERROR)
             except TooSoon as e:
                 self.message_user(request, f"{reference}: {e}", messages.ERROR)
             else:
-                self.log_change(request, reference, "sent a new link")
                 told = f"A new link goes to the referee of {reference}."
                 self.message_user(request, told, messages.SUCCESS)

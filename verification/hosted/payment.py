@@ -36,7 +36,6 @@ from verification.payment_receipts import payment_receipt_pdf
 from verification.payments.models import Checkout, Payment
 from verification.payments.registry import NoPaymentProvider
 from verification.policy import allow
-from verification.reports.models import ReportStatus
 from workspaces import rates
 
 COOKIE = VisitCookie("/p/v/", "hosted.payment", seconds=3600)
@@ -191,7 +190,7 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
         "latest": max(visited.checkouts, key=lambda one: one.pk, default=None),
         "came_back": visited.came_back,
         "query": request.META.get("QUERY_STRING", ""),
-        "is_draft": payment.report.status == ReportStatus.DRAFT,
+        "report": payment.report,
         "state": returning.word(*_state(visited)).content.decode(),
         "unavailable": "unavailable" in request.GET,
         "too_soon": "too-soon" in request.GET,

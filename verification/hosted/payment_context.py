@@ -22,6 +22,7 @@ from verification.payments.models import (
     Payment,
     RefundStatus,
 )
+from verification.payments.receipts import receipt_of
 from verification.payments.registry import NoPaymentProvider, checkout_provider
 from verification.reports.models import PaymentMode, Report
 from workspaces.models import Environment
@@ -55,19 +56,21 @@ class GivenBack:
 
 
 def money(amount: Decimal | None, currency: str) -> str:
-    return f"{currency} {amount or 0:,.2f}"
+    # Together on one line, however narrow.
+    return f"{currency}\N{NO-BREAK SPACE}{amount or 0:,.2f}"
 
 
 def checks_of(report: Report, currency: str) -> list[tuple[str, str]]:
     """Name and price of each, as agreed; no price where an earlier result will do."""
     results = report.results.select_related("definition").order_by("position")
     return [
-        (
-            gettext(result.definition.display_name),
-            money(result.price, currency) if result.price else "",
-        )
+        _priced(result.definition.display_name, result.price, currency)
         for result in results
     ]
+
+
+def _priced(name: str, price: Decimal, currency: str) -> tuple[str, str]:
+    return gettext(name), money(price, currency) if price else ""
 
 
 def frame(report: Report) -> dict[str, Any]:
@@ -127,7 +130,7 @@ def extras(checkouts: list[Checkout]) -> list[dict[str, Any]]:
         {
             "number": one.number,
             "amount": money(one.paid_amount, one.paid_currency),
-            "is_other": one.doubt == Doubt.OTHER_AMOUNT,
+            "is_other": Doubt.OTHER_AMOUNT in one.doubts,
             "given_back": given_back(one),
         }
         for one in checkouts
@@ -149,8 +152,19 @@ def given_back(checkout: Checkout) -> list[GivenBack]:
 
 
 def receipt(payment: Payment, checkout: Checkout) -> dict[str, Any]:
+    """As it was paid, whatever was edited since."""
     url = links.payment_url(payment.pk, payment.generation)
+    kept = receipt_of(checkout)
     return {
+        "client": kept["requester"],
+        "purpose": kept["purpose"],
+        "reference": kept["reference"],
+        "about": initials(kept.get("about", "")),
+        "checks": [
+            _priced(item["name"], Decimal(item["price"]), checkout.paid_currency)
+            for item in kept["checks"]
+        ],
+        "provider": PROVIDERS.get(checkout.provider, ""),
         "checkout": checkout,
         "amount": money(checkout.paid_amount, checkout.paid_currency),
         "given_back": given_back(checkout),

@@ -24,6 +24,7 @@ class Stage(StrEnum):
     PAID = "paid"
     REFUNDED = "refunded"
     EXPIRED = "expired"
+    SUSPENDED = "suspended"
     REPLACED = "replaced"
     ENDED = "ended"
 
@@ -33,12 +34,13 @@ CLOSED = {
     "WAITS_FOR_CONSENT": Stage.WAITS,
     "REPLACED": Stage.REPLACED,
     PaymentStatus.EXPIRED: Stage.EXPIRED,
+    "SUSPENDED": Stage.SUSPENDED,
 }
 # Other than 200: the link leads nowhere any more.
 STATUSES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
 # At these the page has the button to pay.
 PAYABLE = frozenset({Stage.DUE, Stage.FAILED})
-TO_BE_ASKED = frozenset({Stage.DUE, Stage.EXPIRED})
+TO_BE_ASKED = frozenset({Stage.DUE, Stage.EXPIRED, Stage.SUSPENDED})
 
 
 @dataclass(frozen=True, slots=True)

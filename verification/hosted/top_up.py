@@ -63,7 +63,10 @@ def _opened(request: HttpRequest, account_id: UUID) -> Account | None:
 
 
 opened = opening(
-    COOKIE, _opened, over="payment/over", overtaken=(Account.DoesNotExist,)
+    COOKIE,
+    _opened,
+    over="payment/over",
+    overtaken=(paying.PaymentClosed, Account.DoesNotExist),
 )
 
 
@@ -83,6 +86,8 @@ def open_link(request: HttpRequest, account: UUID, token: str) -> HttpResponse:
 @opened
 def show(request: HttpRequest, account: Account) -> HttpResponse:
     """The form; by POST, on to the provider."""
+    if account.workspace.is_suspended:
+        return answer(request, "payment/suspended", _frame(account))
     if request.method != "POST":
         return _form(request, account, Amount())
     form = Amount(request.POST)

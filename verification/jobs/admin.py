@@ -1,18 +1,22 @@
 # Imported for what it registers, some of which is replaced here.
 import django_q.admin  # noqa: F401
 from django.contrib import admin, messages
+from django.db import transaction
 from django.utils import timezone
-from django_q.models import Schedule, Success
+from django_q.models import Failure, Schedule, Success
 
+from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
 from verification.jobs.models import Job
 
 
 @admin.register(Job)
-class JobAdmin(admin.ModelAdmin):
+class JobAdmin(OfficeAdmin):
     list_display = ["function", "arguments", "due_at", "attempts", "gave_up_at"]
-    list_filter = [("gave_up_at", admin.EmptyFieldListFilter), "function"]
-    show_full_result_count = False
+    list_filter = [("gave_up_at", admin.EmptyFieldListFilter)]
+    search_ids = ()
+    search_exact = ("function",)
     actions = ["run_again"]
+    sure = {"run_again": "Each is run as if it had never been tried."}
 
     def has_add_permission(self, request):
         return False
@@ -20,30 +24,32 @@ class JobAdmin(admin.ModelAdmin):
     def has_change_permission(self, request, obj=None):
         return False
 
-    @admin.action(description="Run the selected jobs again", permissions=["delete"])
+    def has_run_again_permission(self, request):
+        return request.user.has_perm("jobs.change_job")
+
+    @admin.action(description="Run the selected jobs again", permissions=["run_again"])
     def run_again(self, request, jobs):
-        count = jobs.filter(gave_up_at__isnull=False).update(
-            gave_up_at=None, attempts=0, due_at=timezone.now()
-        )
+        count = 0
+        for job in jobs.filter(gave_up_at__isnull=False):
+            with transaction.atomic():
+                again = Job.objects.filter(pk=job.pk, gave_up_at__isnull=False)
+                due = {"gave_up_at": None, "attempts": 0, "due_at": timezone.now()}
+                if again.update(**due):
+                    self.log_change(request, job, "runs again", verb="run-again")
+                    count += 1
         self.message_user(request, f"{count} jobs will run again.", messages.SUCCESS)
 
 
-# Results of finished jobs are not kept.
-admin.site.unregister(Success)
-admin.site.unregister(Schedule)
+# Results of finished jobs are not kept; what failed for good is a job that gave up.
+for model in (Success, Failure, Schedule):
+    admin.site.unregister(model)
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(admin.ModelAdmin):
+class ScheduleAdmin(ReadOnlyAdmin):
     """To be looked at: `setup_schedules` owns them."""
 
     list_display = ["name", "func", "minutes", "next_run"]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
-
-    def has_delete_permission(self, request, obj=None):
-        return False
+    search_ids = ()
+    search_exact = ("name",)
+    fields = ["name", "func", "minutes", "next_run"]

@@ -26,6 +26,12 @@ class Job(models.Model):
                 condition=models.Q(gave_up_at=None),
                 name="jobs_due",
             ),
+            # What staff look at.
+            models.Index(
+                fields=["id"],
+                condition=models.Q(gave_up_at__isnull=False),
+                name="jobs_given_up",
+            ),
             # Finding the other wake-ups that wait for the same function.
             models.Index(
                 fields=["function", "due_at"],

@@ -1,6 +1,7 @@
 from django.contrib import admin, messages
+from django.db import transaction
 
-from verification.backoffice import ReadOnlyAdmin
+from verification.backoffice.office import ReadOnlyAdmin
 from verification.notifications.models import Channel, Notification
 from verification.notifications.notifying import CannotBeSent, send_again
 
@@ -13,6 +14,7 @@ class NotificationAdmin(ReadOnlyAdmin):
     search_ids = ("id", "workspace")
     search_exact = ("cause", "provider_reference")
     actions = ["send_again"]  # type: ignore[assignment]
+    sure = {"send_again": "Who has it already gets it a second time."}
     # What it says holds a link and is shown to nobody.
     fields = [
         "id",
@@ -49,12 +51,14 @@ class NotificationAdmin(ReadOnlyAdmin):
     def send_again(self, request, notifications):
         for notification in notifications:
             try:
-                send_again(notification)
+                with transaction.atomic():
+                    send_again(notification)
+                    told = "sent again"
+                    self.log_change(request, notification, told, verb="sent-again")
             except CannotBeSent:
                 told = f"{notification} waits already, was cancelled or is too old."
                 self.message_user(request, told, messages.ERROR)
                 continue
-            self.log_change(request, notification, "sent again")
             self.message_user(
                 request, f"{notification} is sent again.", messages.SUCCESS
             )

@@ -25,6 +25,11 @@ class Kind(models.TextChoices):
     MONITORING_PAUSED = "MONITORING_PAUSED"
     WEBHOOK_FAILING = "WEBHOOK_FAILING"
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
+    INVITATION = "INVITATION"
+    ACCOUNT_CONFIRM = "ACCOUNT_CONFIRM"
+    ACCOUNT_EXISTS = "ACCOUNT_EXISTS"
+    ACCOUNT_RESET = "ACCOUNT_RESET"
+    ACCOUNT_CHANGED = "ACCOUNT_CHANGED"
 
 
 class Channel(models.TextChoices):
@@ -137,6 +142,12 @@ class Notification(models.Model):
                 fields=["next_attempt_at"],
                 condition=Q(next_attempt_at__isnull=False),
                 name="notifications_due",
+            ),
+            # What staff look at.
+            models.Index(
+                fields=["id"],
+                condition=Q(status=S.FAILED),
+                name="notifications_failed",
             ),
             # What the purge looks for.
             models.Index(

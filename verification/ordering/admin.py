@@ -1,11 +1,13 @@
 from django.contrib import admin, messages
+from django.db import transaction
 from django.template.response import TemplateResponse
 
 from verification.addresses import client_address, user_agent
-from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
 from verification.ordering import payment_admin as payment_admin
+from verification.ordering import report_admin as report_admin
 from verification.ordering.consent_links import NotResendable, TooSoon, send_new_link
 from verification.ordering.consenting import ConsentClosed, withdraw
 
@@ -22,6 +24,7 @@ class ConsentAdmin(ReadOnlyAdmin):
     list_select_related = ["report"]
     search_ids = ("id", "report_id")
     actions = ["resend", "revoke"]  # type: ignore[assignment]
+    sure = {"resend": "A new link goes to the subject; the old one stops working."}
     fields = [
         "id",
         "report",
@@ -47,11 +50,13 @@ class ConsentAdmin(ReadOnlyAdmin):
     def resend(self, request, consents):
         for consent in consents:
             try:
-                send_new_link(consent.pk)
+                with transaction.atomic():
+                    send_new_link(consent.pk)
+                    told = "sent a new link"
+                    self.log_change(request, consent, told, verb="link-sent")
             except (NotResendable, TooSoon) as e:
                 self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
             else:
-                self.log_change(request, consent, "sent a new link")
                 told = f"{consent.pk}: a new link goes to the subject."
                 self.message_user(request, told, messages.SUCCESS)
 
@@ -86,11 +91,13 @@ class ConsentAdmin(ReadOnlyAdmin):
             user_agent=user_agent(request),
         )
         try:
-            withdraw(consent.pk, consent.generation, evidence, reason)
+            with transaction.atomic():
+                withdraw(consent.pk, consent.generation, evidence, reason)
+                more = {"verb": "revoked", "reason": reason}
+                self.log_change(request, consent, "revoked", **more)
         except ConsentClosed as e:
             self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
         else:
-            self.log_change(request, consent, "revoked")
             self.message_user(request, f"{consent.pk}: revoked.", messages.SUCCESS)
 
 
@@ -131,6 +138,6 @@ class ConsentRecordAdmin(ReadOnlyAdmin):
             return None
         return bytes(record.digest) == digest_of(record, record.evidence)
 
-    @admin.display(description="Evidence (personal data)")
+    @admin.display(description="Evidence")
     def evidence_opened(self, record):
-        return pretty(record.evidence)
+        return record.evidence

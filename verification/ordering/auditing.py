@@ -117,8 +117,14 @@ SELECT 'checkout', id, fault FROM (
             THEN 'has given back more than was paid'
         WHEN c.environment <> coalesce(p.environment, a.environment)
             THEN 'is of another environment than what it pays'
+        WHEN NOT c.is_counted AND c.doubts = '{}' AND c.kept_because = ''
+                AND c.paid_amount > c.refunded
+            THEN format(
+                'keeps %%s that counts for nothing, without a reason',
+                c.paid_amount - c.refunded
+            )
         WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
-        WHEN m.id IS NULL AND coalesce(r.done, 0) <> c.paid_amount
+        WHEN m.id IS NULL AND c.refunded <> c.paid_amount
             THEN 'has paid what is not there, and was not given back'
         WHEN m.status NOT IN ('PAID', 'REFUNDED')
             THEN format('has paid a payment that is %%s', m.status)
@@ -135,6 +141,23 @@ SELECT 'checkout', id, fault FROM (
     LEFT JOIN workspaces_account a ON a.id = c.account_id
 ) checkouts
 WHERE fault IS NOT NULL
+
+UNION ALL
+SELECT 'payment', m.id, format(
+    'asks for %%s and its checks cost %%s', m.amount, r.price
+)
+FROM payments_payment m
+JOIN (
+    SELECT report_id, sum(price) AS price FROM checks_checkresult GROUP BY report_id
+) r ON r.report_id = m.report_id
+WHERE m.amount <> r.price
+
+UNION ALL
+SELECT 'report', p.id, format('still waits for its payment, which is %%s', m.status)
+FROM reports_report p
+JOIN payments_payment m ON m.report_id = p.id
+WHERE p.status = 'PENDING_PAYMENT'
+    AND m.status IN ('PAID', 'REFUNDED', 'NOT_REQUIRED')
 
 UNION ALL
 SELECT 'payment', id, fault FROM (

@@ -17,8 +17,13 @@ from django.utils.timezone import now
 from verification.checks.events import payment_event
 from verification.checks.waking import start
 from verification.notifications.notifying import notify
-from verification.ordering.payers import payment_receipt, stop_asking_payer
+from verification.ordering.payers import (
+    payer_of,
+    payment_receipt,
+    stop_asking_payer,
+)
 from verification.ordering.refunding import give_back_surplus
+from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -27,6 +32,7 @@ from verification.payments.models import (
     PaymentStatus,
     RefundCause,
 )
+from verification.payments.receipts import written
 from verification.providers.checkout import CheckoutSeen, CheckoutState
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
@@ -87,9 +93,10 @@ def _compare(checkout: Checkout, seen: CheckoutSeen) -> None:
     silent = {CheckoutState.PAID, CheckoutState.UNKNOWN}
     if seen.state in silent or checkout.refunded:
         return
-    checkout.doubt, checkout.message = Doubt.CONTRADICTED, _words(seen)
+    checkout.message = _words(seen)
     logger.error("checkout %s is paid, and now %s", checkout.pk, seen.state)
-    checkout.save(update_fields=["doubt", "message"])
+    checkout.save(update_fields=["message"])
+    raise_doubt(checkout.pk, Doubt.CONTRADICTED)
 
 
 def _take(
@@ -102,13 +109,15 @@ def _take(
     checkout.transaction, checkout.message = seen.transaction, _words(seen)
     asked = (checkout.amount, checkout.currency)
     if (checkout.paid_amount, checkout.paid_currency) != asked:
-        checkout.doubt = Doubt.OTHER_AMOUNT
         checkout.save()
+        raise_doubt(checkout.pk, Doubt.OTHER_AMOUNT)
         logger.error("checkout %s was paid with another amount", checkout.pk)
         return
     payment = getattr(report, "payment", None) if report else None
     surplus = _surplus(checkout, report, payment)
     checkout.is_counted = surplus is None
+    if report and checkout.is_counted:
+        checkout.receipt = written(report, payer_of(report), checkout)
     checkout.save()
     if surplus:
         give_back_surplus(checkout, surplus, at)

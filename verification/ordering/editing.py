@@ -23,11 +23,18 @@ from verification.ordering.gates import consent_for, payment_for
 from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.payers import payment_request, stop_asking_payer
-from verification.ordering.pricing import Line, price_orders, total
+from verification.ordering.pricing import Line, Priced, price_orders, total
+from verification.ordering.refunding import give_back_surplus
 from verification.ordering.refusals import NotEditable
 from verification.ordering.requests import DraftEdit
 from verification.ordering.telling import consent_request, stop_asking
-from verification.payments.models import Payment, PaymentStatus
+from verification.payments.models import (
+    Checkout,
+    Payment,
+    PaymentStatus,
+    RefundCause,
+    RefundStatus,
+)
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -46,7 +53,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     """Replace the members that the body has; the others stay.
 
     Raises InvalidRequest, or NotEditable when the report is no draft, or when the edit
-    would change an amount that was paid already.
+    would change what was paid already: the amount, or whom the payer has paid for.
     """
     report = hold(client, report_id)
     if report.status != ReportStatus.DRAFT:
@@ -57,7 +64,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     order = _merged(client, report, body, faults)
     at = now()
     priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
-    asked = _replace_payment(report, order, priced.lines, body, at)
+    asked = _replace_payment(report, order, priced, body, at)
     _replace_results(report, priced.lines, at)
     asked_before = report.subject
     report.subject_id = priced.subject.id
@@ -115,21 +122,17 @@ def as_item(report: Report) -> dict[str, Any]:
 def _replace_payment(
     report: Report,
     order: Order,
-    lines: list[Line],
+    priced: Priced,
     body: Mapping[str, Any],
     at: datetime,
 ) -> Payment | None:
     """The payment that asks anew, where one does."""
-    old, amount = getattr(report, "payment", None), total(lines)
-    if old and old.status == PaymentStatus.PAID:
-        if old.amount != amount or order.payment_mode != report.payment_mode:
-            raise NotEditable(
-                report.status,
-                f"{old.amount} {old.currency} was paid for this draft, and the edit "
-                f"would change that to {amount}.",
-            )
+    old, amount = getattr(report, "payment", None), total(priced.lines)
+    was_paid = old is not None and old.status == PaymentStatus.PAID
+    if old and was_paid and not _give_back_rest(old, at):
+        _refuse_to_change(report, old, order, priced)
         return None
-    if old and not _asks_anew(report, old, order, amount, body):
+    if old and not was_paid and not _asks_anew(report, old, order, amount, body):
         return None
     if old:
         stop_asking_payer(old)
@@ -138,6 +141,37 @@ def _replace_payment(
     if payment:
         payment.save(force_insert=True)
     return payment
+
+
+def _refuse_to_change(
+    report: Report, paid: Payment, order: Order, priced: Priced
+) -> None:
+    """What the payer paid for; details of the same subject can be put right."""
+    amount, told = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
+    if paid.amount != amount or order.payment_mode != report.payment_mode:
+        why = f"{told} for this draft, and the edit would change that to {amount}."
+    elif order.payment_mode == PaymentMode.CANDIDATE and (
+        priced.subject.id != report.subject_id
+    ):
+        why = f"{told} by the subject of this draft, and the edit names another one."
+    elif order.payer and order.payer.model_dump(by_alias=True) != paid.payer:
+        why = f"{told} by the payer of this draft, and the edit names another one."
+    else:
+        return
+    raise NotEditable(report.status, why)
+
+
+def _give_back_rest(paid: Payment, at: datetime) -> bool:
+    """Of what was given back in part: the payer is asked anew, for the whole. False
+    where all of it stays, or a second person has not decided yet."""
+    checkouts = Checkout.objects.select_for_update(of=("self",), no_key=True)
+    checkout = checkouts.filter(payment_id=paid.pk, is_counted=True).first()
+    given = {RefundStatus.APPROVED, RefundStatus.DONE}
+    if not (checkout and checkout.refunds.filter(status__in=given).exists()):
+        return False
+    if checkout.refundable:
+        give_back_surplus(checkout, RefundCause.NOT_ASKED, at)
+    return True
 
 
 def _asks_anew(

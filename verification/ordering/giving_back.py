@@ -17,7 +17,7 @@ from verification.ordering.refunding import (
     end_refund,
     hold_refund,
 )
-from verification.payments.models import Refund, RefundStatus
+from verification.payments.models import Doubt, Refund, RefundStatus
 from verification.payments.registry import provider_named
 from verification.providers.base import ProviderError, Unavailable
 from verification.providers.checkout import RefundAsked, RefundSeen, RefundState
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 # Longer than any provider may take.
 LEASE = timedelta(minutes=2)
 LONGEST_WAIT = timedelta(hours=6)
+# A person is told of a refund that has no end by then.
+STUCK_AFTER = timedelta(days=3)
 
 
 def send_refunds() -> None:
@@ -142,5 +144,11 @@ def _fail(refund: Refund, code: str, message: str) -> None:
 
 def _try_later(refund: Refund) -> None:
     wait = min(timedelta(minutes=2 ** min(refund.tries, 12)), LONGEST_WAIT)
-    refund.next_try_at = now() + wait
+    at = now()
+    refund.next_try_at = at + wait
+    approved_at = refund.decided_at or refund.created_at
+    if refund.stuck_at is None and at - approved_at > STUCK_AFTER:
+        refund.stuck_at = at
+        logger.error("refund %s has no end for days: %s", refund.pk, refund.message)
+        doubt_refund(refund, Doubt.REFUND_STUCK)
     refund.save()

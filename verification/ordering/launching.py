@@ -6,7 +6,6 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
@@ -78,9 +77,9 @@ def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
 
 
 def is_kept(payment: Payment) -> bool:
-    """Whether some of what was paid stays: all of it may be on its way back."""
+    """Whether all that was paid stays: nothing was given back, or is on its way."""
     paid = Checkout.objects.filter(payment_id=payment.pk, is_counted=True)
-    return not paid.filter(refunded=F("paid_amount")).exists()
+    return not paid.filter(refunded__gt=0).exists()
 
 
 def reprice(

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils.timezone import now
@@ -22,6 +23,8 @@ from django.utils.timezone import now
 from verification.jobs.heartbeat import beat
 from verification.jobs.queue import later, wake_up_by
 from verification.ordering.crediting import settle
+from verification.ordering.refunding import notice_refunds_elsewhere
+from verification.payment_settings import PAID_AFTER_LINK_DAYS
 from verification.payments.models import Checkout, CheckoutStatus
 from verification.payments.registry import provider_named
 from verification.providers.base import ProviderError, Unavailable
@@ -30,10 +33,12 @@ from verification.providers.checkout import CheckoutSeen
 logger = logging.getLogger(__name__)
 
 LOOKS = "verification.ordering.tasks.look_at_checkouts"
-# After the checkout was opened; then hourly, as long as a provider repeats its events.
+# After the checkout was opened; then hourly, as long as a provider repeats its events,
+# and then seldom: some pages can be paid as long as anybody has them open.
 TIMES = [timedelta(minutes=minutes) for minutes in (1, 5, 15, 60)]
 HOURLY = timedelta(hours=1)
-LOOKED_FOR = timedelta(hours=72)
+HOURLY_FOR = timedelta(hours=72)
+SELDOM = timedelta(hours=6)
 # Longer than any provider may take.
 LEASE = timedelta(minutes=2)
 AT_ONCE = 16
@@ -41,6 +46,11 @@ AT_ONCE = 16
 PAUSE = timedelta(seconds=5)
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 20.0
+
+
+def looked_for() -> timedelta:
+    """How long after it was opened a checkout is looked at without being asked to."""
+    return timedelta(days=settings.PAYMENT_LINK_DAYS + PAID_AFTER_LINK_DAYS)
 
 
 def look_by(at: datetime) -> None:
@@ -106,6 +116,8 @@ def _look(checkouts: Sequence[Checkout]) -> None:
             continue
         try:
             settle(checkout.pk, seen, checkout.looked_at)
+            if seen.refunded and checkout.looked_at:
+                notice_refunds_elsewhere(checkout.pk, seen.refunded, checkout.looked_at)
         except Exception as e:
             # Its claim lapses, and it is looked at again.
             logger.error(
@@ -147,7 +159,13 @@ def _come_back(checkout: Checkout, *, unanswered: int) -> None:
     at = now()
     if not unanswered:
         ended = claimed.filter(status=CheckoutStatus.PAID)
-        if at - checkout.created_at > LOOKED_FOR:
+        age = at - checkout.created_at
+        if age > HOURLY_FOR:
+            # Some providers end their pages, and say so.
+            ended = claimed.filter(
+                status__in=[CheckoutStatus.PAID, CheckoutStatus.EXPIRED]
+            )
+        if age > looked_for():
             # Nobody will pay it any more; an event would have it looked at again.
             claimed.filter(status=CheckoutStatus.OPEN).update(
                 status=CheckoutStatus.EXPIRED
@@ -164,4 +182,6 @@ def _next_look(checkout: Checkout, unanswered: int, at: datetime) -> datetime:
     if unanswered:
         return at + min(timedelta(minutes=2 ** min(unanswered, 10)), HOURLY)
     planned = (checkout.created_at + wait for wait in TIMES)
-    return next((moment for moment in planned if moment > at), at + HOURLY)
+    is_old = at - checkout.created_at > HOURLY_FOR
+    wait = SELDOM if is_old else HOURLY
+    return next((moment for moment in planned if moment > at), at + wait)

@@ -57,20 +57,24 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
         context,
         # Of the page it was paid from.
         checkout.language or BOTH,
+        payer=_who_paid(checkout),
     )
     return [one for one in wanted if one.channel == Channel.EMAIL]
 
 
 def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
+    """To who paid, whoever is asked by now."""
     checkout = refund.checkout
     payment: Payment | None = getattr(report, "payment", None)
-    if payment is None or payment.pk != checkout.payment_id:
-        # An edited draft asks somebody else, whom this money is no business of.
+    is_asked = payment is not None and payment.pk == checkout.payment_id
+    payer = _who_paid(checkout)
+    if not (is_asked or payer):
+        # Who paid in vain, and was asked no longer, is not known any more.
         return []
     context = {
         "requester": report.workspace.name,
         "number": checkout.number,
-        "link": _link_of(report),
+        "link": _link_of(report) if is_asked else "",
         **_money(refund.amount, checkout.paid_currency),
     }
     return _to_payer(
@@ -79,7 +83,13 @@ def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
         f"refunded:{refund.pk}",
         context,
         checkout.language or BOTH,
+        payer=payer,
     )
+
+
+def _who_paid(checkout: Checkout) -> dict[str, str]:
+    """As kept when the money was counted; nothing where it was not."""
+    return checkout.receipt["payer"] if checkout.receipt else {}
 
 
 def _link_of(report: Report) -> str:
@@ -109,8 +119,10 @@ def _to_payer(
     cause: str,
     context: dict[str, Any],
     language: str = BOTH,
+    *,
+    payer: dict[str, str] | None = None,
 ) -> list[Wanted]:
-    payer = payer_of(report)
+    payer = payer or payer_of(report)
     return [
         Wanted(
             kind,

@@ -102,8 +102,11 @@ def open_checkout(
 def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
     """A checkout whose money goes to the account's balance.
 
-    Raises CheckoutNotOpened where nobody takes payments, and ValueError.
+    Raises PaymentClosed of a suspended workspace, CheckoutNotOpened where nobody takes
+    payments, and ValueError.
     """
+    if account.workspace.is_suspended:
+        raise PaymentClosed("SUSPENDED")
     if not TOP_UP_FROM <= amount <= TOP_UP_TO:
         raise ValueError(f"a top-up is {TOP_UP_FROM} to {TOP_UP_TO}")
     checkout = Checkout(
@@ -178,7 +181,7 @@ def closed_as(
     report: Report, payment: Payment, generation: int, at: datetime
 ) -> str | None:
     """Why nothing can be paid by this link: a PaymentStatus, REPLACED (another link was
-    made), WAITS_FOR_CONSENT or REPORT_ENDED. None where it can."""
+    made), WAITS_FOR_CONSENT, REPORT_ENDED or SUSPENDED. None where it can."""
     if payment.generation != generation:
         return "REPLACED"
     if not payment.is_outstanding:
@@ -189,4 +192,5 @@ def closed_as(
         return "REPORT_ENDED"
     if payment.expires_at is None or payment.expires_at <= at:
         return PaymentStatus.EXPIRED
-    return None
+    # What is on its way to us all the same is counted.
+    return "SUSPENDED" if report.workspace.is_suspended else None

@@ -10,12 +10,18 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 
-from verification.backoffice import ReadOnlyAdmin, asking_page, link, pretty, table
+from verification.backoffice.office import (
+    ReadOnlyAdmin,
+    asking_page,
+    link,
+    table,
+)
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.looking import look_now
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
@@ -24,8 +30,9 @@ from verification.ordering.refunding import (
     NotRefundable,
     ask_for_refund,
     ask_for_unfinished_part,
-    resolve_doubt,
+    resolve_doubts,
     unfinished_part,
+    with_unfinished_part,
 )
 from verification.payments.models import (
     Checkout,
@@ -48,6 +55,7 @@ class PaymentAdmin(ReadOnlyAdmin):
     list_select_related = ["report"]
     search_ids = ("id", "report_id")
     actions = ["resend"]  # type: ignore[assignment]
+    sure = {"resend": "A new link goes to the payer; the old one stops working."}
     fields = [
         "id",
         "report",
@@ -68,9 +76,9 @@ class PaymentAdmin(ReadOnlyAdmin):
         rows = Checkout.objects.filter(payment_id=payment.pk).order_by("-id")
         return lines(rows[:EVENTS_SHOWN])
 
-    @admin.display(description="Nominated payer (personal data)")
-    def payer_opened(self, payment: Payment) -> str:
-        return pretty(payment.payer)
+    @admin.display(description="Nominated payer")
+    def payer_opened(self, payment: Payment) -> dict[str, str] | None:
+        return payment.payer
 
     def has_act_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("payments.change_payment")
@@ -79,11 +87,13 @@ class PaymentAdmin(ReadOnlyAdmin):
     def resend(self, request: HttpRequest, payments: QuerySet[Payment]) -> None:
         for payment in payments:
             try:
-                send_new_payment_link(payment.pk)
+                with transaction.atomic():
+                    send_new_payment_link(payment.pk)
+                    told = "sent a new link"
+                    self.log_change(request, payment, told, verb="link-sent")
             except (NotPayable, TooSoon) as e:
                 self.message_user(request, f"{payment.pk}: {e}", messages.ERROR)
             else:
-                self.log_change(request, payment, "sent a new link")
                 told = f"{payment.pk}: a new link goes to the payer."
                 self.message_user(request, told, messages.SUCCESS)
 
@@ -96,14 +106,25 @@ class DoubtFilter(admin.SimpleListFilter):
         return [("any", "a person must look"), *Doubt.choices]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        doubted = checkouts.exclude(doubt="")
+        doubted = checkouts.exclude(doubts=[])
         match self.value():
             case None:
                 return checkouts
             case "any":
                 return doubted
             case doubt:
-                return doubted.filter(doubt=doubt)
+                return doubted.filter(doubts__contains=[doubt])
+
+
+class NotDoneFilter(admin.SimpleListFilter):
+    title = "not done"
+    parameter_name = "undone"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [("part", "has a part that was not done")]
+
+    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
+        return with_unfinished_part(checkouts) if self.value() else checkouts
 
 
 class ProviderFilter(admin.SimpleListFilter):
@@ -131,7 +152,13 @@ class RefundForm(forms.Form):
 @admin.register(Checkout)
 class CheckoutAdmin(ReadOnlyAdmin):
     list_display = ["id", "number", "provider", "status", "amount", "doubt"]
-    list_filter = [DoubtFilter, "status", ProviderFilter, "environment"]
+    list_filter = [
+        DoubtFilter,
+        NotDoneFilter,
+        "status",
+        ProviderFilter,
+        "environment",
+    ]
     search_ids = ("id", "report_id", "payment_id", "account_id")
     actions = ["look", "refund", "clear_doubt"]  # type: ignore[assignment]
     fields = [
@@ -145,6 +172,7 @@ class CheckoutAdmin(ReadOnlyAdmin):
         "transaction",
         "status",
         "doubt",
+        "kept_because",
         "message",
         "amount",
         "currency",
@@ -191,9 +219,12 @@ class CheckoutAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Ask the provider now", permissions=["act"])
     def look(self, request: HttpRequest, checkouts: QuerySet[Checkout]) -> None:
-        look_now(*(checkout.pk for checkout in checkouts))
+        with transaction.atomic():
+            look_now(*(checkout.pk for checkout in checkouts))
+            for checkout in checkouts:
+                told = "asked the provider"
+                self.log_change(request, checkout, told, verb="looked-at")
         for checkout in checkouts:
-            self.log_change(request, checkout, "asked the provider")
             self.message_user(request, f"{checkout.number} is looked at in a moment.")
 
     @admin.action(description="Doubt is cleared", permissions=["act"])
@@ -212,15 +243,27 @@ class CheckoutAdmin(ReadOnlyAdmin):
                 told="Say what was found, and what was done about it.",
             )
         for checkout in checkouts:
-            doubt = checkout.doubt
-            if resolve_doubt(checkout.pk):
-                self.log_change(request, checkout, f"cleared {doubt}: {reason}")
-                told = f"{checkout.number} is in doubt no longer."
+            # Others may have come up since the page was shown.
+            seen = request.POST.getlist(f"doubts-{checkout.pk}")
+            if cleared := self._clear(request, checkout, seen, reason):
+                told = f"{checkout.number}: {cleared} is cleared."
                 self.message_user(request, told, messages.SUCCESS)
             else:
-                told = f"{checkout.number} was not in doubt."
+                told = f"{checkout.number} was not in doubt of that."
                 self.message_user(request, told, messages.INFO)
         return None
+
+    @transaction.atomic
+    def _clear(
+        self, request: HttpRequest, checkout: Checkout, seen: list[str], reason: str
+    ) -> str:
+        """Names of the doubts that are cleared by it."""
+        cleared = ", ".join(resolve_doubts(checkout.pk, seen, reason))
+        if cleared:
+            told = f"cleared {cleared}: {reason}"
+            more = {"verb": "doubt-cleared", "reason": reason}
+            self.log_change(request, checkout, told, **more)
+        return cleared
 
     @admin.action(description="Give money back", permissions=["refund"])
     def refund(
@@ -264,16 +307,18 @@ class CheckoutAdmin(ReadOnlyAdmin):
             "left": given["left"],
         }
         try:
-            if "part" in request.POST:
-                refund = ask_for_unfinished_part(checkout.pk, **more)
-            else:
-                refund = ask_for_refund(checkout.pk, given["amount"], **more)
+            with transaction.atomic():
+                if "part" in request.POST:
+                    refund = ask_for_unfinished_part(checkout.pk, **more)
+                else:
+                    refund = ask_for_refund(checkout.pk, given["amount"], **more)
+                money = f"{checkout.paid_currency} {refund.amount:.2f}"
+                told = f"refund of {money} ({refund.pk}): {refund.reason}"
+                asked = {"verb": "refund-asked", "reason": refund.reason}
+                self.log_change(request, checkout, told, **asked)
         except NotRefundable as e:
             self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
             return
-        money = f"{checkout.paid_currency} {refund.amount:.2f}"
-        told = f"refund of {money} ({refund.pk}): {refund.reason}"
-        self.log_change(request, checkout, told)
         waits = refund.status == RefundStatus.REQUESTED
         outcome = "waits for a second person" if waits else "is given back"
         self.message_user(request, f"{money} {outcome}.", messages.SUCCESS)

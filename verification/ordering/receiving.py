@@ -13,6 +13,8 @@ from uuid import UUID
 from django.db import transaction
 
 from verification.ordering.looking import look_now
+from verification.ordering.refunding import try_refunds_now
+from verification.payments.doubts import raise_doubt
 from verification.payments.models import Checkout, Doubt, PaymentEvent
 from verification.providers.checkout import ProviderEvent
 
@@ -22,7 +24,7 @@ logger = logging.getLogger(__name__)
 @transaction.atomic
 def receive(provider: str, event: ProviderEvent, body: bytes) -> bool:
     """Keep an event whose signature was right; False for one that came before."""
-    checkout = _checkout_of(provider, event.reference)
+    checkout = _checkout_of(provider, event)
     _, is_new = PaymentEvent.objects.get_or_create(
         provider=provider,
         event_id=event.event_id,
@@ -38,15 +40,21 @@ def receive(provider: str, event: ProviderEvent, body: bytes) -> bool:
     if checkout is None:
         logger.warning("%s tells of a payment that is not known here", provider)
         return True
-    if "dispute" in event.type:
-        Checkout.objects.filter(pk=checkout.pk).update(doubt=Doubt.DISPUTED)
+    if event.is_dispute:
+        raise_doubt(checkout.pk, Doubt.DISPUTED)
+    if event.is_refund:
+        try_refunds_now(checkout.pk)
     look_now(checkout.pk)
     return True
 
 
-def _checkout_of(provider: str, reference: str) -> Checkout | None:
+def _checkout_of(provider: str, event: ProviderEvent) -> Checkout | None:
+    """By our name for it, or else by the provider's."""
+    checkouts = Checkout.objects.filter(provider=provider)
     try:
-        pk = UUID(reference)
+        return checkouts.filter(pk=UUID(event.reference)).first()
     except ValueError:
+        named = event.transaction
+    if not (named.isascii() and named.isprintable() and named):
         return None
-    return Checkout.objects.filter(pk=pk, provider=provider).first()
+    return checkouts.exclude(transaction="").filter(transaction=named).first()

@@ -18,7 +18,9 @@ from django.utils.timezone import now
 from verification.jobs.heartbeat import beat
 from verification.ordering.giving_back import asked_of
 from verification.ordering.looking import look_now
+from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
+    BooksCompared,
     Checkout,
     CheckoutStatus,
     Doubt,
@@ -40,6 +42,9 @@ AT_ONCE = 500
 # A refund that was done can still come back from the payer's bank.
 REFUNDS_SEEN_AFTER = [timedelta(days=days) for days in (0, 7, 30)]
 
+# As far back as the job reads books that it could not read then.
+CAUGHT_UP = timedelta(days=30)
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -51,6 +56,8 @@ class Difference:
     fault: str
     # Asking the provider again is enough.
     mends_itself: bool = False
+    # Nobody knows: the provider did not say.
+    is_unanswered: bool = False
 
     def __str__(self) -> str:
         return f"{self.provider} {self.name} {self.fault}"
@@ -68,14 +75,47 @@ def days(first: date, last: date) -> tuple[datetime, datetime]:
 
 
 def reconcile_yesterday() -> None:
-    """As a job: what differs is logged, and mended or put in doubt."""
+    """As a job: what differs is logged, and mended or put in doubt.
+
+    Days whose books could not be read are read with those that follow.
+    """
     yesterday = now().astimezone(UTC).date() - timedelta(days=1)
     for provider in providers():
-        try:
-            for difference in reconcile(provider, *days(yesterday, yesterday)):
-                logger.error("books differ: %s", difference)
-        except ProviderError as e:
-            logger.error("the books of %s were not read: %s", provider.name, e.code)
+        day = _first_day(provider.name, yesterday)
+        while day <= yesterday and _reconcile_day(provider, day):
+            BooksCompared.objects.update_or_create(
+                provider=provider.name, defaults={"day": day}
+            )
+            day += timedelta(days=1)
+
+
+def _first_day(provider: str, yesterday: date) -> date:
+    """The day after the last that was compared; yesterday in any case."""
+    compared = BooksCompared.objects.filter(provider=provider).first()
+    if compared is None:
+        # If these books cannot be read, this is where they begin the next time.
+        before = yesterday - timedelta(days=1)
+        compared = BooksCompared.objects.create(provider=provider, day=before)
+    after = compared.day + timedelta(days=1)
+    return min(yesterday, max(after, yesterday - CAUGHT_UP))
+
+
+def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
+    """Whether all of it could be compared."""
+    whole = True
+    try:
+        for difference in reconcile(provider, *days(day, day)):
+            logger.error("books differ: %s", difference)
+            whole = whole and not difference.is_unanswered
+    except ProviderError as e:
+        logger.error("the books of %s were not read: %s", provider.name, e.code)
+        return False
+    except Exception as e:
+        # What one provider tells must not keep the others from being asked.
+        why = type(e).__name__
+        logger.error("the books of %s were not read: %s", provider.name, why)
+        return False
+    return whole
 
 
 def reconcile(
@@ -83,7 +123,7 @@ def reconcile(
 ) -> Iterator[Difference]:
     """Raises ProviderError when the provider's books cannot be read."""
     for difference in _differences(provider, start, end):
-        if mend and difference.checkout_id:
+        if mend and difference.checkout_id and not difference.is_unanswered:
             _mend(difference.checkout_id, difference)
         yield difference
 
@@ -92,8 +132,7 @@ def _mend(checkout_id: UUID, difference: Difference) -> None:
     if difference.mends_itself:
         look_now(checkout_id)
     else:
-        sound = Checkout.objects.filter(pk=checkout_id, doubt="")
-        sound.update(doubt=Doubt.BOOKS_DIFFER)
+        raise_doubt(checkout_id, Doubt.BOOKS_DIFFER)
 
 
 def _differences(
@@ -175,7 +214,11 @@ def _paid_here(
         beat()
         if checkout.pk in there:
             continue
-        seen = provider.look(checkout.reference, checkout.session)
+        try:
+            seen = provider.look(checkout.reference, checkout.session)
+        except ProviderError as e:
+            yield _unanswered(provider, checkout.pk, f"is paid here: {e.code}")
+            continue
         if seen.state != CheckoutState.PAID:
             told = f"is paid here and {seen.state} there"
             yield Difference(provider.name, checkout.pk, str(checkout.pk), told)
@@ -192,7 +235,12 @@ def _refunds(
     )
     for refund in ended.select_related("checkout").order_by("id"):
         beat()
-        seen = provider.look_at_refund(asked_of(refund), refund.provider_refund)
+        try:
+            seen = provider.look_at_refund(asked_of(refund), refund.provider_refund)
+        except ProviderError as e:
+            told = f"refund {refund.pk} is {refund.status} here: {e.code}"
+            yield _unanswered(provider, refund.checkout_id, told)
+            continue
         state = seen.state if seen else "not known"
         done_here = refund.status == RefundStatus.DONE
         done_there = state == RefundState.DONE
@@ -200,6 +248,10 @@ def _refunds(
             told = f"refund {refund.pk} is {refund.status} here and {state} there"
             name, pk = provider.name, refund.checkout_id
             yield Difference(name, pk, str(pk), told)
+
+
+def _unanswered(provider: CheckoutProvider, pk: UUID, told: str) -> Difference:
+    return Difference(provider.name, pk, str(pk), told, is_unanswered=True)
 
 
 def _is_id(reference: str) -> bool:

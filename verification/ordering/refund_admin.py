@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-from verification.backoffice import ReadOnlyAdmin, asking_page
+from verification.backoffice.office import ReadOnlyAdmin, asking_page
 from verification.ordering.refunding import NotRefundable, Staff, approve, reject
 from verification.payments.models import Refund
 
@@ -84,10 +85,11 @@ class RefundAdmin(ReadOnlyAdmin):
             )
         for refund in refunds:
             try:
-                verb(refund.pk, by=staff_of(request))
+                with transaction.atomic():
+                    verb(refund.pk, by=staff_of(request))
+                    self.log_change(request, refund, done, verb=done)
             except NotRefundable as e:
                 self.message_user(request, f"{refund.pk}: {e}", messages.ERROR)
             else:
-                self.log_change(request, refund, done)
                 self.message_user(request, f"{refund.pk}: {done}.", messages.SUCCESS)
         return None

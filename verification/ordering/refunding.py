@@ -7,20 +7,23 @@ same money twice, and the provider is called by a job, outside any transaction.
 
 from __future__ import annotations
 
-from datetime import datetime
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
 from django.utils.timezone import now
 
-from verification.checks.models import ResultStatus
+from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.queue import later
 from verification.notifications.notifying import notify
 from verification.ordering.payers import refund_notice
+from verification.payments.doubts import clear_doubt, raise_doubt
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -35,6 +38,11 @@ from verification.reports.holding import held
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record
 from workspaces.models import Account
 
+logger = logging.getLogger(__name__)
+
+UNDONE = [ResultStatus.FAILED, ResultStatus.CANCELLED]
+# How long ago what was not done may have been paid, to be listed.
+LISTED_FOR = timedelta(days=90)
 REFUNDS = "verification.ordering.tasks.send_refunds"
 
 
@@ -103,11 +111,19 @@ def reject(refund_id: UUID, *, by: Staff) -> Refund:
 
 
 @transaction.atomic
-def resolve_doubt(checkout_id: UUID) -> bool:
-    """A person has seen to it; False when there was no doubt."""
-    return bool(
-        Checkout.objects.filter(pk=checkout_id).exclude(doubt="").update(doubt="")
-    )
+def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[str]:
+    """A person has seen to these, and says how: those of them that are cleared by it.
+
+    Where money stays that counts for nothing, the reason is what accounts for it.
+    """
+    if not reason.strip():
+        raise ValueError("Say what was found.")
+    known = [Doubt(name) for name in seen if name in Doubt]
+    cleared = [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
+    if cleared:
+        kept = Checkout.objects.filter(pk=checkout_id, is_counted=False)
+        kept.filter(status=CheckoutStatus.PAID).update(kept_because=reason[:500])
+    return cleared
 
 
 def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> None:
@@ -117,17 +133,41 @@ def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> N
         _begin(checkout, checkout.refundable, cause, reason, SERVICE, large=False)
 
 
+def try_refunds_now(checkout_id: UUID) -> None:
+    """The provider has news of the checkout's refunds: ask it as soon as the
+    transaction has committed."""
+    at = now()
+    waiting = Refund.objects.filter(checkout=checkout_id, next_try_at__gt=at)
+    if waiting.update(next_try_at=at):
+        later(REFUNDS)
+
+
 def unfinished_part(checkout: Checkout) -> Decimal:
     """What the checks of the report that it paid cost and that were not done, less what
     was given back already."""
     report = checkout.report
     if report is None or not (checkout.is_counted and report.is_ended):
         return Decimal(0)
-    undone = report.results.filter(
-        status__in=[ResultStatus.FAILED, ResultStatus.CANCELLED]
-    )
+    undone = report.results.filter(status__in=UNDONE)
     cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
     return max(Decimal(0), min(cost - checkout.refunded, checkout.refundable))
+
+
+def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
+    """Those of the last time whose `unfinished_part` is above 0."""
+    undone = (
+        CheckResult.objects.filter(report=OuterRef("report"), status__in=UNDONE)
+        .values("report")
+        .values_list(Sum("price"))
+    )
+    # By time first, so that no more is added up than was paid since.
+    return checkouts.filter(
+        paid_at__gt=now() - LISTED_FOR,
+        is_counted=True,
+        report__completed_at__isnull=False,
+        paid_amount__gt=F("refunded"),
+        refunded__lt=Subquery(undone),
+    )
 
 
 def _ask(
@@ -201,6 +241,8 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     refund.status, refund.message = status, message[:200]
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
+    if refund.stuck_at:
+        clear_doubt(refund.checkout_id, Doubt.REFUND_STUCK)
     if status == RefundStatus.DONE:
         _tell(refund)
         return
@@ -210,26 +252,42 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     _adjust(refund, refund.amount)
 
 
-def doubt_refund(refund: Refund) -> None:
-    """A person has to look at a refund that came to nothing."""
-    sound = Checkout.objects.filter(pk=refund.checkout_id, doubt="")
-    sound.update(doubt=Doubt.REFUND_FAILED)
+def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
+    """A person has to look at a refund that came to nothing, or to no end."""
+    raise_doubt(refund.checkout_id, why)
+
+
+@transaction.atomic
+def notice_refunds_elsewhere(
+    checkout_id: UUID, refunded: Decimal, asked_at: datetime
+) -> None:
+    """A person is told when the provider, asked at that time, had given back more than
+    we have asked for."""
+    checkout = _hold(checkout_id)
+    elsewhere = refunded - checkout.refunded
+    if elsewhere <= checkout.refunded_elsewhere:
+        return
+    # What failed meanwhile was on its way then.
+    if checkout.refunds.filter(ended_at__gte=asked_at).exists():
+        return
+    logger.error("checkout %s was given back elsewhere: %s", checkout.pk, elsewhere)
+    Checkout.objects.filter(pk=checkout.pk).update(refunded_elsewhere=elsewhere)
+    raise_doubt(checkout.pk, Doubt.REFUNDED_ELSEWHERE)
 
 
 def _tell(refund: Refund) -> None:
     """Say that the money was given back, to whom it went and on the report."""
     checkout = refund.checkout
     is_all = _given_back(checkout) == checkout.paid_amount
-    if is_all and checkout.doubt in {Doubt.OTHER_AMOUNT, Doubt.REFUND_FAILED}:
-        Checkout.objects.filter(pk=checkout.pk).update(doubt="")
+    if is_all:
+        clear_doubt(checkout.pk, Doubt.OTHER_AMOUNT)
+        clear_doubt(checkout.pk, Doubt.REFUND_FAILED)
     if checkout.report is None or checkout.payment_id is None:
         return
     paid = Payment.objects.filter(pk=checkout.payment_id)
     if is_all and checkout.is_counted:
         paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
-    # Who is asked by now may be another person than who paid then.
-    if paid.exists():
-        notify(*refund_notice(checkout.report, refund))
+    notify(*refund_notice(checkout.report, refund))
 
 
 def _given_back(checkout: Checkout) -> Decimal:

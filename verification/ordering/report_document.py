@@ -139,9 +139,9 @@ def _check(result: CheckResult) -> dict[str, Any]:
             for flag in finding.get("flags", ())
         ],
         "details": [
-            [_words(name), _masked(text) if name == "idNumber" else text]
+            [words(name), _masked(text) if name == "idNumber" else text]
             for name, value in (finding.get("details") or {}).items()
-            if (text := _text(value))
+            if (text := as_text(value))
         ],
         "source": _source(finding, result),
     }
@@ -175,7 +175,7 @@ def _timeline(report: Report) -> list[list[str]]:
     return [
         [
             _moment(change.created_at),
-            f"{_words(change.trigger)}: {change.target}",
+            f"{words(change.trigger)}: {change.target}",
             # A key is the client's; which one is of no use to who reads this.
             change.actor.partition(" ")[0],
         ]
@@ -183,7 +183,7 @@ def _timeline(report: Report) -> list[list[str]]:
     ]
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value of a result as a person reads it; blank where there is none."""
     match value:
         case None | "" | [] | {}:
@@ -191,15 +191,15 @@ def _text(value: Any) -> str:
         case bool():
             return "Yes" if value else "No"
         case dict():
-            members = ((_words(k), _text(v)) for k, v in value.items())
+            members = ((words(k), as_text(v)) for k, v in value.items())
             return ", ".join(f"{name}: {text}" for name, text in members if text)
         case list():
-            return "; ".join(text for item in value if (text := _text(item)))
+            return "; ".join(text for item in value if (text := as_text(item)))
         case _:
             return one_line(str(value))
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
     """`registeredAddress` -> `Registered address`, `kraPin` -> `KRA PIN`"""
     parts = re.findall("[A-Za-z][a-z]*|[0-9]+|[^A-Za-z0-9]+", name)
     words = [part.lower() for part in parts if part.strip()]

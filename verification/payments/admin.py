@@ -1,6 +1,6 @@
 from django.contrib import admin
 
-from verification.backoffice import ReadOnlyAdmin, link, pretty
+from verification.backoffice.office import ReadOnlyAdmin, link
 from verification.payments.models import Checkout, PaymentEvent
 
 # Payments, checkouts and refunds are in ordering: their actions are verbs of it.
@@ -36,6 +36,6 @@ class PaymentEventAdmin(ReadOnlyAdmin):
     def body_hash(self, event):
         return bytes(event.body_sha256).hex()
 
-    @admin.display(description="Body (personal data)")
+    @admin.display(description="Body")
     def body_opened(self, event):
-        return pretty(event.body)
+        return event.body

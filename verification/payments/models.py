@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -99,12 +100,14 @@ class CheckoutStatus(models.TextChoices):
 
 
 class Doubt(models.TextChoices):
-    """What a person must look at. Blank when there is nothing."""
+    """What a person must look at."""
 
     OTHER_AMOUNT = "OTHER_AMOUNT", "Another amount or currency was paid than asked"
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
+    REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
+    REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
@@ -143,11 +146,22 @@ class Checkout(models.Model):
     paid_currency = models.CharField(max_length=3, blank=True)
     # What the provider calls the payment; a refund names it.
     transaction = models.CharField(max_length=255, blank=True)
+    # What the payer of a report was told when it was counted: `payments.receipts`.
+    receipt = EncryptedJSONField(null=True)
     # Whether it is this money that paid the report, or topped up the account.
     is_counted = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
-    doubt = models.CharField(max_length=20, choices=Doubt, blank=True)
+    # What was given back at the provider by others, as far as a person was told.
+    refunded_elsewhere = models.DecimalField(
+        max_digits=12, decimal_places=2, default=Decimal(0), editable=False
+    )
+    # Each once, the oldest first; `payments.doubts` raises and clears them.
+    doubts = ArrayField(
+        models.CharField(max_length=20, choices=Doubt), default=list, blank=True
+    )
+    # What a person said who left money here that counts for nothing.
+    kept_because = models.CharField(max_length=500, blank=True)
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
@@ -219,7 +233,19 @@ class Checkout(models.Model):
                 name="checkouts_of_a_payment",
             ),
             # What needs a person.
-            models.Index(fields=["id"], condition=~Q(doubt=""), name="doubts"),
+            models.Index(fields=["id"], condition=~Q(doubts=[]), name="doubts"),
+            # Events that do not carry our name for it.
+            models.Index(
+                fields=["provider", "transaction"],
+                condition=~Q(transaction=""),
+                name="checkouts_by_transaction",
+            ),
+            # What is compared with the provider's books day by day.
+            models.Index(
+                fields=["paid_at"],
+                condition=Q(paid_at__isnull=False),
+                name="checkouts_paid",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -234,6 +260,15 @@ class Checkout(models.Model):
         """The receipt's number, as a person reads it out."""
         text = self.id.hex[-12:].upper()
         return f"P-{text[:4]}-{text[4:8]}-{text[8:]}"
+
+    @property
+    def doubt(self) -> str:
+        """All of them, as staff read them; "" where there is none."""
+        return ", ".join(self.doubts)
+
+    @property
+    def doubt_labels(self) -> list[str]:
+        return [str(Doubt(name).label) for name in self.doubts]
 
     @property
     def refundable(self) -> Decimal:
@@ -283,6 +318,8 @@ class Refund(models.Model):
     provider_refund = models.CharField(max_length=255, blank=True)
     message = models.CharField(max_length=200, blank=True)
     tries = models.PositiveSmallIntegerField(default=0)
+    # When a person was told that it takes too long.
+    stuck_at = models.DateTimeField(null=True, editable=False)
     next_try_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True)
@@ -324,7 +361,18 @@ class Refund(models.Model):
                 fields=["next_try_at"],
                 condition=Q(next_try_at__isnull=False),
                 name="refunds_to_try",
-            )
+            ),
+            # What waits for a second person.
+            models.Index(
+                fields=["id"],
+                condition=Q(status="REQUESTED"),
+                name="refunds_to_decide",
+            ),
+            models.Index(
+                fields=["ended_at"],
+                condition=Q(ended_at__isnull=False),
+                name="refunds_ended",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -366,6 +414,16 @@ class PaymentEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} ({self.provider})"
+
+
+class BooksCompared(models.Model):
+    """Up to which day, in UTC, a provider's books were compared with ours."""
+
+    provider = models.CharField(max_length=20, primary_key=True)
+    day = models.DateField()
+
+    def __str__(self) -> str:
+        return f"{self.provider} up to {self.day}"
 
 
 class SandboxCheckout(models.Model):

@@ -3,6 +3,9 @@
     api = Api("Paystack", "https://api.paystack.co", headers={"Authorization": ...})
     answer = api.call("POST", "/refund", json={...})
 
+An adapter that needs the bytes as they were sent or came uses the two halves of it,
+`fetch` and `read`.
+
 `Unavailable` stands for whatever may be over later: no connection, no answer in time,
 statuses 408, 425, 429 and 5xx, redirects, and bodies that are not whole JSON (a login
 page, a proxy's error, half an answer). `Refused` stands for the rest. A request that
@@ -17,6 +20,8 @@ from __future__ import annotations
 import json as parser
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import requests
@@ -43,6 +48,25 @@ class Declined(Refused):
         self.status, self.answer = status, answer
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer as it came, of whatever status."""
+
+    status: int
+    body: bytes
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.body).hexdigest()
+
+    def parsed(self) -> Any:
+        """Its JSON; None where it is none."""
+        try:
+            return parser.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
 class Api:
     """One source's HTTP interface; threads may share it."""
 
@@ -59,7 +83,11 @@ class Api:
         self.session = client.session(opened, seconds=seconds)
         self.session.headers.update({"Accept": "application/json", **(headers or {})})
 
-    def call(
+    def call(self, method: str, path: str, **sent: Any) -> Any:
+        """The parsed JSON of a 2xx. Raises Unavailable, Declined or Refused."""
+        return self.read(self.fetch(method, path, **sent))
+
+    def fetch(
         self,
         method: str,
         path: str,
@@ -67,28 +95,36 @@ class Api:
         params: Mapping[str, Any] | None = None,
         json: Any = None,
         form: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """The parsed JSON of a 2xx. Raises Unavailable, Declined or Refused."""
+    ) -> Reply:
+        """Whatever is answered; raises Unavailable or Refused where nothing is.
+
+        `body` is sent as it is, and is JSON.
+        """
+        if body is not None:
+            headers = {"Content-Type": "application/json", **(headers or {})}
         try:
             response = self.session.request(
                 method,
                 self._url + path,
                 params=params,
                 json=json,
-                data=form,
+                data=form if body is None else body,
                 headers=headers,
             )
         except (Blocked, requests.RequestException, HTTPError, OSError) as e:
             # Without its cause, whose text may hold the URL with what is asked about.
             raise failure(self.source, e) from None
-        return self._answer(response.status_code, response.content)
+        return Reply(response.status_code, response.content)
 
-    def _answer(self, status: int, body: bytes) -> Any:
+    def read(self, reply: Reply) -> Any:
+        """The parsed JSON of a 2xx. Raises Unavailable or Declined."""
+        status = reply.status
         if 300 <= status < 400 or status >= 500 or status in LATER:
             raise unavailable(self.source, f"answered with status {status}")
         try:
-            answer = parser.loads(body)
+            answer = parser.loads(reply.body)
         except (ValueError, RecursionError):
             told = f"answered with status {status}, and not with JSON"
             raise unavailable(self.source, told) from None

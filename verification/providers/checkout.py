@@ -9,7 +9,7 @@ in the currency's major unit with two decimals; an adapter turns them into its o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -77,6 +77,8 @@ class CheckoutSeen:
     transaction: str = ""
     # The provider's words for staff, at most 200 characters.
     message: str = ""
+    # Of a PAID one, whoever asked for it; None where the provider did not tell.
+    refunded: Decimal | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,16 @@ class ProviderEvent:
     """An event whose signature was right. It is a hint to look, never a proof.
 
     `event_id` tells repeats of it; `reference` is our checkout's, or "" where the event
-    is about nothing of ours.
+    is about nothing of ours or names it by the provider's `transaction` alone.
     """
 
     event_id: str
     type: str
     reference: str
+    transaction: str = ""
+    # The payer's bank takes the money back, or is about to.
+    is_dispute: bool = False
+    is_refund: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,21 @@
 """Whether two people wrote the same employer, or the same job, in their own way.
 
 Case, accents, punctuation, the order of words, legal forms of companies and usual
-abbreviations make no difference, and neither does one slip in a long word.
+abbreviations make no difference, and neither does one slip in a long word. And whether
+a register has somebody under the name that was stated: `names_alike`.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from difflib import SequenceMatcher
+from enum import IntEnum
+from itertools import pairwise
 from typing import Literal
+
+from rapidfuzz.distance import OSA
 
 Likeness = Literal["MATCH", "PARTIAL_MATCH", "NO_MATCH"]
 
@@ -30,8 +36,20 @@ SHORT_FORMS = {
     "cfo": "chief financial officer",
 }
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
+TITLES = frozenset(
+    {"mr", "mrs", "ms", "miss", "dr", "prof", "eng", "hon", "rev", "sir", "fr", "sr"}
+)
+# Between names, and left out as often as not.
+PARTICLES = frozenset({"wa", "ole", "arap", "bin", "bint", "binti", "al", "el", "ibn"})
+# One name that everybody writes otherwise; more than letters that sound alike.
+SPELLINGS = {
+    **dict.fromkeys(["muhamad", "mohamad", "muhamed", "mohd"], "mohamed"),
+    **dict.fromkeys(["husein", "hussain", "husain"], "hussein"),
+    "abdilahi": "abdulahi",
+}
 # Below this many letters a slip makes another word of most: "sales" and "dales".
 LONG_WORD = 6
+VOWELS = frozenset("aeiou")
 ALIKE = 0.85
 
 
@@ -47,6 +65,142 @@ def employers_alike(stated: str, given: str) -> Likeness:
 def jobs_alike(stated: str, given: str) -> Likeness:
     """Never partial: a word more makes a senior or an assistant of somebody."""
     return "MATCH" if _same_words(_job(stated), _job(given)) else "NO_MATCH"
+
+
+class _Fit(IntEnum):
+    """How well two words of names go together."""
+
+    NOT = 0
+    # As far as an initial, or a mask that hides all but one, can show.
+    INITIAL = 1
+    SLIP = 2
+    SAME = 3
+
+
+def names_alike(stated: str | None, given: str | None) -> Likeness | None:
+    """Whether `given`, a register's, is the name of the person that is `stated`.
+
+    The order of words, accents, titles, particles and usual spellings make no
+    difference. PARTIAL_MATCH where all that can be seen of one name is in the other,
+    and some is missing: names left out, initials, masks that show a letter, one slip.
+    One name in common is nothing: brothers have two.
+    """
+    ours, theirs = _person(stated or ""), _person(given or "")
+    # Where all of it is hidden there is nothing to compare.
+    if not ours or not "".join(theirs).strip("*"):
+        return None
+    verdicts = [
+        _people_alike(_bare(ours), _bare(theirs)),
+        *(_people_alike(mine, _bare(theirs), joined=True) for mine in _joined(ours)),
+        *(_people_alike(_bare(ours), other, joined=True) for other in _joined(theirs)),
+    ]
+    return max(verdicts, key=["NO_MATCH", "PARTIAL_MATCH", "MATCH"].index)
+
+
+def companies_alike(stated: str | None, given: str | None) -> Likeness | None:
+    """The same of companies, whose names may be masked as well."""
+    if not stated or not given:
+        return None
+    if "*" in given:
+        visible = [word for word in _employer(given) if not _hides_legal_form(word)]
+        return _people_alike(_employer(stated), visible)
+    return employers_alike(stated, given)
+
+
+def _person(name: str) -> list[str]:
+    # Unlike those of companies, initials are words: "J.W. Kamau".
+    parted = re.sub(r"[`\u00b4\u2018\u02bc]", "'", name).replace(".", " ")
+    return [word for word in _words(parted) if word not in TITLES]
+
+
+def _bare(words: list[str]) -> list[str]:
+    return [word for word in words if word not in PARTICLES] or words
+
+
+def _spelt(word: str) -> str:
+    """So that usual spellings of a name are one."""
+    single = re.sub(r"(.)\1+", r"\1", word.replace("ph", "f").replace("y", "i"))
+    return SPELLINGS.get(single, single)
+
+
+def _joined(words: list[str]) -> Iterator[list[str]]:
+    """With two neighbours as one: "Abdi Rahman" is "Abdirahman"."""
+    for i, (word, following) in enumerate(pairwise(words)):
+        if len(word) > 1 and len(following) > 1 and "*" not in word + following:
+            yield _bare([*words[:i], word + following, *words[i + 2 :]])
+
+
+def _people_alike(
+    ours: list[str], theirs: list[str], *, joined: bool = False
+) -> Likeness:
+    fewer, more = sorted([ours, theirs], key=len)
+    fits = _pairs(fewer, more)
+    # Two names made one are so long that one letter proves nothing.
+    if _Fit.NOT in fits or (joined and _Fit.SLIP in fits):
+        return "NO_MATCH"
+    if len(fewer) == len(more) and set(fits) == {_Fit.SAME}:
+        return "MATCH"
+    # What the register hides is no doubt of ours; initials alone prove nothing.
+    seen = sum(fit > _Fit.INITIAL for fit in fits)
+    masked = all("*" in word for word in theirs) and len(ours) == len(theirs)
+    enough = seen and len(fewer) > 1 and fits.count(_Fit.SLIP) < 2
+    return "PARTIAL_MATCH" if enough or masked else "NO_MATCH"
+
+
+def _pairs(fewer: list[str], more: list[str]) -> list[_Fit]:
+    """The best fit for each of `fewer`, the surest first; a word is used once."""
+    left, fits = list(more), []
+    waiting = list(fewer)
+    while waiting:
+        fit, mine, other = max(
+            ((_fit(a, b), a, b) for a in waiting for b in left), key=lambda t: t[0]
+        )
+        fits.append(fit)
+        waiting.remove(mine)
+        left.remove(other)
+    return fits
+
+
+def _fit(ours: str, theirs: str) -> _Fit:
+    if "*" in ours + theirs:
+        return _masked_fit(*sorted([ours, theirs], key=lambda word: "*" in word))
+    ours, theirs = _spelt(ours), _spelt(theirs)
+    if ours == theirs:
+        return _Fit.SAME
+    if min(len(ours), len(theirs)) == 1:
+        return _Fit.INITIAL if ours[0] == theirs[0] else _Fit.NOT
+    return _Fit.SLIP if _is_slip(ours, theirs) else _Fit.NOT
+
+
+def _masked_fit(word: str, mask: str) -> _Fit:
+    """Stars stand for any number of letters: not all sources print one for each."""
+    pattern = ".*".join(re.escape(part) for part in re.split(r"\*+", mask))
+    if "*" in word or not re.fullmatch(pattern, word):
+        return _Fit.NOT
+    return _Fit.SAME if len(mask.replace("*", "")) > 1 else _Fit.INITIAL
+
+
+def _hides_legal_form(word: str) -> bool:
+    return "*" in word and any(
+        _masked_fit(form, word) == _Fit.SAME for form in LEGAL_FORMS
+    )
+
+
+def _is_slip(ours: str, theirs: str) -> bool:
+    """One letter too many or swapped, or another vowel, inside a long word.
+
+    Not another consonant, and not at either end: Wanjiku and Wanjiru, Otieno and
+    Atieno, Njeri and Njeru are different people.
+    """
+    if min(len(ours), len(theirs)) < LONG_WORD or OSA.distance(ours, theirs) != 1:
+        return False
+    if ours[0] != theirs[0] or ours[-1] != theirs[-1]:
+        return False
+    if len(ours) != len(theirs):
+        return True
+    changed = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+    # Two of them are a swap.
+    return len(changed) > 1 or {*changed[0]} <= VOWELS
 
 
 def _employer(name: str) -> list[str]:
@@ -66,7 +220,7 @@ def _words(text: str) -> list[str]:
     plain = "".join(c for c in decomposed if not unicodedata.combining(c))
     # "A.B.C. Traders", "Wanjiku's" and "Coca-Cola" as others write them.
     joined = re.sub(r"(?<=\w)[.'\u2019](?=\w)", "", plain)
-    return re.findall(r"\w+", joined)
+    return re.findall(r"[\w*]+", joined)
 
 
 def _same_words(ours: list[str], theirs: list[str]) -> bool:

@@ -25,7 +25,7 @@ from hashlib import sha256
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from verification.providers.base import Refused
+from verification.providers.base import ProviderError, Refused
 from verification.providers.calls import Api, Declined, unavailable
 from verification.providers.checkout import (
     BadSignature,
@@ -45,10 +45,10 @@ from verification.providers.minor_units import from_cents, to_cents
 
 REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
 PER_PAGE = 100
+# Not of one that was resolved, which is no news.
+DISPUTES = {"charge.dispute.create", "charge.dispute.remind"}
 # As many refunds as are looked through for one of ours, if Paystack lists all.
 MAX_PAGES = 50
-# It lists payments by when they were begun, and they may be paid days after.
-BEGUN_BEFORE = timedelta(days=7)
 
 
 class Paystack:
@@ -56,7 +56,8 @@ class Paystack:
 
     Paystack asks for an e-mail address of every payer and sends receipts to it. Where
     the payer gave none it is told the reference at that domain; without one, such a
-    checkout is refused.
+    checkout is refused. It lists payments by when they were begun, so `paid_between`
+    finds those that were paid `paid_within` that.
     """
 
     name: ClassVar[str] = "paystack"
@@ -82,12 +83,14 @@ class Paystack:
         *,
         fallback_email: str = "",
         checkout_origin: str = "https://checkout.paystack.com",
+        paid_within: timedelta = timedelta(days=30),
     ) -> None:
         headers = {"Authorization": f"Bearer {secret_key}"}
         self._api = Api("Paystack", url, opened=opened, headers=headers)
         self._keys = [secret_key, *previous_secret_keys]
         self._fallback_email = fallback_email
         self.checkout_origin = checkout_origin
+        self._paid_within = paid_within
 
     def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
         if not REFERENCE.fullmatch(asked.reference):
@@ -135,8 +138,14 @@ class Paystack:
         message = str(found.get("gateway_response") or "")[:200]
         if state != CheckoutState.PAID:
             return CheckoutSeen(state, message=message)
+        name = _transaction(found)
         return CheckoutSeen(
-            state, _paid(found), _currency(found), _transaction(found), message
+            state,
+            _paid(found),
+            _currency(found),
+            name,
+            message,
+            refunded=self._refunded(name),
         )
 
     def refund(self, asked: RefundAsked) -> RefundSeen:
@@ -176,12 +185,18 @@ class Paystack:
             kind, data = "", None
         # Its events have no names.
         digest = sha256(body).hexdigest()
-        return ProviderEvent(digest, kind[:100], _reference(kind, data))
+        return ProviderEvent(
+            digest,
+            kind[:100],
+            _reference(kind, data),
+            is_dispute=kind in DISPUTES,
+            is_refund=kind.startswith("refund."),
+        )
 
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
         asked = {
             "status": "success",
-            "from": _time(start - BEGUN_BEFORE),
+            "from": _time(start - self._paid_within),
             "to": _time(end),
         }
         for found in self._pages("/transaction", asked):
@@ -215,6 +230,22 @@ class Paystack:
             if asked.reference in str(found.get("merchant_note") or "").split():
                 return self._refund_seen(found)
         return None
+
+    def _refunded(self, transaction: str) -> Decimal | None:
+        asked = {"transaction": transaction}
+        try:
+            return sum(
+                (
+                    from_cents(found.get("amount"))
+                    for found in self._pages("/refund", asked, 1)
+                    if _is_of(found, transaction)
+                    and self._refund_seen(found).state != RefundState.FAILED
+                ),
+                Decimal(0),
+            )
+        except ProviderError:
+            # That it was paid is known all the same.
+            return None
 
     def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
         word = str(found.get("status") or "")
@@ -290,6 +321,11 @@ def _reference(kind: str, data: Any) -> str:
     member = "transaction_reference" if kind.startswith("refund.") else "reference"
     reference = data.get(member)
     return reference if isinstance(reference, str) else ""
+
+
+def _is_of(refund: dict[str, Any], transaction: str) -> bool:
+    of = refund.get("transaction")
+    return str(of.get("id") if isinstance(of, dict) else of) == transaction
 
 
 def _page_count(answer: dict[str, Any]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from verification.providers.base import Finding, Inquiry, Provider, Refused
 from verification.providers.sandbox import Sandbox
@@ -21,7 +21,7 @@ _live: dict[str, Provider] = {}
 _sandbox = Sandbox()
 
 
-def configure(table: Mapping[str, tuple[str, Mapping[str, str]]]) -> None:
+def configure(table: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
     """Make the live providers from {check name: (dotted path, options)}."""
     _live.clear()
     for check, (path, options) in table.items():

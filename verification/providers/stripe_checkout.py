@@ -17,6 +17,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import stripe
@@ -59,6 +60,10 @@ LIVES_AT_LEAST, LIVES_AT_MOST = timedelta(minutes=30), timedelta(days=1)
 MARGIN = timedelta(minutes=1)
 # Of ours those that its pages speak; for others it goes by the browser.
 LOCALES = {"en"}
+# Those of a dispute that was won, or that somebody has answered, are no news.
+DISPUTES = {"charge.dispute.created", "charge.dispute.funds_withdrawn"}
+LOST = ("charge.dispute.closed", "lost")
+REFUNDS = ("refund.", "charge.refund.")
 
 
 class StripeCheckout:
@@ -111,6 +116,7 @@ class StripeCheckout:
                 amount=from_cents(found.get("amount_total")),
                 currency=str(found.get("currency") or "").upper(),
                 transaction=_id(intent),
+                refunded=self._refunded(_id(intent)),
             )
         message = _decline(intent)
         if message is not None and found.get("status") != "expired":
@@ -155,7 +161,16 @@ class StripeCheckout:
         kind = str(event.get("type") or "")
         data = event.get("data")
         about = data.get("object") if isinstance(data, dict) else None
-        return ProviderEvent(str(event.get("id")), kind[:100], _reference(about))
+        about = about if isinstance(about, dict) else {}
+        return ProviderEvent(
+            str(event.get("id")),
+            kind[:100],
+            _reference(about),
+            # A dispute carries nothing of ours.
+            _id(about.get("payment_intent")),
+            is_dispute=kind in DISPUTES or (kind, about.get("status")) == LOST,
+            is_refund=kind == "charge.refunded" or kind.startswith(REFUNDS),
+        )
 
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
         created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
@@ -208,6 +223,21 @@ class StripeCheckout:
                     return found
                 newest = newest or found
         return newest
+
+    def _refunded(self, intent: str) -> Decimal | None:
+        params: Any = {"payment_intent": intent, "limit": PER_PAGE}
+        try:
+            return sum(
+                (
+                    from_cents(found.get("amount"))
+                    for found in _pages(self._api.refunds, params)
+                    if self._refund_seen(found).state != RefundState.FAILED
+                ),
+                Decimal(0),
+            )
+        except ProviderError:
+            # That it was paid is known all the same.
+            return None
 
     def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
         word = str(found.get("status") or "")
@@ -307,10 +337,8 @@ def _error(e: stripe.StripeError) -> ProviderError:
     return Declined("Stripe", status, {"code": e.code})
 
 
-def _reference(about: Any) -> str:
+def _reference(about: dict[str, Any]) -> str:
     """Our checkout's, of a session, a payment, a charge or a refund."""
-    if not isinstance(about, dict):
-        return ""
     found = about.get("client_reference_id") or _metadata(about).get("reference")
     return found if isinstance(found, str) else ""
 

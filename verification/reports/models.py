@@ -157,6 +157,12 @@ class Report(models.Model):
                 condition=~Q(status="READY"),
                 name="report_not_ready",
             ),
+            # What is stuck, over all workspaces; ended reports are not in it.
+            models.Index(
+                fields=["updated_at"],
+                condition=Q(status__in=[S.RUNNING, S.PARTIAL], completed_at=None),
+                name="reports_under_way",
+            ),
             # Totals: equal keys are stored once, so that a million fit in 7 MB.
             models.Index(
                 fields=["workspace", "environment", "status", "subject_type"],

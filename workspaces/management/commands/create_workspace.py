@@ -5,7 +5,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from workspaces.accounts import create_workspace
 from workspaces.management import arguments
-from workspaces.models import Account, Workspace
+from workspaces.members import invite_owner, user_of
+from workspaces.models import Account, Member, Role, Workspace
 
 
 class Command(BaseCommand):
@@ -22,10 +23,18 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        owner_email = arguments.email(options["owner"])
         workspace = create_workspace(
             name=arguments.name(options["name"], longest=200),
-            owner_email=arguments.email(options["owner"]),
+            owner_email=owner_email,
             kind=Workspace.Kind(options["account"].upper()),
             billing=Account.Billing(options["billing"].upper()),
         )
+        if user := user_of(owner_email):
+            Member.objects.create(workspace=workspace, user=user, role=Role.OWNER)
+        else:
+            invite_owner(workspace, owner_email)
+            self.stderr.write(
+                f"{owner_email} has no account, and is sent an invitation."
+            )
         self.stdout.write(json.dumps({"workspaceId": str(workspace.pk)}))

@@ -13,6 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
@@ -24,6 +25,7 @@ from verification.jobs import heartbeat
 from verification.jobs.processes import dying_with_us
 from verification.serving import HOST
 
+STAFF = "admin@example.com"
 READY_SECONDS = 60
 STOP_SECONDS = 15
 # A part that ends so often within a minute does not work at all.
@@ -58,10 +60,12 @@ WELCOME = """
 
   Service    {url}
   API docs   {url}/docs
+  Console    {url}/console/
   Admin      {url}/admin/
   Mailbox    {mailbox}
 """
-FIRST_REPORT = """  Staff      admin, password {password}
+FIRST_REPORT = """  Staff      {email}, password {password}
+             (the first login sets up an app for one-time codes)
   Test key   {key}
 
   Order a report:
@@ -164,7 +168,11 @@ class Command(BaseCommand):
             order = json.dumps(ORDER)
             self.stdout.write(
                 FIRST_REPORT.format(
-                    url=url, password=_staff_password(), key=_demo_key(), order=order
+                    url=url,
+                    email=STAFF,
+                    password=_staff_password(),
+                    key=_demo_key(),
+                    order=order,
                 )
             )
         # It may go to a file or a pipe, and is wanted now.
@@ -239,8 +247,16 @@ def _staff_password() -> str:
     """The password of the development account that can open the admin."""
     path = settings.DATA_DIR / "admin_password"
     user, created = User.objects.get_or_create(
-        username="admin", defaults={"is_staff": True, "is_superuser": True}
+        username="admin",
+        defaults={"email": STAFF, "is_staff": True, "is_superuser": True},
     )
+    # Nobody reads this mailbox.
+    EmailAddress.objects.get_or_create(
+        user=user, defaults={"email": STAFF, "verified": True, "primary": True}
+    )
+    if user.email != STAFF:
+        user.email = STAFF
+        user.save(update_fields=["email"])
     if created or not path.exists():
         password = secrets.token_urlsafe(12)
         user.set_password(password)

@@ -52,6 +52,9 @@ class Command(BaseCommand):
                 # The others are read all the same.
                 told = f"The books of {provider.name} were not read: {e.message}"
                 faults.append(told)
+            except Exception as e:
+                why = type(e).__name__
+                faults.append(f"The books of {provider.name} were not read: {why}.")
         if count:
             faults.append(f"The books have {count} differences.")
         if faults:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import LogEntry
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db import transaction
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.functional import cached_property
-from django.utils.html import format_html, format_html_join
+from unfold.admin import ModelAdmin, TabularInline
+
+from verification.backoffice import trail
+from verification.backoffice.filters import is_uuid
+from verification.backoffice.rendering import link as link
+from verification.backoffice.rendering import once as once
+from verification.backoffice.rendering import pretty as pretty
+from verification.backoffice.rendering import table as table
+from verification.backoffice.revealing import RevealingAdmin
+
+# Sent by who has read what follows.
+SURE = "_sure"
 
 
 class CheapPaginator(Paginator):
@@ -28,23 +38,25 @@ class CheapPaginator(Paginator):
         return self.object_list.order_by()[: self.COUNTED].count()
 
 
-class OfficeAdmin(admin.ModelAdmin):
+class OfficeAdmin(ModelAdmin):
     """Nothing is deleted here, and only what was edited is written.
 
     `search_ids` are found by a whole UUID, `search_exact` by the whole text. What a
-    form makes of other fields than its own is named in `also_written`.
+    form makes of other fields than its own is named in `also_written`. `sure` tells of
+    actions what follows; they are done once somebody has read that and said yes.
     """
 
     search_ids: tuple[str, ...] = ("id",)
     search_exact: tuple[str, ...] = ()
     also_written: tuple[str, ...] = ()
+    sure: dict[str, str] = {}
 
-    paginator = CheapPaginator
+    paginator: Any = CheapPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     # Identifiers grow with time: the newest come first, straight from the index.
-    ordering = ["-id"]
+    ordering: Any = ["-id"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -59,11 +71,30 @@ class OfficeAdmin(admin.ModelAdmin):
         if not term:
             return queryset, False
         found = Q(pk__in=[])
-        for name in self.search_ids if _is_uuid(term) else ():
+        for name in self.search_ids if is_uuid(term) else ():
             found |= Q(**{name: term})
         for name in self.search_exact:
             found |= Q(**{name: term})
         return queryset.filter(found), False
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet, *more: Any, **named: Any
+    ) -> Any:
+        name = request.POST.get("action", "")
+        chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        asks = name in self.sure and SURE not in request.POST and chosen
+        if not (asks and name in self.get_actions(request)):
+            return super().response_action(request, queryset)
+        kept = [
+            (key, value)
+            for key, values in request.POST.lists()
+            for value in values
+            if key not in {"csrfmiddlewaretoken", "index"}
+        ]
+        title = self.get_actions(request)[name][2]
+        shown = {"told": self.sure[name], "kept": kept, "count": len(chosen)}
+        page = "admin/sure.html"
+        return asking_page(self, request, page, action=name, title=title, **shown)
 
     def save_model(
         self, request: HttpRequest, obj: Any, form: Any, change: bool
@@ -77,20 +108,46 @@ class OfficeAdmin(admin.ModelAdmin):
         stamped = [f.name for f in fields if getattr(f, "auto_now", False)]
         obj.save(update_fields=[*changed, *stamped, *self.also_written])
 
+    def construct_change_message(
+        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
+    ) -> list[Any]:
+        request.changed_fields = form.changed_data  # type: ignore[attr-defined]
+        return super().construct_change_message(request, form, formsets, add)
 
-class ReadOnlyAdmin(OfficeAdmin):
-    """History: shown, and changed by nobody.
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> LogEntry:
+        self._audit(request, obj, "created")
+        return super().log_addition(request, obj, message)
 
-    `personal_fields` hold personal data and are shown to superusers alone.
-    """
+    def log_change(
+        self,
+        request: HttpRequest,
+        obj: Model,
+        message: Any,
+        *,
+        verb: str = "changed",
+        reason: str = "",
+    ) -> LogEntry:
+        """Told to the page's history, and to the audit trail as `verb`."""
+        with transaction.atomic():
+            self._audit(request, obj, verb, reason)
+            return super().log_change(request, obj, message)
 
-    personal_fields: tuple[str, ...] = ()
+    def _audit(
+        self, request: HttpRequest, obj: Model, verb: str, reason: str = ""
+    ) -> None:
+        fields = getattr(request, "changed_fields", ())
+        actor = trail.actor_of(request)
+        action = f"{trail.noun(obj)}.{verb}"
+        trail.record(action, actor, obj, fields=fields, reason=reason)
+
+
+class ReadOnlyAdmin(RevealingAdmin, OfficeAdmin):
+    """History: shown, and changed by nobody."""
 
     actions = None
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        personal = self.personal_fields if request.user.is_superuser else ()
-        return [*(self.fields or ()), *personal]
+        return [*(self.fields or ()), *self.personal_fields]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -99,7 +156,7 @@ class ReadOnlyAdmin(OfficeAdmin):
         return False
 
 
-class ReadOnlyInline(admin.TabularInline):
+class ReadOnlyInline(TabularInline):
     """Rows that belong to the page's row; names its columns in `fields`."""
 
     extra = 0
@@ -127,37 +184,3 @@ def asking_page(
     """The page that an action asks back by; its form names the action again."""
     context = {**office.admin_site.each_context(request), "title": title, **more}
     return TemplateResponse(request, template, {**context, "action": action})
-
-
-def link(obj: Any, text: str | None = None) -> str:
-    """A link to the row's own page."""
-    meta = obj._meta
-    url = reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[obj.pk])
-    return format_html('<a href="{}">{}</a>', url, text or obj)
-
-
-def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    return format_html(
-        "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
-        format_html_join("", "<th>{}</th>", ((h,) for h in headings)),
-        format_html_join(
-            "",
-            "<tr>{}</tr>",
-            ((format_html_join("", "<td>{}</td>", ((c,) for c in r)),) for r in rows),
-        ),
-    )
-
-
-def pretty(value: Any) -> str:
-    if value is None:
-        return "-"
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return format_html("<pre>{}</pre>", text)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

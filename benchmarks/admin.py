@@ -1,0 +1,84 @@
+"""Every list of the back office, its first page and the page of a report, as staff
+open them over very many reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.contrib import admin as office
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from benchmarks import filling
+from benchmarks.client import Connection
+from benchmarks.lists import use_filled
+from benchmarks.measuring import Figure, bench, timed
+from benchmarks.service import DATABASE, Service
+from tests.office import log_in
+from verification.figures import figures
+from verification.reports.models import Report
+
+MILLISECONDS = 200
+REPORTS = "/admin/reports/report/"
+FILTERED = {
+    "reports: FAILED": f"{REPORTS}?status__exact=FAILED",
+    "reports: DRAFT (none)": f"{REPORTS}?status__exact=DRAFT",
+    "reports: production": f"{REPORTS}?environment__exact=production",
+    "reports: stuck": f"{REPORTS}?stuck=hour",
+    "reports: page 30": f"{REPORTS}?p=30",
+    "results: waiting": "/admin/checks/checkresult/?trouble=waiting",
+}
+
+
+@bench(reports=2_000, rounds=2)
+def admin(
+    service: Service, reports: int = 1_000_000, rounds: int = 15
+) -> Iterator[Figure]:
+    use_filled(service, reports)
+    cookie = _cookie()
+    pages = {"the first page": "/admin/", **_lists(), **FILTERED, "a report": _page()}
+    with service.web():
+        http = Connection(service.port)
+        for what, path in pages.items():
+            samples = [_asked(http, path, cookie) for _ in range(rounds + 1)]
+            yield Figure(what, samples[1:], target=MILLISECONDS)
+    # The newest that there is was made on this day; the web server keeps a minute's.
+    found = [timed(lambda: figures(filling.NEWEST)) for _ in range(rounds)]
+    yield Figure("figures of the first page, anew", found, target=MILLISECONDS)
+    service.use(DATABASE, keep=True)
+
+
+def _lists() -> dict[str, str]:
+    return {
+        model._meta.label_lower: reverse(
+            f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
+        )
+        for model in office.site._registry
+    }
+
+
+def _page() -> str:
+    report = Report.objects.order_by("-id").values_list("pk", flat=True)[:1].get()
+    return reverse("admin:reports_report_change", args=[report])
+
+
+def _cookie() -> str:
+    user, _ = User.objects.get_or_create(
+        username="bench", is_staff=True, is_superuser=True
+    )
+    client = Client()
+    log_in(client, user)
+    name = settings.SESSION_COOKIE_NAME
+    return f"{name}={client.cookies[name].value}"
+
+
+def _asked(http: Connection, path: str, cookie: str) -> float:
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
+    started = time.perf_counter()
+    status, body = http.send(head.encode())
+    took = (time.perf_counter() - started) * 1000
+    assert status == 200, (path, status, body[:300])
+    return took

@@ -1,0 +1,159 @@
+from datetime import timedelta
+
+import pytest
+import time_machine
+from allauth.mfa.models import Authenticator
+from django.test import Client
+from django.utils.timezone import now
+
+from tests import office
+from tests.accounts.visitor import ADMIN, code_of, is_logged_in, known, log_in
+from tests.workspaces.people import PASSWORD
+from verification.accounts.adapters import SecondFactorAdapter
+
+EMAIL = "grace@people.test"
+
+
+@pytest.fixture
+def staff(db):
+    return known(is_staff=True, is_superuser=True)
+
+
+def with_password(client: Client) -> Client:
+    log_in(client, EMAIL)
+    return client
+
+
+def test_who_is_not_logged_in_is_led_to_the_login(db):
+    answer = Client().get(ADMIN + "reports/report/")
+
+    assert answer["Location"] == "/accounts/login/?next=%2Fadmin%2Freports%2Freport%2F"
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_the_login_of_the_admin_leads_to_ours(db, method):
+    answer = getattr(Client(), method)(f"{ADMIN}login/?next=//evil.test/")
+
+    assert answer["Location"] == "/accounts/login/?next=%2Fadmin%2F"
+
+
+def test_who_is_no_staff_does_not_find_the_admin(db):
+    known()
+
+    assert with_password(Client()).get(ADMIN).status_code == 404
+
+
+def test_a_password_alone_opens_nothing_for_staff(staff):
+    client = with_password(Client())
+
+    assert client.get(ADMIN)["Location"].startswith("/accounts/totp/activate/")
+
+
+def test_who_has_a_factor_types_a_code_to_log_in(staff):
+    secret = office.give_factor(staff)
+    client = with_password(Client())
+    assert not is_logged_in(client)
+
+    client.post("/accounts/code/", {"code": "000000"})
+    assert not is_logged_in(client)
+
+    client.post("/accounts/code/", {"code": code_of(secret)})
+    assert client.get(ADMIN).status_code == 200
+
+
+def test_a_session_from_before_the_factor_was_set_up_needs_a_code(staff):
+    client = with_password(Client())
+    secret = office.give_factor(staff)
+
+    assert client.get(ADMIN)["Location"].startswith("/accounts/code/again/")
+
+    answer = client.post(
+        "/accounts/code/again/", {"code": code_of(secret), "next": ADMIN}
+    )
+    assert answer["Location"] == ADMIN
+    assert client.get(ADMIN).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_setting_a_factor_up_opens_the_admin_and_shows_recovery_codes(staff):
+    client = with_password(Client())
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    page = client.get("/accounts/totp/activate/")
+    assert "<svg" in page.content.decode()
+
+    answer = client.post(
+        "/accounts/totp/activate/", {"code": code_of(page.context["form"].secret)}
+    )
+
+    codes = client.get(answer["Location"]).context["unused_codes"]
+    assert len(codes) == 10
+    assert client.get(ADMIN).status_code == 200
+
+
+def test_a_recovery_code_works_once(staff):
+    office.give_factor(staff)
+    client = Client()
+    client.force_login(staff)
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    client.post("/accounts/recovery-codes/generate/")
+    codes = client.get("/accounts/recovery-codes/").context["unused_codes"]
+
+    for number, opens in ((1, True), (2, False)):
+        again = with_password(Client())
+        again.post("/accounts/code/", {"code": codes[0]})
+        assert is_logged_in(again) is opens, number
+
+
+def test_codes_cannot_be_guessed(staff):
+    secret = office.give_factor(staff)
+    client = with_password(Client())
+    for number in range(6):
+        client.post("/accounts/code/", {"code": f"00000{number}"})
+
+    told = client.post("/accounts/code/", {"code": code_of(secret)}).content.decode()
+
+    assert "Too many attempts" in told
+    assert not is_logged_in(client)
+
+
+def test_a_factor_that_was_removed_opens_nothing(staff):
+    client = Client()
+    office.log_in(client, staff)
+    assert client.get(ADMIN).status_code == 200
+
+    staff.authenticator_set.all().delete()
+
+    assert client.get(ADMIN).status_code == 302
+
+
+@pytest.mark.parametrize(("minutes", "lives"), [(14, True), (16, False)])
+def test_a_session_of_staff_ends_when_it_is_idle(staff, minutes, lives):
+    client = Client()
+    office.log_in(client, staff)
+
+    with time_machine.travel(now() + timedelta(minutes=minutes), tick=False):
+        assert (client.get(ADMIN).status_code == 200) is lives
+
+
+def test_a_session_of_staff_ends_after_eight_hours(staff):
+    client = Client()
+    office.log_in(client, staff)
+    start = now()
+
+    for minutes in range(10, 8 * 60, 10):
+        with time_machine.travel(start + timedelta(minutes=minutes), tick=False):
+            assert client.get(ADMIN).status_code == 200
+    with time_machine.travel(start + timedelta(hours=8, minutes=1), tick=False):
+        assert client.get(ADMIN).status_code == 302
+
+
+def test_the_admin_is_kept_by_nobody(superuser):
+    assert superuser.get(ADMIN)["Cache-Control"] == "no-store"
+
+
+def test_secrets_of_factors_are_sealed(staff):
+    secret = office.give_factor(staff)
+    row = Authenticator.objects.get()
+
+    assert secret not in repr(row.data)
+    assert SecondFactorAdapter().decrypt(row.data["secret"]) == secret

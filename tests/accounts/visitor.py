@@ -1,0 +1,48 @@
+"""Somebody in front of the pages that log people in."""
+
+import re
+import time
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.workspaces.people import PASSWORD
+from verification.notifications.models import Notification
+
+LOGIN, SIGN_UP, RESET = (
+    "/accounts/login/",
+    "/accounts/signup/",
+    "/accounts/password/reset/",
+)
+ADMIN = "/admin/"
+
+
+def known(name: str = "grace", **fields) -> User:
+    """Somebody who has confirmed their address."""
+    email = f"{name}@people.test"
+    password = fields.pop("password", PASSWORD)
+    user = User.objects.create_user(name, email, password, **fields)
+    EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
+    return user
+
+
+def log_in(client: Client, email: str, password: str = PASSWORD, **more):
+    fields = {"login": email, "password": password, **more.pop("fields", {})}
+    return client.post(LOGIN, fields, **more)
+
+
+def is_logged_in(client: Client) -> bool:
+    return "_auth_user_id" in client.session
+
+
+def path_mailed_to(email: str, kind: str) -> str:
+    """The path of the link in the newest letter."""
+    sent = Notification.objects.filter(kind=kind).order_by("-id")
+    letter = next(one for one in sent if one.recipient == email)
+    return re.sub(r"^https?://[^/]+", "", letter.context["url"])
+
+
+def code_of(secret: str, steps: int = 0) -> str:
+    return format_hotp_value(hotp_value(secret, int(time.time()) // 30 + steps))

@@ -1,0 +1,170 @@
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.cache import cache
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.clients import person
+from tests.office import log_in, opened
+from tests.payments import candidate, end
+from tests.payments import opened as opened_checkout
+from tests.webhooks.deliveries import configured
+from verification.backoffice import charts
+from verification.checks.models import CheckResult
+from verification.dashboard import BOXES
+from verification.figures import figures, first_id
+from verification.ids import uuid7
+from verification.jobs.models import Job
+from verification.notifications.models import Notification
+from verification.payments.models import Refund
+from verification.reports.models import Report
+from webhooks.models import Configuration
+from workspaces.models import Account, LedgerEntry
+
+pytestmark = pytest.mark.django_db
+AT = datetime(2026, 11, 20, 14, 30, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    cache.clear()
+    yield
+    cache.clear()
+
+
+def boxes(client: Client) -> dict[str, int]:
+    context = client.get("/admin/").context
+    return {box["title"]: box["count"] for box in context["boxes"]}
+
+
+@pytest.fixture
+def trouble(api):
+    """One of everything that needs a person."""
+    doubted = end(opened_checkout(api.create(candidate())), surplus=True)
+    Refund.objects.create(
+        checkout=doubted,
+        amount=1,
+        cause="STAFF",
+        status="REQUESTED",
+        requested_by="staff grace",
+    )
+    hours_ago = now() - timedelta(hours=2)
+    stuck = api.create(person())["id"]
+    Report.objects.filter(pk=stuck).update(updated_at=hours_ago)
+    configured(api.workspace)
+    Configuration.objects.update(failures_in_row=3, failing_since=now())
+    Job.objects.create(function="x", gave_up_at=now())
+    Notification.objects.filter(pk=Notification.objects.first().pk).update(
+        status="FAILED", next_attempt_at=None
+    )
+    Account.objects.filter(environment="production").update(low_balance_told_at=now())
+
+
+def test_what_needs_a_person_is_counted_and_leads_to_its_list(trouble, superuser):
+    assert boxes(superuser) == dict.fromkeys((box.title for box in BOXES), 1)
+
+    for box in BOXES:
+        html = opened(superuser, box.url)
+        model = box.rows().model
+        assert f"/{model._meta.model_name}/{box.rows().get().pk}/change/" in html
+
+
+def test_nothing_to_do_is_told_as_zero(superuser):
+    assert set(boxes(superuser).values()) == {0}
+
+
+def test_each_role_sees_its_own_work(trouble):
+    user = User.objects.create_user("grace", is_staff=True)
+    user.groups.add(Group.objects.get(name="Finance"))
+    client = Client()
+    log_in(client, user)
+
+    assert set(boxes(client)) == {
+        "Payments in doubt",
+        "Refunds to decide",
+        "Reports stuck",
+        "Low balances",
+    }
+
+
+def test_the_dashboard_costs_few_queries_and_none_for_a_minute(
+    rows, superuser, django_assert_max_num_queries
+):
+    # Session and user, a count for each box, and three for the figures.
+    # Two of them for who has a second factor.
+    with django_assert_max_num_queries(14):
+        superuser.get("/admin/")
+    with django_assert_max_num_queries(4):
+        superuser.get("/admin/")
+
+
+def result_at(api, at, status="COMPLETED", ms=100) -> None:
+    report = Report.objects.get(pk=api.create(person())["id"])
+    made = report.results.first()
+    report.results.exclude(pk=made.pk).delete()
+    CheckResult.objects.filter(pk=made.pk).update(
+        id=first_id(at),
+        status=status,
+        completed_at=at,
+        next_attempt_at=None,
+        duration_ms=ms,
+        failure_code="X" if status == "FAILED" else "",
+    )
+
+
+def test_checks_are_counted_by_hour_and_by_day(api):
+    result_at(api, AT - timedelta(minutes=10), ms=100)
+    result_at(api, AT - timedelta(minutes=20), "FAILED", ms=300)
+    result_at(api, AT - timedelta(hours=23))
+    result_at(api, AT - timedelta(days=3))
+    result_at(api, AT - timedelta(days=9))
+
+    found = figures(AT)
+
+    assert (found.hours.total, found.days.total) == (3, 4)
+    assert (found.hours.done[-1], found.hours.failed[-1]) == (2, 1)
+    assert found.hours.starts[-1] == AT.replace(minute=0)
+    assert found.hours.done[0] == 1
+    assert found.hours.median[-1] == 200
+    assert found.hours.median[5] is None
+    assert found.days.done == [0, 0, 0, 1, 0, 1, 2]
+    assert round(found.hours.failure_rate) == 33
+
+
+def test_revenue_is_what_was_charged_less_what_was_given_back(api, live_api):
+    account = live_api.account
+    play = api.account
+    for owner, kind, amount in [
+        (account, "CHARGE", -250),
+        (account, "REVERSAL", 50),
+        (account, "TOP_UP", 9_000),
+        (play, "CHARGE", -700),
+    ]:
+        at = AT - timedelta(days=1)
+        LedgerEntry.objects.create(
+            id=UUID(int=first_id(at).int + amount + 10_000),
+            account=owner,
+            kind=kind,
+            amount=amount,
+            result_id=None if kind == "TOP_UP" else uuid7(),
+            attempt=1,
+            created_at=at,
+        )
+
+    assert figures(AT).revenue == [0, 0, 0, 0, 0, Decimal(200), 0]
+
+
+def test_a_chart_says_what_it_shows_and_stands_empty_data():
+    assert 'aria-label="2 checks"' in charts.bars("2 checks", [1, 1], [0, 1])
+    assert charts.bars("none", [0, 0]).count("<rect") == 2
+    assert 'd=""' in charts.lines("none", [None, None])
+    assert "&lt;b&gt;" in charts.bars("<b>", [])
+
+
+def test_ids_that_are_made_from_now_on_are_above_the_first():
+    assert first_id(now()) <= uuid7()
+    assert first_id(now() + timedelta(seconds=2)) > uuid7()

@@ -1,0 +1,145 @@
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.utils.timezone import now, timedelta
+
+from tests.clients import HOSTED, Api, person
+from tests.office import change, log_in, opened
+from tests.payments import candidate, payment_of
+from tests.refunds import paid
+from verification.backoffice.models import AuditEvent
+from verification.consents.models import Consent
+from verification.payments.models import Payment
+from verification.reports.models import Report
+
+pytestmark = pytest.mark.django_db
+SENT = {"_form_submitted": "on"}
+
+
+def act(client: Client, verb: str, report: Report, **fields: str) -> str:
+    url = change(report).replace("change", verb)
+    answer = client.post(url, {**SENT, **fields}, follow=True)
+    return answer.content.decode()
+
+
+def waiting(api: Api) -> Report:
+    return Report.objects.get(pk=api.create({**person(), "consent": HOSTED})["id"])
+
+
+def failed(api: Api) -> Report:
+    report = api.create(person(idNumber="90000008"))
+    api.work()
+    return Report.objects.get(pk=report["id"])
+
+
+def audited(action: str) -> AuditEvent:
+    return AuditEvent.objects.get(action=action)
+
+
+def test_a_report_is_cancelled_with_a_reason_and_not_without(api, superuser):
+    report = waiting(api)
+
+    act(superuser, "cancel", report)
+    report.refresh_from_db()
+    assert report.status == "PENDING_CONSENT"
+    assert "cancelled" in act(superuser, "cancel", report, reason="Wrong person")
+
+    report.refresh_from_db()
+    assert report.status == "CANCELLED"
+    assert report.status_changes.last().actor == "staff admin"
+    assert audited("report.cancelled").reason == "Wrong person"
+    assert audited("report.cancelled").workspace_id == report.workspace_id
+
+
+def test_failed_checks_are_retried(api, superuser):
+    report = failed(api)
+
+    act(superuser, "retry", report)
+
+    assert report.results.get(name="IDENTITY").attempt == 2
+    assert audited("report.retried").object_id == str(report.pk)
+
+
+def test_links_are_sent_again(api, superuser):
+    asked, owing = waiting(api), api.create(candidate())
+    payer = payment_of(owing).report
+    past = now() - timedelta(minutes=2)
+    Consent.objects.update(link_made_at=past)
+    Payment.objects.update(link_made_at=past)
+
+    act(superuser, "resend_consent", asked)
+    act(superuser, "resend_payment", payer)
+
+    assert Consent.objects.get(report=asked).generation == 2
+    assert Payment.objects.get(report=payer).generation == 2
+    assert audited("report.consent-link-sent")
+    assert audited("report.payment-link-sent")
+
+
+def test_what_is_refused_is_told_and_leaves_no_trace(api, superuser):
+    report = waiting(api)
+
+    assert "within the last minute" in act(superuser, "resend_consent", report)
+
+    assert not AuditEvent.objects.exclude(action="report.opened").exists()
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "resend_consent"])
+def test_opening_a_dialog_changes_nothing(api, superuser, verb):
+    report = failed(api) if verb == "retry" else waiting(api)
+    before = Report.objects.filter(pk=report.pk).values().get()
+
+    superuser.get(change(report).replace("change", verb))
+
+    assert Report.objects.filter(pk=report.pk).values().get() == before
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "resend_consent"])
+def test_a_form_from_elsewhere_changes_nothing(api, admin_user, verb):
+    report = failed(api) if verb == "retry" else waiting(api)
+    client = Client(enforce_csrf_checks=True)
+    log_in(client, admin_user)
+
+    url = change(report).replace("change", verb)
+
+    assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
+
+
+def test_who_may_only_look_has_no_buttons_and_is_refused(api):
+    report = waiting(api)
+    user = User.objects.create_user("looks", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_report"))
+    client = Client()
+    log_in(client, user)
+
+    html = opened(client, change(report))
+    for verb in ("cancel", "retry", "resend_consent", "resend_payment", "pdf"):
+        url = change(report).replace("change", verb)
+        assert url not in html
+        assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
+
+
+def test_the_pdf_needs_a_reason_each_ten_minutes(api, superuser):
+    report = failed(api)
+    document = change(report).replace("change/", "document.pdf")
+    assert superuser.get(document).status_code == 404
+
+    url = change(report).replace("change", "pdf")
+    answer = superuser.post(url, {**SENT, "reason": "Complaint"}, follow=True)
+
+    assert answer.content.startswith(b"%PDF")
+    assert audited("report.pdf-taken").reason == "Complaint"
+
+
+def test_the_whole_story_of_a_paid_report_costs_few_queries(
+    api, superuser, django_assert_max_num_queries
+):
+    checkout = paid(api)
+    api.work()
+
+    with django_assert_max_num_queries(20):
+        html = opened(superuser, change(checkout.report))
+
+    assert change(checkout) in html
+    assert checkout.number in html
+    assert "••••" in html

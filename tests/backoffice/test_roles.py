@@ -1,0 +1,127 @@
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, Permission, User
+from django.test import Client
+
+from tests.clients import HOSTED, person
+from tests.office import act, change, listing, log_in, page, reveal_url
+from verification.backoffice.roles import ROLES, write_roles
+from verification.reports.models import Report
+from workspaces.models import ApiKey, Workspace
+
+pytestmark = pytest.mark.django_db
+
+STORY = {
+    "reports.report",
+    "checks.checkresult",
+    "consents.consent",
+    "consents.consentrecord",
+    "references.reference",
+    "workspaces.workspace",
+}
+# What each role may look at, said a second time; and what it may edit on a form.
+SEES = {
+    "Reviewer": STORY | {"workspaces.apikey"},
+    "Operations": STORY
+    | {
+        "payments.payment",
+        "webhooks.configuration",
+        "webhooks.event",
+        "webhooks.delivery",
+        "monitoring.rule",
+        "monitoring.run",
+        "monitoring.alert",
+        "notifications.notification",
+        "jobs.job",
+        "django_q.schedule",
+        "workspaces.apikey",
+    },
+    "Finance": {
+        "reports.report",
+        "checks.checkdefinition",
+        "payments.payment",
+        "payments.checkout",
+        "payments.refund",
+        "payments.paymentevent",
+        "workspaces.workspace",
+        "workspaces.account",
+        "workspaces.ledgerentry",
+    },
+}
+ADDED = {"workspaces.workspace", "workspaces.apikey", "auth.user", "auth.group"}
+
+
+def member(role: str) -> Client:
+    user = User.objects.create_user(role.lower(), is_staff=True)
+    user.groups.add(Group.objects.get(name=role))
+    client = Client()
+    log_in(client, user)
+    return client
+
+
+def models() -> list:
+    return sorted(admin.site._registry, key=lambda model: model._meta.label)
+
+
+@pytest.mark.parametrize("role", [*SEES, "Superuser"])
+def test_each_role_opens_its_lists_and_pages_and_no_others(rows, role):
+    client = member(role)
+
+    assert client.get("/admin/").status_code == 200
+    for model in models():
+        label = model._meta.label_lower
+        seen = role == "Superuser" or label in SEES[role]
+        expected = 200 if seen else 403
+        assert client.get(listing(model)).status_code == expected, label
+        for row in model.objects.all()[:2]:
+            assert client.get(change(row)).status_code == expected, label
+            assert client.get(page(model, "history", row.pk)).status_code == expected
+            refused = client.post(page(model, "delete", row.pk), {"post": "yes"})
+            assert refused.status_code == 403, label
+        adds = role == "Superuser" and label in ADDED
+        assert client.get(page(model, "add")).status_code == (200 if adds else 403)
+
+
+@pytest.mark.parametrize("role", [*SEES, "Superuser"])
+def test_only_operations_act_on_reports_and_every_role_may_reveal(api, role):
+    made = api.create({**person(), "consent": HOSTED})
+    client, waiting = member(role), Report.objects.get(pk=made["id"])
+    acts = role in {"Operations", "Superuser"}
+
+    for verb in ("cancel", "retry", "resend_consent", "resend_payment"):
+        answer = client.get(change(waiting).replace("change", verb))
+        offered = acts and verb in {"cancel", "resend_consent"}
+        assert answer.status_code == (200 if offered else 403)
+    assert client.get(reveal_url(waiting)).status_code == 200
+
+
+def test_who_reviews_or_keeps_the_books_neither_revokes_keys_nor_suspends(api):
+    for role in ("Reviewer", "Finance"):
+        client = member(role)
+        chosen = {"action": "revoke", "_selected_action": api.key.pk}
+        client.post(listing(ApiKey), chosen)
+        act(client, "suspend", api.workspace, reason="Because")
+    api.key.refresh_from_db()
+    assert api.key.revoked_at is None
+    assert not Workspace.objects.get().is_suspended
+
+
+def test_the_table_names_only_what_there_is():
+    for role, models in ROLES.items():
+        named = sum(len(allowed) for allowed in models.values())
+        assert Group.objects.get(name=role).permissions.count() == named
+
+
+def test_roles_are_written_again_and_keep_their_members():
+    group = Group.objects.get(name="Finance")
+    user = User.objects.create_user("grace", is_staff=True)
+    user.groups.add(group)
+    group.permissions.set(Permission.objects.filter(codename="delete_user"))
+
+    write_roles()
+    write_roles()
+
+    assert Group.objects.filter(name="Finance").count() == 1
+    assert user.groups.get() == group
+    assert not user.has_perm("auth.delete_user")
+    assert user.has_perm("payments.change_refund")

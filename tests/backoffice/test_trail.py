@@ -1,0 +1,132 @@
+import pytest
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+
+from tests.office import act, change, listed_ids, listing, opened, page
+from verification.backoffice import trail
+from verification.backoffice.models import AuditEvent
+from workspaces.models import ApiKey, Workspace
+
+pytestmark = pytest.mark.django_db
+GRACE = trail.Actor(AuditEvent.Actor.STAFF, "grace", "192.0.2.7")
+
+
+@pytest.fixture
+def event(workspace: Workspace) -> AuditEvent:
+    return trail.record("workspace.closed", GRACE, workspace, reason="Asked for it")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE backoffice_auditevent SET actor = 'somebody'",
+        "DELETE FROM backoffice_auditevent",
+        "TRUNCATE backoffice_auditevent",
+    ],
+)
+def test_the_database_itself_refuses_to_change_the_trail(event, statement):
+    with (
+        pytest.raises(DatabaseError, match="append-only"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(statement)
+    assert AuditEvent.objects.get().actor == "grace"
+
+
+def test_an_edit_is_recorded_with_the_names_of_fields_and_no_values(
+    workspace: Workspace, superuser: Client
+):
+    posted = {
+        "name": "Baobab Lenders",
+        "retention_days": "30",
+        "accounts-TOTAL_FORMS": "0",
+        "accounts-INITIAL_FORMS": "0",
+    }
+
+    answer = superuser.post(change(workspace), posted, REMOTE_ADDR="192.0.2.7")
+
+    event = AuditEvent.objects.get()
+    assert (event.actor_kind, event.actor) == ("STAFF", "admin")
+    assert event.action == "workspace.changed"
+    assert (event.object_type, event.object_id) == (
+        "workspaces.workspace",
+        str(workspace.pk),
+    )
+    assert event.workspace_id == workspace.pk
+    assert sorted(event.fields) == ["name", "retention_days"]
+    assert event.request_id == answer["X-Request-Id"]
+    assert event.address == "192.0.2.7"
+    assert "Baobab" not in str(vars(event))
+
+
+def test_what_is_added_is_recorded(workspace: Workspace, superuser: Client):
+    filled = {
+        "workspace": str(workspace.pk),
+        "environment": "sandbox",
+        "name": "shop",
+        "scopes": ["reports:read"],
+    }
+    superuser.post(page(ApiKey, "add"), filled)
+
+    event = AuditEvent.objects.get()
+    assert event.action == "api-key.created"
+    assert event.object_id == str(ApiKey.objects.get().pk)
+    assert event.workspace_id == workspace.pk
+
+
+def test_an_act_that_fails_leaves_no_trace(workspace, superuser, monkeypatch):
+    def fail(*arguments, **members):
+        raise DatabaseError("away")
+
+    monkeypatch.setattr(trail, "record", fail)
+    with pytest.raises(DatabaseError):
+        act(superuser, "suspend", workspace, reason="Unpaid")
+
+    workspace.refresh_from_db()
+    assert not workspace.is_suspended
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"actor": "grace"},
+        {"action": "workspace.closed"},
+        {"created_at_from_0": "2020-01-01", "created_at_from_1": "00:00"},
+    ],
+)
+def test_the_trail_is_filtered(event, superuser, query):
+    assert listed_ids(superuser, AuditEvent, **query) == {str(event.pk)}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"actor": "grac"},
+        {"action": "workspace"},
+        {"object_id": "1"},
+        {"workspace_id": "x"},
+        {"created_at_to_0": "2020-01-01", "created_at_to_1": "00:00"},
+        {"created_at_to_0": "2020-01-01"},
+        {"created_at_from_0": "tomorrow"},
+    ],
+)
+def test_the_trail_is_filtered_by_the_whole_text(event, superuser, query):
+    assert listed_ids(superuser, AuditEvent, **query) == set()
+
+
+def test_the_trail_of_an_object_and_of_a_workspace_is_found(event, superuser):
+    found = {str(event.pk)}
+    for name in ("object_id", "workspace_id", "q"):
+        query = {name: str(event.workspace_id)}
+        assert (
+            listed_ids(superuser, AuditEvent, **query) - {str(event.workspace_id)}
+            == found
+        )
+
+
+def test_nobody_edits_the_trail(event, superuser):
+    assert superuser.get(page(AuditEvent, "add")).status_code == 403
+    assert superuser.post(change(event), {"actor": "x"}).status_code == 403
+    assert superuser.post(page(AuditEvent, "delete", event.pk)).status_code == 403
+    assert "Asked for it" in opened(superuser, listing(AuditEvent))

@@ -1,0 +1,54 @@
+"""People who log in to the real service."""
+
+import json
+import re
+import time
+
+from tests.accounts.visitor import code_of
+from tests.live import Service
+
+PASSWORD = "seven quiet giraffes"
+
+
+def mailed_link(service: Service, address: str, kind: str) -> str:
+    """The first link in the letter that the service has written for this address."""
+    deadline = time.monotonic() + 20
+    script = (
+        "import json; from verification.notifications.models import Notification as N;"
+        f"print(json.dumps([n.context['url'] for n in N.objects.filter(kind={kind!r})"
+        f".order_by('-id') if n.recipient == {address!r}]))"
+    )
+    while True:
+        links = json.loads(service.manage("shell", "-v", "0", "-c", script))
+        if links:
+            return str(links[0])
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def make_staff(service: Service, email: str) -> None:
+    script = (
+        "from django.contrib.auth.models import User;"
+        "from allauth.account.models import EmailAddress as E;"
+        f"u = User.objects.create_superuser('staff', {email!r}, {PASSWORD!r});"
+        f"E.objects.create(user=u, email={email!r}, verified=True, primary=True)"
+    )
+    service.manage("shell", "-v", "0", "-c", script)
+
+
+def log_in(page, service: Service, email: str, path: str = "/console/") -> None:
+    page.goto(service.url + path)
+    page.get_by_label("E-mail address").fill(email)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+
+def set_up_second_factor(page) -> str:
+    """After the login of staff who have none: types password and code."""
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Go on").click()
+    secret = re.sub(r"\s", "", page.locator("code").first.inner_text())
+    page.get_by_label("The code that the app shows").fill(code_of(secret))
+    page.get_by_role("button", name="Set it up").click()
+    page.wait_for_url("**/recovery-codes/")
+    return secret

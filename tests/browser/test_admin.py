@@ -1,0 +1,99 @@
+"""The back office as staff see it: light, dark, on a phone, and its dialogs."""
+
+import time
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.browser.conftest import SCREENSHOTS, WCAG, WIDTH
+from tests.clients import person
+
+pytestmark = pytest.mark.slow
+DESK = {"width": 1280, "height": 860}
+SMALL = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def password(service) -> str:
+    word = "of no worth"
+    service.set_environment(DJANGO_SUPERUSER_PASSWORD=word)
+    service.manage(
+        "createsuperuser", "--noinput", "--username=wanjiku", "--email=w@office.test"
+    )
+    return word
+
+
+@pytest.fixture(scope="module")
+def done(client) -> None:
+    """Checks that were run, for the charts: two that were and one that failed."""
+    for number in ("12345678", "23456789", "90000008"):
+        (report,) = client.order(person(idNumber=number))
+        ends = time.monotonic() + 30
+        while client.status(report["id"]) == "RUNNING" and time.monotonic() < ends:
+            time.sleep(0.2)
+
+
+@pytest.fixture(params=["light", "dark"])
+def office(page, service, password, done, request):
+    page.emulate_media(color_scheme=request.param)
+    page.set_viewport_size(DESK)
+    page.goto(f"{service.url}/admin/login/?next=/admin/")
+    page.fill("#id_username", "wanjiku")
+    page.fill("#id_password", password)
+    page.locator("button[type=submit], input[type=submit]").last.click()
+    page.wait_for_url("**/admin/")
+    page.theme = request.param
+    return page
+
+
+def see(page, name: str) -> None:
+    """Leave a picture, and see that everybody can use the page."""
+    page.wait_for_timeout(300)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"admin-{name}-{page.theme}.png")
+    found = Axe().run(page, options=WCAG)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_pages_of_the_back_office_are_for_everybody(office, service, ask):
+    report = ask()["id"]
+    see(office, "dashboard")
+    for name, path in {
+        "reports": "reports/report/",
+        "trail": "backoffice/auditevent/",
+        "workspace": "workspaces/workspace/add/",
+        "report": f"reports/report/{report}/change/",
+    }.items():
+        office.goto(f"{service.url}/admin/{path}")
+        see(office, name)
+    office.set_viewport_size(SMALL)
+    for name, path in {
+        "dashboard-phone": "",
+        "reports-phone": "reports/report/",
+        "report-phone": f"reports/report/{report}/change/",
+    }.items():
+        office.goto(f"{service.url}/admin/{path}")
+        see(office, name)
+        assert office.evaluate(WIDTH) <= SMALL["width"]
+
+
+def test_a_dialog_takes_the_focus_and_gives_it_back(office, service, ask):
+    report = ask()["id"]
+    office.goto(f"{service.url}/admin/reports/report/{report}/change/")
+
+    button = office.locator("a[hx-get$='/reveal/']").first
+    button.focus()
+    office.keyboard.press("Enter")
+    dialog = office.get_by_role("dialog")
+    dialog.get_by_label("Reason").wait_for()
+    see(office, "reveal")
+    assert office.evaluate("document.activeElement.name") == "reason"
+    office.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    assert "reveal" in office.evaluate("document.activeElement.getAttribute('hx-get')")
+
+    office.keyboard.press("Enter")
+    dialog.get_by_label("Reason").fill("The subject asked us by telephone")
+    office.keyboard.press("Enter")
+    office.get_by_text("98765432").or_(office.get_by_text("idNumber")).first.wait_for()
+    see(office, "revealed")

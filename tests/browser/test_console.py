@@ -1,0 +1,133 @@
+"""From the sign-up to a report, on a phone and by keyboard alone."""
+
+import re
+import time
+
+import pytest
+import requests
+from playwright.sync_api import expect
+
+from tests.browser.people import (
+    PASSWORD,
+    log_in,
+    mailed_link,
+    set_up_second_factor,
+)
+from tests.clients import person
+
+pytestmark = pytest.mark.slow
+
+EMAIL = "grace@people.test"
+SHOWN = re.compile(r"vrf_test_[0-9A-Za-z]{38}")
+
+
+def typed(page, *texts: str) -> None:
+    """By keyboard: into the field that has the focus, and those after it."""
+    for text in texts:
+        page.keyboard.type(text)
+        page.keyboard.press("Tab")
+
+
+def test_a_client_gets_from_sign_up_to_a_report(page, service, look):
+    page.goto(f"{service.url}/accounts/signup/")
+    look("console-01-sign-up")
+    page.get_by_label("Your name").focus()
+    typed(page, "Grace Wambui", EMAIL, PASSWORD)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/accounts/confirm-email/")
+    look("console-02-look-into-your-mailbox")
+
+    page.goto(mailed_link(service, EMAIL, "ACCOUNT_CONFIRM"))
+    look("console-03-confirm")
+    page.get_by_role("button", name="Yes, confirm it").click()
+    page.wait_for_url(re.compile("login"))
+    look("console-04-log-in")
+    page.get_by_label("E-mail address").focus()
+    typed(page, EMAIL, PASSWORD)
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    expect(page.get_by_text("Getting started")).to_be_visible()
+    look("console-05-overview")
+
+    page.get_by_role("link", name="Make a key").click()
+    look("console-06-make-a-key")
+    page.get_by_label("Name").fill("Loans")
+    page.get_by_role("button", name="Make the key").click()
+    key = SHOWN.search(page.locator(".secret").inner_text())
+    assert key
+    look("console-07-key-shown-once")
+
+    order(service, key[0])
+
+    page.goto(f"{service.url}/console/")
+    look("console-08-overview-with-a-report")
+    page.get_by_role("link", name="Reports", exact=True).click()
+    look("console-09-reports")
+    page.get_by_role("row").nth(1).get_by_role("link").click()
+    expect(page.get_by_text("Wanjiku Kamau").first).to_be_visible()
+    look("console-10-report")
+
+    walk(page, look)
+
+
+def order(service, key: str) -> None:
+    """A report, by the API, and wait for its end."""
+    http = requests.Session()
+    http.headers["Authorization"] = f"Bearer {key}"
+    url = f"{service.url}/api/v1/reports"
+    asked = {"reports": [person(idNumber="90000003")]}
+    made = http.post(url, json=asked, timeout=30).json()["reports"][0]
+    deadline = time.monotonic() + 30
+    while http.get(f"{url}/{made['id']}", timeout=30).json()["status"] != "READY":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def walk(page, look) -> None:
+    """Every other page, from the navigation."""
+    for number, name in enumerate(
+        ["Keys", "Balance", "Webhooks", "Monitoring", "Test subjects", "Members"], 11
+    ):
+        page.get_by_role("link", name=name, exact=True).click()
+        look(f"console-{number}-{name.lower().replace(' ', '-')}")
+    page.get_by_label("E-mail address").fill("otieno@people.test")
+    page.get_by_role("button", name="Send the invitation").click()
+    expect(page.get_by_text("The invitation is sent.")).to_be_visible()
+    look("console-17-invited")
+    page.get_by_role("link", name="Settings", exact=True).click()
+    look("console-18-settings")
+    page.get_by_role("link", name="Close it").click()
+    look("console-19-closing")
+    page.goto(re.sub(r"settings/close$", "webhooks/configure", page.url))
+    page.get_by_role("button", name="Save").click()
+    look("console-20-webhook-errors")
+    page.get_by_role("link", name="Kiswahili").click()
+    look("console-21-webhook-kiswahili")
+    page.get_by_role("link", name="English").click()
+    page.goto(re.sub(r"sandbox/webhooks.*$", "production/keys/", page.url))
+    look("console-22-production-keys")
+
+
+def test_a_second_factor_is_set_up_by_a_member(page, service, look):
+    log_in(page, service, EMAIL)
+    page.get_by_role("link", name="Your account").click()
+    look("console-30-account")
+    page.get_by_role("link", name="Set it up").click()
+    look("console-31-password-again")
+    set_up_second_factor(page)
+    look("console-32-recovery-codes")
+    page.get_by_role("button", name="Log out").click()
+
+    log_in(page, service, EMAIL)
+    look("console-33-one-time-code")
+
+
+def test_guessing_passwords_is_told_to_be_over(page, service, look):
+    for _ in range(5):
+        page.goto(f"{service.url}/accounts/login/")
+        page.get_by_label("E-mail address").fill("nobody@people.test")
+        page.get_by_label("Password", exact=True).fill("not the password")
+        page.get_by_role("button", name="Log in").click()
+
+    expect(page.get_by_text("Try again after")).to_be_visible()
+    look("console-40-locked")

@@ -1,0 +1,32 @@
+import pytest
+from django.core.cache import cache
+
+from tests.clients import Api
+from tests.console.visitor import Visitor
+from tests.workspaces.people import member
+
+
+@pytest.fixture(autouse=True)
+def nobody_was_here_before():
+    cache.clear()
+
+
+@pytest.fixture
+def owner(api: Api) -> Visitor:
+    return Visitor(member(api.workspace, "OWNER"))
+
+
+@pytest.fixture
+def admin(api: Api) -> Visitor:
+    return Visitor(member(api.workspace, "ADMIN"))
+
+
+@pytest.fixture
+def viewer(api: Api) -> Visitor:
+    return Visitor(member(api.workspace, "VIEWER"))
+
+
+@pytest.fixture
+def stranger(another_api: Api) -> Visitor:
+    """The owner of another workspace."""
+    return Visitor(member(another_api.workspace, "OWNER", "stranger"))

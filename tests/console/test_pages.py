@@ -1,0 +1,440 @@
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.clients import company, person
+from tests.monitoring.rules import raised
+from tests.orders import report_in
+from tests.webhooks.deliveries import SECRET, URL, configured, recorded
+from tests.workspaces.people import PASSWORD, somebody, token_sent_to
+from verification.console.closing import REASON
+from verification.reports.models import ReportStatus
+from webhooks.models import Configuration, Delivery
+from workspaces import keys, members
+from workspaces.models import ApiKey, Invitation, Member, Role, Workspace
+
+SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
+
+
+def test_a_key_is_shown_once_and_works(owner):
+    answer = owner.post(
+        "keys-create", {"name": "Loans", "scopes": ["reports:read"], "expires": ""}
+    )
+
+    (text,) = set(SHOWN.findall(answer.content.decode()))
+    key = keys.find(text)
+    assert (key.name, key.scopes, key.environment) == (
+        "Loans",
+        ["reports:read"],
+        "sandbox",
+    )
+    for page in ("keys", "dashboard", "keys-create"):
+        assert SHOWN.search(owner.page(page)) is None
+
+
+def test_a_key_may_end_by_itself(owner):
+    day = (now() + timedelta(days=30)).date()
+    fields = {"name": "Loans", "scopes": ["reports:read"], "expires": f"{day}"}
+    owner.post("keys-create", fields)
+
+    assert ApiKey.objects.get(name="Loans").expires_at.date() == day
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": ""}, {"scopes": []}, {"scopes": ["admin"]}, {"expires": "2020-01-01"}],
+)
+def test_a_key_that_cannot_be_is_not_made(owner, wrong):
+    fields = {"name": "Loans", "scopes": ["reports:read"], **wrong}
+    html = owner.post("keys-create", fields).content.decode()
+
+    assert "<title>Error:" in html
+    assert not ApiKey.objects.filter(name="Loans").exists()
+
+
+@pytest.mark.parametrize("go_live", ["NONE", "APPROVED"])
+def test_production_keys_are_not_made_in_the_console(owner, go_live):
+    Workspace.objects.update(go_live=go_live)
+    fields = {"name": "Loans", "scopes": ["reports:read"]}
+
+    assert owner.post("keys-create", fields, "production").status_code == 403
+    assert not ApiKey.objects.filter(environment="production").exists()
+
+
+def test_a_production_key_is_replaced_by_one_like_it(owner, live_api):
+    answer = owner.post("keys-rotate", {"ends": "1"}, "production", key=live_api.key.pk)
+
+    (text,) = set(SHOWN.findall(answer.content.decode()))
+    assert keys.find(text).environment == "production"
+
+
+def test_the_old_key_works_until_the_chosen_time(owner, api):
+    owner.post("keys-rotate", {"ends": "24"}, key=api.key.pk)
+
+    api.key.refresh_from_db()
+    assert api.key.is_usable
+    assert timedelta(hours=23) < api.key.revoked_at - now() < timedelta(hours=25)
+    # Not twice.
+    owner.post("keys-rotate", {"ends": "168"}, key=api.key.pk)
+    assert ApiKey.objects.count() == 2
+
+
+def test_a_revoked_key_is_refused_at_once(owner, api):
+    owner.get("keys-revoke", key=api.key.pk)
+    assert api.get("/reports").status_code == 200
+
+    owner.post("keys-revoke", key=api.key.pk)
+    assert api.get("/reports").status_code == 401
+
+
+def test_lists_show_nobody_by_name_and_the_report_does(owner, api):
+    made = api.create(person(), company())
+    raised(api)
+
+    for page in ("reports", "dashboard", "monitoring", "monitoring-alerts"):
+        assert "Wanjiku" not in owner.page(page)
+    assert "Baobab Traders Limited" in owner.page("reports")
+    assert "Wanjiku Kamau" in owner.page("reports-detail", report=made[0]["id"])
+
+
+@pytest.mark.parametrize(
+    "status", [s for s in ReportStatus if s != ReportStatus.PARTIAL]
+)
+def test_a_report_in_every_status_is_shown_and_found_by_it(owner, api, status):
+    made = report_in(api, status)
+
+    assert status in owner.page("reports-detail", report=made)
+    assert made in owner.page("reports", query={"status": status})
+    other = "READY" if status != "READY" else "FAILED"
+    assert made not in owner.page("reports", query={"status": other})
+
+
+@pytest.mark.parametrize(
+    ("query", "finds"),
+    [
+        ({"search": "wanjiku"}, True),
+        ({"search": "12345678"}, True),
+        ({"search": "Otieno"}, False),
+        ({"subject_type": "COMPANY"}, False),
+        ({"first": "2999-01-01"}, False),
+        ({"last": "2999-01-01"}, True),
+        ({"page": "7"}, False),
+        ({"page": "-1"}, True),
+        ({"page": "x" * 50}, True),
+        ({"page": "9" * 50}, True),
+    ],
+)
+def test_reports_are_filtered_and_paged(owner, api, query, finds):
+    made = api.create(person())["id"]
+
+    assert (made in owner.page("reports", query=query)) is finds
+
+
+@pytest.mark.parametrize(
+    "query", [{"status": "X"}, {"first": "x"}, {"search": "\0"}, {"search": "x" * 999}]
+)
+def test_wrong_filters_are_told(owner, query):
+    assert "<title>Error:" in owner.page("reports", query=query)
+
+
+def test_what_people_typed_is_no_markup(owner, api):
+    item = {**person(fullName="Wanjiku <b>Kamau"), "purpose": "<script>alert(1)"}
+    made = api.create(item)["id"]
+
+    html = owner.page("reports-detail", report=made)
+    assert "<script" not in html
+    assert "<b>Kamau" not in html
+
+
+def test_a_report_is_downloaded(owner, api):
+    made = api.create(person())["id"]
+    answer = owner.get("reports-pdf", report=made)
+
+    assert answer.content.startswith(b"%PDF")
+    assert "attachment" in answer["Content-Disposition"]
+    assert answer["Cache-Control"] == "no-store"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_balance_shows_what_moved_it_and_gives_statements(owner, api):
+    api.create(person())
+    month = f"{now():%Y-%m}"
+
+    assert "CHARGE" in owner.page("money")
+    csv = b"".join(owner.get("money-csv", month=month).streaming_content)
+    assert csv.count(b"CHARGE") == 3
+    pdf = b"".join(owner.get("money-pdf", month=month).streaming_content)
+    assert pdf.startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("month", ["2026-13", "x", "2999-01"])
+def test_a_statement_of_no_month_is_not_found(owner, month):
+    assert owner.get("money-csv", month=month).status_code == 404
+
+
+@pytest.mark.parametrize(("provider", "leads"), [("", False), ("paystack", True)])
+def test_a_top_up_leads_to_its_page_where_somebody_takes_money(
+    owner, settings, provider, leads
+):
+    settings.PAYMENT_PROVIDER = provider
+
+    assert ("/t/" in owner.page("money", "production")) is leads
+    assert "/t/" in owner.page("money")
+
+
+HOOK = {
+    "url": URL,
+    "enabled": "on",
+    "enabled_events": ["report.ready"],
+    "secret": SECRET,
+}
+
+
+def test_a_webhook_is_configured_and_its_secret_never_shown(owner):
+    owner.post("webhooks-configure", HOOK)
+
+    found = Configuration.objects.get()
+    assert (found.url, found.enabled_events) == (URL, ["report.ready"])
+    assert found.secret == SECRET
+    for page in ("webhooks", "webhooks-configure"):
+        assert SECRET not in owner.page(page)
+    owner.post("webhooks-configure", {**HOOK, "secret": "", "enabled": ""})
+    found.refresh_from_db()
+    assert (found.secret, found.enabled) == (SECRET, False)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "http://hooks.acacia.test/"},
+        {"url": "https://169.254.169.254/"},
+        {"url": "https://localhost/"},
+        {"url": "javascript:alert(1)"},
+        {"secret": ""},
+        {"secret": "short"},
+        {"secret": "whsec_not base64 at all"},
+        {"enabled_events": ["webhook.test"]},
+    ],
+)
+def test_a_webhook_that_cannot_be_is_not_configured(owner, wrong):
+    html = owner.post("webhooks-configure", {**HOOK, **wrong}).content.decode()
+
+    assert "<title>Error:" in html
+    assert not Configuration.objects.exists()
+
+
+def test_what_was_typed_as_a_secret_does_not_come_back(owner):
+    html = owner.post("webhooks-configure", {**HOOK, "url": "x"}).content.decode()
+
+    assert SECRET not in html
+
+
+def test_a_test_event_is_sent_and_shown(owner, api):
+    assert owner.told("webhooks-test") == [
+        "There is no address that events are sent to."
+    ]
+    configured(api.workspace)
+
+    assert owner.told("webhooks-test") == ["A test event is on its way."]
+    delivery = Delivery.objects.get()
+    assert "webhook.test" in owner.page("webhooks")
+    assert "PENDING" in owner.page("webhooks-delivery", delivery=delivery.pk)
+
+
+def test_a_delivery_is_sent_again(owner, api):
+    configured(api.workspace)
+    delivery = recorded(api, status="FAILED", next_attempt_at=None)
+
+    owner.post("webhooks-redeliver", delivery=delivery.pk)
+
+    delivery.refresh_from_db()
+    assert delivery.status == "PENDING"
+
+
+def test_a_webhook_is_removed_after_it_was_asked(owner, api):
+    configured(api.workspace)
+    owner.get("webhooks-remove")
+    assert Configuration.objects.exists()
+
+    owner.post("webhooks-remove")
+    assert not Configuration.objects.exists()
+
+
+def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
+    first, second = raised(api), raised(api)
+    assert "Unread" in owner.page("monitoring-alerts", query={"read": "no"})
+
+    owner.post("monitoring-read", alert=first.pk)
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert (first.read, second.read) == (True, False)
+
+    owner.post("monitoring-read-all")
+    second.refresh_from_db()
+    assert second.read
+
+
+def test_a_rule_is_paused_and_goes_on(owner, api):
+    rule = raised(api).rule_id
+
+    owner.post("monitoring-pause", rule=rule)
+    assert "BY_CLIENT" in owner.page("monitoring-rule", rule=rule)
+    owner.post("monitoring-resume", rule=rule)
+    assert "ACTIVE" in owner.page("monitoring-rule", rule=rule)
+
+
+def test_test_subjects_are_for_the_sandbox(owner):
+    assert "90000000" in owner.page("sandbox")
+    assert owner.get("sandbox", "production").status_code == 404
+
+
+def test_members_are_invited_and_accept_by_the_link(owner):
+    owner.post("members", {"email": "new@people.test", "role": "ADMIN"})
+    token = token_sent_to("new@people.test")
+    new = somebody("new")
+    path = f"/console/invitations/{token}"
+
+    owner.http.logout()
+    assert "Log in" in owner.http.get(path).content.decode()
+    owner.http.force_login(new)
+    owner.http.get(path)
+    assert not Member.objects.filter(user=new).exists()
+
+    owner.http.post(path)
+    assert Member.objects.get(user=new).role == "ADMIN"
+    assert owner.http.get(path).status_code == 410
+
+
+def test_somebody_else_cannot_accept_an_invitation(owner, stranger):
+    members.invite(owner.member, "new@people.test", Role.OWNER)
+    path = f"/console/invitations/{token_sent_to('new@people.test')}"
+
+    html = stranger.http.post(path).content.decode()
+
+    assert "another e-mail address" in html
+    assert not owner.workspace.members.filter(user=stranger.member.user).exists()
+
+
+def test_unknown_used_and_withdrawn_invitations_look_alike(owner):
+    members.invite(owner.member, "new@people.test", Role.VIEWER)
+    path = f"/console/invitations/{token_sent_to('new@people.test')}"
+    owner.post("members-withdraw", invitation=Invitation.objects.get().pk)
+
+    withdrawn = owner.http.get(path)
+    unknown = owner.http.get("/console/invitations/unknown")
+    assert (withdrawn.status_code, unknown.status_code) == (410, 410)
+
+
+@pytest.mark.parametrize("role", ["OWNER", "SUPERUSER", ""])
+def test_an_administrator_cannot_make_owners_by_tampering(owner, admin, viewer, role):
+    admin.post("members", {"email": "new@people.test", "role": role})
+    admin.post("members-role", {"role": role}, member=viewer.member.pk)
+    admin.post("members-role", {"role": role}, member=admin.member.pk)
+    admin.post("members-role", {"role": "VIEWER"}, member=owner.member.pk)
+    admin.post("members-remove", member=owner.member.pk)
+
+    roles = owner.workspace.members.values_list("user__username", "role")
+    assert dict(roles) == {"owner": "OWNER", "admin": "ADMIN", "viewer": "VIEWER"}
+    assert not Invitation.objects.exists()
+
+
+def test_the_last_owner_stays(owner):
+    told = ["A workspace keeps at least one owner."]
+    me = owner.member.pk
+
+    assert owner.told("members-role", {"role": "VIEWER"}, member=me) == told
+    assert owner.told("members-remove", member=me) == told
+    assert owner.told("members-leave") == told
+
+
+def test_a_member_leaves_and_may_open_a_workspace_of_their_own(owner, viewer):
+    viewer.post("members-leave")
+    assert viewer.get("dashboard").status_code == 404
+
+    viewer.http.post("/console/new")
+    viewer.http.post("/console/new")
+    member = Member.objects.get(user=viewer.member.user)
+    assert (member.role, member.workspace.kind) == ("OWNER", "INDIVIDUAL")
+
+
+def test_who_is_in_several_workspaces_chooses_one(owner, another_api):
+    Member.objects.create(
+        workspace=another_api.workspace, user=owner.member.user, role=Role.VIEWER
+    )
+    html = owner.http.get("/console/").content.decode()
+
+    assert "Acacia Lenders" in html
+    assert "Baobab Bank" in html
+
+
+def test_settings_are_saved(owner):
+    fields = {"name": "Acacia Ltd", "retention_days": "90", "low_balance_at": "2500"}
+    assert owner.told("settings", fields) == ["Saved."]
+
+    workspace = Workspace.objects.get()
+    assert (workspace.name, workspace.retention_days) == ("Acacia Ltd", 90)
+    assert workspace.accounts.get(environment="production").low_balance_at == 2500
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": " "},
+        {"name": "x" * 201},
+        {"retention_days": "29"},
+        {"retention_days": "9" * 30},
+        {"low_balance_at": "-1"},
+        {"low_balance_at": "NaN"},
+    ],
+)
+def test_settings_that_cannot_be_are_told(owner, wrong):
+    fields = {"name": "A", "retention_days": "90", "low_balance_at": "", **wrong}
+
+    assert "<title>Error:" in owner.post("settings", fields).content.decode()
+    assert Workspace.objects.get().name == "Acacia Lenders"
+
+
+def test_a_form_changes_nothing_it_does_not_show(owner):
+    owner.post(
+        "settings",
+        {"name": "A", "retention_days": "90", "go_live": "APPROVED", "kind": "X"},
+    )
+
+    workspace = Workspace.objects.get()
+    assert (workspace.name, workspace.go_live, workspace.kind) == (
+        "A",
+        "NONE",
+        "BUSINESS",
+    )
+
+
+def test_closing_needs_the_password(owner):
+    html = owner.post("settings-close", {"password": "wrong"}).content.decode()
+
+    assert "The password is not right" in html
+    assert not Workspace.objects.get().is_suspended
+
+
+def test_the_password_cannot_be_guessed_by_closing(owner):
+    for _ in range(5):
+        owner.post("settings-close", {"password": "wrong"})
+
+    owner.post("settings-close", {"password": PASSWORD})
+    assert not Workspace.objects.get().is_suspended
+
+
+def test_a_closed_workspace_does_nothing_and_loses_nothing(owner, api):
+    configured(api.workspace)
+    rule = raised(api).rule_id
+    made = api.create(person())["id"]
+
+    owner.post("settings-close", {"password": PASSWORD})
+
+    workspace = Workspace.objects.get()
+    assert workspace.suspension_reason == REASON
+    assert not ApiKey.objects.filter(revoked_at=None).exists()
+    assert not Configuration.objects.get().enabled
+    assert "PAUSED" in owner.page("monitoring-rule", rule=rule)
+    assert made in owner.page("reports-detail", report=made)

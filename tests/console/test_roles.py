@@ -1,0 +1,185 @@
+"""Who may open and send what, and that nobody sees what is somebody else's."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils.timezone import now
+
+from tests.clients import Api, person
+from tests.console.visitor import Visitor
+from tests.monitoring.rules import raised
+from tests.webhooks.deliveries import configured
+from verification.console.urls import PAGES
+from webhooks.models import Delivery
+from workspaces import members
+from workspaces.models import Role
+
+ALL, MANAGERS, OWNER = {"OWNER", "ADMIN", "VIEWER"}, {"OWNER", "ADMIN"}, {"OWNER"}
+NOBODY: set[str] = set()
+# name: who may see it, who may send its form
+TABLE = {
+    "dashboard": (ALL, None),
+    "keys": (ALL, None),
+    "keys-create": (MANAGERS, MANAGERS),
+    "keys-rotate": (MANAGERS, MANAGERS),
+    "keys-revoke": (MANAGERS, MANAGERS),
+    "reports": (ALL, None),
+    "reports-detail": (ALL, None),
+    "reports-pdf": (ALL, None),
+    "money": (ALL, None),
+    "money-csv": (ALL, None),
+    "money-pdf": (ALL, None),
+    "webhooks": (ALL, None),
+    "webhooks-configure": (MANAGERS, MANAGERS),
+    "webhooks-remove": (MANAGERS, MANAGERS),
+    "webhooks-test": (None, MANAGERS),
+    "webhooks-delivery": (ALL, None),
+    "webhooks-redeliver": (None, MANAGERS),
+    "monitoring": (ALL, None),
+    "monitoring-alerts": (ALL, None),
+    "monitoring-alert": (ALL, None),
+    "monitoring-read": (None, MANAGERS),
+    "monitoring-read-all": (None, MANAGERS),
+    "monitoring-rule": (ALL, None),
+    "monitoring-pause": (None, MANAGERS),
+    "monitoring-resume": (None, MANAGERS),
+    "sandbox": (ALL, None),
+    "members": (ALL, MANAGERS),
+    "members-leave": (ALL, ALL),
+    "members-role": (None, MANAGERS),
+    "members-remove": (MANAGERS, MANAGERS),
+    "members-withdraw": (None, MANAGERS),
+    "settings": (ALL, MANAGERS),
+    "settings-close": (OWNER, OWNER),
+}
+
+
+@pytest.fixture
+def rows(api: Api, owner: Visitor, viewer: Visitor) -> dict[str, object]:
+    """One of everything, by the name it has in addresses."""
+    configured(api.workspace)
+    report = api.create(person())["id"]
+    api.work()
+    alert = raised(api)
+    members.invite(owner.member, "new@people.test", Role.VIEWER)
+    return {
+        "key": api.key.pk,
+        "report": report,
+        "delivery": Delivery.objects.order_by("pk")[0].pk,
+        "alert": alert.pk,
+        "rule": alert.rule_id,
+        "member": viewer.member.pk,
+        "invitation": api.workspace.invitations.get().pk,
+        "month": f"{now():%Y-%m}",
+    }
+
+
+def arguments(name: str, rows: dict[str, object]) -> dict[str, object]:
+    page = next(page for page in PAGES if page.name == name)
+    return {key: rows[key] for key in page.pattern.converters if key in rows}
+
+
+def test_every_page_is_in_the_table():
+    assert set(TABLE) == {page.name for page in PAGES}
+
+
+@pytest.mark.parametrize("role", ["OWNER", "ADMIN", "VIEWER"])
+def test_each_role_opens_and_sends_what_the_table_says(
+    rows, owner, admin, viewer, role
+):
+    visitor = {"OWNER": owner, "ADMIN": admin, "VIEWER": viewer}[role]
+    for name, (sees, sends) in TABLE.items():
+        # Statements are read in a transaction of their own; see test_pages.
+        if name in {"money-csv", "money-pdf"}:
+            continue
+        more = arguments(name, rows)
+        opened = visitor.get(name, **more).status_code
+        assert opened == (405 if sees is None else 200 if role in sees else 403), name
+        if sends is not None and role not in sends:
+            assert visitor.post(name, **more).status_code == 403, name
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_stranger_finds_no_page_of_the_workspace(rows, owner, stranger, name):
+    theirs = owner.url(name, **arguments(name, rows))
+
+    # Or is told to send a form, which is refused alike.
+    assert stranger.http.get(theirs).status_code in (404, 405)
+    assert stranger.http.post(theirs).status_code == 404
+
+
+@pytest.mark.parametrize("name", [n for n in TABLE if "-" in n])
+def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger, name):
+    more = arguments(name, rows)
+    if set(more) - {"month"}:
+        assert stranger.get(name, **more).status_code in (404, 405)
+        assert stranger.post(name, **more).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["keys-rotate", "reports-detail", "webhooks-delivery", "monitoring-alert"],
+)
+def test_rows_of_the_sandbox_are_not_found_in_production(rows, owner, name):
+    more = arguments(name, rows)
+
+    assert owner.get(name, "production", **more).status_code == 404
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_who_is_not_logged_in_is_led_to_the_login(rows, owner, name):
+    url = owner.url(name, **arguments(name, rows))
+    answer = Client().get(url)
+
+    is_form = TABLE[name][0] is None
+    assert is_form or answer["Location"].startswith("/accounts/login/")
+    assert answer.status_code == (405 if is_form else 302)
+
+
+@pytest.mark.parametrize("name", [n for n, (_, sends) in TABLE.items() if sends])
+def test_forms_without_their_token_are_refused(rows, owner, name):
+    owner.http.handler.enforce_csrf_checks = True
+
+    assert owner.post(name, **arguments(name, rows)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, (_, sends) in TABLE.items() if sends and n != "members-leave"]
+)
+def test_a_suspended_workspace_is_seen_and_not_changed(rows, owner, name):
+    owner.workspace.suspend("Unpaid")
+    more = arguments(name, rows)
+
+    assert "is suspended" in owner.page("dashboard")
+    answer = owner.post(name, **more)
+    assert answer.status_code == 403
+    assert "Nothing was changed" in answer.content.decode()
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+@pytest.mark.parametrize(
+    "name", [n for n, (sees, _) in TABLE.items() if sees and "-pdf" not in n]
+)
+def test_pages_are_kept_by_nobody_and_have_no_script(rows, owner, name, language):
+    if name == "money-csv":
+        return
+    answer = owner.get(name, query={"lang": language}, **arguments(name, rows))
+
+    html = answer.content.decode()
+    assert answer["Cache-Control"] == "no-store"
+    assert "script-src" not in answer["Content-Security-Policy"]
+    assert f'<html lang="{language}"' in html
+    assert "<script" not in html
+    assert 'style="' not in html
+
+
+def test_a_member_who_was_removed_is_out_at_once(rows, owner, viewer):
+    members.remove(owner.member, viewer.member)
+
+    assert viewer.get("dashboard").status_code == 404
+
+
+def test_the_console_itself_needs_a_login(db):
+    for name in ("home", "create"):
+        answer = Client().get(reverse(f"console:{name}"))
+        assert answer["Location"].startswith("/accounts/login/")

@@ -1,0 +1,70 @@
+"""Every text of the console and of the account pages is there in Kiswahili, too."""
+
+import re
+from pathlib import Path
+
+import pytest
+from babel.messages.mofile import read_mo
+from django.conf import settings
+from django.utils.translation.template import templatize
+
+from tests.hosted.test_translations import IN_TEMPLATES, messages, read_po
+
+CATALOGUE = Path(
+    settings.BASE_DIR, "verification/console/locale/sw/LC_MESSAGES/django.po"
+)
+FOLDERS = [
+    Path(settings.BASE_DIR, "templates", name) for name in ("console", "account", "mfa")
+]
+TEMPLATES = [
+    Path(settings.BASE_DIR, "templates/429.html"),
+    *(path for folder in FOLDERS for path in sorted(folder.rglob("*.html"))),
+]
+MODULES = [
+    path
+    for app in ("console", "accounts")
+    for path in Path(settings.BASE_DIR, "verification", app).glob("*.py")
+]
+IN_CODE = re.compile(r'\b(?:_|gettext_lazy)\(\s*"([^"]+)"')
+# Words of the API, which are the same in every language, and what languages and
+# formats are called.
+SAME = {"English", "Kiswahili", "doctype", "html", "UTC", "CSV", "PDF", "ms", "wide"}
+COMMAND = re.compile(r"<pre.*?</pre>", re.DOTALL)
+
+
+def translations() -> dict[object, object]:
+    with CATALOGUE.open("rb") as file:
+        return messages(read_po(file))
+
+
+def marked() -> set[object]:
+    texts: set[object] = set()
+    for template in TEMPLATES:
+        found = IN_TEMPLATES.findall(templatize(template.read_text()))
+        for _, text, _, plural in found:
+            texts.add((text, plural) if plural else text)
+    for module in MODULES:
+        texts |= set(IN_CODE.findall(module.read_text()))
+    return texts
+
+
+def test_the_compiled_catalogue_is_current():
+    with CATALOGUE.with_suffix(".mo").open("rb") as file:
+        compiled = messages(read_mo(file))
+
+    # Made anew by `pybabel compile -d verification/console/locale -D django`.
+    assert compiled == translations()
+
+
+def test_every_text_is_translated_and_none_that_is_not():
+    assert set(translations()) == marked()
+    assert {key for key, text in translations().items() if not text} == set()
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
+def test_no_page_has_words_outside_the_catalogue(template):
+    html = re.sub(r"{% blocktranslate.*?endblocktranslate %}", "", template.read_text())
+    html = re.sub(r"{%.*?%}|{{.*?}}|<[^>]*>", " ", COMMAND.sub("", html))
+    html = html.replace("NOT_REQUIRED", "")
+
+    assert set(re.findall(r"[A-Za-z]{2,}", html)) <= SAME

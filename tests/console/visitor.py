@@ -1,0 +1,41 @@
+"""A member in front of the console.
+
+def test_something(owner):
+    assert "Keys" in owner.page("keys")
+"""
+
+from typing import Any
+
+from django.test import Client
+from django.urls import reverse
+
+from workspaces.models import Member
+
+
+class Visitor:
+    def __init__(self, member: Member) -> None:
+        self.member, self.workspace = member, member.workspace
+        self.http = Client()
+        self.http.force_login(member.user)
+
+    def url(self, name: str, environment: str = "sandbox", **arguments: Any) -> str:
+        place = {"workspace": self.workspace.pk, "environment": environment}
+        return reverse(f"console:{name}", kwargs={**place, **arguments})
+
+    def get(self, name: str, environment: str = "sandbox", query=None, **arguments):
+        return self.http.get(self.url(name, environment, **arguments), query or {})
+
+    def post(self, name: str, fields=None, environment: str = "sandbox", **arguments):
+        return self.http.post(self.url(name, environment, **arguments), fields or {})
+
+    def page(self, name: str, environment: str = "sandbox", query=None, **arguments):
+        answer = self.get(name, environment, query, **arguments)
+        assert answer.status_code == 200, answer.status_code
+        return answer.content.decode()
+
+    def told(self, name: str, fields=None, environment: str = "sandbox", **arguments):
+        """What the page after this form says on top."""
+        url = self.url(name, environment, **arguments)
+        answer = self.http.post(url, fields or {}, follow=True)
+        assert answer.status_code == 200, answer.status_code
+        return [str(message) for message in answer.context["messages"]]

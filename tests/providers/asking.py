@@ -1,0 +1,39 @@
+"""How tests of sources ask, and what they hold of every answer."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from tests.checks.test_checks_page import flags_of
+from verification.checks.catalogue import CATALOGUE
+from verification.providers.base import Finding, Inquiry, Provider
+
+ENTRIES = {entry.name: entry for entry in CATALOGUE}
+
+
+def inquiry(check: str, *, attempt: int = 1, **subject: Any) -> Inquiry:
+    kind = "INDIVIDUAL" if "INDIVIDUAL" in ENTRIES[check].subject_types else "COMPANY"
+    asked = {"subjectType": kind, "country": "KE", **subject}
+    now = datetime.now(UTC)
+    return Inquiry(check, asked, "run-1", UUID(int=1), attempt, now)
+
+
+def ask(provider: Provider, asked: Inquiry) -> Finding:
+    """Its answer, which must be one that the check's definition describes."""
+    found = provider.ask(asked)
+    entry, said = ENTRIES[asked.check], flags_of(ENTRIES[asked.check])
+    assert list(found.details) == entry.output_fields
+    assert found.response_digest
+    assert len(found.response_digest) == 64
+    for flag in found.flags:
+        assert flag.severity == said[flag.code][0]
+    scores = [said[flag.code][1] for flag in found.flags]
+    if credit_score := found.details.get("creditScore"):
+        scores.append(round(100 * (900 - credit_score) / 700))
+    if found.score is not None:
+        assert found.score == max([5, *scores])
+    return found
+
+
+def codes(found: Finding) -> list[str]:
+    return [flag.code for flag in found.flags]

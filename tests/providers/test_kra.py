@@ -1,0 +1,300 @@
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.fakes.kra import BY_ID, BY_PIN, FakeKra
+from tests.fakes.kra import kra as kra
+from tests.providers.asking import ask, codes, inquiry
+from verification.providers.base import Refused, Unavailable
+from verification.providers.kra import Kra
+from verification.reports.models import RiskLevel
+
+TOKEN = "/v1/token/generate"
+JOHN = {"kraPin": "A744610021G", "fullName": "John Mutua Maonga"}
+JANE = {"fullName": "Jane Wanjiku Kamau"}
+ACACIA = {"subjectType": "COMPANY", "fullName": "Acacia Tea Ltd"}
+
+
+def found(kra: FakeKra, **subject: Any):
+    return ask(kra.adapter(), inquiry("KRA_PIN", **subject))
+
+
+def test_an_active_pin_of_the_subject_is_clear(kra: FakeKra):
+    answer = found(kra, **JOHN)
+
+    assert (answer.score, answer.flags) == (5, [])
+    assert answer.details == {
+        "kraPin": "A744610021G",
+        "taxpayerName": "JOHN MUTUA MAONGA",
+        "taxpayerType": "INDIVIDUAL",
+        "pinStatus": "ACTIVE",
+        "taxStation": None,
+        "registeredAddress": None,
+        "obligations": None,
+        "nameMatch": "MATCH",
+    }
+
+
+@pytest.mark.parametrize(
+    ("pin", "status", "flag", "score"),
+    [
+        ("a744610021g ", "ACTIVE", [], 5),
+        ("A521040203F", "SUSPENDED", ["PIN_INACTIVE"], 75),
+        ("A521040204F", "CANCELLED", ["PIN_INACTIVE"], 75),
+        ("A521040205F", "STOPPED", ["PIN_INACTIVE"], 75),
+        ("A521040206F", None, ["PIN_INACTIVE"], 75),
+        ("A000000000Z", None, ["PIN_NOT_FOUND"], 80),
+    ],
+)
+def test_what_the_status_of_a_pin_becomes(kra: FakeKra, pin, status, flag, score):
+    name = "John Mutua Maonga" if pin.startswith("a") else JANE["fullName"]
+
+    answer = found(kra, kraPin=pin, fullName=name)
+
+    assert answer.details["pinStatus"] == status
+    assert (codes(answer), answer.score) == (flag, score)
+
+
+def test_a_company_is_known_without_its_legal_form(kra: FakeKra):
+    answer = found(kra, **ACACIA, kraPin="P318295670X")
+
+    assert answer.details["taxpayerType"] == "COMPANY"
+    assert (answer.details["nameMatch"], answer.score) == ("MATCH", 5)
+
+
+def test_another_name_is_flagged(kra: FakeKra):
+    answer = found(kra, kraPin=JOHN["kraPin"], **JANE)
+
+    assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("John Mutua Maonga", "MATCH"),
+        ("John Maonga", "PARTIAL_MATCH"),
+        ("Peter Mutua Maonga", "NO_MATCH"),
+    ],
+)
+def test_masked_names_and_pins_are_understood(kra: FakeKra, name, match):
+    kra.masks = True
+
+    answer = found(kra, kraPin=JOHN["kraPin"], fullName=name)
+
+    assert answer.details["kraPin"] == JOHN["kraPin"]
+    assert "*" in answer.details["taxpayerName"]
+    assert answer.details["nameMatch"] == match
+
+
+def test_a_name_that_is_hidden_wholly_leaves_the_risk_unknown(kra: FakeKra):
+    data = {"KRAPIN": "A***1G", "Name": "*** ***", "StatusOfPIN": "Active"}
+    kra.says = (200, {"ResponseCode": "23000", "Status": "OK", "PINDATA": data})
+
+    answer = found(kra, **JOHN)
+
+    assert (answer.score, answer.details["nameMatch"]) == (None, None)
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_by_id_the_status_of_the_pin_is_asked_too(kra: FakeKra, masks: bool):
+    kra.masks = masks
+
+    answer = found(kra, idNumber="20000001", **JANE)
+
+    assert codes(answer) == ["PIN_INACTIVE"]
+    assert answer.details["kraPin"] == "A521040203F"
+    assert answer.details["taxpayerName"] == "JANE WANJIKU KAMAU"
+    assert answer.details["nameMatch"] == "MATCH"
+
+
+def test_an_unknown_id_has_no_pin(kra: FakeKra):
+    answer = found(kra, idNumber="99999999", **JANE)
+
+    assert (codes(answer), answer.score) == (["PIN_NOT_FOUND"], 80)
+    assert answer.details["kraPin"] is None
+
+
+def test_a_masked_pin_by_id_leaves_the_status_and_the_risk_unknown(kra: FakeKra):
+    data = {"TaxpayerPIN": "A***1G", "TaxpayerName": "JANE WANJIKU KAMAU"}
+    kra.says = (200, data)
+
+    answer = found(kra, idNumber="41789723", **JANE)
+
+    assert (answer.score, answer.details["pinStatus"], answer.flags) == (None, None, [])
+    assert RiskLevel.of(answer.score) == RiskLevel.UNKNOWN
+
+
+PINDATA = {"KRAPIN": JOHN["kraPin"], "Name": "SOMEBODY", "StatusOfPIN": "Active"}
+
+
+# What is answered -> the failure, and what the client reads.
+@pytest.mark.parametrize(
+    ("status", "body", "failure", "told"),
+    [
+        (200, {"ResponseCode": "99999", "Status": "OK"}, Unavailable, "code 99999,"),
+        (200, {"ResponseCode": "23000", "Status": "OK"}, Unavailable, "code 23000,"),
+        (
+            200,
+            {"ResponseCode": "23000", "Status": "NOK", "PINDATA": PINDATA},
+            Unavailable,
+            "code 23000,",
+        ),
+        (
+            200,
+            {"ResponseCode": "19005", "Status": "OK", "PINDATA": PINDATA},
+            Unavailable,
+            "code 19005,",
+        ),
+        (
+            200,
+            {
+                "ResponseCode": "23000",
+                "Status": "OK",
+                "PINDATA": {**PINDATA, "KRAPIN": "A999999999Z"},
+            },
+            Unavailable,
+            "about another PIN",
+        ),
+        (200, {"ErrorCode": "Maonga 1"}, Unavailable, "code ?,"),
+        (200, [], Unavailable, "no object"),
+        (200, {}, Unavailable, "code ?,"),
+        (400, {"ErrorCode": "400", "ErrorMessage": "x"}, Refused, "status 400"),
+        (403, {"ErrorCode": "403"}, Refused, "status 403"),
+        (404, {"ErrorCode": "404"}, Refused, "status 404"),
+        (429, {}, Unavailable, "status 429"),
+        (500, {}, Unavailable, "status 500"),
+        (503, "<html>", Unavailable, "status 503"),
+        (200, "<html>", Unavailable, "not with JSON"),
+    ],
+)
+def test_what_is_no_answer_is_never_a_finding(
+    kra: FakeKra, status, body, failure, told, caplog
+):
+    kra.says = (status, body)
+
+    with pytest.raises(failure) as error:
+        found(kra, **JOHN)
+
+    assert told in error.value.message
+    for text in [error.value.message, caplog.text]:
+        assert "Maonga" not in text
+        assert JOHN["kraPin"] not in text
+
+
+@pytest.mark.parametrize("status", [200, 400, 404])
+@pytest.mark.parametrize("key", ["ResponseCode", "ErrorCode"])
+def test_an_unknown_pin_is_one_with_whatever_status_it_comes(kra: FakeKra, status, key):
+    kra.says = (status, {key: "19005", "Status": "NOK"})
+
+    assert codes(found(kra, **JOHN)) == ["PIN_NOT_FOUND"]
+
+
+def test_a_code_that_is_not_known_is_logged(kra: FakeKra, caplog):
+    kra.says = (200, {"ResponseCode": "23999"})
+
+    with caplog.at_level(logging.WARNING), pytest.raises(Unavailable):
+        found(kra, **JOHN)
+
+    assert "23999" in caplog.text
+
+
+@pytest.mark.parametrize("told", ["as 401", "as 500"])
+def test_an_expired_token_is_replaced_once(kra: FakeKra, told: str):
+    adapter = kra.adapter()
+    ask(adapter, inquiry("KRA_PIN", **JOHN))
+    kra.expire(told)
+
+    assert ask(adapter, inquiry("KRA_PIN", **JOHN)).score == 5
+
+    assert (kra.asked(TOKEN), kra.asked(BY_PIN)) == (2, 3)
+
+
+@pytest.mark.parametrize(("status", "failure"), [(401, Refused), (500, Unavailable)])
+def test_a_token_that_is_never_taken_ends_the_try(kra: FakeKra, status, failure):
+    fault = {"fault": {"detail": {"errorcode": "x.access_token_expired"}}}
+    kra.says = (status, fault)
+
+    with pytest.raises(failure):
+        found(kra, **JOHN)
+
+    assert kra.asked(BY_PIN) == 2
+
+
+@pytest.mark.parametrize("expires_in", ["3599", 3599, None, "soon"])
+def test_threads_share_one_token(kra: FakeKra, expires_in: Any):
+    kra.expires_in = expires_in
+    kra.faults.path, kra.faults.slow = TOKEN, 0.1
+    adapter = kra.adapter()
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(
+            pool.map(lambda _: adapter.ask(inquiry("KRA_PIN", **JOHN)), range(16))
+        )
+
+    assert {answer.score for answer in answers} == {5}
+    assert kra.asked(TOKEN) == 1
+
+
+def test_threads_share_a_failure_and_the_next_tries_anew(kra: FakeKra):
+    kra.faults.path, kra.faults.status = TOKEN, 503
+    adapter = kra.adapter()
+    with pytest.raises(Unavailable):
+        ask(adapter, inquiry("KRA_PIN", **JOHN))
+
+    kra.faults.status = None
+
+    assert ask(adapter, inquiry("KRA_PIN", **JOHN)).score == 5
+
+
+def test_wrong_credentials_are_refused_and_not_told(kra: FakeKra):
+    kra.clients["key"] = ("another", set())
+
+    with pytest.raises(Refused) as error:
+        found(kra, **JOHN)
+
+    assert "does not take the credentials" in error.value.message
+    assert "secret" not in error.value.message
+
+
+def test_each_product_has_its_own_credentials(kra: FakeKra):
+    kra.clients = {"key": ("secret", {BY_PIN}), "other": ("word", {BY_ID})}
+    by_id = inquiry("KRA_PIN", idNumber="20000001", **JANE)
+
+    with pytest.raises(Refused, match="status 403"):
+        kra.adapter().ask(by_id)
+
+    adapter = kra.adapter(by_id_client_id="other", by_id_client_secret="word")
+    assert codes(ask(adapter, by_id)) == ["PIN_INACTIVE"]
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
+@pytest.mark.parametrize("path", [TOKEN, BY_PIN])
+def test_a_bad_day_is_no_answer(kra: FakeKra, fault: dict[str, Any], path: str):
+    for name, value in fault.items():
+        setattr(kra.faults, name, value)
+    kra.faults.path = path
+
+    with pytest.raises(Unavailable):
+        found(kra, **JOHN)
+
+
+def test_a_slow_source_is_not_waited_for(kra: FakeKra, monkeypatch):
+    monkeypatch.setattr("verification.providers.kra.SECONDS", 0.2)
+    kra.faults.slow = 0.6
+
+    with pytest.raises(Unavailable, match="in time"):
+        found(kra, **JOHN)
+
+
+@pytest.mark.parametrize("subject", [JANE, ACACIA, {**ACACIA, "idNumber": "41789723"}])
+def test_nothing_to_look_up_is_refused(kra: FakeKra, subject: dict[str, Any]):
+    with pytest.raises(Refused):
+        found(kra, **subject)
+    assert not kra.requests
+
+
+def test_another_check_is_refused():
+    with pytest.raises(Refused):
+        Kra("key", "secret").ask(inquiry("IDENTITY", idNumber="1"))

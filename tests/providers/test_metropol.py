@@ -1,0 +1,357 @@
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.fakes.metropol import FakeMetropol
+from tests.fakes.metropol import metropol as metropol
+from tests.providers.asking import ask, codes, inquiry
+from verification.providers.base import NotYet, Refused, Unavailable
+from verification.providers.metropol import CODES, REPORTS, hashed
+
+STAMP = "20260102030405678000"
+BODY = b'{"report_type":3,"identity_number":"880000088","identity_type":"001"}'
+CLEAN, PAST, LISTED, POOR, THIN = (
+    f"{digit * 2}00000{digit * 2}" for digit in ("9", "8", "7", "5", "6")
+)
+SCORES = ("CRB_SCORE", "CREDITBUREAU_SCORE")
+FILES = ("CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_COMP")
+
+
+def found(metropol: FakeMetropol, check: str, number: str = CLEAN, **subject: Any):
+    key = "idNumber"
+    if check == "CREDITBUREAU_COMP":
+        key, number = "registrationNumber", "PVT-0000099" if number == CLEAN else number
+    return ask(metropol.adapter(), inquiry(check, **{key: number}, **subject))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (BODY, "3d3208770e27a8818489e8c9fd428cc895b466487baa6ed31ca72486c8511330"),
+        (b"", "c3b6cb19178d5c5a84c67ac0f71315e88acd78fc1f610c4ff65968867c7ae750"),
+    ],
+)
+def test_the_hash_is_that_of_known_cases(body: bytes, expected: str):
+    assert hashed("priv-test", body, "pub-test", STAMP) == expected
+
+
+@pytest.mark.parametrize("check", REPORTS)
+@pytest.mark.parametrize("wraps", [False, True])
+def test_a_clean_file_is_clear_in_either_envelope(metropol, check, wraps):
+    metropol.wraps = wraps
+
+    answer = found(metropol, check)
+
+    assert answer.flags == []
+    assert answer.score == (5 if check == "CREDITBUREAU_STATUS" else 17)
+    assert answer.provider_reference == "3d05e0ef-2dad-4027-ba00-421c6d964d57"
+
+
+def test_the_bytes_that_are_hashed_are_compact_and_in_order(metropol: FakeMetropol):
+    found(metropol, "CRB_SCORE", PAST)
+
+    assert metropol.requests[0].body == BODY
+
+
+def test_a_company_is_asked_about_as_one(metropol: FakeMetropol):
+    found(metropol, "CREDITBUREAU_COMP")
+
+    assert json.loads(metropol.requests[0].body) == {
+        "report_type": 10,
+        "identity_number": "PVT-0000099",
+        "identity_type": "005",
+        "loan_amount": 10000,
+        "report_reason": 3,
+        "application_ref_no": "run-1",
+    }
+
+
+@pytest.mark.parametrize("check", REPORTS)
+@pytest.mark.parametrize("code", ["E017", "E019"])
+def test_a_thin_file_is_found_empty_and_not_clean(metropol, check, code):
+    metropol.says = [(200, {"api_code": code, "has_error": code == "E019"})]
+
+    answer = found(metropol, check)
+
+    assert (codes(answer), answer.score) == (["NO_CREDIT_RECORD"], 40)
+    known = {key for key, value in answer.details.items() if value is not None}
+    assert known <= {"idNumber", "registrationNumber"}
+
+
+def test_the_test_identity_with_a_thin_file_is_one(metropol: FakeMetropol):
+    assert codes(found(metropol, "CRB_SCORE", THIN)) == ["NO_CREDIT_RECORD"]
+
+
+@pytest.mark.parametrize("check", SCORES)
+@pytest.mark.parametrize(
+    ("points", "flags", "score"),
+    [
+        (900, [], 5),
+        (501, [], 57),
+        ("501", [], 57),
+        (411, [], 70),
+        (410, ["LOW_CREDIT_SCORE"], 70),
+        (200, ["LOW_CREDIT_SCORE"], 100),
+        *((bad, [], None) for bad in (0, 199, 901, None, "None", "", [], True, "NaN")),
+    ],
+)
+def test_what_a_credit_score_becomes(metropol, check, points, flags, score):
+    metropol.data = {"credit_score": points}
+
+    answer = found(metropol, check)
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "flags", "score"),
+    [
+        ("001", None, ["NO_CREDIT_RECORD"], 40),
+        ("002", None, ["NO_CREDIT_RECORD"], 40),
+        ("003", "NOT_LISTED", [], 5),
+        ("004", "LISTED", ["ADVERSE_LISTING"], 85),
+        ("005", "HISTORICAL", ["PAST_DELINQUENCY"], 35),
+        *((bad, None, ["ADVERSE_LISTING"], 85) for bad in ("006", "", None, 3)),
+    ],
+)
+def test_what_a_delinquency_code_becomes(metropol, code, status, flags, score):
+    metropol.data = {"delinquency_code": code}
+
+    answer = found(metropol, "CREDITBUREAU_STATUS")
+
+    assert answer.details["listingStatus"] == status
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize(
+    ("number", "flags", "score"),
+    [
+        (PAST, ["PAST_DELINQUENCY"], 57),
+        (LISTED, ["NON_PERFORMING_ACCOUNT"], 85),
+        (POOR, ["LOW_CREDIT_SCORE", "NON_PERFORMING_ACCOUNT"], 85),
+    ],
+)
+@pytest.mark.parametrize("check", ["CRB_STANDARD", "CRB_FULL"])
+def test_what_test_identities_become(metropol, check, number, flags, score):
+    answer = found(metropol, check, number)
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize("check", FILES)
+@pytest.mark.parametrize(
+    ("account", "status", "flags", "score", "is_open"),
+    [
+        *(({"account_status": w}, "ACTIVE", [], 17, 1) for w in ("H", "Active")),
+        *(
+            ({"account_status": w}, "SETTLED", [], 17, 0)
+            for w in ("K", "Fully Settled")
+        ),
+        *(
+            ({"account_status": letter}, word, ["NON_PERFORMING_ACCOUNT"], 85, 1)
+            for letter, word in zip(
+                "DEFG",
+                ("NON_PERFORMING", "WRITTEN_OFF", "LEGAL", "COLLECTION"),
+                strict=True,
+            )
+        ),
+        ({"days_in_arrears": 90}, "ACTIVE", [], 17, 1),
+        ({"days_in_arrears": 91}, "ACTIVE", ["NON_PERFORMING_ACCOUNT"], 85, 1),
+        # What is not understood is not clean.
+        ({"account_status": "-"}, None, [], None, 1),
+        ({"account_status": "Frozen"}, None, [], None, 1),
+        ({"days_in_arrears": "many"}, "ACTIVE", [], None, 1),
+        ({"overdue_balance": None}, "ACTIVE", [], None, 1),
+    ],
+)
+def test_what_an_account_becomes(
+    metropol, check, account, status, flags, score, is_open
+):
+    metropol.account = account
+
+    answer = found(metropol, check)
+
+    assert answer.details["accounts"][0]["status"] == status
+    assert answer.details["openAccounts"] == is_open
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize("check", ["CRB_FULL", "CREDITBUREAU_COMP"])
+@pytest.mark.parametrize(
+    ("data", "flags", "score"),
+    [
+        ({"has_fraud": True}, ["FRAUD_ALERT"], 95),
+        ({"has_fraud": None}, [], None),
+        (
+            {"no_of_bounced_cheques": {"last_12_months": 2}},
+            ["BOUNCED_CHEQUES"],
+            50,
+        ),
+        ({"no_of_bounced_cheques": {}}, [], None),
+        ({"credit_score": None}, [], None),
+        ({"delinquency_code": "006"}, [], None),
+        ({"delinquency_code": "001"}, ["NO_CREDIT_RECORD"], 40),
+    ],
+)
+def test_what_a_full_file_becomes(metropol, check, data, flags, score):
+    metropol.data = data
+
+    answer = found(metropol, check)
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+def test_a_full_file_has_the_person_and_the_money(metropol: FakeMetropol):
+    answer = found(metropol, "CRB_FULL", fullName="Peter Marangi")
+
+    details = answer.details
+    assert (details["fullName"], details["nameMatch"]) == ("Peter Marangi", "MATCH")
+    assert details["dateOfBirth"] == "1978-01-01"
+    assert details["addresses"] == [
+        {"street": "Moi Road", "town": "Nakuru", "country": "Kenya"}
+    ]
+    assert details["employers"] == [{"name": "Testing Metropol", "reportedOn": None}]
+    assert details["accounts"] == [
+        {
+            "lender": None,
+            "product": "PERSONAL_LOAN",
+            "accountNumber": "DM_88100521214888",
+            "status": "ACTIVE",
+            "openedOn": "2014-04-29",
+            "originalAmount": 60000.5,
+            "balance": 6600,
+            "overdue": 0,
+            "daysInArrears": 0,
+            "lastPaidOn": None,
+        }
+    ]
+    assert details["scoreTrend"] == [{"month": "2026-05", "creditScore": 501}]
+    assert (details["totalBalance"], details["currency"]) == (6600, "KES")
+    assert details["enquiriesLast12Months"] == 3
+
+
+def test_another_name_is_flagged(metropol: FakeMetropol):
+    answer = found(metropol, "CRB_FULL", fullName="Jane Kamau")
+
+    assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
+
+
+BECOMES = {"REFUSED": Refused, "CLOCK": Unavailable, "SAME": NotYet}
+
+
+@pytest.mark.parametrize("status", [200, 400, 401])
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        *((c, BECOMES[kind]) for c, (kind, _) in CODES.items() if kind in BECOMES),
+        ("E999", Unavailable),
+        ("Peter M", Unavailable),
+    ],
+)
+def test_what_an_error_code_becomes(metropol, code, failure, status, caplog):
+    metropol.says = [(status, {"api_code": code, "has_error": True})] * 2
+
+    with pytest.raises(failure) as error:
+        found(metropol, "CRB_SCORE")
+
+    assert CODES.get(code, ("", ""))[1] in str(error.value)
+    assert ("not known" in caplog.text) == (code not in CODES)
+    assert "Peter" not in str(error.value) + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "failure"),
+    [
+        (200, {"api_code": None, "has_error": True}, Unavailable),
+        (200, {"api_code": 200}, Unavailable),
+        (200, {}, Unavailable),
+        (200, [], Unavailable),
+        (
+            200,
+            {"has_error": False, "identity_number": "1", "credit_score": 800},
+            Unavailable,
+        ),
+        (400, {}, Refused),
+        (404, "<html>", Unavailable),
+        (429, {}, Unavailable),
+        (503, {}, Unavailable),
+    ],
+)
+def test_what_is_no_answer_is_never_a_finding(metropol, status, body, failure):
+    metropol.says = [(status, body)]
+
+    with pytest.raises(failure):
+        found(metropol, "CRB_SCORE")
+
+
+@pytest.mark.parametrize("told", [None, "None", {}])
+@pytest.mark.parametrize("check", FILES)
+def test_a_file_without_accounts_told_is_none(metropol, check, told):
+    metropol.data = {"account_info": told}
+
+    with pytest.raises(Unavailable):
+        found(metropol, check)
+
+
+@pytest.mark.parametrize(("times", "failure"), [(1, None), (2, Unavailable)])
+def test_another_clock_is_tried_once_more(metropol, times, failure):
+    metropol.ahead, metropol.ahead_times = timedelta(minutes=1), times
+    if failure is None:
+        assert found(metropol, "CRB_SCORE").score == 17
+        return
+    with pytest.raises(failure, match="time of the request"):
+        found(metropol, "CRB_SCORE")
+
+
+def test_the_same_question_waits_a_minute_and_not_for_ever(metropol: FakeMetropol):
+    found(metropol, "CRB_SCORE")
+    asked = inquiry("CREDITBUREAU_SCORE", idNumber=CLEAN)
+
+    with pytest.raises(NotYet) as pause:
+        metropol.adapter().ask(asked)
+    assert pause.value.ask_at >= asked.asked_at + timedelta(seconds=60)
+
+    asked = replace(asked, asked_at=asked.asked_at - timedelta(minutes=16))
+    with pytest.raises(Unavailable):
+        metropol.adapter().ask(asked)
+
+
+@pytest.mark.parametrize("keys", [{"public_key": "x"}, {"private_key": "x"}])
+def test_wrong_keys_are_refused(metropol: FakeMetropol, keys: dict[str, str]):
+    with pytest.raises(Refused):
+        metropol.adapter(**keys).ask(inquiry("CRB_SCORE", idNumber=CLEAN))
+
+
+def test_a_report_that_is_not_sold_is_refused(metropol: FakeMetropol):
+    metropol.is_sold = False
+
+    with pytest.raises(Refused, match="does not sell"):
+        found(metropol, "CRB_FULL")
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
+@pytest.mark.parametrize("check", REPORTS)
+def test_a_bad_day_is_no_answer(metropol, check, fault: dict[str, Any]):
+    for name, value in fault.items():
+        setattr(metropol.faults, name, value)
+
+    with pytest.raises(Unavailable):
+        found(metropol, check)
+
+
+def test_a_slow_source_is_not_waited_for(metropol: FakeMetropol, monkeypatch):
+    monkeypatch.setattr("verification.providers.metropol.SECONDS", 0.2)
+    metropol.faults.slow = 0.6
+
+    with pytest.raises(Unavailable, match="in time"):
+        found(metropol, "CRB_SCORE")
+
+
+def test_what_it_cannot_be_asked_is_refused(metropol: FakeMetropol):
+    for check, subject in [("IDENTITY", {"idNumber": CLEAN}), ("CRB_SCORE", {})]:
+        with pytest.raises(Refused):
+            metropol.adapter().ask(inquiry(check, **subject))
+    assert not metropol.requests

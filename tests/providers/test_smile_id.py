@@ -1,0 +1,330 @@
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from smile_id_core import IdApi, Signature
+
+from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
+from tests.fakes.smile_id import smile_id as smile_id
+from tests.providers.asking import ask, codes, inquiry
+from verification.providers.base import NotYet, Refused, Unavailable
+from verification.providers.smile_id import ERRORS, RESULTS, SmileId, signature
+
+ID_PATH, STATUS_PATH = "/v1/id_verification", "/v1/job_status"
+JANE = {"idNumber": "00000000", "fullName": "Jane Wanjiku Kamau"}
+BORN = {"dateOfBirth": "1990-01-31"}
+ACACIA = {"registrationNumber": "PVT-0000000", "fullName": "Acacia Tea Ltd"}
+
+
+def found(smile_id: FakeSmileId, check: str = "IDENTITY", **subject: Any):
+    return ask(smile_id.adapter(), inquiry(check, **(subject or JANE)))
+
+
+def test_the_signature_is_that_of_the_official_client():
+    stamp = "2026-01-02T03:04:05.678Z"
+    expected = "RkPe9O5Bb14oQh44EdJ/Zx3m6TuIr0c2BHdBshtxkhc="
+
+    assert signature("test-api-key", "085", stamp) == expected
+    assert Signature("085", "test-api-key").generate_signature(stamp) == {
+        "signature": expected,
+        "timestamp": stamp,
+    }
+
+
+def test_the_official_client_understands_the_fake(smile_id: FakeSmileId):
+    official = IdApi(PARTNER, KEY, f"{smile_id.url}/v1")
+    params = {"user_id": "u", "job_id": "j", "job_type": 5}
+    person = {"country": "KE", "id_type": "NATIONAL_ID", "id_number": "00000000"}
+
+    answer = official.submit_job(params, person, False)
+
+    assert answer["ResultCode"] == "1012"
+    stamp, given = answer["timestamp"], answer["signature"]
+    assert Signature(PARTNER, KEY).confirm_signature(stamp, given)
+
+
+def test_a_person_who_is_registered_as_stated_is_clear(smile_id: FakeSmileId):
+    answer = found(smile_id, **JANE, **BORN)
+
+    assert (answer.score, answer.flags) == (5, [])
+    assert answer.provider_reference == "0000001105"
+    assert answer.details == {
+        "idNumber": "00000000",
+        "serialNumber": None,
+        "fullName": "JANE WANJIKU KAMAU",
+        "dateOfBirth": "1990-01-31",
+        "gender": "FEMALE",
+        "citizenship": None,
+        "placeOfBirth": None,
+        "lifeStatus": None,
+        "nameMatch": "MATCH",
+        "dateOfBirthMatch": "MATCH",
+    }
+    assert smile_id.asked(ID_PATH)[0]["id_type"] == "NATIONAL_ID_NO_PHOTO"
+
+
+@pytest.mark.parametrize(
+    ("subject", "person", "flags", "score"),
+    [
+        ({"idNumber": "00000001"}, {}, ["ID_NOT_FOUND"], 80),
+        ({"fullName": "Peter Ouma"}, {}, ["NAME_MISMATCH"], 55),
+        ({"dateOfBirth": "1991-01-31"}, {}, ["DOB_MISMATCH"], 50),
+        ({}, {"FullData": {"Date_of_Death": "2020-01-01"}}, ["DECEASED"], 100),
+        # What cannot be compared is not clear.
+        (BORN, {"DOB": "Not Available"}, [], None),
+        (BORN, {"DOB": "soon"}, [], None),
+        ({}, {"FullName": "Not Available"}, [], None),
+        ({}, {"FullName": None}, [], None),
+        ({}, {"Gender": "Other", "FullData": "Not Available"}, [], 5),
+    ],
+)
+def test_what_a_record_of_a_person_becomes(
+    smile_id: FakeSmileId, subject, person, flags, score
+):
+    smile_id.person = person
+
+    answer = found(smile_id, **{**JANE, **subject})
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize(
+    ("subject", "kind", "pin"),
+    [
+        ({"kraPin": "a000000000a"}, "TAX_INFORMATION", "a000000000a"),
+        ({"idNumber": "00000000"}, "KRA_PIN", "A744610021G"),
+    ],
+)
+def test_a_pin_without_its_status_has_no_score(smile_id, subject, kind, pin):
+    smile_id.person = {"Secondary_ID_Number": "A744610021G"}
+
+    answer = found(smile_id, "KRA_PIN", fullName=JANE["fullName"], **subject)
+
+    assert smile_id.asked(ID_PATH)[0]["id_type"] == kind
+    assert (answer.score, answer.flags) == (None, [])
+    assert (answer.details["kraPin"], answer.details["pinStatus"]) == (pin, None)
+
+
+@pytest.mark.parametrize(
+    ("subject", "flags", "score"),
+    [
+        ({"kraPin": "A000000001A"}, ["PIN_NOT_FOUND"], 80),
+        ({"kraPin": "A000000000A", "fullName": "X Y"}, ["NAME_MISMATCH"], 55),
+    ],
+)
+def test_a_pin_is_flagged_all_the_same(smile_id: FakeSmileId, subject, flags, score):
+    answer = found(smile_id, "KRA_PIN", **{"fullName": JANE["fullName"], **subject})
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+def test_a_company_that_is_active_is_clear(smile_id: FakeSmileId):
+    answer = found(smile_id, "BUSINESS_VERIFICATION", **ACACIA)
+
+    assert (answer.score, answer.flags) == (5, [])
+    assert answer.details == {
+        "registrationNumber": "PVT-0000000",
+        "registeredName": "ACACIA TEA LIMITED",
+        "companyType": "PRIVATE_LIMITED_COMPANY",
+        "companyStatus": "ACTIVE",
+        "incorporatedOn": "2016-03-14",
+        "registeredAddress": "L.R. No. 209/1, Moi Avenue, Nairobi",
+        "directors": [
+            {
+                "fullName": "JANE KAMAU",
+                "role": "DIRECTOR",
+                "nationality": "Kenyan",
+                "appointedOn": None,
+            },
+            {
+                "fullName": "PAUL OUMA",
+                "role": "COMPANY_SECRETARY",
+                "nationality": None,
+                "appointedOn": None,
+            },
+        ],
+        "shareholders": [
+            {"fullName": "JANE KAMAU", "shares": 1600, "percent": None},
+            {"fullName": "PAUL OUMA", "shares": None, "percent": 40.0},
+        ],
+        "nameMatch": "MATCH",
+    }
+
+
+@pytest.mark.parametrize(
+    ("subject", "company", "flags", "score"),
+    [
+        ({"registrationNumber": "PVT-0000001"}, {}, ["COMPANY_NOT_FOUND"], 80),
+        ({"fullName": "Baraka Ltd"}, {}, ["NAME_MISMATCH"], 55),
+        ({"fullName": None}, {}, [], 5),
+        *(
+            ({}, {"status": word}, ["COMPANY_DISSOLVED"], 90)
+            for word in ("Dissolved", "STRUCK OFF", "Deregistered", "In liquidation")
+        ),
+        ({}, {"status": "Registered"}, [], 5),
+        ({}, {"status": "N/A"}, [], None),
+        ({}, {"legal_name": "N/A"}, [], None),
+        ({}, {"registration_date": "soon", "company_type": "N/A"}, [], 5),
+    ],
+)
+def test_what_a_record_of_a_company_becomes(
+    smile_id: FakeSmileId, subject, company, flags, score
+):
+    smile_id.company = company
+
+    answer = found(smile_id, "BUSINESS_VERIFICATION", **{**ACACIA, **subject})
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "told"),
+    [
+        ("1014", Refused, "does not take a number of this form"),
+        ("1015", Unavailable, "could not reach the register"),
+        ("1016", Refused, "has not activated this product"),
+        ("0001", Unavailable, "answered with an error"),
+        # Of Basic KYC, which is not what was asked.
+        ("1020", Unavailable, "not understood"),
+        ("1022", Unavailable, "not understood"),
+        ("7777", Unavailable, "not understood"),
+        (None, Unavailable, "not understood"),
+    ],
+)
+def test_what_a_result_code_becomes(smile_id: FakeSmileId, code, failure, told, caplog):
+    smile_id.results = {"ResultCode": code}
+
+    with pytest.raises(failure) as error:
+        found(smile_id)
+
+    assert told in error.value.message
+    if code not in RESULTS:
+        assert "not known" in caplog.text
+    for text in [error.value.message, caplog.text]:
+        assert "JANE" not in text
+        assert "00000000" not in text
+
+
+@pytest.mark.parametrize("code", [*ERRORS, "2999", "JANE DOE", None])
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_what_an_error_code_becomes(smile_id: FakeSmileId, code, status, caplog):
+    smile_id.says = (status, {"code": code, "error": "JANE DOE"})
+    later = code in {"2201", "2301", "2401"}
+
+    with pytest.raises(Unavailable if later else Refused) as error:
+        found(smile_id)
+
+    assert ERRORS.get(code, ("", f"status {status}"))[1] in error.value.message
+    assert ("not known" in caplog.text) == (code not in ERRORS)
+    assert "JANE" not in error.value.message + caplog.text
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        {"IDNumber": "00000099"},
+        {"PartnerParams": {"job_id": "another"}},
+        {"PartnerParams": None},
+        {"Actions": {"Verify_ID_Number": "Issuer Unavailable"}},
+        {"Actions": {"Verify_ID_Number": "Not Done"}},
+        {"Actions": "Verified"},
+    ],
+)
+def test_a_doubtful_answer_is_none(smile_id: FakeSmileId, results):
+    smile_id.results = results
+
+    with pytest.raises(Unavailable):
+        found(smile_id)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"status": 500}, {"html": True}, {"half": True}, {"wrong_signature": True}],
+)
+def test_a_bad_day_is_no_answer(smile_id: FakeSmileId, fault: dict[str, Any]):
+    for name, value in fault.items():
+        setattr(smile_id.faults, name, value)
+
+    with pytest.raises(Unavailable):
+        found(smile_id)
+
+
+def test_a_slow_source_is_not_waited_for(smile_id: FakeSmileId, monkeypatch):
+    monkeypatch.setattr("verification.providers.smile_id.SECONDS", 0.2)
+    smile_id.faults.slow = 0.6
+
+    with pytest.raises(Unavailable, match="in time"):
+        found(smile_id)
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_job_whose_answer_was_lost_is_read_and_not_paid_again(smile_id, attempt):
+    smile_id.faults.half = True
+    with pytest.raises(Unavailable):
+        found(smile_id)
+    smile_id.faults.half = False
+
+    answer = ask(smile_id.adapter(), inquiry("IDENTITY", attempt=attempt, **JANE))
+
+    assert answer.score == 5
+    assert len(smile_id.jobs) == len(smile_id.asked(STATUS_PATH)) == 1
+
+
+def test_a_register_that_was_away_is_asked_by_another_job(smile_id: FakeSmileId):
+    smile_id.results = {"ResultCode": "1015"}
+    for attempt in (1, 2):
+        with pytest.raises(Unavailable):
+            ask(smile_id.adapter(), inquiry("IDENTITY", attempt=attempt, **JANE))
+    smile_id.results = {}
+
+    answer = ask(smile_id.adapter(), inquiry("IDENTITY", attempt=3, **JANE))
+
+    assert answer.score == 5
+    assert list(smile_id.jobs) == ["run-1", "run-1-2", "run-1-3"]
+
+
+def test_an_earlier_job_that_cannot_be_read_is_not_paid_again(smile_id: FakeSmileId):
+    found(smile_id)
+    smile_id.has_job_status = False
+
+    with pytest.raises(Unavailable, match="does not tell its answer"):
+        ask(smile_id.adapter(), inquiry("IDENTITY", attempt=3, **JANE))
+    assert len(smile_id.jobs) == 1
+
+
+def test_a_job_under_way_is_asked_about_later_and_not_for_ever(smile_id: FakeSmileId):
+    found(smile_id)
+    smile_id.is_at_work = True
+    asked = inquiry("IDENTITY", **JANE)
+
+    with pytest.raises(NotYet) as pause:
+        smile_id.adapter().ask(asked)
+    assert pause.value.ask_at > asked.asked_at
+
+    asked = replace(asked, asked_at=asked.asked_at - timedelta(minutes=16))
+    with pytest.raises(Unavailable, match="too long"):
+        smile_id.adapter().ask(asked)
+
+
+def test_an_answer_that_is_not_final_is_read_later(smile_id: FakeSmileId):
+    smile_id.results = {"IsFinalResult": "false"}
+
+    with pytest.raises(NotYet):
+        found(smile_id)
+
+
+def test_wrong_credentials_are_refused(smile_id: FakeSmileId):
+    adapter = SmileId(PARTNER, "another", smile_id.url, [smile_id.host])
+
+    with pytest.raises(Refused, match="does not take the credentials"):
+        adapter.ask(inquiry("IDENTITY", **JANE))
+
+
+@pytest.mark.parametrize(
+    ("check", "subject"), [("CRB_SCORE", JANE), ("KRA_PIN", {"fullName": "A"})]
+)
+def test_what_it_cannot_be_asked_is_refused(smile_id: FakeSmileId, check, subject):
+    with pytest.raises(Refused):
+        smile_id.adapter().ask(inquiry(check, **subject))
+    assert not smile_id.requests

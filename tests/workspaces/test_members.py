@@ -1,0 +1,163 @@
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.db import IntegrityError
+from django.utils.timezone import now
+
+from tests.workspaces.people import member, somebody, token_sent_to
+from verification.notifications.models import Notification
+from workspaces import members
+from workspaces.members import ALLOWED, LIFETIME, Permission
+from workspaces.models import Invitation, Member, Role
+
+ROLES = list(Role.values)
+MANAGERS = [Role.OWNER, Role.ADMIN]
+
+
+@pytest.fixture
+def owner(workspace) -> Member:
+    return member(workspace, "OWNER")
+
+
+def invited(owner: Member, email: str = "new@people.test", role: str = "VIEWER") -> str:
+    members.invite(owner, email, Role(role))
+    return token_sent_to(email)
+
+
+def test_each_role_may_what_the_one_below_may():
+    assert ALLOWED[Role.VIEWER] < ALLOWED[Role.ADMIN] < ALLOWED[Role.OWNER]
+    assert ALLOWED[Role.OWNER] == set(Permission)
+
+
+@pytest.mark.parametrize("actor", ROLES)
+@pytest.mark.parametrize("role", ROLES)
+def test_only_owners_manage_owners_and_viewers_manage_nobody(
+    workspace, owner, actor, role
+):
+    acting = member(workspace, actor, "acting")
+    other = member(workspace, role, "other")
+    may = actor == "OWNER" or (actor == "ADMIN" and role != "OWNER")
+    verbs = [
+        lambda: members.invite(acting, f"{role}@invited.test", Role(role)),
+        lambda: members.change_role(acting, other, Role(role)),
+        lambda: members.remove(acting, other),
+    ]
+
+    for verb in verbs:
+        if may:
+            verb()
+        else:
+            with pytest.raises(members.NotAllowed):
+                verb()
+
+    assert Member.objects.filter(pk=other.pk).exists() is not may
+
+
+@pytest.mark.parametrize("actor", ["ADMIN", "VIEWER"])
+def test_nobody_makes_themselves_an_owner(workspace, owner, actor):
+    acting = member(workspace, actor)
+
+    with pytest.raises(members.NotAllowed):
+        members.change_role(acting, acting, Role.OWNER)
+
+
+def test_who_lost_their_role_meanwhile_may_no_longer_use_it(workspace, owner):
+    acting = member(workspace, "ADMIN")
+    members.change_role(owner, acting, Role.VIEWER)
+    # The page was opened before.
+    acting.role = Role.ADMIN
+
+    with pytest.raises(members.NotAllowed):
+        members.invite(acting, "new@people.test", Role.VIEWER)
+
+
+def test_a_workspace_keeps_an_owner(workspace, owner):
+    for verb in (
+        lambda: members.leave(owner),
+        lambda: members.remove(owner, owner),
+        lambda: members.change_role(owner, owner, Role.ADMIN),
+    ):
+        with pytest.raises(members.LastOwner):
+            verb()
+
+    member(workspace, "OWNER", "second")
+    members.leave(owner)
+    assert [m.user.username for m in workspace.members.all()] == ["second"]
+
+
+def test_a_person_is_a_member_once(workspace, owner):
+    with pytest.raises(IntegrityError):
+        Member.objects.create(workspace=workspace, user=owner.user, role="VIEWER")
+
+
+def test_an_invitation_makes_a_member_once(workspace, owner):
+    token = invited(owner, role="ADMIN")
+    user = somebody("new")
+
+    made = members.accept(user, token)
+
+    assert (made.workspace, made.role) == (workspace, "ADMIN")
+    with pytest.raises(members.InvitationOver):
+        members.accept(user, token)
+
+
+def test_an_invitation_is_for_one_address_however_it_is_written(owner):
+    token = invited(owner, "New@People.test")
+
+    with pytest.raises(members.InvitationOver):
+        members.accept(somebody("other"), token)
+
+    assert members.accept(somebody("new"), token)
+
+
+def test_an_invitation_expires(owner):
+    token = invited(owner)
+    user = somebody("new")
+
+    with (
+        time_machine.travel(now() + LIFETIME + timedelta(seconds=1), tick=False),
+        pytest.raises(members.InvitationOver),
+    ):
+        members.accept(user, token)
+
+
+def test_a_withdrawn_invitation_works_no_more_and_is_not_sent(owner):
+    token = invited(owner)
+    members.withdraw(owner, Invitation.objects.get())
+
+    with pytest.raises(members.InvitationOver):
+        members.accept(somebody("new"), token)
+    assert Notification.objects.get().status == "CANCELLED"
+    assert Invitation.objects.get().email is None
+
+
+def test_a_second_invitation_replaces_the_first(owner):
+    first = invited(owner)
+    second = invited(owner, role="ADMIN")
+    user = somebody("new")
+
+    with pytest.raises(members.InvitationOver):
+        members.accept(user, first)
+    assert members.accept(user, second).role == "ADMIN"
+
+
+def test_who_is_a_member_is_not_invited(owner):
+    with pytest.raises(members.AlreadyMember):
+        members.invite(owner, owner.user.email.upper(), Role.ADMIN)
+
+
+def test_an_invitation_does_not_change_the_role_of_a_member(workspace, owner):
+    token = invited(owner, role="VIEWER")
+    user = somebody("new")
+    Member.objects.create(workspace=workspace, user=user, role=Role.ADMIN)
+
+    assert members.accept(user, token).role == "ADMIN"
+
+
+def test_neither_token_nor_address_can_be_read_from_the_table(owner):
+    token = invited(owner)
+    row = repr(Invitation.objects.values().get())
+
+    assert token not in row
+    assert "people.test" not in row

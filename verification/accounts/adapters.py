@@ -1,0 +1,158 @@
+"""Where django-allauth asks us: mails, addresses, names, words, and sealed secrets."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.mfa.adapter import DefaultMFAAdapter
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
+
+from verification.accounts import lockout
+from verification.encryption import keyed_hash
+from verification.ids import uuid7
+from verification.notifications.models import Channel, Kind
+from verification.notifications.notifying import Wanted, notify
+
+# By the template that allauth names: what we send, and what of it the letter says.
+MAILS = {
+    "account/email/email_confirmation": (Kind.ACCOUNT_CONFIRM, ""),
+    "account/email/email_confirmation_signup": (Kind.ACCOUNT_CONFIRM, ""),
+    "account/email/account_already_exists": (Kind.ACCOUNT_EXISTS, ""),
+    "account/email/password_reset_key": (Kind.ACCOUNT_RESET, ""),
+    "account/email/password_reset": (Kind.ACCOUNT_CHANGED, "password"),
+    "account/email/password_changed": (Kind.ACCOUNT_CHANGED, "password"),
+    "mfa/email/totp_activated": (Kind.ACCOUNT_CHANGED, "factor-on"),
+    "mfa/email/totp_deactivated": (Kind.ACCOUNT_CHANGED, "factor-off"),
+    "mfa/email/recovery_codes_generated": (Kind.ACCOUNT_CHANGED, "codes"),
+}
+# What is said on the page after; the rest the pages say themselves.
+SAID = {
+    "account/messages/email_confirmed.txt": _("Your e-mail address is confirmed."),
+    "account/messages/password_changed.txt": _("Your password is changed."),
+    "mfa/messages/totp_activated.txt": _("Your second factor is set up."),
+    "mfa/messages/totp_deactivated.txt": _("Your second factor is removed."),
+    "mfa/messages/recovery_codes_generated.txt": _("New recovery codes are made."),
+}
+ERRORS = {
+    "account_inactive": _("This account is closed"),
+    "email_password_mismatch": _("E-mail address or password is not right"),
+    "enter_current_password": _("Type your present password"),
+    "incorrect_code": _("The code is not right. Codes change every 30 seconds"),
+    "incorrect_password": _("The password is not right"),
+    "invalid_password_reset": _("This link does not work any more"),
+    "too_many_login_attempts": _("Too many attempts. Try again in some minutes"),
+    "rate_limited": _("Too many attempts. Try again in some minutes"),
+    "unverified_email": _("Confirm your e-mail address first"),
+}
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    error_messages = {**DefaultAccountAdapter.error_messages, **ERRORS}
+
+    def send_mail(
+        self, template_prefix: str, email: str, context: dict[str, Any]
+    ) -> None:
+        """Queued, so that an answer takes as long for who has no account."""
+        kind, what = MAILS[template_prefix]
+        notify(
+            Wanted(
+                kind,
+                Channel.EMAIL,
+                cause=f"account:{uuid7()}",
+                recipient=email,
+                context={
+                    "operator": settings.OPERATOR_NAME,
+                    "url": _link(context),
+                    "resetUrl": _absolute("account_reset_password"),
+                    "what": what,
+                },
+                language=get_language() or "en",
+            )
+        )
+
+    def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
+        return _absolute("account_confirm_email", emailconfirmation.key)
+
+    def get_reset_password_from_key_url(self, key: str) -> str:
+        uid, _dash, token = key.partition("-")
+        return _absolute("account_reset_password_from_key", uid, token)
+
+    def populate_username(self, request: HttpRequest, user: Any) -> None:
+        # Nobody types it; made of the address it would show it to staff everywhere.
+        user.username = user.username or uuid7().hex
+
+    def save_user(
+        self, request: HttpRequest, user: Any, form: Any, commit: bool = True
+    ) -> User:
+        user.first_name = form.cleaned_data.get("name", "")
+        saved: User = super().save_user(request, user, form, commit)
+        return saved
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return lockout.address(request) or ""
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Not by account alone, as allauth would: that locks its owner out, too."""
+
+    def _rollback_login_failed_rl_usage(self) -> None:
+        pass
+
+    def add_message(
+        self,
+        request: HttpRequest,
+        level: int,
+        message_template: str | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if said := SAID.get(message_template or ""):
+            messages.add_message(request, level, str(said))
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return reverse("mfa_index")
+
+    def get_email_verification_redirect_url(self, email_address: Any) -> str:
+        return reverse("console:home")
+
+
+class SecondFactorAdapter(DefaultMFAAdapter):
+    error_messages = {**DefaultMFAAdapter.error_messages, **ERRORS}
+
+    # Under LOOKUP_KEY, which is never changed: FIELD_KEYS are rotated, and only the
+    # fields of our own tables are sealed anew then.
+    def encrypt(self, text: str) -> str:
+        nonce = os.urandom(12)
+        sealed = _cipher().encrypt(nonce, text.encode(), None)
+        return base64.b64encode(nonce + sealed).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        raw = base64.b64decode(encrypted_text)
+        return _cipher().decrypt(raw[:12], raw[12:], None).decode()
+
+    def get_totp_label(self, user: Any) -> str:
+        return str(user.email)
+
+
+def _cipher() -> AESGCM:
+    return AESGCM(keyed_hash("second factor"))
+
+
+def _link(context: dict[str, Any]) -> str:
+    """Never made of the Host header, which whoever asks can choose."""
+    if "activate_url" in context:
+        return str(context["activate_url"])
+    return str(context.get("password_reset_url") or _absolute("account_login"))
+
+
+def _absolute(name: str, *arguments: str) -> str:
+    return settings.BASE_URL + reverse(name, args=arguments)

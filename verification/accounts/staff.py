@@ -1,0 +1,75 @@
+"""The way into the admin: the same login as everybody's, and a second factor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from allauth.account.internal.flows.login import get_authentication_records
+from allauth.mfa.utils import is_mfa_enabled
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+
+# Pages of the admin that have one of ours in their place.
+REPLACED = {"login": "account_login", "password_change": "account_change_password"}
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+def has_second_factor(request: HttpRequest) -> bool:
+    """A code was typed in this session, and its device still counts."""
+    if not (request.user.is_authenticated and is_mfa_enabled(request.user)):
+        return False
+    records = get_authentication_records(request, request.user)
+    return any(record.get("method") == "mfa" for record in records)
+
+
+class StaffMiddleware:
+    """In front of every view of the admin, whatever its site is."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if _is_admin(request):
+            response["Cache-Control"] = "no-store"
+        return response
+
+    def process_view(
+        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
+    ) -> HttpResponse | None:
+        if not _is_admin(request):
+            return None
+        match = request.resolver_match
+        name = match.url_name if match else None
+        if name == "login":
+            return _led("account_login", _next(request))
+        if not request.user.is_authenticated:
+            return _led("account_login", request.get_full_path())
+        if not request.user.is_staff:
+            # Whoever is no staff is not told that there is anything.
+            raise Http404
+        if not is_mfa_enabled(request.user):
+            return _led("mfa_activate_totp", request.get_full_path())
+        if not has_second_factor(request):
+            return _led("mfa_reauthenticate", request.get_full_path())
+        if name in REPLACED:
+            return HttpResponseRedirect(reverse(REPLACED[name]))
+        return None
+
+
+def _is_admin(request: HttpRequest) -> bool:
+    match = request.resolver_match
+    return bool(match and "admin" in match.app_names)
+
+
+def _next(request: HttpRequest) -> str:
+    asked = request.GET.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(asked, allowed_hosts=None)
+    return asked if is_ours and asked.startswith("/") else reverse("admin:index")
+
+
+def _led(name: str, after: str) -> HttpResponse:
+    return HttpResponseRedirect(f"{reverse(name)}?{urlencode({'next': after})}")

@@ -1,0 +1,41 @@
+"""allauth's views as our other pages are: in a language, kept by nobody, limited."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from verification.accounts import lockout
+from verification.pages import View, private
+from workspaces import rates
+
+
+def ours(view: View, *, limit: int | None = None) -> View:
+    """`limit` is how many forms an address may send in a minute."""
+
+    @private
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if limit and request.method == "POST" and _is_too_often(request, view, limit):
+            return render(request, "429.html", status=429)
+        response = view(request, *args, **kwargs)
+        # Now, in the language that `private` has chosen.
+        if hasattr(response, "render") and not getattr(response, "is_rendered", True):
+            response.render()
+        return response
+
+    return shown
+
+
+def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:
+    address = lockout.address(request) or ""
+    return rates.count_from(address, f"form {view.__name__}", limit).exceeded
+
+
+def frame(request: HttpRequest) -> dict[str, Any]:
+    """What every page names: who runs the service."""
+    return {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}

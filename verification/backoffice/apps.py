@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+
+
+class BackofficeConfig(AppConfig):
+    name = "verification.backoffice"
+    label = "backoffice"
+
+    def ready(self) -> None:
+        # It needs the models of users, which are not there yet above.
+        from verification.backoffice.roles import after_migrate
+
+        post_migrate.connect(after_migrate, dispatch_uid="roles")

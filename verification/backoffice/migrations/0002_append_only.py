@@ -1,0 +1,9 @@
+from django.db import migrations
+
+from verification.database import append_only
+
+
+class Migration(migrations.Migration):
+    dependencies = [("backoffice", "0001_initial")]
+
+    operations = [append_only("backoffice_auditevent")]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+
+
+class ActorKind(models.TextChoices):
+    STAFF = "STAFF"
+    MEMBER = "MEMBER", "Member of a workspace"
+    SERVICE = "SERVICE", "The service itself"
+
+
+class AuditEvent(models.Model):
+    """One act, or one look at personal data. The database refuses changes."""
+
+    Actor = ActorKind
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    actor_kind = models.CharField(max_length=7, choices=ActorKind)
+    # A user name; what the person is called later changes nothing here.
+    actor = models.CharField(max_length=150)
+    # noun.verb, such as "refund.approved" or "report.revealed"
+    action = models.CharField(max_length=60)
+    # "reports.report" and its id, as the admin names them
+    object_type = models.CharField(max_length=60)
+    object_id = models.CharField(max_length=64)
+    workspace_id = models.UUIDField(null=True)
+    # Names of what was changed or looked at, never their values.
+    fields = ArrayField(models.CharField(max_length=60), default=list)
+    reason = models.CharField(max_length=500, blank=True)
+    request_id = models.CharField(max_length=128, blank=True)
+    # The address that it was done from.
+    address = EncryptedJSONField(null=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        default_permissions = ("view",)
+        permissions = [("reveal_personal", "Can reveal personal data, with a reason")]
+        indexes = [
+            models.Index(F("created_at").desc(), name="audit_by_time"),
+            models.Index("actor", F("created_at").desc(), name="audit_of_an_actor"),
+            models.Index(
+                "object_id", F("created_at").desc(), name="audit_of_an_object"
+            ),
+            models.Index("action", F("created_at").desc(), name="audit_of_an_action"),
+            models.Index(
+                "workspace_id",
+                F("created_at").desc(),
+                condition=models.Q(workspace_id__isnull=False),
+                name="audit_of_a_workspace",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.action}"

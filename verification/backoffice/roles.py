@@ -1,0 +1,94 @@
+"""The roles of staff, and what each may do: the one place that says so.
+
+Roles are groups. They are written anew after every migration, so that what is said
+here holds; to let one person do more, give it to that person.
+"""
+
+from __future__ import annotations
+
+from django.apps import AppConfig, apps
+from django.contrib.auth.models import Group, Permission
+from django.db import transaction
+
+VIEW, ACT = ("view",), ("view", "change")
+REVEAL = {"backoffice.auditevent": ("reveal_personal",)}
+
+# What a report is made of, to be looked at.
+_STORY = {
+    "reports.report": VIEW,
+    "checks.checkresult": VIEW,
+    "consents.consent": VIEW,
+    "consents.consentrecord": VIEW,
+    "references.reference": VIEW,
+    "workspaces.workspace": VIEW,
+}
+
+# Role: model: what may be done. `change` is what the actions ask for; pages that are
+# history cannot be edited by anybody.
+ROLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "Reviewer": {**_STORY, **REVEAL, "workspaces.apikey": VIEW},
+    "Operations": {
+        **_STORY,
+        **REVEAL,
+        "reports.report": ACT,
+        "reports.statuschange": VIEW,
+        "consents.consent": ACT,
+        "references.reference": ACT,
+        "payments.payment": ACT,
+        "webhooks.configuration": VIEW,
+        "webhooks.event": VIEW,
+        "webhooks.delivery": ACT,
+        "webhooks.attempt": VIEW,
+        "monitoring.rule": ACT,
+        "monitoring.run": VIEW,
+        "monitoring.alert": ACT,
+        "notifications.notification": ACT,
+        "jobs.job": ACT,
+        "django_q.schedule": VIEW,
+        "workspaces.workspace": ACT,
+        "workspaces.apikey": ACT,
+    },
+    "Finance": {
+        **REVEAL,
+        "reports.report": VIEW,
+        "checks.checkdefinition": ACT,
+        "payments.payment": ACT,
+        "payments.checkout": ACT,
+        "payments.refund": ACT,
+        "payments.paymentevent": VIEW,
+        "workspaces.workspace": VIEW,
+        "workspaces.account": ACT,
+        "workspaces.ledgerentry": VIEW,
+    },
+}
+# Everything there is, staff and roles included.
+SUPERUSER = "Superuser"
+
+
+def write_roles() -> None:
+    """Make each group what the table says, and leave who is in it alone."""
+    known = {
+        (p.content_type.app_label, p.codename): p
+        for p in Permission.objects.select_related("content_type")
+    }
+    with transaction.atomic():
+        for role, models in ROLES.items():
+            group, _ = Group.objects.get_or_create(name=role)
+            # What another version of the service has is left out here.
+            group.permissions.set(known[n] for n in _names(models) if n in known)
+        group, _ = Group.objects.get_or_create(name=SUPERUSER)
+        group.permissions.set(known.values())
+
+
+def after_migrate(app_config: AppConfig, **more: object) -> None:
+    """Once, when the last app that has models has made its permissions."""
+    if app_config is [a for a in apps.get_app_configs() if a.models_module][-1]:
+        write_roles()
+
+
+def _names(models: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [
+        (label.split(".")[0], what if "_" in what else f"{what}_{label.split('.')[1]}")
+        for label, allowed in models.items()
+        for what in allowed
+    ]

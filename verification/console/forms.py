@@ -1,0 +1,237 @@
+"""What members type. Errors are sentences that say what to do."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.models import Severity
+from verification.outbound.targets import Blocked, check_url
+from verification.reports.listing import Filters
+from verification.reports.models import ReportStatus, SubjectType
+from webhooks.models import DeliveryStatus, Event
+from webhooks.signing import signing_key
+from workspaces.models import Role, Scope, all_scopes
+
+NEEDED = {"required": _("This is needed")}
+ANY = [("", _("All"))]
+WRONG_DAY = {"invalid": _("Choose a day")}
+SECRET = re.compile("[ -~]{16,128}")
+ENABLED = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
+
+
+def days(**more: Any) -> forms.DateField:
+    field = forms.DateField(required=False, error_messages=WRONG_DAY, **more)
+    field.widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+    return field
+
+
+class NewKey(forms.Form):
+    name = forms.CharField(label=_("Name"), max_length=100, error_messages=NEEDED)
+    name.help_text = _("So that you know it again, such as the system that uses it")
+    scopes = forms.MultipleChoiceField(
+        label=_("What it may do"),
+        choices=Scope.choices,
+        initial=all_scopes,
+        widget=forms.CheckboxSelectMultiple,
+        error_messages=NEEDED,
+    )
+    expires = days(
+        label=_("Last day"), help_text=_("Without one it works until you revoke it")
+    )
+
+    def clean_expires(self) -> date | None:
+        last: date | None = self.cleaned_data["expires"]
+        if last and last < now().date():
+            raise forms.ValidationError(_("Choose a day to come"))
+        return last
+
+    @property
+    def expires_at(self) -> datetime | None:
+        last = self.cleaned_data["expires"]
+        return datetime.combine(last, time.max, UTC) if last else None
+
+
+class Rotation(forms.Form):
+    ends = forms.TypedChoiceField(
+        label=_("How long the old key still works"),
+        coerce=int,
+        choices=[
+            (0, _("It ends now")),
+            (1, _("One hour")),
+            (24, _("One day")),
+            (168, _("One week")),
+        ],
+        initial=24,
+        error_messages=NEEDED,
+    )
+
+    @property
+    def old_ends_at(self) -> datetime:
+        return now() + timedelta(hours=self.cleaned_data["ends"])
+
+
+class ReportFilters(forms.Form):
+    search = forms.CharField(label=_("Search"), max_length=200, required=False)
+    status = forms.ChoiceField(
+        label=_("Status"), choices=[*ANY, *ReportStatus.choices], required=False
+    )
+    subject_type = forms.ChoiceField(
+        label=_("Subject"), choices=[*ANY, *SubjectType.choices], required=False
+    )
+    first = days(label=_("From"))
+    last = days(label=_("To"))
+
+    def filters(self) -> Filters:
+        typed = self.cleaned_data
+        return Filters(
+            search=typed["search"] or None,
+            status=typed["status"] or None,
+            subject_type=typed["subject_type"] or None,
+            first_day=typed["first"],
+            last_day=typed["last"],
+        )
+
+
+class DeliveryFilters(forms.Form):
+    event = forms.ChoiceField(
+        label=_("Event"),
+        choices=[*ANY, *((n, n) for n in Event.Name.values)],
+        required=False,
+    )
+    status = forms.ChoiceField(
+        label=_("Status"), choices=[*ANY, *DeliveryStatus.choices], required=False
+    )
+
+
+class RuleFilters(forms.Form):
+    search = forms.CharField(label=_("Search"), max_length=200, required=False)
+
+
+class AlertFilters(forms.Form):
+    read = forms.TypedChoiceField(
+        label=_("Show"),
+        choices=[*ANY, ("no", _("Unread")), ("yes", _("Read"))],
+        coerce=lambda text: text == "yes",
+        empty_value=None,
+        required=False,
+    )
+    severity = forms.ChoiceField(
+        label=_("Severity"), choices=[*ANY, *Severity.choices], required=False
+    )
+
+
+class Webhook(forms.Form):
+    url = forms.CharField(
+        label=_("Address"),
+        max_length=2048,
+        error_messages=NEEDED,
+        widget=forms.URLInput,
+        help_text=_("https, port 443 or 8443, and a public host name"),
+    )
+    enabled_events = forms.MultipleChoiceField(
+        label=_("Events"),
+        choices=ENABLED,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    secret = forms.CharField(
+        label=_("Secret"),
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        strip=False,
+    )
+    enabled = forms.BooleanField(label=_("Send events"), required=False, initial=True)
+
+    def __init__(self, *args: Any, has_secret: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.has_secret = has_secret
+        self.fields["secret"].help_text = (
+            _("Leave it empty to keep the present one. It is never shown.")
+            if has_secret
+            else _("16 to 128 characters, by which your receiver knows us")
+        )
+
+    def clean_url(self) -> str:
+        url: str = self.cleaned_data["url"]
+        try:
+            check_url(url, settings.WEBHOOK_DEV_HOSTS)
+        except Blocked:
+            told = _("Enter a public https address, such as https://hooks.example.com/")
+            raise forms.ValidationError(told) from None
+        return url
+
+    def clean_secret(self) -> str | None:
+        secret: str = self.cleaned_data["secret"]
+        if not secret and self.has_secret:
+            return None
+        try:
+            if not SECRET.fullmatch(secret):
+                raise ValueError
+            signing_key(secret)
+        except ValueError:
+            told = _("Enter a secret of 16 to 128 letters, digits and signs")
+            raise forms.ValidationError(told) from None
+        return secret
+
+
+class NewMember(forms.Form):
+    email = forms.EmailField(
+        label=_("E-mail address"),
+        max_length=254,
+        error_messages={
+            **NEEDED,
+            "invalid": _("Enter an e-mail address, such as name@example.com"),
+        },
+    )
+    role = forms.ChoiceField(
+        label=_("Role"), initial=Role.VIEWER, error_messages=NEEDED
+    )
+
+    def __init__(self, *args: Any, roles: list[tuple[str, Any]], **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        # Only what the member may give; the verb asks again.
+        self.fields["role"].choices = roles  # type: ignore[attr-defined]
+
+
+class Settings(forms.Form):
+    name = forms.CharField(label=_("Name"), max_length=200, error_messages=NEEDED)
+    name.help_text = _("People who are asked for their consent see it")
+    retention_days = forms.IntegerField(
+        label=_("Days that results are kept"),
+        min_value=30,
+        max_value=3650,
+        error_messages={
+            name: _("Enter a number of days from 30 to 3650")
+            for name in ("required", "invalid", "min_value", "max_value")
+        },
+    )
+    retention_days.help_text = _("Then subjects and results are erased for good")
+    low_balance_at = forms.DecimalField(
+        label=_("Tell the owner when no more is left than"),
+        min_value=Decimal(0),
+        max_digits=14,
+        decimal_places=2,
+        required=False,
+        error_messages={
+            name: _("Enter an amount, such as 1000, or nothing for never")
+            for name in ("invalid", "min_value", "max_digits", "max_decimal_places")
+        },
+    )
+    low_balance_at.help_text = _("In production; empty for never")
+
+
+class Closing(forms.Form):
+    password = forms.CharField(
+        label=_("Your password"),
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+        error_messages=NEEDED,
+    )

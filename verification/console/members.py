@@ -1,0 +1,119 @@
+"""Who may open the workspace, and asking others to join."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from verification.console import forms
+from verification.console.places import Place, opened
+from workspaces import members
+from workspaces.members import Permission
+from workspaces.models import Member, Role
+
+MANAGE = Permission.MANAGE_MEMBERS
+ROLES: list[tuple[str, Any]] = [
+    (Role.OWNER, gettext_lazy("Owner")),
+    (Role.ADMIN, gettext_lazy("Administrator")),
+    (Role.VIEWER, gettext_lazy("Viewer")),
+]
+
+
+@opened(write=MANAGE)
+def listing(place: Place) -> HttpResponse:
+    """The members; by POST, another is invited."""
+    form = forms.NewMember(place.request.POST or None, roles=_roles(place))
+    if place.request.method == "POST" and form.is_valid() and _invite(place, form):
+        return place.to("members")
+    found = place.workspace.members.select_related("user").order_by("id")
+    waiting = members.open_invitations().filter(workspace=place.workspace)
+    shown = {
+        "form": form,
+        "members": found,
+        "invitations": waiting.order_by("id"),
+        "roles": _roles(place),
+        "may_manage_owners": members.may(place.member, Permission.MANAGE_OWNERS),
+    }
+    return place.show("members/list", shown)
+
+
+@require_POST
+@opened(MANAGE)
+def change(place: Place, member: UUID) -> HttpResponse:
+    other = _theirs(place, member)
+    role = place.request.POST.get("role", "")
+    if role not in Role.values:
+        return place.to("members")
+    try:
+        members.change_role(place.member, other, Role(role))
+        messages.success(place.request, _("The role is changed."))
+    except members.LastOwner:
+        _tell_last_owner(place)
+    return place.to("members")
+
+
+@opened(MANAGE)
+def remove(place: Place, member: UUID) -> HttpResponse:
+    other = _theirs(place, member)
+    if place.request.method != "POST":
+        return place.show("members/remove", {"other": other})
+    try:
+        members.remove(place.member, other)
+        messages.success(place.request, _("The member is removed."))
+    except members.LastOwner:
+        _tell_last_owner(place)
+    return place.to("members")
+
+
+@require_POST
+@opened(MANAGE)
+def withdraw(place: Place, invitation: UUID) -> HttpResponse:
+    waiting = members.open_invitations().filter(workspace=place.workspace)
+    members.withdraw(place.member, waiting.get(pk=invitation))
+    messages.success(place.request, _("The invitation works no more."))
+    return place.to("members")
+
+
+@opened(while_suspended=True)
+def leave(place: Place) -> HttpResponse:
+    if place.request.method != "POST":
+        return place.show("members/leave")
+    try:
+        members.leave(place.member)
+    except members.LastOwner:
+        _tell_last_owner(place)
+        return place.to("members")
+    return HttpResponseRedirect(reverse("console:home"))
+
+
+def _roles(place: Place) -> list[tuple[str, Any]]:
+    """Those that this member may give."""
+    owners_too = members.may(place.member, Permission.MANAGE_OWNERS)
+    return [role for role in ROLES if owners_too or role[0] != Role.OWNER]
+
+
+def _invite(place: Place, form: forms.NewMember) -> bool:
+    typed = form.cleaned_data
+    try:
+        members.invite(place.member, typed["email"], Role(typed["role"]))
+    except members.AlreadyMember:
+        form.add_error("email", _("Whoever has this address is a member already"))
+        return False
+    messages.success(place.request, _("The invitation is sent. It works for a week."))
+    return True
+
+
+def _theirs(place: Place, member: UUID) -> Member:
+    found: Member = place.workspace.members.select_related("user").get(pk=member)
+    return found
+
+
+def _tell_last_owner(place: Place) -> None:
+    messages.error(place.request, _("A workspace keeps at least one owner."))

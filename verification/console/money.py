@@ -1,0 +1,51 @@
+"""The balance, what moved it, and statements of its months."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from django.conf import settings
+from django.http import FileResponse, Http404, HttpResponse
+from django.utils.timezone import now
+
+from verification.console.lists import SIZE, Page, number_of
+from verification.console.places import Place, opened
+from verification.links import top_up_url
+from workspaces import statement_files, statements
+from workspaces.models import LedgerEntry
+
+
+@opened()
+def balance(place: Place) -> HttpResponse:
+    number = number_of(place.request)
+    entries = LedgerEntry.objects.filter(account=place.account)
+    first = number * SIZE
+    rows = list(entries.order_by("-created_at", "-id")[first : first + SIZE + 1])
+    # One more tells whether there are more; nobody needs the number of all.
+    page = Page(rows[:SIZE], first + len(rows), number)
+    can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
+    shown = {
+        "account": place.account,
+        "available": place.account.balance + place.account.credit_limit,
+        "page": page,
+        "months": statements.months(place.account.pk),
+        "top_up_url": top_up_url(place.account.pk) if can_pay else "",
+    }
+    return place.show("money", shown)
+
+
+@opened()
+def statement(place: Place, month: str, kind: str) -> FileResponse:
+    try:
+        begun = statements.Month.parse(month)
+    except ValueError:
+        raise Http404 from None
+    if begun.start > now():
+        raise Http404
+    with statements.opened(place.account.pk, begun) as found:
+        if kind == "csv":
+            file = statement_files.csv_file(found)
+        else:
+            file = BytesIO(statement_files.statement_pdf(found))
+    name = statement_files.file_name(found, kind)
+    return FileResponse(file, as_attachment=True, filename=name)

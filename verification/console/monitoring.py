@@ -1,0 +1,109 @@
+"""Rules that check again, and what they found."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from monitoring.alerts import edit_alert, mark_all_read
+from monitoring.listing import (
+    alerts_of,
+    list_alerts,
+    list_rules,
+    recent_alerts,
+    rules_of,
+)
+from monitoring.pausing import NotResumable, pause_for_client, resume_for_client
+from verification.console import forms
+from verification.console.lists import SIZE, Page, number_of
+from verification.console.places import Place, opened
+from verification.ordering.intake import catalogue
+from workspaces.members import Permission
+
+MANAGE = Permission.MANAGE_MONITORING
+
+
+@opened()
+def rules(place: Place) -> HttpResponse:
+    form = forms.RuleFilters(place.request.GET)
+    search = form.cleaned_data["search"] if form.is_valid() else ""
+    number = number_of(place.request)
+    found = list_rules(place.client, search or None, page=number, size=SIZE)
+    shown = {
+        "form": form,
+        "page": Page(found.rows, found.total, number),
+        "unread": alerts_of(place.client).filter(read=False).count(),
+    }
+    return place.show("monitoring/rules", shown)
+
+
+@opened()
+def rule(place: Place, rule: UUID) -> HttpResponse:
+    found = rules_of(place.client).get(pk=rule)
+    shown = {"rule": found, "alerts": recent_alerts([found.pk])[found.pk]}
+    return place.show("monitoring/rule", shown)
+
+
+@require_POST
+@opened(MANAGE)
+def pause(place: Place, rule: UUID) -> HttpResponse:
+    pause_for_client(place.client, rule)
+    messages.success(place.request, _("The rule is paused."))
+    return place.to("monitoring-rule", rule=rule)
+
+
+@require_POST
+@opened(MANAGE)
+def resume(place: Place, rule: UUID) -> HttpResponse:
+    try:
+        resume_for_client(place.client, rule, None, catalogue())
+        messages.success(place.request, _("The rule goes on."))
+    except NotResumable as e:
+        messages.error(place.request, _because(e.reason))
+    return place.to("monitoring-rule", rule=rule)
+
+
+@opened()
+def alerts(place: Place) -> HttpResponse:
+    form = forms.AlertFilters(place.request.GET)
+    chosen = form.cleaned_data if form.is_valid() else {}
+    number = number_of(place.request)
+    found = list_alerts(
+        place.client,
+        read=chosen.get("read"),
+        severity=chosen.get("severity") or None,
+        page=number,
+        size=SIZE,
+    )
+    page = Page(found.rows, found.total, number)
+    return place.show("monitoring/alerts", {"form": form, "page": page})
+
+
+@opened()
+def alert(place: Place, alert: UUID) -> HttpResponse:
+    found = alerts_of(place.client).select_related("report").get(pk=alert)
+    return place.show("monitoring/alert", {"alert": found})
+
+
+@require_POST
+@opened(MANAGE)
+def read(place: Place, alert: UUID) -> HttpResponse:
+    edit_alert(place.client, alert, read=True, actioned=None)
+    return place.to("monitoring-alerts")
+
+
+@require_POST
+@opened(MANAGE)
+def read_all(place: Place) -> HttpResponse:
+    mark_all_read(place.client)
+    return place.to("monitoring-alerts")
+
+
+def _because(reason: str) -> str:
+    if reason == "BY_STAFF":
+        return _("Staff paused it, and staff resume it.")
+    return _("The subject withdrew consent. Attest a new one by the API to go on.")

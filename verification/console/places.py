@@ -1,0 +1,147 @@
+"""Where a member is: one of their workspaces, in one environment.
+
+Both are in the address of every page. A page is opened through `opened`, which finds
+them for this member alone, asks for the role's permission, and refuses what a
+suspended workspace may not do; so no view can forget to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ObjectDoesNotExist
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+
+from verification.ordering.client import Client
+from verification.pages import View, private
+from workspaces.members import ALLOWED, NotAllowed, Permission
+from workspaces.models import Account, Environment, Member, Workspace
+
+# Each page of the navigation, and the first words of the names of those below it. The
+# pages by which a workspace goes live belong here, after the members.
+NAVIGATION = [
+    ("dashboard", _("Overview")),
+    ("reports", _("Reports")),
+    ("keys", _("Keys")),
+    ("money", _("Balance")),
+    ("webhooks", _("Webhooks")),
+    ("monitoring", _("Monitoring")),
+    ("sandbox", _("Test subjects")),
+    ("members", _("Members")),
+    ("settings", _("Settings")),
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    request: HttpRequest
+    member: Member
+    account: Account
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.member.workspace
+
+    @property
+    def environment(self) -> str:
+        return self.account.environment
+
+    @property
+    def is_sandbox(self) -> bool:
+        return self.environment == Environment.SANDBOX
+
+    @property
+    def where(self) -> tuple[UUID, str]:
+        return self.workspace.pk, self.environment
+
+    @property
+    def client(self) -> Client:
+        return Client(self.workspace, self.account, f"member {self.member.pk}")
+
+    def url(self, name: str, environment: str = "", **arguments: Any) -> str:
+        place = {
+            "workspace": self.workspace.pk,
+            "environment": environment or self.environment,
+        }
+        return reverse(f"console:{name}", kwargs={**place, **arguments})
+
+    def to(self, name: str, **arguments: Any) -> HttpResponse:
+        """What follows is a GET whatever this was."""
+        response = HttpResponseRedirect(self.url(name, **arguments))
+        response.status_code = 303
+        return response
+
+    def show(
+        self, name: str, shown: Mapping[str, Any] | None = None, status: int = 200
+    ) -> HttpResponse:
+        match = self.request.resolver_match
+        context = {
+            "place": self,
+            "section": (match.url_name or "").partition("-")[0] if match else "",
+            "navigation": [
+                n for n in NAVIGATION if self.is_sandbox or n[0] != "sandbox"
+            ],
+            "can": {p.value: True for p in ALLOWED[self.member.role]},
+            "environments": Environment.values,
+            **(shown or {}),
+        }
+        return render(self.request, f"console/{name}.html", context, status=status)
+
+
+PlaceView = Callable[..., Any]
+
+
+def opened(
+    read: Permission = Permission.SEE,
+    write: Permission | None = None,
+    *,
+    while_suspended: bool = False,
+) -> Callable[[PlaceView], View]:
+    """`read` is needed to see the page, `write` to send its form."""
+
+    def decorate(view: PlaceView) -> View:
+        @private
+        @login_required
+        @wraps(view)
+        def shown(
+            request: HttpRequest, workspace: UUID, environment: str, **arguments: Any
+        ) -> HttpResponse:
+            place = _place(request, workspace, environment)
+            sends = request.method == "POST"
+            needed = write if sends and write else read
+            if needed not in ALLOWED[place.member.role]:
+                return place.show("not_allowed", status=403)
+            if sends and place.workspace.is_suspended and not while_suspended:
+                return place.show("suspended", status=403)
+            try:
+                answer: HttpResponse = view(place, **arguments)
+                return answer
+            except NotAllowed:
+                return place.show("not_allowed", status=403)
+            except ObjectDoesNotExist:
+                raise Http404 from None
+
+        return shown
+
+    return decorate
+
+
+def _place(request: HttpRequest, workspace: UUID, environment: str) -> Place:
+    """A stranger's workspace is not found, like one that does not exist."""
+    try:
+        member = Member.objects.select_related("workspace").get(
+            user=request.user.pk, workspace=workspace
+        )
+        account = Account.objects.get(workspace=workspace, environment=environment)
+    except ObjectDoesNotExist:
+        raise Http404 from None
+    account.workspace = member.workspace
+    return Place(request, member, account)

@@ -1,0 +1,74 @@
+"""What owners and administrators set, the closing of a workspace, and test subjects."""
+
+from __future__ import annotations
+
+from django import forms as django_forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
+
+from verification.console import forms
+from verification.console.closing import close
+from verification.console.places import Place, opened
+from verification.providers.sandbox import table
+from workspaces import rates
+from workspaces.members import Permission
+from workspaces.models import Account, Environment
+
+PASSWORDS_PER_MINUTE = 5
+
+
+@opened(write=Permission.MANAGE_SETTINGS)
+def settings(place: Place) -> HttpResponse:
+    workspace = place.workspace
+    account = workspace.accounts.get(environment=Environment.PRODUCTION)
+    present = {
+        "name": workspace.name,
+        "retention_days": workspace.retention_days,
+        "low_balance_at": account.low_balance_at,
+    }
+    form = forms.Settings(place.request.POST or None, initial=present)
+    if place.request.method == "POST" and form.is_valid():
+        _save(place, account, form)
+        messages.success(place.request, _("Saved."))
+        return place.to("settings")
+    return place.show("settings/form", {"form": form})
+
+
+@opened(Permission.CLOSE)
+def closing(place: Place) -> HttpResponse:
+    form = forms.Closing(place.request.POST or None)
+    if place.request.method == "POST" and form.is_valid():
+        if _is_password(place, form):
+            close(place.member)
+            messages.success(place.request, _("The workspace is closed."))
+            return place.to("dashboard")
+        form.add_error("password", _("The password is not right"))
+    return place.show("settings/closing", {"form": form})
+
+
+@opened()
+def sandbox(place: Place) -> HttpResponse:
+    if not place.is_sandbox:
+        raise Http404
+    return place.show("sandbox", {"subjects": list(table())})
+
+
+@transaction.atomic
+def _save(place: Place, account: Account, form: django_forms.Form) -> None:
+    workspace, typed = place.workspace, form.cleaned_data
+    workspace.name, workspace.retention_days = typed["name"], typed["retention_days"]
+    # Others write other columns meanwhile.
+    workspace.save(update_fields=["name", "retention_days"])
+    account.low_balance_at = typed["low_balance_at"]
+    account.save(update_fields=["low_balance_at"])
+
+
+def _is_password(place: Place, form: django_forms.Form) -> bool:
+    """Guessed as slowly here as at the login."""
+    user = place.request.user
+    assert isinstance(user, User)  # noqa: S101
+    too_often = rates.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE).exceeded
+    return not too_often and user.check_password(form.cleaned_data["password"])

@@ -1,0 +1,103 @@
+"""The console's addresses: `/console/<workspace>/<environment>/...`.
+
+A page by which a workspace goes live is added to `PAGES` here, and to `NAVIGATION` in
+`places.py`.
+"""
+
+from django.urls import include, path, register_converter
+
+from verification.console import (
+    dashboard,
+    home,
+    keys,
+    members,
+    money,
+    monitoring,
+    reports,
+    settings_pages,
+    webhooks,
+)
+
+app_name = "console"
+
+
+class EnvironmentConverter:
+    regex = "sandbox|production"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(EnvironmentConverter, "environment")
+
+PAGES = [
+    path("", dashboard.dashboard, name="dashboard"),
+    path("keys/", keys.listing, name="keys"),
+    path("keys/new", keys.create, name="keys-create"),
+    path("keys/<uuid:key>/rotate", keys.rotate, name="keys-rotate"),
+    path("keys/<uuid:key>/revoke", keys.revoke, name="keys-revoke"),
+    path("reports/", reports.listing, name="reports"),
+    path("reports/<uuid:report>", reports.detail, name="reports-detail"),
+    path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),
+    path("balance/", money.balance, name="money"),
+    path(
+        "balance/<str:month>.csv",
+        money.statement,
+        {"kind": "csv"},
+        name="money-csv",
+    ),
+    path(
+        "balance/<str:month>.pdf",
+        money.statement,
+        {"kind": "pdf"},
+        name="money-pdf",
+    ),
+    path("webhooks/", webhooks.overview, name="webhooks"),
+    path("webhooks/configure", webhooks.configure, name="webhooks-configure"),
+    path("webhooks/remove", webhooks.remove, name="webhooks-remove"),
+    path("webhooks/test", webhooks.test, name="webhooks-test"),
+    path(
+        "webhooks/deliveries/<uuid:delivery>",
+        webhooks.delivery,
+        name="webhooks-delivery",
+    ),
+    path(
+        "webhooks/deliveries/<uuid:delivery>/redeliver",
+        webhooks.redeliver,
+        name="webhooks-redeliver",
+    ),
+    path("monitoring/", monitoring.rules, name="monitoring"),
+    path("monitoring/alerts/", monitoring.alerts, name="monitoring-alerts"),
+    path("monitoring/alerts/read", monitoring.read_all, name="monitoring-read-all"),
+    path("monitoring/alerts/<uuid:alert>", monitoring.alert, name="monitoring-alert"),
+    path(
+        "monitoring/alerts/<uuid:alert>/read",
+        monitoring.read,
+        name="monitoring-read",
+    ),
+    path("monitoring/<uuid:rule>", monitoring.rule, name="monitoring-rule"),
+    path("monitoring/<uuid:rule>/pause", monitoring.pause, name="monitoring-pause"),
+    path("monitoring/<uuid:rule>/resume", monitoring.resume, name="monitoring-resume"),
+    path("sandbox/", settings_pages.sandbox, name="sandbox"),
+    path("members/", members.listing, name="members"),
+    path("members/leave", members.leave, name="members-leave"),
+    path("members/<uuid:member>/role", members.change, name="members-role"),
+    path("members/<uuid:member>/remove", members.remove, name="members-remove"),
+    path(
+        "members/invitations/<uuid:invitation>/withdraw",
+        members.withdraw,
+        name="members-withdraw",
+    ),
+    path("settings/", settings_pages.settings, name="settings"),
+    path("settings/close", settings_pages.closing, name="settings-close"),
+]
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("new", home.create, name="create"),
+    path("invitations/<str:token>", home.invitation, name="invitation"),
+    path("<uuid:workspace>/<environment:environment>/", include(PAGES)),
+]

@@ -1,0 +1,135 @@
+"""Where events go, how that went, and sending them again."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from verification.console import forms
+from verification.console.lists import SIZE, Page, number_of
+from verification.console.places import Place, opened
+from webhooks import configuring, redelivering
+from webhooks.listing import deliveries_of, list_deliveries
+from webhooks.models import Configuration
+from workspaces.members import Permission
+
+MANAGE = Permission.MANAGE_WEBHOOKS
+
+
+@opened()
+def overview(place: Place) -> HttpResponse:
+    """The configuration, and the deliveries below it."""
+    form = forms.DeliveryFilters(place.request.GET)
+    chosen = form.cleaned_data if form.is_valid() else {}
+    number = number_of(place.request)
+    found = list_deliveries(
+        *place.where,
+        event=chosen.get("event") or None,
+        status=chosen.get("status") or None,
+        page=number,
+        size=SIZE,
+    )
+    shown = {
+        "configuration": _configuration(place),
+        "form": form,
+        "page": Page(found.deliveries, found.total, number),
+    }
+    return place.show("webhooks/overview", shown)
+
+
+@opened(MANAGE)
+def configure(place: Place) -> HttpResponse:
+    found = _configuration(place)
+    # Never the secret: it is written and not read.
+    present = (
+        {
+            "url": found.url,
+            "enabled": found.enabled,
+            "enabled_events": found.enabled_events,
+        }
+        if found
+        else {"enabled_events": [name for name, _label in forms.ENABLED]}
+    )
+    form = forms.Webhook(
+        place.request.POST or None, initial=present, has_secret=found is not None
+    )
+    if not form.is_valid():
+        return place.show("webhooks/configure", {"form": form, "is_new": not found})
+    typed = form.cleaned_data
+    try:
+        configuring.configure(
+            *place.where,
+            url=typed["url"],
+            enabled=typed["enabled"],
+            events=typed["enabled_events"],
+            secret=typed["secret"],
+        )
+    except configuring.SecretNeeded:
+        form.add_error(
+            "secret", _("Enter a secret of 16 to 128 letters, digits and signs")
+        )
+        return place.show("webhooks/configure", {"form": form, "is_new": True})
+    messages.success(place.request, _("Events go to this address from now on."))
+    return place.to("webhooks")
+
+
+@opened(MANAGE)
+def remove(place: Place) -> HttpResponse:
+    if place.request.method != "POST":
+        shown = {"configuration": _configuration(place)}
+        return place.show("webhooks/remove", shown)
+    try:
+        configuring.remove(*place.where)
+        messages.success(place.request, _("No events are sent any more."))
+    except configuring.NotConfigured:
+        _tell_not_configured(place)
+    return place.to("webhooks")
+
+
+@require_POST
+@opened(MANAGE)
+def test(place: Place) -> HttpResponse:
+    try:
+        redelivering.send_test(*place.where)
+        messages.success(place.request, _("A test event is on its way."))
+    except (configuring.NotConfigured, redelivering.ConfigurationDisabled):
+        _tell_not_configured(place)
+    except redelivering.TooManyTests:
+        messages.error(place.request, _("Wait a minute before the next test."))
+    return place.to("webhooks")
+
+
+@opened()
+def delivery(place: Place, delivery: UUID) -> HttpResponse:
+    found = deliveries_of(*place.where).get(pk=delivery)
+    shown = {"delivery": found, "attempts": found.attempt_set.all()}
+    return place.show("webhooks/delivery", shown)
+
+
+@require_POST
+@opened(MANAGE)
+def redeliver(place: Place, delivery: UUID) -> HttpResponse:
+    try:
+        redelivering.redeliver(*place.where, delivery)
+        messages.success(place.request, _("It is sent again."))
+    except (configuring.NotConfigured, redelivering.ConfigurationDisabled):
+        _tell_not_configured(place)
+    except redelivering.EventPurged:
+        told = _("What it said is kept no longer, so it cannot be sent again.")
+        messages.error(place.request, told)
+    return place.to("webhooks-delivery", delivery=delivery)
+
+
+def _configuration(place: Place) -> Configuration | None:
+    return Configuration.objects.filter(
+        workspace=place.workspace, environment=place.environment
+    ).first()
+
+
+def _tell_not_configured(place: Place) -> None:
+    told = _("There is no address that events are sent to.")
+    messages.error(place.request, told)

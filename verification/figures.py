@@ -1,0 +1,103 @@
+"""How the service does: checks, failures, latency and revenue, from two spans.
+
+Rows are found by their ids, which grow with time, so that each query reads only the
+span it tells of. A check that waited for a person for longer is not among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+HOURS, DAYS = 24, 7
+
+CHECKS = """
+SELECT date_trunc(%(unit)s, completed_at), count(*),
+    count(*) FILTER (WHERE status = 'FAILED'),
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_ms),
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY duration_ms)
+FROM checks_checkresult
+WHERE id >= %(first)s AND completed_at >= %(since)s AND completed_at < %(until)s
+    AND status IN ('COMPLETED', 'FAILED')
+GROUP BY 1
+"""
+# What workspaces were charged, less what was given back, and what payers paid.
+REVENUE = """
+SELECT day, sum(amount) FROM (
+    SELECT date_trunc('day', e.created_at) AS day, -e.amount AS amount
+    FROM workspaces_ledgerentry e JOIN workspaces_account a ON a.id = e.account_id
+    WHERE e.id >= %(first)s AND e.created_at >= %(since)s AND e.created_at < %(until)s
+        AND e.kind IN ('CHARGE', 'REVERSAL') AND a.environment = 'production'
+    UNION ALL
+    SELECT date_trunc('day', paid_at), paid_amount - refunded
+    FROM payments_checkout
+    WHERE id >= %(first)s AND paid_at >= %(since)s AND paid_at < %(until)s
+        AND is_counted AND report_id IS NOT NULL AND environment = 'production'
+) AS earned GROUP BY day
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Checks in each hour or day, oldest first."""
+
+    starts: list[datetime]
+    done: list[int]
+    failed: list[int]
+    median: list[float | None]
+    slow: list[float | None]
+
+    @property
+    def total(self) -> int:
+        return sum(self.done)
+
+    @property
+    def failure_rate(self) -> float:
+        return 100 * sum(self.failed) / self.total if self.total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    hours: Span
+    days: Span
+    revenue: list[Decimal]
+
+
+def figures(at: datetime) -> Figures:
+    """The last 24 hours and the last 7 days, each with the one that is under way."""
+    hour = at.replace(minute=0, second=0, microsecond=0)
+    day = hour.replace(hour=0)
+    hours = [hour - timedelta(hours=n) for n in reversed(range(HOURS))]
+    days = [day - timedelta(days=n) for n in reversed(range(DAYS))]
+    earned = {row[0]: row[1] for row in _rows(REVENUE, days[0], at, "day")}
+    revenue = [earned.get(start, Decimal(0)) for start in days]
+    return Figures(_span("hour", hours, at), _span("day", days, at), revenue)
+
+
+def first_id(at: datetime) -> UUID:
+    """No id made from then on is below this one (RFC 9562, version 7)."""
+    return UUID(int=int(at.timestamp() * 1000) << 80)
+
+
+def _span(unit: str, starts: list[datetime], until: datetime) -> Span:
+    found = {row[0]: row[1:] for row in _rows(CHECKS, starts[0], until, unit)}
+    rows = [found.get(start, (0, 0, None, None)) for start in starts]
+    done, failed, median, slow = (list(column) for column in zip(*rows, strict=True))
+    return Span(starts, done, failed, median, slow)
+
+
+def _rows(sql: str, since: datetime, until: datetime, unit: str) -> list[Any]:
+    given: dict[str, Any] = {
+        "unit": unit,
+        "since": since,
+        "until": until,
+        "first": first_id(since - timedelta(hours=1)),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql, given)
+        return cursor.fetchall()

@@ -1,0 +1,309 @@
+"""The page of a report: its whole story, and the verbs staff have.
+
+Here and not with the model, because the actions are verbs of ordering.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.timezone import now
+from unfold.decorators import action
+from unfold.forms import BaseDialogForm
+
+from verification.backoffice import trail
+from verification.backoffice.office import ReadOnlyAdmin
+from verification.backoffice.revealing import (
+    ASK,
+    ReasonForm,
+    back_to,
+    is_revealed,
+    remember,
+)
+from verification.masking import masked
+from verification.ordering.cancelling import cancel
+from verification.ordering.client import Client
+from verification.ordering.consent_links import NotResendable, TooSoon, resend
+from verification.ordering.payment_links import NotPayable, resend_payment_link
+from verification.ordering.refusals import NotCancellable, NotRetryable
+from verification.ordering.report_document import report_pdf
+from verification.ordering.report_story import story_of, timeline
+from verification.ordering.retrying import retry
+from verification.reports.models import Report, ReportStatus
+from workspaces.ledger import InsufficientBalance
+from workspaces.models import Account
+
+REFUSALS = (
+    NotCancellable,
+    NotRetryable,
+    NotResendable,
+    NotPayable,
+    TooSoon,
+    InsufficientBalance,
+)
+LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
+RETRIED = {ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED}
+
+
+class StuckFilter(admin.SimpleListFilter):
+    title = "stuck"
+    parameter_name = "stuck"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [("hour", "running for over an hour")]
+
+    def queryset(self, request: HttpRequest, reports: QuerySet[Any]) -> QuerySet[Any]:
+        return stuck(reports) if self.value() == "hour" else reports
+
+
+def stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
+    """Found by the index `reports_under_way`."""
+    return reports.filter(
+        status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL],
+        completed_at=None,
+        updated_at__lt=now() - timedelta(hours=1),
+    )
+
+
+def facts_of(report: Any) -> list[tuple[str, str]]:
+    """Of the subject, masked until it is revealed; the page shows the name anyway."""
+    told = report.subject or {}
+    shown = told if report.is_revealed else masked(told)
+    return [
+        (LABELS.get(name) or re.sub(r"([A-Z])", r" \1", name).capitalize(), value)
+        for name, value in shown.items()
+        if value and name not in {"fullName", "subjectType"}
+    ]
+
+
+def dialog(title: str, told: str, button: str, form: type = BaseDialogForm) -> Any:
+    return {
+        "title": title,
+        "description": told,
+        "form_class": form,
+        "form_submit_text": button,
+    }
+
+
+@admin.register(Report)
+class ReportAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "environment",
+        "status",
+        "subject_name",
+        "created_at",
+    ]
+    list_filter = ["environment", "status", StuckFilter, "payment_mode"]
+    list_select_related = ["workspace"]
+    search_exact = ("reference",)
+    change_form_template = "admin/report.html"
+    # All else is drawn by the template, from the story.
+    fields = [
+        "subject_type",
+        "country",
+        "purpose",
+        "reference",
+        "monitoring",
+        "created_by",
+    ]
+    personal_fields = ("subject_opened",)
+    actions_detail = [
+        "cancel",
+        "retry",
+        "resend_consent",
+        "resend_payment",
+        "pdf",
+        "reveal",
+    ]
+
+    @admin.display(description="Subject")
+    def subject_opened(self, report: Report) -> dict[str, Any] | None:
+        return report.subject
+
+    @admin.display(description="Monitoring rule")
+    def monitoring(self, report: Report) -> str:
+        if not report.monitoring_id:
+            return "-"
+        # By its name: rules know of reports, and not the other way round.
+        url = reverse("admin:monitoring_rule_change", args=[report.monitoring_id])
+        return format_html('<a href="{}">{}</a>', url, report.monitoring_id)
+
+    def get_urls(self) -> list[Any]:
+        document = path(
+            "<uuid:report_id>/document.pdf",
+            self.admin_site.admin_view(self.document),
+            name="reports_report_document",
+        )
+        return [document, *super().get_urls()]
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        # Asked for by each button as well as by the page.
+        kept = request.__dict__.setdefault("_reports", {})
+        if object_id not in kept:
+            kept[object_id] = super().get_object(request, object_id, from_field)
+        return kept[object_id]
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *arguments: Any, **more: Any
+    ) -> Any:
+        report = more["obj"]
+        # Here are a name and what was found about it: who looks is written down.
+        trail.record("report.opened", trail.actor_of(request), report)
+        story = story_of(report)
+        context |= {"story": story, "timeline": timeline(story), "report": report}
+        context["subject"] = facts_of(report)
+        return super().render_change_form(request, context, *arguments, **more)
+
+    def has_cancel_permission(
+        self, request: HttpRequest, object_id: Any = None
+    ) -> bool:
+        report = self._acted_on(request, object_id)
+        return report is not None and not report.is_ended
+
+    def has_retry_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        report = self._acted_on(request, object_id)
+        return report is not None and report.is_ended and report.status in RETRIED
+
+    def has_consent_permission(
+        self, request: HttpRequest, object_id: Any = None
+    ) -> bool:
+        report = self._acted_on(request, object_id)
+        return bool(report and hasattr(report, "consent") and not report.is_ended)
+
+    def has_payment_permission(
+        self, request: HttpRequest, object_id: Any = None
+    ) -> bool:
+        report = self._acted_on(request, object_id)
+        return bool(report and hasattr(report, "payment") and not report.is_ended)
+
+    def _acted_on(self, request: HttpRequest, object_id: Any) -> Report | None:
+        """The report, for who may act on it."""
+        if not request.user.has_perm("reports.change_report"):
+            return None
+        return self.get_object(request, object_id) if object_id else None
+
+    @action(
+        description="Cancel",
+        icon="cancel",
+        permissions=["cancel"],
+        dialog=dialog(
+            "Cancel this report",
+            "Checks that were not asked are given back. This cannot be undone.",
+            "Cancel the report",
+            ReasonForm,
+        ),
+    )
+    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        why = form.cleaned_data["reason"]
+        return self._act(request, object_id, cancel, "cancelled", why)
+
+    @action(
+        description="Retry",
+        icon="replay",
+        permissions=["retry"],
+        dialog=dialog(
+            "Run the failed checks again",
+            "Each is charged as at launch, and given back if it fails again.",
+            "Retry",
+        ),
+    )
+    def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        return self._act(request, object_id, retry, "retried")
+
+    @action(
+        description="Resend consent link",
+        icon="how_to_reg",
+        permissions=["consent"],
+        dialog=dialog(
+            "Resend the consent link",
+            "A new link goes to the subject; the old one stops working.",
+            "Resend",
+        ),
+    )
+    def resend_consent(
+        self, request: HttpRequest, form: Any, object_id: str
+    ) -> HttpResponse:
+        return self._act(request, object_id, resend, "consent-link-sent")
+
+    @action(
+        description="Resend payment link",
+        icon="payments",
+        permissions=["payment"],
+        dialog=dialog(
+            "Resend the payment link",
+            "A new link goes to the payer; the old one stops working.",
+            "Resend",
+        ),
+    )
+    def resend_payment(
+        self, request: HttpRequest, form: Any, object_id: str
+    ) -> HttpResponse:
+        return self._act(request, object_id, resend_payment_link, "payment-link-sent")
+
+    def _act(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        verb: Callable[[Client, Any], Report],
+        done: str,
+        reason: str = "",
+    ) -> HttpResponse:
+        report = self.get_object(request, object_id)
+        accounts = Account.objects.filter(environment=report.environment)
+        account = accounts.get(workspace_id=report.workspace_id)
+        actor = f"staff {request.user.get_username()}"[:100]
+        client = Client(report.workspace, account, actor)
+        try:
+            with transaction.atomic():
+                verb(client, report.pk)
+                self.log_change(request, report, done, verb=done, reason=reason)
+        except REFUSALS as e:
+            self.message_user(request, str(e), messages.ERROR)
+        else:
+            told = f"Done: {done.replace('-', ' ')}."
+            self.message_user(request, told, messages.SUCCESS)
+        return back_to(request, report)
+
+    @action(
+        description="PDF",
+        icon="picture_as_pdf",
+        permissions=["reveal"],
+        url_path="pdf",
+        dialog=dialog("Take the PDF", f"{ASK} The PDF tells all.", "Go on", ReasonForm),
+    )
+    def pdf(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        report = self.get_object(request, object_id)
+        if report is None:
+            raise Http404
+        reason = form.cleaned_data["reason"]
+        who = trail.actor_of(request)
+        trail.record("report.pdf-taken", who, report, fields=["pdf"], reason=reason)
+        remember(request, report)
+        url = reverse("admin:reports_report_document", args=[report.pk])
+        return back_to(request, report, url)
+
+    def document(self, request: HttpRequest, report_id: Any) -> HttpResponse:
+        report = self.get_object(request, str(report_id))
+        allowed = report and self.has_reveal_permission(request, str(report_id))
+        # Without a reason it is not there; the button asks for one.
+        if not (allowed and is_revealed(request, report)):
+            raise Http404
+        name = f'attachment; filename="report-{report.pk}.pdf"'
+        return HttpResponse(
+            report_pdf(report),
+            content_type="application/pdf",
+            headers={"Content-Disposition": name},
+        )

@@ -1,0 +1,100 @@
+"""What live sources' findings weigh: one table, for every check that they answer.
+
+`docs/checks.md` has the same scores, and a test holds both side by side. A result of
+which something is unknown has no score: it is never taken for a clean one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from verification.providers.base import (
+    Finding,
+    Flag,
+    Inquiry,
+    NotYet,
+    Severity,
+    Unavailable,
+)
+from verification.providers.likeness import Likeness, companies_alike, names_alike
+
+CLEAR = 5
+# Flag -> its score; the worst one decides.
+SCORES = {
+    "ID_NOT_FOUND": 80,
+    "PIN_NOT_FOUND": 80,
+    "COMPANY_NOT_FOUND": 80,
+    "NO_CREDIT_RECORD": 40,
+    "NAME_MISMATCH": 55,
+    "DOB_MISMATCH": 50,
+    "DECEASED": 100,
+    "PIN_INACTIVE": 75,
+    "COMPANY_DISSOLVED": 90,
+    "LOW_CREDIT_SCORE": 70,
+    "NON_PERFORMING_ACCOUNT": 85,
+    "ADVERSE_LISTING": 85,
+    "PAST_DELINQUENCY": 35,
+    "BOUNCED_CHEQUES": 50,
+    "FRAUD_ALERT": 95,
+}
+MEDIUM, HIGH = 30, 70
+# How long a source may be at work on one run of a check.
+PATIENCE = timedelta(minutes=15)
+
+
+def weighed(
+    source: str,
+    *,
+    summary: str,
+    flags: Mapping[str, str],
+    details: dict[str, Any],
+    known: bool = True,
+    credit_score: int | None = None,
+    **evidence: Any,
+) -> Finding:
+    """`flags` are code -> message; `known` is False where there is no verdict."""
+    scores = [SCORES[code] for code in flags]
+    if credit_score is not None:
+        scores.append(round(100 * (900 - credit_score) / 700))
+    if known:
+        scores.append(CLEAR)
+    return Finding(
+        summary=summary,
+        # Whatever is unknown, a finding that is risky by itself stays so.
+        score=max(scores) if known or max(scores, default=0) >= MEDIUM else None,
+        details=details,
+        provider=source,
+        flags=[Flag(code, severity(code), told) for code, told in flags.items()],
+        **evidence,
+    )
+
+
+def severity(code: str) -> Severity:
+    score = SCORES[code]
+    return "HIGH" if score >= HIGH else "MEDIUM" if score >= MEDIUM else "LOW"
+
+
+def stated_name(subject: Mapping[str, Any]) -> str | None:
+    if subject.get("fullName"):
+        return str(subject["fullName"])
+    parts = [subject.get(key) for key in ("firstName", "middleName", "lastName")]
+    return " ".join(part for part in parts if part) or None
+
+
+def name_match(subject: Mapping[str, Any], given: str | None) -> Likeness | None:
+    """None where one of the two has no name."""
+    compare = companies_alike if is_company(subject) else names_alike
+    return compare(stated_name(subject), given)
+
+
+def is_company(subject: Mapping[str, Any]) -> bool:
+    return subject.get("subjectType") == "COMPANY"
+
+
+def ask_again(inquiry: Inquiry, now: datetime, seconds: float, late: str) -> Exception:
+    """What to raise while the source is at work; `late` is told when that is long."""
+    if now - inquiry.asked_at > PATIENCE:
+        return Unavailable("SOURCE_UNAVAILABLE", late)
+    return NotYet(now + timedelta(seconds=seconds))

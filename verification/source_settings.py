@@ -1,0 +1,133 @@
+"""Which live sources this installation has contracts with, from the environment.
+
+    PROVIDERS = live_providers(env)      # {check: (dotted path, options)}
+    half_configured(env)                 # what `manage.py check` complains of
+
+Only production asks them; `verification.providers.registry` sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from environs import Env
+
+from verification.secret_settings import optional_secret
+
+Adapter = tuple[str, dict[str, Any]]
+
+# Who answers a check: the first of these that is configured.
+ORDER: dict[str, tuple[str, ...]] = {
+    "IDENTITY": ("smile_id",),
+    # Smile ID does not know whether a PIN is active.
+    "KRA_PIN": ("kra", "smile_id"),
+    "BUSINESS_VERIFICATION": ("smile_id",),
+    "CRB_SCORE": ("metropol",),
+    "CRB_STANDARD": ("metropol",),
+    "CRB_FULL": ("metropol",),
+    "CREDITBUREAU_SCORE": ("metropol",),
+    "CREDITBUREAU_STATUS": ("metropol",),
+    "CREDITBUREAU_COMP": ("metropol",),
+}
+# Hosts on which sources let their customers try; nobody real is looked up there.
+TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com", "metropol.co.ke:5555")
+
+
+def live_providers(env: Env) -> dict[str, Adapter]:
+    """SOURCE_DEV_HOSTS and the URLs are for development against another server, too."""
+    sources = {
+        name: adapter
+        for name, adapter in _adapters(env).items()
+        if all(_credentials(env)[name].values())
+    }
+    table = {}
+    for check, names in ORDER.items():
+        if chosen := next((name for name in names if name in sources), None):
+            table[check] = sources[chosen]
+    return table
+
+
+def half_configured(env: Env) -> list[str]:
+    """Variables that are not set while others of the same source are."""
+    return [
+        name
+        for given in _credentials(env).values()
+        if any(given.values())
+        for name, value in given.items()
+        if not value
+    ]
+
+
+def on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
+    """Checks that are answered by a source's place for trying."""
+    return [
+        check
+        for check, (_, options) in table.items()
+        if any(host in options["url"] for host in TEST_HOSTS)
+    ]
+
+
+def _credentials(env: Env) -> dict[str, dict[str, str]]:
+    """Source -> variable -> its value; all of a source's are needed."""
+    by_id = {
+        "KRA_ID_CLIENT_ID": env.str("KRA_ID_CLIENT_ID", ""),
+        "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
+    }
+    return {
+        "metropol": {
+            "METROPOL_PUBLIC_KEY": env.str("METROPOL_PUBLIC_KEY", ""),
+            "METROPOL_PRIVATE_KEY": optional_secret("METROPOL_PRIVATE_KEY"),
+            # Each subscriber is given a port.
+            "METROPOL_URL": env.str("METROPOL_URL", ""),
+        },
+        "smile_id": {
+            "SMILE_ID_PARTNER_ID": env.str("SMILE_ID_PARTNER_ID", ""),
+            "SMILE_ID_API_KEY": optional_secret("SMILE_ID_API_KEY"),
+        },
+        "kra": {
+            "KRA_CLIENT_ID": env.str("KRA_CLIENT_ID", ""),
+            "KRA_CLIENT_SECRET": optional_secret("KRA_CLIENT_SECRET"),
+            # A second pair is for "PIN by ID" alone, and may be left out.
+            **(by_id if any(by_id.values()) else {}),
+        },
+    }
+
+
+def _adapters(env: Env) -> dict[str, Adapter]:
+    """Of all sources, whether or not they are configured."""
+    opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
+    credentials = _credentials(env)
+    smile_id, kra = credentials["smile_id"], credentials["kra"]
+    metropol = credentials["metropol"]
+    return {
+        "metropol": (
+            "verification.providers.metropol.Metropol",
+            {
+                "public_key": metropol["METROPOL_PUBLIC_KEY"],
+                "private_key": metropol["METROPOL_PRIVATE_KEY"],
+                "url": metropol["METROPOL_URL"],
+                "opened": opened,
+            },
+        ),
+        "smile_id": (
+            "verification.providers.smile_id.SmileId",
+            {
+                "partner_id": smile_id["SMILE_ID_PARTNER_ID"],
+                "api_key": smile_id["SMILE_ID_API_KEY"],
+                "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
+                "opened": opened,
+            },
+        ),
+        "kra": (
+            "verification.providers.kra.Kra",
+            {
+                "client_id": kra["KRA_CLIENT_ID"],
+                "client_secret": kra["KRA_CLIENT_SECRET"],
+                "by_id_client_id": kra.get("KRA_ID_CLIENT_ID", ""),
+                "by_id_client_secret": kra.get("KRA_ID_CLIENT_SECRET", ""),
+                "url": env.str("KRA_URL", "https://api.kra.go.ke"),
+                "opened": opened,
+            },
+        ),
+    }

@@ -1,0 +1,257 @@
+"""Who may do what in a workspace: members, their roles, and invitations to become one.
+
+Every verb takes the member who acts and refuses what their role does not allow, so
+that no page can forget to ask.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import timedelta
+from enum import StrEnum, auto
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils.timezone import now
+
+from verification.encryption import keyed_hash
+from verification.notifications.models import BOTH, Channel, Kind
+from verification.notifications.notifying import Wanted, cancel, notify
+from verification.wire import utc_text
+from workspaces.models import Invitation, Member, Role, Workspace
+
+LIFETIME = timedelta(days=7)
+
+
+class Permission(StrEnum):
+    SEE = auto()
+    MANAGE_KEYS = auto()
+    MANAGE_WEBHOOKS = auto()
+    MANAGE_MONITORING = auto()
+    MANAGE_MEMBERS = auto()
+    MANAGE_OWNERS = auto()
+    MANAGE_SETTINGS = auto()
+    CLOSE = auto()
+
+
+P = Permission
+_ADMIN = {
+    P.SEE,
+    P.MANAGE_KEYS,
+    P.MANAGE_WEBHOOKS,
+    P.MANAGE_MONITORING,
+    P.MANAGE_MEMBERS,
+    P.MANAGE_SETTINGS,
+}
+# The only place that says what a role may do.
+ALLOWED: dict[str, frozenset[Permission]] = {
+    Role.OWNER: frozenset(Permission),
+    Role.ADMIN: frozenset(_ADMIN),
+    Role.VIEWER: frozenset({P.SEE}),
+}
+
+
+class NotAllowed(Exception):
+    """The member's role does not allow it."""
+
+
+class LastOwner(Exception):
+    """A workspace keeps at least one owner."""
+
+
+class AlreadyMember(Exception):
+    """Whoever has this address is a member already."""
+
+
+class InvitationOver(Exception):
+    """Unknown, used, withdrawn, expired, or meant for another address."""
+
+
+def may(member: Member, permission: Permission) -> bool:
+    return permission in ALLOWED[member.role]
+
+
+def require(member: Member, permission: Permission) -> None:
+    if not may(member, permission):
+        raise NotAllowed(permission)
+
+
+@transaction.atomic
+def invite(actor: Member, email: str, role: Role) -> Invitation:
+    """Ask somebody by e-mail; an open invitation of the address is replaced.
+
+    Raises NotAllowed and AlreadyMember.
+    """
+    _require_over(actor, role)
+    return _invite(actor.workspace, email, role, actor.user)
+
+
+@transaction.atomic
+def invite_owner(workspace: Workspace, email: str) -> Invitation:
+    """By an operator, who makes a workspace for somebody without an account."""
+    return _invite(workspace, email, Role.OWNER, None)
+
+
+@transaction.atomic
+def withdraw(actor: Member, invitation: Invitation) -> None:
+    """Its link works no more. Raises NotAllowed."""
+    _require_over(actor, Role(invitation.role))
+    _end(invitation)
+
+
+@transaction.atomic
+def accept(user: User, token: str) -> Member:
+    """Make the user a member, once. Raises InvitationOver."""
+    found = open_invitations().select_for_update(of=("self",))
+    invitation = found.filter(token_digest=_digest(token)).first()
+    if invitation is None or bytes(invitation.email_hash) != email_hash(user.email):
+        raise InvitationOver
+    _end(invitation, accepted=True)
+    member, _ = Member.objects.get_or_create(
+        workspace=invitation.workspace, user=user, defaults={"role": invitation.role}
+    )
+    return member
+
+
+def open_invitation(token: str) -> Invitation | None:
+    return open_invitations().filter(token_digest=_digest(token)).first()
+
+
+def is_invited(email: str) -> bool:
+    return open_invitations().filter(email_hash=email_hash(email)).exists()
+
+
+def open_invitations() -> QuerySet[Invitation]:
+    return Invitation.objects.select_related("workspace").filter(
+        accepted_at=None, revoked_at=None, expires_at__gt=now()
+    )
+
+
+@transaction.atomic
+def change_role(actor: Member, member: Member, role: Role) -> None:
+    """Raises NotAllowed and LastOwner."""
+    member = _held(member)
+    _require_over(actor, Role(member.role))
+    _require_over(actor, role)
+    if role != Role.OWNER:
+        _keep_an_owner(member)
+    member.role = role
+    member.save(update_fields=["role"])
+
+
+@transaction.atomic
+def remove(actor: Member, member: Member) -> None:
+    """Raises NotAllowed and LastOwner."""
+    member = _held(member)
+    _require_over(actor, Role(member.role))
+    _keep_an_owner(member)
+    member.delete()
+
+
+@transaction.atomic
+def leave(member: Member) -> None:
+    """Everybody may go, but the last owner. Raises LastOwner."""
+    member = _held(member)
+    _keep_an_owner(member)
+    member.delete()
+
+
+def user_of(email: str) -> User | None:
+    """Whoever logs in with this address."""
+    return User.objects.filter(email__iexact=email.strip(), is_active=True).first()
+
+
+def email_hash(email: str) -> bytes:
+    return keyed_hash("member e-mail", email.strip().casefold())
+
+
+def _require_over(actor: Member, role: Role) -> None:
+    """That the actor may give this role, or take it."""
+    # As it is by now: somebody may have taken it while the page was open.
+    actor = Member.objects.filter(pk=actor.pk).first() or actor
+    owner = role == Role.OWNER
+    require(actor, P.MANAGE_OWNERS if owner else P.MANAGE_MEMBERS)
+
+
+def _held(member: Member) -> Member:
+    """Anew, while nobody else changes who owns the workspace."""
+    Workspace.objects.select_for_update(no_key=True).get(pk=member.workspace_id)
+    return Member.objects.select_related("workspace", "user").get(pk=member.pk)
+
+
+def _keep_an_owner(member: Member) -> None:
+    owners = Member.objects.filter(workspace=member.workspace_id, role=Role.OWNER)
+    if member.role == Role.OWNER and not owners.exclude(pk=member.pk).exists():
+        raise LastOwner
+
+
+def _invite(
+    workspace: Workspace, email: str, role: Role, by: User | None
+) -> Invitation:
+    Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
+    hashed = email_hash(email)
+    if any(
+        email_hash(known) == hashed
+        for known in workspace.members.values_list("user__email", flat=True)
+    ):
+        raise AlreadyMember
+    for before in workspace.invitations.filter(
+        email_hash=hashed, accepted_at=None, revoked_at=None
+    ):
+        _end(before)
+    token = secrets.token_urlsafe(32)
+    invitation = Invitation.objects.create(
+        workspace=workspace,
+        email=email,
+        email_hash=hashed,
+        role=role,
+        token_digest=_digest(token),
+        invited_by=by,
+        expires_at=now() + LIFETIME,
+    )
+    _send(invitation, token)
+    return invitation
+
+
+def _send(invitation: Invitation, token: str) -> None:
+    by = invitation.invited_by
+    notify(
+        Wanted(
+            Kind.INVITATION,
+            Channel.EMAIL,
+            cause=_cause(invitation),
+            recipient=str(invitation.email),
+            context={
+                "workspace": invitation.workspace.name,
+                "by": by.get_full_name() if by else "",
+                "role": invitation.role,
+                "url": f"{settings.BASE_URL}/console/invitations/{token}",
+                "expiresAt": utc_text(invitation.expires_at),
+                "operator": settings.OPERATOR_NAME,
+            },
+            # Nobody knows yet which language is read.
+            language=BOTH,
+            workspace_id=invitation.workspace_id,
+        )
+    )
+
+
+def _end(invitation: Invitation, *, accepted: bool = False) -> None:
+    if accepted:
+        invitation.accepted_at = now()
+    else:
+        invitation.revoked_at = now()
+        cancel(_cause(invitation))
+    invitation.email = None
+    invitation.save(update_fields=["accepted_at", "revoked_at", "email"])
+
+
+def _cause(invitation: Invitation) -> str:
+    return f"invitation:{invitation.pk}"
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
