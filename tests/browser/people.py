@@ -30,7 +30,7 @@ def make_staff(service: Service, email: str) -> None:
     script = (
         "from django.contrib.auth.models import User;"
         "from allauth.account.models import EmailAddress as E;"
-        f"u = User.objects.create_superuser('staff', {email!r}, {PASSWORD!r});"
+        f"u = User.objects.create_superuser({email!r}, {email!r}, {PASSWORD!r});"
         f"E.objects.create(user=u, email={email!r}, verified=True, primary=True)"
     )
     service.manage("shell", "-v", "0", "-c", script)

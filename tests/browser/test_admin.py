@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import SCREENSHOTS, WCAG, WIDTH
+from tests.browser.people import log_in, make_staff, set_up_second_factor
 from tests.clients import person
 
 pytestmark = pytest.mark.slow
@@ -14,13 +15,16 @@ SMALL = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
-def password(service) -> str:
-    word = "of no worth"
-    service.set_environment(DJANGO_SUPERUSER_PASSWORD=word)
-    service.manage(
-        "createsuperuser", "--noinput", "--username=wanjiku", "--email=w@office.test"
-    )
-    return word
+def cookies(browser, service) -> list:
+    """Of staff who have just set up their second factor."""
+    service.start_web()
+    make_staff(service, "wanjiku@office.test")
+    page = browser.new_context(locale="en-KE").new_page()
+    log_in(page, service, "wanjiku@office.test", "/admin/")
+    set_up_second_factor(page)
+    found = page.context.cookies()
+    page.context.close()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +38,11 @@ def done(client) -> None:
 
 
 @pytest.fixture(params=["light", "dark"])
-def office(page, service, password, done, request):
+def office(page, service, cookies, done, request):
+    page.context.add_cookies(cookies)
     page.emulate_media(color_scheme=request.param)
     page.set_viewport_size(DESK)
-    page.goto(f"{service.url}/admin/login/?next=/admin/")
-    page.fill("#id_username", "wanjiku")
-    page.fill("#id_password", password)
-    page.locator("button[type=submit], input[type=submit]").last.click()
-    page.wait_for_url("**/admin/")
+    page.goto(f"{service.url}/admin/")
     page.theme = request.param
     return page
 
