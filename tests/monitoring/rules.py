@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import F
@@ -16,9 +17,11 @@ from tests.clients import Api
 from tests.orders import report_in
 from verification.ordering.intake import catalogue
 from verification.reports.models import Report
+from workspaces import ledger
 
 # Reserved in the sandbox: another result on every run.
 CHANGING = "90000007"
+DAY = timedelta(days=1)
 
 
 def rule(*checks: str, id_number: str = "12345678", **members: Any) -> dict[str, Any]:
@@ -99,6 +102,23 @@ def let_pass(time: timedelta) -> None:
     # One after another: no two may be due at the same moment in between.
     for run in Run.objects.order_by("due_at"):
         Run.objects.filter(pk=run.pk).update(due_at=run.due_at - time)
+
+
+def launch(passed: timedelta = DAY) -> list[Run]:
+    """The runs that are launched when this time has passed."""
+    let_pass(passed)
+    before = set(Run.objects.values_list("pk", flat=True))
+    tasks.run_due()
+    return list(Run.objects.exclude(pk__in=before).order_by("created_at", "id"))
+
+
+def pay_in(api: Api, amount: int) -> None:
+    ledger.top_up(api.workspace, api.environment, Decimal(amount), actor="t", note="")
+
+
+def standing(made: Rule) -> tuple[str, str]:
+    made.refresh_from_db()
+    return made.status, made.pause_reason
 
 
 def work(api: Api) -> None:

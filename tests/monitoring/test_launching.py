@@ -1,5 +1,4 @@
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 from django.db import connection
 from django.db.models import F
@@ -10,33 +9,13 @@ from monitoring import launching, tasks
 from monitoring.models import Rule, Run
 from tests.clients import Api, person
 from tests.logs import log_lines as log_lines
-from tests.monitoring.rules import let_pass, make, stored, work
+from tests.monitoring.rules import DAY, launch, let_pass, make, standing, stored, work
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.orders import movements
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.jobs.models import Job
 from verification.wire import utc_text
-from workspaces import ledger
-from workspaces.models import Account, Workspace
-
-DAY = timedelta(days=1)
-
-
-def launch(passed: timedelta = DAY) -> list[Run]:
-    """The runs that are launched when this time has passed."""
-    let_pass(passed)
-    before = set(Run.objects.values_list("pk", flat=True))
-    tasks.run_due()
-    return list(Run.objects.exclude(pk__in=before).order_by("created_at", "id"))
-
-
-def pay_in(api: Api, amount: int) -> None:
-    ledger.top_up(api.workspace, api.environment, Decimal(amount), actor="t", note="")
-
-
-def standing(made: Rule) -> tuple[str, str]:
-    made.refresh_from_db()
-    return made.status, made.pause_reason
+from workspaces.models import Workspace
 
 
 def test_the_first_run_is_made_at_once_and_the_second_a_cadence_later(api: Api):
@@ -198,94 +177,6 @@ def test_a_check_that_asks_for_consent_by_now_has_that_of_creating_the_rule(api:
     consent = run.report.consent
     assert consent.status == "ATTESTED"
     assert consent.attestation["obtainedAt"] == utc_text(made.created_at)
-
-
-def test_who_cannot_pay_is_paused_and_the_others_run(live_api: Api, api: Api):
-    dear, cheap = stored(live_api, "CRB_FULL"), stored(live_api, "IDENTITY")
-    too_much, other = stored(live_api, "CRB_SCORE"), stored(api, "CRB_FULL")
-    pay_in(live_api, 150)
-    Rule.objects.filter(pk=cheap.pk).update(next_run_at=F("next_run_at") - DAY / 2)
-
-    runs = launch()
-
-    assert {run.rule_id for run in runs} == {cheap.pk, other.pk}
-    for rule in (dear, too_much):
-        assert standing(rule) == ("PAUSED", "INSUFFICIENT_BALANCE")
-    assert movements(live_api)[1:] == [("CHARGE", -50, 1)]
-    assert live_api.account.balance == 100
-
-
-def test_credit_pays_for_runs_and_a_check_that_costs_nothing_runs_without_any(
-    live_api: Api,
-):
-    stored(live_api), stored(live_api, "KRA_PIN")
-    CheckDefinition.objects.filter(name="KRA_PIN").update(price=0)
-    Account.objects.filter(pk=live_api.account.pk).update(credit_limit=50)
-
-    assert len(launch()) == 2
-    assert live_api.account.balance == -50
-
-
-def test_who_pays_by_invoice_runs_without_a_balance(live_api: Api):
-    Account.objects.filter(pk=live_api.account.pk).update(billing="POSTPAID")
-    stored(live_api)
-
-    assert len(launch()) == 1
-
-
-def test_a_rule_that_was_paused_for_money_runs_once_when_it_is_resumed(live_api: Api):
-    made = stored(live_api)
-    launch(timedelta(days=2, hours=1))
-    pay_in(live_api, 100)
-    assert launch(timedelta(0)) == []
-
-    assert live_api.post(f"/monitoring/{made.pk}/resume").status_code == 200
-
-    assert len(launch(timedelta(0))) == 1
-    assert launch(timedelta(hours=1)) == []
-    assert standing(made) == ("ACTIVE", "")
-
-
-def test_money_that_others_spend_meanwhile_pauses_nobody(
-    live_api: Api, monkeypatch, log_lines
-):
-    made = stored(live_api)
-    pay_in(live_api, 50)
-    monkeypatch.setattr(launching, "_pays", lambda *_: lambda rule: True)
-    Account.objects.filter(pk=live_api.account.pk).update(balance=10)
-
-    assert launch() == []
-    assert standing(made) == ("ACTIVE", "")
-    assert not [line for line in log_lines() if line["level"] == "ERROR"]
-    assert Job.objects.filter(
-        function="monitoring.tasks.run_due", due_at__lt=now() + timedelta(seconds=5)
-    ).exists()
-    Account.objects.filter(pk=live_api.account.pk).update(balance=50)
-    assert len(launch(timedelta(0))) == 1
-
-
-def test_very_many_rules_without_money_cost_no_more_than_one(
-    live_api: Api, django_assert_max_num_queries
-):
-    for number in range(30):
-        stored(live_api, id_number=str(20000000 + number))
-    pay_in(live_api, 100)
-    let_pass(DAY)
-
-    with django_assert_max_num_queries(30):
-        tasks.run_due()
-
-    paused = Rule.objects.filter(pause_reason="INSUFFICIENT_BALANCE")
-    assert (paused.count(), Run.objects.count()) == (28, 2)
-
-
-def test_who_can_pay_for_one_of_two_pays_for_the_one_that_is_due_longest(live_api: Api):
-    late, longest = stored(live_api), stored(live_api)
-    Rule.objects.filter(pk=longest.pk).update(next_run_at=F("next_run_at") - DAY / 2)
-    pay_in(live_api, 50)
-
-    assert [run.rule_id for run in launch()] == [longest.pk]
-    assert standing(late) == ("PAUSED", "INSUFFICIENT_BALANCE")
 
 
 def test_one_rule_that_cannot_be_read_stops_no_other(api: Api, log_lines):

@@ -9,8 +9,7 @@ from monitoring import tasks
 from monitoring.models import PauseReason, Rule, Run
 from monitoring.pausing import pause, pause_for_staff, resume_for_staff
 from tests.clients import ATTESTED, HOSTED, Api, codes, person
-from tests.monitoring.rules import CHANGING, let_pass, make, stored, work
-from tests.monitoring.test_launching import pay_in
+from tests.monitoring.rules import CHANGING, let_pass, make, pay_in, stored, work
 from tests.office import act
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.orders import movements

@@ -1,0 +1,168 @@
+import gzip
+
+import pytest
+import time_machine
+from django.contrib.staticfiles import finders
+from django.test import Client
+from django.utils.timezone import now, timedelta
+
+from tests.clients import Api
+from tests.hosted.referee import ANSWER, PLACES, said, visitor
+from tests.hosted.referee import referee as referee
+from tests.hosted.visitor import Visitor, words
+from tests.references.conftest import paying_api as paying_api
+from tests.references.employment import asked, days_pass
+from verification import links
+from verification.ordering.referring import resend
+
+SCRIPT = "<script>alert(1)</script>{{ 7 }}"
+
+
+def test_a_replaced_link_says_so_and_works_nowhere(
+    referee: Visitor,
+):
+    referee.open()
+    days_pass(1)
+    newer = visitor(resend(referee.reference.pk))
+
+    assert referee.post("submit", **ANSWER).status_code == 303
+    page = referee.get()
+    assert page.status_code == 410
+    assert b"A newer link was sent" in page.content
+    referee.open()
+    assert referee.get().status_code == 410
+    newer.open()
+    newer.post("submit", **ANSWER)
+    assert said(referee).status == "SUBMITTED"
+
+
+def test_the_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visitor):
+    referee.open()
+    paying_api.post(f"/reports/{referee.reference.report_id}/cancel")
+
+    referee.post("submit", **ANSWER)
+
+    page = referee.get()
+    assert page.status_code == 410
+    assert b"You need not answer any more" in page.content
+    assert b"Wanjiku" not in page.content
+    assert said(referee).status == "EXPIRED"
+
+
+def test_every_wrong_link_gets_the_same_answer(referee: Visitor):
+    token = referee.link.removeprefix("/r/")
+    plain = Client().get("/r/nothing")
+    other = links.token("consent", referee.reference.pk, 1)
+
+    for wrong in (token[:-1], token + "0", other, "é" * 22, "%00", "a" * 5000):
+        answer = Client().get(f"/r/{wrong}")
+        assert answer.status_code == 404
+        assert answer.content == plain.content
+        assert not answer.cookies
+    assert Client().get(f"/c/{token}").status_code == 404
+
+
+def test_a_visit_opens_no_other_reference(paying_api: Api, referee: Visitor):
+    another = visitor(asked(paying_api, idNumber="87654321"))
+    referee.open(), another.open()
+    stranger = Client()
+    stranger.cookies["visit"] = referee.browser.cookies["visit"].value
+
+    assert stranger.get(referee.page).status_code == 200
+    assert stranger.get(another.page).status_code == 403
+    assert stranger.post(another.page + "submit", ANSWER).status_code == 403
+
+
+@pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
+def test_without_a_visit_every_page_asks_for_the_link(referee: Visitor, cookie):
+    referee.page = f"/r/v/{referee.reference.pk}/"
+    referee.browser.cookies["visit"] = cookie
+
+    for place in PLACES:
+        assert referee.get(place).status_code == 403
+        assert referee.post(place).status_code in {403, 405}
+
+
+def test_a_visit_ends_after_four_hours(referee: Visitor):
+    referee.open()
+
+    with time_machine.travel(now() + timedelta(seconds=4 * 3600 + 1)):
+        assert referee.get().status_code == 403
+
+
+def test_every_answer_is_private_and_strict(referee: Visitor):
+    referee.open()
+    answers = [
+        referee.browser.get(referee.link),
+        referee.get(),
+        referee.get("decline"),
+        referee.post("submit"),
+        Client().get("/r/unknown"),
+        Client().get(referee.page),
+        Client().post(referee.page + "submit", {"x": "y" * 70_000}),
+    ]
+
+    for answer in answers:
+        assert "default-src 'none'" in answer["Content-Security-Policy"]
+        assert "script-src" not in answer["Content-Security-Policy"]
+        assert answer["Referrer-Policy"] == "same-origin"
+        assert answer["Cache-Control"] == "no-store"
+        assert "noindex" in answer["X-Robots-Tag"]
+    assert answers[-1].status_code == 413
+
+
+def test_scripts_in_what_people_typed_are_text(paying_api: Api):
+    paying_api.workspace.name = SCRIPT
+    paying_api.workspace.save()
+    referee = visitor(asked(paying_api, fullName=f"Ann {SCRIPT}", refereeName=SCRIPT))
+    referee.open()
+
+    wrong = referee.post("submit", **ANSWER | {"remarks": SCRIPT, "name": ""})
+    for page in (referee.text(), referee.text("decline"), wrong.content.decode()):
+        assert "<script" not in page
+        assert SCRIPT in words(page)
+
+
+def test_a_form_of_another_site_is_refused(referee: Visitor):
+    referee.open()
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = referee.browser.cookies
+
+    assert browser.post(referee.page + "submit", ANSWER).status_code == 403
+    assert said(referee).status == "PENDING"
+
+
+def test_the_page_is_small_and_asks_the_database_little(
+    referee: Visitor, django_assert_max_num_queries
+):
+    referee.open()
+    with django_assert_max_num_queries(2):
+        page = referee.get()
+
+    size = len(page.content)
+    for name in ("verification/hosted.css", "verification/mark.svg"):
+        with open(finders.find(name), "rb") as file:
+            size += len(file.read())
+    assert size < 40 * 1024
+    assert b"<script" not in page.content
+    assert len(gzip.compress(page.content)) < size / 4
+
+
+def test_the_page_speaks_kiswahili(referee: Visitor):
+    referee.browser = Client(headers={"Accept-Language": "sw-KE,sw;q=0.9,en;q=0.5"})
+    referee.open()
+
+    assert "Uthibitisho wa kazi wa Wanjiku Kamau" in words(referee.text())
+    wrong = referee.post("submit", employed="YES").content.decode()
+    assert "Andika jina la mwajiri" in wrong
+
+
+def test_the_log_names_no_token(referee: Visitor, caplog):
+    referee.open()
+    referee.post("submit", **ANSWER)
+
+    routes = [getattr(record, "route", None) for record in caplog.records]
+    logged = str([record.__dict__ for record in caplog.records])
+    assert "r/<str:token>" in routes
+    assert referee.link.removeprefix("/r/") not in logged
+    assert "Amina" not in logged
