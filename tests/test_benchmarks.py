@@ -10,6 +10,7 @@ from django.db import connection
 from verification import embedded
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_every_bench_runs(database_server: None, tmp_path: Path):
     done = subprocess.run(

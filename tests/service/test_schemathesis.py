@@ -36,6 +36,7 @@ checks.ensure_resource_availability.enabled = false
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_schemathesis_finds_nothing(service, unlimited_client, tmp_path):
     service.start_web()
