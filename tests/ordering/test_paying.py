@@ -3,7 +3,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import time_machine
 from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, person
@@ -16,7 +15,6 @@ from verification.consents.models import Consent
 from verification.notifications.models import BOTH, Notification
 from verification.ordering.consenting import grant
 from verification.ordering.giving_back import send_refunds
-from verification.ordering.looking import PAUSE, look_at_due, look_soon
 from verification.ordering.paying import (
     REUSED_FOR,
     CheckoutNotOpened,
@@ -83,24 +81,6 @@ def test_money_for_a_cancelled_report_is_given_back(api: Api):
     send_refunds()
     assert Refund.objects.get().status == "DONE"
     assert payment_of(made).status == "CANCELLED"
-
-
-def test_a_payer_who_waits_has_the_provider_asked_once_in_five_seconds(api: Api):
-    checkout = opened(api.create(candidate()))
-
-    assert look_soon(checkout.pk)
-    assert not look_soon(checkout.pk)
-    look_at_due()
-    assert not look_soon(checkout.pk)
-    with time_machine.travel(now() + PAUSE):
-        assert look_soon(checkout.pk)
-
-
-def test_what_is_paid_is_not_asked_about_again_by_a_payer_who_waits(api: Api):
-    checkout = end(opened(api.create(candidate())))
-
-    with time_machine.travel(now() + PAUSE):
-        assert not look_soon(checkout.pk)
 
 
 def test_a_checkout_beside_another_is_another(api: Api):

@@ -41,10 +41,10 @@ from verification.payments.models import (
     Payment,
     RefundStatus,
 )
+from verification.payments.registry import NAMES
 from verification.reports.models import Report
 from workspaces.models import Account
 
-PROVIDERS = ("paystack", "stripe", "sandbox")
 EVENTS_SHOWN = 50
 
 
@@ -133,7 +133,7 @@ class ProviderFilter(admin.SimpleListFilter):
     parameter_name = "provider"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [(name, name) for name in PROVIDERS]
+        return [(name, name) for name in NAMES]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
         name = self.value()

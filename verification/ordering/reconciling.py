@@ -27,7 +27,7 @@ from verification.payments.models import (
     Refund,
     RefundStatus,
 )
-from verification.payments.registry import live_providers, provider_named
+from verification.payments.registry import providers
 from verification.providers.base import ProviderError
 from verification.providers.checkout import (
     CheckoutProvider,
@@ -61,11 +61,6 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.provider} {self.name} {self.fault}"
-
-
-def providers() -> list[CheckoutProvider]:
-    """All that are configured, and the sandbox's own."""
-    return [provider_named("sandbox"), *live_providers()]
 
 
 def days(first: date, last: date) -> tuple[datetime, datetime]:

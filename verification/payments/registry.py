@@ -22,6 +22,7 @@ from workspaces.models import Environment
 SIGNATURES = {"paystack": "x-paystack-signature", "stripe": "stripe-signature"}
 
 _sandbox = SandboxProvider()
+NAMES = (*SIGNATURES, _sandbox.name)
 
 
 class NoPaymentProvider(Refused):
@@ -48,16 +49,21 @@ def takes_payments(environment: str) -> bool:
 
 def provider_named(name: str) -> CheckoutProvider:
     """The provider a checkout was opened at. Raises NoPaymentProvider."""
-    if name == _sandbox.name:
+    if is_built_in(name):
         return _sandbox
     if name not in settings.PAYMENT_PROVIDERS:
         raise NoPaymentProvider
     return _live(name)
 
 
-def live_providers() -> list[CheckoutProvider]:
-    """Every one whose keys are configured."""
-    return [_live(name) for name in settings.PAYMENT_PROVIDERS]
+def is_built_in(name: str) -> bool:
+    """The sandbox's, which is asked by the database's connection alone."""
+    return name == _sandbox.name
+
+
+def providers() -> list[CheckoutProvider]:
+    """Every one whose keys are configured, and the sandbox's own."""
+    return [_sandbox, *(_live(name) for name in settings.PAYMENT_PROVIDERS)]
 
 
 def signed_by(headers: Mapping[str, str]) -> CheckoutProvider:
