@@ -92,7 +92,7 @@ def look_soon(checkout_id: UUID) -> bool:
 
 
 def is_being_asked(checkout: Checkout) -> bool:
-    """Whether the provider is being asked, or will be within seconds of the last time."""
+    """Whether the provider is asked now, or seconds after the last time."""
     if checkout.next_look_at is None:
         return False
     if checkout.looked_at is None or _is_under_way(checkout):
