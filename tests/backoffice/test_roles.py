@@ -46,6 +46,7 @@ SEES = {
         "workspaces.workspace",
         "workspaces.account",
         "workspaces.ledgerentry",
+        "workspaces.staffentry",
     },
 }
 ADDED = {"workspaces.workspace", "workspaces.apikey", "auth.user", "auth.group"}

@@ -25,7 +25,8 @@ LOOKS = "verification.ordering.tasks.look_at_checkouts"
 THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
 REFUND = """
 from decimal import Decimal
-from verification.ordering.refunding import Staff, ask_for_refund
+from verification.backoffice.staff import Staff
+from verification.ordering.refunding import ask_for_refund
 from verification.payments.models import Checkout
 checkout = Checkout.objects.get(report_id="{report}", status="PAID")
 ask_for_refund(

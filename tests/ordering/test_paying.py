@@ -11,6 +11,7 @@ from tests.ordering.test_consenting import EVIDENCE
 from tests.payments import PRICE, candidate, end, look, opened, pay, payment_of
 from tests.refunds import GRACE
 from verification import links
+from verification.backoffice.staff import Staff
 from verification.consents.models import Consent
 from verification.notifications.models import BOTH, Notification
 from verification.ordering.consenting import grant
@@ -22,7 +23,7 @@ from verification.ordering.paying import (
     begin,
     open_checkout,
 )
-from verification.ordering.refunding import Staff, ask_for_refund
+from verification.ordering.refunding import ask_for_refund
 from verification.payments.models import Checkout, Refund
 from verification.providers.checkout import CheckoutState
 from verification.reports.models import Report

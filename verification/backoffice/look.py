@@ -28,6 +28,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Provider events", "receipt_long", "payments.paymentevent"),
         ("Accounts", "account_balance", "workspaces.account"),
         ("Ledger", "menu_book", "workspaces.ledgerentry"),
+        ("Entries by staff", "edit_note", "workspaces.staffentry"),
     ],
     "Workspaces": [
         ("Workspaces", "business", "workspaces.workspace"),

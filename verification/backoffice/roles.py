@@ -59,6 +59,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "workspaces.workspace": VIEW,
         "workspaces.account": ACT,
         "workspaces.ledgerentry": VIEW,
+        "workspaces.staffentry": ACT,
     },
 }
 # Everything there is, staff and roles included.

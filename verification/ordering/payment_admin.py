@@ -22,10 +22,10 @@ from verification.backoffice.office import (
     link,
     table,
 )
+from verification.backoffice.staff import staff_of
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.looking import look_now
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
-from verification.ordering.refund_admin import staff_of
 from verification.ordering.refunding import (
     NotRefundable,
     ask_for_refund,

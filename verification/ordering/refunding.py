@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -19,6 +18,7 @@ from django.db import transaction
 from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
 from django.utils.timezone import now
 
+from verification.backoffice.staff import SERVICE, Staff, is_another
 from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.queue import later
 from verification.notifications.notifying import notify
@@ -48,16 +48,6 @@ REFUNDS = "verification.ordering.tasks.send_refunds"
 
 class NotRefundable(Exception):
     """Nothing was changed; the text says why."""
-
-
-class Staff(NamedTuple):
-    """Who asks or decides: a name can be changed, the id of a user cannot."""
-
-    user: int | None
-    name: str
-
-
-SERVICE = Staff(None, "service")
 
 
 @transaction.atomic
@@ -94,7 +84,7 @@ def ask_for_unfinished_part(
 def approve(refund_id: UUID, *, by: Staff) -> Refund:
     """Raises NotRefundable for the person who asked, and when it was decided."""
     refund = hold_refund(refund_id)
-    if by.user is None or refund.requested_by_user == by.user:
+    if not is_another(by, refund.requested_by_user):
         raise NotRefundable("Another person than who asked for it must approve it.")
     _decide(refund, by)
     _approve(refund, now())

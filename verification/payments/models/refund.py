@@ -110,3 +110,11 @@ class Refund(models.Model):
 
     def __str__(self) -> str:
         return f"{self.status} {self.amount} of {self.checkout_id}"
+
+    @property
+    def money(self) -> str:
+        return f"{self.checkout.paid_currency} {self.amount:.2f}"
+
+    @property
+    def provider(self) -> str:
+        return self.checkout.provider
