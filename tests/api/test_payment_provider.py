@@ -163,7 +163,8 @@ def test_what_is_not_signed_is_refused_and_nothing_of_it_kept(
 
     problem = refused(answer, 401, "invalid-signature")
     assert "errors" not in problem
-    assert rows() == before
+    # Only that there was one is counted.
+    assert {**rows(), "payments.Trouble": 0} == before
     told = [line for line in log_lines() if "signature" in line["message"]]
     assert [line["message"] for line in told] == [
         "an event without a payment provider's signature was refused"
@@ -221,7 +222,17 @@ def test_the_largest_event_that_is_taken_has_256_kib(taker: CheckoutServer, db: 
 def test_what_is_signed_and_no_object_is_malformed(
     taker: CheckoutServer, body: bytes, db: None
 ):
-    refused(sent(body, taker.sign(body)), 400, "malformed-body")
+    problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")
+    assert "is not" in problem["detail"]
+    assert not PaymentEvent.objects.exists()
+
+
+@pytest.mark.parametrize("body", [b'{"id": "\xff"}', '{"id": "1"}'.encode("utf-16")])
+def test_signed_bytes_that_are_not_utf_8_are_malformed_and_not_unsigned(
+    taker: CheckoutServer, body: bytes, db: None
+):
+    problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")
+    assert "not UTF-8 at byte" in problem["detail"]
     assert not PaymentEvent.objects.exists()
 
 

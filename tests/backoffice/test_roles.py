@@ -43,6 +43,7 @@ SEES = {
         "payments.checkout",
         "payments.refund",
         "payments.paymentevent",
+        "payments.trouble",
         "workspaces.workspace",
         "workspaces.account",
         "workspaces.ledgerentry",

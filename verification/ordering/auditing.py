@@ -138,6 +138,7 @@ SELECT 'checkout', id, fault FROM (
             )
         WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
         WHEN m.id IS NULL AND c.refunded <> c.paid_amount
+                AND c.doubts = '{}' AND c.kept_because = ''
             THEN 'has paid what is not there, and was not given back'
         WHEN m.status NOT IN ('PAID', 'REFUNDED')
             THEN format('has paid a payment that is %%s', m.status)

@@ -41,6 +41,7 @@ from verification.payments.models import (
     Payment,
     RefundStatus,
 )
+from verification.payments.receipts import numbered
 from verification.payments.registry import NAMES
 from verification.reports.models import Report
 from workspaces.models import Account
@@ -48,8 +49,23 @@ from workspaces.models import Account
 EVENTS_SHOWN = 50
 
 
+class NumberAdmin(ReadOnlyAdmin):
+    """Found by the number of a receipt, too, as a payer reads it out."""
+
+    checkouts_id: str
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        found = numbered(search_term)
+        if found is None:
+            return super().get_search_results(request, queryset, search_term)
+        return queryset.filter(pk__in=found.values(self.checkouts_id)), False
+
+
 @admin.register(Payment)
-class PaymentAdmin(ReadOnlyAdmin):
+class PaymentAdmin(NumberAdmin):
+    checkouts_id = "payment_id"
     list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
     list_filter = ["status"]
     list_select_related = ["report"]
@@ -150,7 +166,8 @@ class RefundForm(forms.Form):
 
 
 @admin.register(Checkout)
-class CheckoutAdmin(ReadOnlyAdmin):
+class CheckoutAdmin(NumberAdmin):
+    checkouts_id = "id"
     list_display = ["id", "number", "provider", "status", "amount", "doubt"]
     list_filter = [
         DoubtFilter,

@@ -66,13 +66,22 @@ def providers() -> list[CheckoutProvider]:
     return [_sandbox, *(_live(name) for name in settings.PAYMENT_PROVIDERS)]
 
 
+def is_claimed(headers: Mapping[str, str]) -> bool:
+    """Whether this claims to be a provider's event, as what strays in here does not."""
+    return bool(_claimed(headers))
+
+
+def _claimed(headers: Mapping[str, str]) -> list[str]:
+    names = {name.lower() for name in headers}
+    return [name for name, header in SIGNATURES.items() if header in names]
+
+
 def signed_by(headers: Mapping[str, str]) -> CheckoutProvider:
     """The provider whose event this claims to be, by the header of its signature.
 
     Raises BadSignature unless that is one alone, and its keys are configured.
     """
-    names = {name.lower() for name in headers}
-    claimed = [name for name, header in SIGNATURES.items() if header in names]
+    claimed = _claimed(headers)
     if len(claimed) != 1 or claimed[0] not in settings.PAYMENT_PROVIDERS:
         raise BadSignature
     return _live(claimed[0])

@@ -4,6 +4,7 @@ from verification.payments.models.event import PaymentEvent
 from verification.payments.models.payment import Payment, PaymentStatus
 from verification.payments.models.refund import Refund, RefundCause, RefundStatus
 from verification.payments.models.sandbox import SandboxCheckout
+from verification.payments.models.trouble import Trouble, TroubleKind
 
 __all__ = [
     "BooksCompared",
@@ -17,4 +18,6 @@ __all__ = [
     "RefundCause",
     "RefundStatus",
     "SandboxCheckout",
+    "Trouble",
+    "TroubleKind",
 ]

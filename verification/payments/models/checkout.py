@@ -5,12 +5,16 @@ from decimal import Decimal
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
 from verification.reports.models import Report
 from workspaces.models import Account, Environment
+
+# Of the id, in a receipt's number.
+NUMBER_DIGITS = 12
 
 
 class CheckoutStatus(models.TextChoices):
@@ -31,6 +35,7 @@ class Doubt(models.TextChoices):
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
     REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
     REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
+    PAYS_NOTHING = "PAYS_NOTHING", "Money stays that pays for nothing any more"
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
@@ -169,6 +174,11 @@ class Checkout(models.Model):
                 condition=Q(paid_at__isnull=False),
                 name="checkouts_paid",
             ),
+            # What is read out of a receipt.
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="checkouts_by_number",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -181,7 +191,7 @@ class Checkout(models.Model):
     @property
     def number(self) -> str:
         """The receipt's number, as a person reads it out."""
-        text = self.id.hex[-12:].upper()
+        text = self.id.hex[-NUMBER_DIGITS:].upper()
         return f"P-{text[:4]}-{text[4:8]}-{text[8:]}"
 
     @property
