@@ -25,6 +25,7 @@ FIRST = [
     "create-single",
     "latency",
     "hosted-pages",
+    "payment-events",
     "engine",
     "drain",
     "deliveries",

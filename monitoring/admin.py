@@ -10,7 +10,7 @@ from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
 from monitoring.running import RunRefused, run_now
 from verification.backoffice.office import ReadOnlyAdmin, asking_page
 from verification.backoffice.rendering import link, pretty, table
-from verification.ordering.refund_admin import staff_of
+from verification.backoffice.staff import staff_of
 from verification.reports.models import Report
 from workspaces.ledger import InsufficientBalance
 

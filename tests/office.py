@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from tests.clients import Api, person
 from tests.monitoring.rules import watched
+from verification.ids import uuid7
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def act(client: Client, action: str, *chosen, **fields) -> list[str]:
     """What the list says after this action on the chosen rows."""
     data = {"action": action, "_selected_action": [row.pk for row in chosen]}
     # As who has said yes on the page that some actions ask by.
-    data = {"_sure": "yes", **data, **fields}
+    data = {"_sure": "yes", "_once": str(uuid7()), **data, **fields}
     answer = client.post(listing(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 

@@ -16,9 +16,10 @@ from django.utils.timezone import now
 from tests.clients import Api
 from tests.fakes.paystack import FakePaystack
 from tests.payments import candidate, look, opened
+from verification.backoffice.staff import Staff
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.paying import begin, open_top_up
-from verification.ordering.refunding import Staff, ask_for_refund
+from verification.ordering.refunding import ask_for_refund
 from verification.payments import registry
 from verification.payments.models import Checkout, Refund
 from verification.payments.sandbox import play

@@ -35,6 +35,7 @@ def test_every_bench_runs(database_server: None, tmp_path: Path):
         "create-single",
         "latency",
         "hosted-pages",
+        "payment-events",
         "drain",
         "lists",
         "admin",

@@ -8,13 +8,28 @@ from typing import Any
 from django.db import connection
 
 
-def at_once(times: int, do: Callable[[int], Any]) -> list[Any]:
-    """What each answered, or the exception it raised. Needs a transactional_db."""
+def at_once(
+    times: int, do: Callable[[int], Any], *, connected: bool = False
+) -> list[Any]:
+    """What each answered, or the exception it raised. Needs a transactional_db.
+
+    `connected`: nobody begins before all have their connections.
+    """
     ready = threading.Barrier(times)
 
-    def one(number: int) -> Any:
-        ready.wait()
+    def connect() -> None:
         try:
+            connection.ensure_connection()
+        except Exception:
+            # The others would wait for this one.
+            ready.abort()
+            raise
+
+    def one(number: int) -> Any:
+        try:
+            if connected:
+                connect()
+            ready.wait()
             return do(number)
         except Exception as e:
             return e

@@ -23,6 +23,7 @@ from webhooks.admin import failing
 from webhooks.models import Configuration
 from workspaces.admin import low
 from workspaces.models import Account
+from workspaces.staff_entry import StaffEntry, StaffEntryStatus
 
 SECONDS = 60
 # Nobody needs to know more exactly how much there is to do.
@@ -63,6 +64,13 @@ BOXES = [
         "payments.refund",
         "status__exact=REQUESTED",
         lambda: Refund.objects.filter(status=RefundStatus.REQUESTED),
+    ),
+    Box(
+        "Entries to decide",
+        "edit_note",
+        "workspaces.staffentry",
+        "status__exact=REQUESTED",
+        lambda: StaffEntry.objects.filter(status=StaffEntryStatus.REQUESTED),
     ),
     Box(
         "Reports stuck",

@@ -50,7 +50,8 @@ COMMANDS_WITHOUT_DATABASE = {
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
-    "max_connections": "200",
+    # One that nobody uses costs some kilobytes.
+    "max_connections": "300",
     "shared_buffers": "512MB",
     "effective_cache_size": "2GB",
     "work_mem": "16MB",

@@ -11,6 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from verification.jobs import heartbeat
+from verification.payments.models import Checkout
 
 OLDEST_HEARTBEAT_SECONDS = 30
 NO_DATABASE = "not known without the database"
@@ -25,13 +26,14 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """503 with the part that is not ready; the age of the heartbeat in any case."""
-    age = None
+    """503 with the part that is not ready; figures to watch in any case."""
+    age = in_doubt = None
     try:
         parts = {"database": "ok", "migrations": _migrations()}
         # Its table is there once migrations are.
         if parts["migrations"] == "ok":
             age = heartbeat.age_seconds()
+            in_doubt = Checkout.objects.exclude(doubts=[]).count()
         parts["jobs"] = _jobs(age)
     except DatabaseError:
         parts = {"database": "away", "migrations": NO_DATABASE, "jobs": NO_DATABASE}
@@ -41,6 +43,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
             "status": "ready" if is_ready else "not ready",
             **parts,
             "jobHeartbeatAgeSeconds": None if age is None else round(age, 1),
+            "paymentsInDoubt": in_doubt,
         },
         status=200 if is_ready else 503,
     )

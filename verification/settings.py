@@ -373,6 +373,8 @@ CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
 # Who runs this service, and where a person asks about their details: on hosted pages.
 OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "")
+# Who is written to when something about payments needs a person.
+OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
@@ -385,6 +387,10 @@ PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
 PAYMENT_PROVIDERS = payment_providers(env, PAYMENT_LINK_DAYS)
 # A refund of more than this, in the currency that was paid, is decided by two persons.
 REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
+# So is what staff put on an account or take from it by hand, counted over a day.
+STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(
+    "STAFF_ENTRY_NEEDS_SECOND_ABOVE", Decimal(5000)
+)
 
 # For development: hosts (`host` or `host:port`) that may be called whatever their
 # address, and a file of certificates that are trusted beside the system's.

@@ -10,9 +10,17 @@ from django.utils.html import format_html, format_html_join
 from django.utils.timezone import now
 
 from verification import links
-from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
-from workspaces import forms, keys, ledger, statement_files, statements
+from verification.backoffice.deciding import DecidingAdmin
+from verification.backoffice.office import (
+    OfficeAdmin,
+    ReadOnlyAdmin,
+    ReadOnlyInline,
+    sent_once,
+)
+from verification.backoffice.staff import staff_of
+from workspaces import by_hand, forms, keys, ledger, statement_files, statements
 from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Workspace
+from workspaces.staff_entry import StaffEntry
 
 VERBS = {
     LedgerEntry.Kind.TOP_UP: "topped-up",
@@ -220,24 +228,27 @@ class AccountAdmin(OfficeAdmin):
         self._move(request, accounts, LedgerEntry.Kind.ADJUSTMENT)
 
     def _move(self, request, accounts, kind):
-        form = forms.Movement(request.POST)
-        if refusal := _refusal(form, accounts, kind):
-            self.message_user(request, refusal, messages.ERROR)
+        form, page = forms.Movement(request.POST), sent_once(request)
+        refusal = _refusal(form, accounts, kind)
+        if refusal or page is None:
+            told = refusal or "Begin again: no page has asked for this."
+            self.message_user(request, told, messages.ERROR)
             return
-        account = accounts.get()
-        amount, note = form.cleaned_data["amount"], form.cleaned_data["note"]
-        actor = f"staff {request.user.get_username()}"[:100]
+        account, note = accounts.get(), form.cleaned_data["note"]
+        amount = form.cleaned_data["amount"]
         try:
             with transaction.atomic():
-                movement = ledger.Movement(account.pk, kind, amount, actor, note=note)
-                ledger.record(movement)
-                more = {"verb": VERBS[kind], "reason": note}
-                self.log_change(request, account, f"{kind} {amount}", **more)
-        except ledger.InsufficientBalance as e:
+                by = staff_of(request)
+                entry = by_hand.ask(page, account.pk, kind, amount, note, by)
+                verb = VERBS[kind] + ("-asked" if entry.needs_second else "")
+                told = f"{kind} {entry.money} ({entry.pk})"
+                self.log_change(request, account, told, verb=verb, reason=note)
+        except (ledger.InsufficientBalance, by_hand.NotBooked) as e:
             self.message_user(request, str(e), messages.ERROR)
             return
-        done = f"{kind} of {account.currency} {amount} on {account}."
-        self.message_user(request, done, messages.SUCCESS)
+        done = f"{kind} of {entry.money} on {account}"
+        waits = " waits for a second person" if entry.needs_second else ""
+        self.message_user(request, f"{done}{waits}.", messages.SUCCESS)
 
 
 def _statement_url(account, month, kind):
@@ -283,8 +294,37 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         "result_id",
         "attempt",
         "checkout_id",
+        "staff_entry",
         "note",
         "actor",
+        "created_at",
+    ]
+
+
+@admin.register(StaffEntry)
+class StaffEntryAdmin(DecidingAdmin):
+    list_display = ["id", "account", "kind", "amount", "status", "requested_by"]
+    list_filter = ["status", "kind"]
+    list_select_related = ["account__workspace"]
+    search_ids = ("id", "account_id", "account__workspace_id")
+    verbs = {"approve": by_hand.approve, "reject": by_hand.reject}
+    refusal = by_hand.NotBooked
+    told = {
+        "approve": "The entry is made for good; another one puts a mistake right.",
+        "reject": "No entry is made. It can be asked for again.",
+    }
+    asked = ["account", "kind", "money", "note", "requested_by"]
+    fields = [
+        "id",
+        "account",
+        "kind",
+        "amount",
+        "note",
+        "status",
+        "needs_second",
+        "requested_by",
+        "decided_by",
+        "decided_at",
         "created_at",
     ]
 

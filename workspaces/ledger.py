@@ -50,6 +50,7 @@ class Movement:
     attempt: int | None = None
     note: str = ""
     checkout_id: UUID | None = None
+    staff_entry_id: UUID | None = None
 
 
 def account_of(workspace: Workspace, environment: str) -> Account:
@@ -81,6 +82,7 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
         "result_id",
         "attempt",
         "checkout_id",
+        "staff_entry_id",
         "note",
         "actor",
         "created_at",
@@ -98,6 +100,7 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
                 m.result_id,
                 m.attempt,
                 m.checkout_id,
+                m.staff_entry_id,
                 m.note,
                 m.actor,
                 at,

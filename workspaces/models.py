@@ -12,6 +12,7 @@ from django.utils.timezone import now
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
 from verification.jobs.queue import later
+from workspaces.staff_entry import StaffEntry
 
 
 class Environment(models.TextChoices):
@@ -176,6 +177,10 @@ class LedgerEntry(models.Model):
     attempt = models.PositiveSmallIntegerField(null=True)
     # What was paid through a payment provider's page.
     checkout_id = models.UUIDField(null=True)
+    # Found by the constraint's index: few entries have one.
+    staff_entry = models.ForeignKey(
+        StaffEntry, models.PROTECT, null=True, related_name="entries", db_index=False
+    )
     note = models.CharField(max_length=200, blank=True)
     actor = models.CharField(max_length=100)
     created_at = models.DateTimeField(default=now, editable=False)
@@ -193,6 +198,11 @@ class LedgerEntry(models.Model):
                 condition=Q(kind="TOP_UP", checkout_id__isnull=False),
                 name="a_checkout_tops_up_once",
             ),
+            models.UniqueConstraint(
+                fields=["staff_entry"],
+                condition=Q(staff_entry__isnull=False),
+                name="a_staff_entry_is_booked_once",
+            ),
             models.CheckConstraint(
                 name="charges_take_and_reversals_give",
                 condition=Q(kind="CHARGE", amount__lt=0)
@@ -208,6 +218,10 @@ class LedgerEntry(models.Model):
                 name="only_top_ups_and_adjustments_name_a_checkout",
                 condition=Q(checkout_id__isnull=True)
                 | Q(kind__in=["TOP_UP", "ADJUSTMENT"]),
+            ),
+            models.CheckConstraint(
+                name="only_top_ups_and_adjustments_are_by_staff",
+                condition=Q(staff_entry=None) | Q(kind__in=["TOP_UP", "ADJUSTMENT"]),
             ),
         ]
         indexes = [

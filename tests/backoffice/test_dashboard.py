@@ -24,6 +24,7 @@ from verification.payments.models import Refund
 from verification.reports.models import Report
 from webhooks.models import Configuration
 from workspaces.models import Account, LedgerEntry
+from workspaces.staff_entry import StaffEntry
 
 pytestmark = pytest.mark.django_db
 AT = datetime(2026, 11, 20, 14, 30, tzinfo=UTC)
@@ -51,6 +52,16 @@ def trouble(api):
         cause="STAFF",
         status="REQUESTED",
         requested_by="staff grace",
+    )
+    StaffEntry.objects.create(
+        id=uuid7(),
+        account=api.account,
+        kind="TOP_UP",
+        amount=1,
+        status="REQUESTED",
+        needs_second=True,
+        requested_by="staff grace",
+        requested_by_user=1,
     )
     hours_ago = now() - timedelta(hours=2)
     stuck = api.create(person())["id"]
@@ -86,6 +97,7 @@ def test_each_role_sees_its_own_work(trouble):
     assert set(boxes(client)) == {
         "Payments in doubt",
         "Refunds to decide",
+        "Entries to decide",
         "Reports stuck",
         "Low balances",
     }
@@ -96,7 +108,7 @@ def test_the_dashboard_costs_few_queries_and_none_for_a_minute(
 ):
     # Session and user, a count for each box, and three for the figures.
     # Two of them for who has a second factor.
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(15):
         superuser.get("/admin/")
     with django_assert_max_num_queries(4):
         superuser.get("/admin/")

@@ -43,9 +43,11 @@ SEES = {
         "payments.checkout",
         "payments.refund",
         "payments.paymentevent",
+        "payments.trouble",
         "workspaces.workspace",
         "workspaces.account",
         "workspaces.ledgerentry",
+        "workspaces.staffentry",
     },
 }
 ADDED = {"workspaces.workspace", "workspaces.apikey", "auth.user", "auth.group"}

@@ -14,6 +14,7 @@ the payer is sent back.
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,7 +73,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class CheckoutServer:
+class CheckoutServer(ABC):
     """A fake provider; the subclass says what it answers, signs and shows."""
 
     api_prefixes: ClassVar[tuple[str, ...]]
@@ -113,14 +114,14 @@ class CheckoutServer:
 
     # What the subclass has to say.
 
-    def api(self, request: Request) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def api(self, request: Request) -> Answer: ...
 
-    def page(self, request: Request) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def page(self, request: Request) -> Answer: ...
 
-    def sign(self, body: bytes, secret: str | None = None) -> dict[str, str]:
-        raise NotImplementedError
+    @abstractmethod
+    def sign(self, body: bytes, secret: str | None = None) -> dict[str, str]: ...
 
     # Events.
 

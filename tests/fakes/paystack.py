@@ -239,11 +239,10 @@ class FakePaystack(CheckoutServer):
         return None
 
     def _list_refunds(self, query: dict[str, str]) -> Answer:
-        number = query.get("transaction")
         found = [
             shapes.refund_listed(one)
             for one in reversed(self.refunds)
-            if not self.filters_refunds or str(one.transaction.id) == number
+            if not self.filters_refunds or _is_asked_for(one, query)
         ]
         meta = {"failedRefundCount": 0}
         return self._page("Refunds retrieved", found, query, meta)
@@ -303,6 +302,13 @@ class FakePaystack(CheckoutServer):
             self.fail(shown.reference)
             told = f"Declined. {told}"
         return Answer(200, page("Paystack", told, CHOICES))
+
+
+def _is_asked_for(one: Refund, query: dict[str, str]) -> bool:
+    made = shapes.moment(one.created_at) or ""
+    return query.get("transaction") in (None, str(one.transaction.id)) and query.get(
+        "from", ""
+    ) <= made <= query.get("to", "9")
 
 
 def _data(told: str, data: Any) -> Answer:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.fakes.checkouts import Answer, CheckoutServer, Request, back, page
+from tests.fakes.stripe_shapes import error, expiry, is_asked_for, nested, public
 from verification.providers.stripe_checkout import StripeCheckout
 
 KEY = "sk_test_of_no_worth"
@@ -184,7 +185,7 @@ class FakeStripe(CheckoutServer):
                 "object": "event",
                 "api_version": "2026-10-28.endive",
                 "created": int(time.time()),
-                "data": {"object": _public(about)},
+                "data": {"object": public(about)},
                 "livemode": False,
                 "pending_webhooks": 1,
                 "request": {"id": None, "idempotency_key": None},
@@ -208,7 +209,7 @@ class FakeStripe(CheckoutServer):
 
     def api(self, request: Request) -> Answer:
         if request.headers.get("authorization") != f"Bearer {self.key}":
-            return _error(401, "Invalid API Key provided: sk_test_********rong")
+            return error(401, "Invalid API Key provided: sk_test_********rong")
         match request.method, *request.path.removeprefix("/v1/").split("/"):
             case "POST", "checkout", "sessions":
                 return self._once(request, self._create_session)
@@ -224,15 +225,18 @@ class FakeStripe(CheckoutServer):
                 return self._retrieve(self.refunds, name, request)
             case "GET", "charges":
                 return self._list(self.charges, request)
-        return _error(404, f"Unrecognized request URL ({request.path}).")
+        return error(404, f"Unrecognized request URL ({request.path}).")
 
     def _once(self, request: Request, make: Callable[[Any], Answer]) -> Answer:
-        asked, key = _nested(request.form), request.headers.get("idempotency-key", "")
+        asked, key = (
+            nested(request.form),
+            request.headers.get("idempotency-key", ""),
+        )
         if key in self.answered:
             before, answer = self.answered[key]
             if before != (request.path, asked):
                 told = "Keys for idempotent requests can only be used with the same"
-                return _error(400, f"{told} parameters.", type="idempotency_error")
+                return error(400, f"{told} parameters.", type="idempotency_error")
             return Answer(answer.status, answer.body, {"Idempotent-Replayed": "true"})
         answer = make(asked)
         # As it is now, and not as it will have become.
@@ -248,15 +252,15 @@ class FakeStripe(CheckoutServer):
             amount = int(price["unit_amount"])
             needed = asked["success_url"], price["product_data"]["name"]
         except (KeyError, ValueError) as e:
-            return _error(400, f"Missing required param: {e}.", "parameter_missing")
+            return error(400, f"Missing required param: {e}.", "parameter_missing")
         if not all(needed) or asked.get("mode") != "payment" or amount <= 0:
-            return _error(400, "Invalid parameters.", "parameter_invalid_empty")
+            return error(400, "Invalid parameters.", "parameter_invalid_empty")
         if price["currency"] not in CURRENCIES:
-            return _error(400, f"Invalid currency: {price['currency']}.")
-        expires_at = _expiry(asked)
+            return error(400, f"Invalid currency: {price['currency']}.")
+        expires_at = expiry(asked)
         if expires_at is None:
             told = "The `expires_at` timestamp must be from 30 minutes to 24 hours."
-            return _error(400, told)
+            return error(400, told)
         session = self._new("cs", "checkout.session", self.sessions)
         session.update(
             amount_subtotal=amount * quantity,
@@ -276,7 +280,7 @@ class FakeStripe(CheckoutServer):
             url=f"{self.url}/c/pay/{session['id']}",
             _intent_metadata=asked.get("payment_intent_data", {}).get("metadata", {}),
         )
-        return Answer(200, _public(session))
+        return Answer(200, public(session))
 
     def _create_refund(self, asked: dict[str, Any]) -> Answer:
         charges = [
@@ -286,15 +290,15 @@ class FakeStripe(CheckoutServer):
         ]
         if not charges:
             told = f"No such payment_intent: '{asked.get('payment_intent')}'"
-            return _error(404, told, "resource_missing")
+            return error(404, told, "resource_missing")
         charge = charges[0]
         left = charge["amount"] - charge["amount_refunded"]
         if not left:
             told = "Charge has already been refunded."
-            return _error(400, told, "charge_already_refunded")
+            return error(400, told, "charge_already_refunded")
         amount = int(asked.get("amount", left))
         if not 0 < amount <= left:
-            return _error(400, "Refund amount is greater than unrefunded amount.")
+            return error(400, "Refund amount is greater than unrefunded amount.")
         charge["amount_refunded"] += amount
         charge["refunded"] = charge["amount_refunded"] == charge["amount"]
         refund = self._new("re", "refund", self.refunds)
@@ -309,16 +313,16 @@ class FakeStripe(CheckoutServer):
         )
         self._event("refund.created", refund)
         self._event("charge.refunded", charge)
-        return Answer(200, _public(refund))
+        return Answer(200, public(refund))
 
     def _retrieve(self, kept: dict[str, Any], name: str, request: Request) -> Answer:
         if name not in kept:
-            return _error(404, f"No such object: '{name}'", "resource_missing")
+            return error(404, f"No such object: '{name}'", "resource_missing")
         return Answer(200, self._expanded(kept[name], request, "payment_intent"))
 
     def _list(self, kept: dict[str, Any], request: Request) -> Answer:
         query = request.query
-        found = [one for one in reversed(kept.values()) if _is_asked_for(one, query)]
+        found = [one for one in reversed(kept.values()) if is_asked_for(one, query)]
         if after := query.get("starting_after"):
             names = [one["id"] for one in found]
             found = found[names.index(after) + 1 :]
@@ -333,7 +337,7 @@ class FakeStripe(CheckoutServer):
     def _expanded(
         self, one: dict[str, Any], request: Request, member: str
     ) -> dict[str, Any]:
-        shown = _public(one)
+        shown = public(one)
         expand = [value for name, value in request.query.items() if "expand" in name]
         if member in expand and shown.get("payment_intent"):
             shown["payment_intent"] = self.intents[shown["payment_intent"]]
@@ -360,44 +364,6 @@ class FakeStripe(CheckoutServer):
             self.fail(reference)
             told = f"{DECLINED['message']} {told}"
         return Answer(200, page("Stripe", told, CHOICES))
-
-
-def _expiry(asked: dict[str, Any]) -> int | None:
-    now = int(time.time())
-    expires_at = int(asked.get("expires_at", now + 86400))
-    return expires_at if now + 1800 <= expires_at <= now + 86400 else None
-
-
-def _public(one: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in one.items() if not name.startswith("_")}
-
-
-def _is_asked_for(one: dict[str, Any], query: dict[str, str]) -> bool:
-    intent = query.get("payment_intent")
-    return (
-        int(query.get("created[gte]", 0)) <= one["created"]
-        and one["created"] < int(query.get("created[lt]", 2**40))
-        and intent in (None, one.get("payment_intent"))
-    )
-
-
-def _nested(form: dict[str, str]) -> dict[str, Any]:
-    """a[b][c]=d as Stripe reads it; lists stay objects with numbers for names."""
-    nested: dict[str, Any] = {}
-    for name, value in form.items():
-        *path, last = name.replace("]", "").split("[")
-        at = nested
-        for part in path:
-            at = at.setdefault(part, {})
-        at[last] = value
-    return nested
-
-
-def _error(
-    status: int, told: str, code: str = "", type: str = "invalid_request_error"
-) -> Answer:
-    error = {"type": type, "message": told, **({"code": code} if code else {})}
-    return Answer(status, {"error": error})
 
 
 @pytest.fixture

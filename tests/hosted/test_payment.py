@@ -8,18 +8,15 @@ import pytest
 import time_machine
 from django.utils.timezone import now
 
-from tests.clients import HOSTED, Api, person
+from tests.clients import Api
 from tests.hosted.payer import Payer, payer, work
 from tests.hosted.visitor import words
 from tests.orders import PAYER
 from tests.refunds import GRACE
-from verification.checks.models import CheckDefinition
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.paying import PaymentClosed, open_checkout
-from verification.ordering.payment_links import send_new_payment_link
 from verification.ordering.refunding import ask_for_refund
-from verification.ordering.unpaid import expire_payments
-from verification.payments.models import Checkout, Payment, Refund
+from verification.payments.models import Checkout, Refund
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
@@ -280,134 +277,3 @@ def test_a_refund_is_shown_whole_or_in_part(api: Api):
 
     assert "Your money was given back" in page
     assert visitor.get("receipt.pdf").status_code == 200
-
-
-def test_nobody_pays_before_the_subject_has_agreed(api: Api):
-    visitor = payer(api, consent=HOSTED)
-
-    page = visitor.reads()
-    assert "There is nothing to pay yet" in page
-    assert visitor.post("pay")["Location"] == visitor.page
-    assert not Checkout.objects.exists()
-
-
-def test_an_expired_link_takes_nothing(api: Api):
-    visitor = payer(api)
-    with time_machine.travel(now() + timedelta(days=15)):
-        visitor.open()
-        page = visitor.get()
-        assert page.status_code == 410
-        assert b"This link has expired" in page.content
-        assert b"Send me a new link" not in page.content
-        visitor.post("pay")
-        visitor.post("new-link")
-        expire_payments()
-        assert visitor.get().status_code == 410
-
-    assert not Checkout.objects.exists()
-    assert visitor.payment.status == "EXPIRED"
-    assert visitor.payment.generation == 1
-
-
-def test_the_expired_link_of_a_draft_is_sent_anew_once_a_minute(api: Api):
-    visitor = payer(api, draft=True)
-    with time_machine.travel(now() + timedelta(days=15)) as clock:
-        visitor.open()
-        assert b"Send me a new link" in visitor.get().content
-        Payment.objects.update(link_made_at=now())
-        assert (
-            b"less than a minute ago"
-            in visitor.browser.post(visitor.page + "new-link", follow=True).content
-        )
-
-        clock.shift(61)
-        replaced = visitor.browser.post(visitor.page + "new-link", follow=True)
-        assert replaced.status_code == 410
-        assert b"A newer link was sent" in replaced.content
-        again = visitor.browser.get(visitor.link, follow=True)
-        assert (again.status_code, again.content) == (410, replaced.content)
-        newer = Payer(visitor.report_id)
-        newer.open()
-        assert "Pay KES 250.00" in newer.reads()
-
-
-def test_who_pays_while_the_link_is_replaced_sees_the_receipt(api: Api):
-    visitor = payer(api)
-    at = visitor.pay()
-    Payment.objects.update(link_made_at="2026-01-01T00:00:00Z")
-    send_new_payment_link(visitor.payment.pk)
-    assert visitor.get().status_code == 410
-    visitor.choose("pay", at)
-    work()
-
-    assert "You paid KES 250.00" in visitor.reads()
-
-
-def test_the_link_of_a_cancelled_report_is_dead(api: Api):
-    visitor = payer(api)
-    at = visitor.pay()
-    api.post(f"/reports/{visitor.report_id}/cancel")
-
-    page = visitor.get()
-    assert page.status_code == 410
-    assert "You need not pay any more" in words(page.content.decode())
-    visitor.choose("pay", at)
-    work()
-    assert "came in that was not needed" in visitor.reads()
-    send_refunds()
-    assert "KES 250.00 was given back on" in visitor.reads()
-
-
-def test_a_draft_that_asks_somebody_else_shows_the_first_one_nothing(api: Api):
-    visitor = payer(api, draft=True)
-    other = {"name": "Other", "email": "other@payer.test"}
-    body = {"paymentMode": "THIRD_PARTY", "payer": other}
-    assert api.post(f"/reports/{visitor.report_id}/draft", body).status_code == 200
-
-    page = visitor.get()
-    assert page.status_code == 410
-    assert b"A newer link was sent" in page.content
-    assert visitor.post("pay").status_code == 303
-    assert not Checkout.objects.exists()
-    assert visitor.browser.get(visitor.link, follow=True).content == page.content
-
-
-def test_a_price_edited_after_the_quote_changes_nothing(api: Api):
-    visitor = payer(api)
-    CheckDefinition.objects.update(price=999)
-
-    assert "Total KES 250.00" in visitor.reads()
-    visitor.choose("pay")
-    work()
-
-    assert visitor.checkout.paid_amount == Decimal(250)
-    assert visitor.payment.status == "PAID"
-
-
-def test_checks_that_are_known_already_cost_nothing(api: Api):
-    api.create({**person(), "checksRequested": ["IDENTITY"]})
-    api.work()
-
-    page = payer(api, checksRequested=["IDENTITY", "CRB_SCORE"]).reads()
-
-    assert "National identity free: known already" in page
-    assert "Total KES 150.00" in page
-
-
-def test_a_name_of_staff_s_own_is_shown_as_it_is(api: Api):
-    CheckDefinition.objects.filter(name="IDENTITY").update(display_name="Passport <b>")
-
-    assert "Passport <b> KES 50.00" in payer(api).reads(lang="sw")
-
-
-def test_payments_that_nobody_takes_are_not_asked_for(live_api: Api, settings):
-    settings.PAYMENT_PROVIDER = "paystack"
-    settings.PAYMENT_PROVIDERS = {"paystack": ("never.asked", {})}
-    visitor = payer(live_api)
-    # The operator has ended the contract meanwhile.
-    settings.PAYMENT_PROVIDER = ""
-
-    assert "Nothing can be paid at the moment" in visitor.reads()
-    page = visitor.browser.post(visitor.page + "pay", follow=True)
-    assert b"could not be opened" in page.content
-    assert not Checkout.objects.exists()

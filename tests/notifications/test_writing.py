@@ -50,6 +50,12 @@ LOW_BALANCE = {
     "threshold": "1,000.00",
     "topUpUrl": "",
 }
+TROUBLE = {
+    "count": 2,
+    "lines": ["Payment in doubt: P-0123-4567-89AB Money could not be given back"],
+    "more": 1,
+    "url": "https://verify.test/admin/",
+}
 PAUSED = {
     "workspace": "Acacia Lenders",
     "environment": "production",
@@ -83,6 +89,7 @@ CONTEXTS = {
     Kind.PAYMENT_REMINDER: PAYMENT,
     Kind.PAYMENT_RECEIPT: PAYMENT,
     Kind.PAYMENT_REFUNDED: PAYMENT,
+    Kind.PAYMENT_TROUBLE: TROUBLE,
     Kind.LOW_BALANCE: LOW_BALANCE,
     Kind.MONITORING_PAUSED: PAUSED,
     Kind.WEBHOOK_FAILING: WEBHOOK,
@@ -94,6 +101,7 @@ CONTEXTS = {
     Kind.ACCOUNT_CHANGED: ACCOUNT,
 }
 TO_OWNERS = {
+    Kind.PAYMENT_TROUBLE,
     Kind.LOW_BALANCE,
     Kind.MONITORING_PAUSED,
     Kind.WEBHOOK_FAILING,

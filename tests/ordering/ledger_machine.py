@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 from typing import Any
 
 from django.core.management import call_command
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import (
@@ -33,14 +32,13 @@ from hypothesis.stateful import (
 
 from tests.checks.engine import definitions, let_time_pass, work_until_done
 from tests.clients import Api, person
+from tests.ordering.crashing import Killed, crash_at
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.claiming import Claim, claim
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.recording import record
 from verification.checks.running import ask
 from verification.providers import registry
-from verification.providers.base import Finding, Inquiry
-from verification.providers.sandbox import Sandbox
 from verification.reports.models import Report
 from workspaces import ledger
 from workspaces.models import Account
@@ -53,49 +51,6 @@ CHECKS = some.lists(
 PICK = some.integers(0, 999)
 AMOUNTS = some.decimals("0.01", 2000, places=2)
 GIVEN_BACK = {"FAILED", "CANCELLED"}
-
-
-class Source(Sandbox):
-    """A live source that plays what the sandbox plays for the same last digit."""
-
-    name = "played"
-
-    def ask(self, inquiry: Inquiry) -> Finding:
-        reserved = "9" + str(inquiry.subject["idNumber"])[1:]
-        played = {**inquiry.subject, "idNumber": reserved}
-        return super().ask(replace(inquiry, subject=played))
-
-
-@contextmanager
-def played_source() -> Iterator[None]:
-    path = f"{Source.__module__}.{Source.__name__}"
-    registry.configure({entry.name: (path, {}) for entry in CATALOGUE})
-    yield
-    registry.configure({})
-
-
-class Killed(BaseException):
-    """A process that dies; nothing of ours catches it."""
-
-
-@contextmanager
-def crash_at(number: int, done: Counter[str], *, killed: bool) -> Iterator[None]:
-    """At the statement of this number the process dies, or loses the database."""
-    left = number
-
-    def execute(run: Callable[..., Any], sql: Any, *rest: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left:
-            return run(sql, *rest)
-        done["crash"] += 1
-        # To lose the database at a commit is to see it rolled back.
-        if killed and not str(sql).startswith("RELEASE"):
-            raise Killed
-        raise OperationalError("the server closed the connection")
-
-    with connection.execute_wrapper(execute):
-        yield
 
 
 @dataclass

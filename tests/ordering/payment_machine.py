@@ -24,6 +24,7 @@ from hypothesis.stateful import rule
 from tests.clients import Api
 from tests.ordering.ledger_machine import CHECKS, DIGITS, PICK, Machine, Order
 from tests.ordering.shop import Page, the_shop
+from verification.backoffice.staff import Staff
 from verification.ordering import giving_back
 from verification.ordering.crediting import settle
 from verification.ordering.giving_back import send_refunds
@@ -38,7 +39,6 @@ from verification.ordering.paying import (
 from verification.ordering.reconciling import days, reconcile
 from verification.ordering.refunding import (
     NotRefundable,
-    Staff,
     approve,
     ask_for_refund,
     ask_for_unfinished_part,

@@ -13,10 +13,12 @@ from typing import ClassVar
 
 from verification.providers.base import Refused, Unavailable
 from verification.providers.checkout import (
+    BadSignature,
     CheckoutAsked,
     CheckoutBegun,
     CheckoutSeen,
     CheckoutState,
+    GivenBackElsewhere,
     PaidElsewhere,
     ProviderEvent,
     RefundAsked,
@@ -99,7 +101,8 @@ class Shop:
         return self._seen(found[0]) if found else None
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
-        raise NotImplementedError
+        # It tells of nothing: it is looked at.
+        raise BadSignature
 
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
         for page in self.pages.values():
@@ -107,6 +110,16 @@ class Shop:
                 name = f"T{page.reference}"
                 paid = (page.paid, page.currency, end)
                 yield PaidElsewhere(page.reference, name, *paid)
+
+    def given_back_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[GivenBackElsewhere]:
+        for one in self.given:
+            if one.state != RefundState.FAILED:
+                words = frozenset({one.reference})
+                money = (one.amount, one.page.currency)
+                name = f"T{one.page.reference}"
+                yield GivenBackElsewhere(f"R{one.reference}", name, *money, words)
 
     def _seen(self, given: Given) -> RefundSeen:
         return RefundSeen(given.state, f"R{given.reference}")

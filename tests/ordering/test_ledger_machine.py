@@ -1,7 +1,8 @@
 import pytest
 
 from tests.clients import Api
-from tests.ordering.ledger_machine import Machine, play, played_source
+from tests.ordering.crashing import played_source
+from tests.ordering.ledger_machine import Machine, play
 from workspaces.models import ApiKey
 
 HAPPENED = [

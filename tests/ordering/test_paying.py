@@ -3,7 +3,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import time_machine
 from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, person
@@ -12,11 +11,11 @@ from tests.ordering.test_consenting import EVIDENCE
 from tests.payments import PRICE, candidate, end, look, opened, pay, payment_of
 from tests.refunds import GRACE
 from verification import links
+from verification.backoffice.staff import Staff
 from verification.consents.models import Consent
 from verification.notifications.models import BOTH, Notification
 from verification.ordering.consenting import grant
 from verification.ordering.giving_back import send_refunds
-from verification.ordering.looking import PAUSE, look_at_due, look_soon
 from verification.ordering.paying import (
     REUSED_FOR,
     CheckoutNotOpened,
@@ -24,7 +23,7 @@ from verification.ordering.paying import (
     begin,
     open_checkout,
 )
-from verification.ordering.refunding import Staff, ask_for_refund
+from verification.ordering.refunding import ask_for_refund
 from verification.payments.models import Checkout, Refund
 from verification.providers.checkout import CheckoutState
 from verification.reports.models import Report
@@ -83,24 +82,6 @@ def test_money_for_a_cancelled_report_is_given_back(api: Api):
     send_refunds()
     assert Refund.objects.get().status == "DONE"
     assert payment_of(made).status == "CANCELLED"
-
-
-def test_a_payer_who_waits_has_the_provider_asked_once_in_five_seconds(api: Api):
-    checkout = opened(api.create(candidate()))
-
-    assert look_soon(checkout.pk)
-    assert not look_soon(checkout.pk)
-    look_at_due()
-    assert not look_soon(checkout.pk)
-    with time_machine.travel(now() + PAUSE):
-        assert look_soon(checkout.pk)
-
-
-def test_what_is_paid_is_not_asked_about_again_by_a_payer_who_waits(api: Api):
-    checkout = end(opened(api.create(candidate())))
-
-    with time_machine.travel(now() + PAUSE):
-        assert not look_soon(checkout.pk)
 
 
 def test_a_checkout_beside_another_is_another(api: Api):

@@ -8,11 +8,12 @@ from django.utils.timezone import now
 from tests.clients import HOSTED, Api, person
 from tests.orders import PAYER, report_in
 from tests.payments import candidate, end, opened, pay, payment_of
+from verification.backoffice.staff import Staff
 from verification.notifications.models import Notification
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.paying import PaymentClosed, open_checkout
 from verification.ordering.payment_links import send_new_payment_link
-from verification.ordering.refunding import Staff, ask_for_refund
+from verification.ordering.refunding import ask_for_refund
 from verification.payments.models import Payment
 
 

@@ -302,7 +302,7 @@ def test_a_row_that_cannot_be_read_holds_up_no_other_provider(
     def unreadable(*arguments):
         yield {}["Wanjiku Canary"]
 
-    monkeypatch.setattr(reconciling, "live_providers", lambda: [broken, sound])
+    monkeypatch.setattr(reconciling, "providers", lambda: [broken, sound])
     broken, sound = paystack.adapter(), paystack.adapter()
     monkeypatch.setattr(broken, "paid_between", unreadable)
     checkout = paid(paystack_api, paystack)

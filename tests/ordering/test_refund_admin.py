@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django.test import Client
 from django.utils.timezone import now
 
@@ -23,6 +24,7 @@ from verification.payments.models import (
     PaymentEvent,
     Refund,
 )
+from verification.payments.receipts import numbered
 
 pytestmark = pytest.mark.django_db
 
@@ -113,6 +115,34 @@ def test_payers_and_bodies_of_events_are_masked_until_revealed(
         reveal(superuser, row)
         assert personal in opened(superuser, change(row))
         assert personal not in opened(staff, change(row))
+
+
+@pytest.mark.parametrize("model", [Checkout, Payment])
+@pytest.mark.parametrize("typed", ["{}", " {} ", "lower", "spaces"])
+def test_a_payment_is_found_by_the_number_of_its_receipt(
+    api: Api, checkout, superuser, model, typed
+):
+    paid(api)
+    number = checkout.number
+    ways = {"lower": number.lower(), "spaces": number.replace("-", " ")}
+    row = checkout if model is Checkout else checkout.report.payment
+
+    found = listed_ids(superuser, model, q=ways.get(typed, typed.format(number)))
+
+    assert found == {str(row.pk)}
+
+
+@pytest.mark.parametrize("typed", ["P-0000-0000-0000", "P-0000", "P-%%%%-____-0000"])
+def test_by_what_is_no_number_nothing_is_found(checkout, superuser, typed):
+    for model in (Checkout, Payment):
+        assert listed_ids(superuser, model, q=typed) == set()
+
+
+def test_a_receipts_number_is_found_by_an_index(checkout):
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+
+    assert "checkouts_by_number" in numbered(checkout.number).explain()
 
 
 def test_money_is_given_back_after_a_page_that_asks(checkout, superuser):

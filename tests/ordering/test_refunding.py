@@ -9,10 +9,10 @@ from tests.payments import EMAIL, PRICE, candidate, end, opened, payment_of
 from tests.refunds import GRACE, WANGARI, ask, paid, send, topped_up
 from tests.refunds import paystack_api as paystack_api
 from tests.threads import at_once
+from verification.backoffice.staff import Staff
 from verification.notifications.models import Notification
 from verification.ordering.refunding import (
     NotRefundable,
-    Staff,
     approve,
     ask_for_refund,
     ask_for_unfinished_part,

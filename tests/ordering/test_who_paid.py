@@ -11,10 +11,11 @@ from tests.hosted.payer import Payer
 from tests.payments import EMAIL, PRICE, candidate, end, opened, pay, payment_of
 from tests.refunds import ask, send
 from tests.test_payment_receipts import read
+from verification.backoffice.staff import Staff
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 from verification.ordering.auditing import DIFFERENCES
-from verification.ordering.refunding import Staff, reject
+from verification.ordering.refunding import reject
 from verification.payment_receipts import payment_receipt_pdf
 from verification.payments.models import Checkout, Refund
 

@@ -4,6 +4,7 @@ A test module subclasses `CheckoutContract` under a name that begins with Test, 
 offers the fixtures `provider` and `payer`.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -67,14 +68,14 @@ def shown(error: BaseException | None) -> str:
     return " ".join(told)
 
 
-class CheckoutContract:
+class CheckoutContract(ABC):
     @pytest.fixture
-    def provider(self) -> CheckoutProvider:
-        raise NotImplementedError
+    @abstractmethod
+    def provider(self) -> CheckoutProvider: ...
 
     @pytest.fixture
-    def payer(self) -> Payer:
-        raise NotImplementedError
+    @abstractmethod
+    def payer(self) -> Payer: ...
 
     @pytest.fixture
     def paid(

@@ -3,6 +3,7 @@
 A subclass offers the fixture `fake`, beside those of `CheckoutContract`.
 """
 
+from abc import abstractmethod
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -30,8 +31,8 @@ from verification.providers.checkout import (
 
 class RemoteCheckoutContract(CheckoutContract):
     @pytest.fixture
-    def fake(self) -> CheckoutServer:
-        raise NotImplementedError
+    @abstractmethod
+    def fake(self) -> CheckoutServer: ...
 
     @pytest.mark.parametrize("amount", ["0.01", "0.10", "19.99", "150", "9999999.99"])
     def test_amounts_are_exact(
@@ -110,6 +111,7 @@ class RemoteCheckoutContract(CheckoutContract):
             lambda: provider.look_at_refund(refund, ""),
             lambda: provider.look_at_refund(refund, "re_1"),
             lambda: list(provider.paid_between(now - timedelta(hours=1), now)),
+            lambda: list(provider.given_back_between(now - timedelta(hours=1), now)),
         ]
         for call in calls:
             with pytest.raises(Unavailable):
@@ -253,6 +255,32 @@ class RemoteCheckoutContract(CheckoutContract):
         body, headers = fake.signed(fake.events[-1])
         event = provider.read_event(body, headers)
         assert (event.type, event.reference) == ("refund.failed", paid[0].reference)
+
+    def test_the_books_hold_what_was_given_back_in_a_time(
+        self,
+        provider: CheckoutProvider,
+        fake: Any,
+        paid: tuple[CheckoutAsked, CheckoutSeen],
+    ):
+        fake.most_per_page = 2
+        asked = [refund_of(*paid, "100.00") for _ in range(3)]
+        made = {provider.refund(one).refund: one.reference for one in asked}
+        fake.refund_fails = True
+        provider.refund(refund_of(*paid, "1.00"))
+        for refund in fake.refunds if provider.name == "paystack" else ():
+            refund.status = "processed" if refund.amount == 10_000 else "pending"
+        fake.settle_refunds()
+        now, hour = datetime.now(UTC), timedelta(hours=1)
+
+        books = list(provider.given_back_between(now - hour, now + hour))
+
+        assert {one.refund: set(one.words) for one in books} == {
+            name: {reference} for name, reference in made.items()
+        }
+        told = {(one.transaction, one.amount, one.currency) for one in books}
+        assert told == {(paid[1].transaction, Decimal("100.00"), "KES")}
+        assert list(provider.given_back_between(now - 2 * hour, now - hour)) == []
+        assert list(provider.given_back_between(now + hour, now + 2 * hour)) == []
 
     def test_the_books_are_read_to_the_last_page(
         self, provider: CheckoutProvider, fake: Any, payer: Payer

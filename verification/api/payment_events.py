@@ -24,7 +24,8 @@ from verification.api.parsing import read_at_most, refuse_announced_size
 from verification.api.problems import Problem
 from verification.api.schema import OperationSchema
 from verification.ordering.receiving import receive
-from verification.payments.registry import SIGNATURES, signed_by
+from verification.payments.registry import SIGNATURES, is_claimed, signed_by
+from verification.payments.troubles import count_refused_signature
 from verification.providers.checkout import BadSignature
 from workspaces import rates
 
@@ -120,14 +121,21 @@ def _refuse_unsigned(request: HttpRequest) -> NoReturn:
     )
     if rate.exceeded:
         raise throttling.exceeded(rate)
+    if is_claimed(request.headers):
+        count_refused_signature()
     raise Problem("invalid-signature", headers={"WWW-Authenticate": "Signature"})
 
 
 def _refuse_unless_object(body: bytes) -> None:
     """Read leniently: it is theirs, and nothing in it is relied upon."""
     try:
-        event = json.loads(body)
+        event = json.loads(body.decode())
+    except UnicodeDecodeError as e:
+        told = f"The body is signed, and is not UTF-8 at byte {e.start}."
+        raise Problem("malformed-body", told) from None
     except (ValueError, RecursionError):
-        raise Problem("malformed-body") from None
+        told = "The body is signed, and is not JSON."
+        raise Problem("malformed-body", told) from None
     if not isinstance(event, dict):
-        raise Problem("malformed-body")
+        told = "The body is signed, and is not a JSON object."
+        raise Problem("malformed-body", told)

@@ -26,8 +26,10 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Checkouts", "point_of_sale", "payments.checkout"),
         ("Refunds", "undo", "payments.refund"),
         ("Provider events", "receipt_long", "payments.paymentevent"),
+        ("Troubles", "report", "payments.trouble"),
         ("Accounts", "account_balance", "workspaces.account"),
         ("Ledger", "menu_book", "workspaces.ledgerentry"),
+        ("Entries by staff", "edit_note", "workspaces.staffentry"),
     ],
     "Workspaces": [
         ("Workspaces", "business", "workspaces.workspace"),

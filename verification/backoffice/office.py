@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -22,9 +23,12 @@ from verification.backoffice.rendering import once as once
 from verification.backoffice.rendering import pretty as pretty
 from verification.backoffice.rendering import table as table
 from verification.backoffice.revealing import RevealingAdmin
+from verification.ids import uuid7
 
 # Sent by who has read what follows.
 SURE = "_sure"
+# What tells a page that is sent twice from two pages; an id that can be kept.
+ONCE = "_once"
 
 
 class CheapPaginator(Paginator):
@@ -89,8 +93,9 @@ class OfficeAdmin(ModelAdmin):
             (key, value)
             for key, values in request.POST.lists()
             for value in values
-            if key not in {"csrfmiddlewaretoken", "index"}
+            if key not in {"csrfmiddlewaretoken", "index", ONCE}
         ]
+        kept.append((ONCE, str(uuid7())))
         title = self.get_actions(request)[name][2]
         shown = {"told": self.sure[name], "kept": kept, "count": len(chosen)}
         page = "admin/sure.html"
@@ -170,6 +175,12 @@ class ReadOnlyInline(TabularInline):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+def sent_once(request: HttpRequest) -> UUID | None:
+    """By what the page that asked is known; None where it was none of ours."""
+    text = request.POST.get(ONCE, "")
+    return UUID(text) if is_uuid(text) else None
 
 
 def asking_page(

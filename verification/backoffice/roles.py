@@ -56,9 +56,11 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "payments.checkout": ACT,
         "payments.refund": ACT,
         "payments.paymentevent": VIEW,
+        "payments.trouble": VIEW,
         "workspaces.workspace": VIEW,
         "workspaces.account": ACT,
         "workspaces.ledgerentry": VIEW,
+        "workspaces.staffentry": ACT,
     },
 }
 # Everything there is, staff and roles included.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from verification.ordering.looking import is_being_asked
 from verification.ordering.paying import closed_as
 from verification.payments.models import (
     Checkout,
@@ -57,7 +58,9 @@ class Return:
         if checkout.status != CheckoutStatus.OPEN or not checkout.next_look_at:
             return False
         asked_at = checkout.looked_at
-        return asked_at is None or asked_at < self.since or checkout.unanswered > 0
+        if asked_at is None or asked_at < self.since or checkout.unanswered:
+            return True
+        return is_being_asked(checkout)
 
 
 def stage_of(

@@ -26,6 +26,11 @@ SCHEDULES = [
         "Reconcile payments", 24 * 60, "verification.ordering.tasks.reconcile_payments"
     ),
     Every(
+        "Tell operators of payments",
+        24 * 60,
+        "verification.ordering.tasks.tell_operators",
+    ),
+    Every(
         "Purge events of payment providers",
         60,
         "verification.ordering.tasks.purge_payment_events",

@@ -7,6 +7,7 @@ from verification.backoffice.office import ReadOnlyAdmin, link
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
 from verification.ordering import payment_admin as payment_admin
+from verification.ordering import refund_admin as refund_admin
 from verification.ordering import report_admin as report_admin
 from verification.ordering.consent_links import NotResendable, TooSoon, send_new_link
 from verification.ordering.consenting import ConsentClosed, withdraw

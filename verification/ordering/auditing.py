@@ -105,6 +105,19 @@ WHERE coalesce(e.moved, 0) <> CASE
     OR e.account_id <> c.account_id
 """
 
+# What staff put on accounts, and take from them, by hand.
+BY_HAND = """
+SELECT 'staff entry', s.id, CASE
+    WHEN e.id IS NULL THEN 'is BOOKED and has no entry in the ledger'
+    WHEN s.status <> 'BOOKED' THEN format('is %%s and has an entry', s.status)
+    ELSE 'was booked otherwise than it was asked for'
+END
+FROM workspaces_staffentry s
+LEFT JOIN workspaces_ledgerentry e ON e.staff_entry_id = s.id
+WHERE (s.status = 'BOOKED') <> (e.id IS NOT NULL)
+    OR (e.account_id, e.kind, e.amount) <> (s.account_id, s.kind, s.amount)
+"""
+
 # What payers pay for a report, and what they are given back.
 PAYMENTS = """
 SELECT 'checkout', id, fault FROM (
@@ -125,6 +138,7 @@ SELECT 'checkout', id, fault FROM (
             )
         WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
         WHEN m.id IS NULL AND c.refunded <> c.paid_amount
+                AND c.doubts = '{}' AND c.kept_because = ''
             THEN 'has paid what is not there, and was not given back'
         WHEN m.status NOT IN ('PAID', 'REFUNDED')
             THEN format('has paid a payment that is %%s', m.status)
@@ -204,4 +218,4 @@ WHERE p.payment_mode <> 'SELF' AND p.launched_at IS NOT NULL AND r.price > 0
 """
 
 # One statement, so that everything is seen as it was at one moment while work goes on.
-DIFFERENCES = " UNION ALL ".join([LEDGER, TOP_UPS, PAYMENTS]) + " LIMIT %s"
+DIFFERENCES = " UNION ALL ".join([LEDGER, TOP_UPS, BY_HAND, PAYMENTS]) + " LIMIT %s"

@@ -17,7 +17,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
@@ -26,7 +25,7 @@ from verification.ordering.crediting import settle
 from verification.ordering.refunding import notice_refunds_elsewhere
 from verification.payment_settings import PAID_AFTER_LINK_DAYS
 from verification.payments.models import Checkout, CheckoutStatus
-from verification.payments.registry import provider_named
+from verification.payments.registry import is_built_in, provider_named
 from verification.providers.base import ProviderError, Unavailable
 from verification.providers.checkout import CheckoutSeen
 
@@ -70,18 +69,41 @@ def look_now(*checkout_ids: UUID) -> None:
 
 @transaction.atomic
 def look_soon(checkout_id: UUID) -> bool:
-    """Somebody waits to be told: look now. False if that is under way, or was done
-    within the last seconds, or if nothing more is expected."""
+    """Somebody waits to be told: whether an answer from after this moment will come.
+
+    There is one look in five seconds at most. One that is under way may have been
+    answered before the payer paid, so that another one follows it. False if one was
+    answered within the last seconds, or if nothing more is expected.
+    """
+    rows = Checkout.objects.select_for_update(no_key=True)
+    checkout = rows.filter(pk=checkout_id, next_look_at__isnull=False).first()
+    if checkout is None or checkout.next_look_at is None:
+        return False
     at = now()
-    waiting = Checkout.objects.filter(
-        Q(looked_at=None) | Q(looked_at__lte=at - PAUSE),
-        pk=checkout_id,
-        next_look_at__gt=at,
-    )
-    brought_forward = bool(waiting.update(next_look_at=at))
-    if brought_forward:
-        look_by(at)
-    return brought_forward
+    looked_at = checkout.looked_at
+    soon = max(at, looked_at + PAUSE) if looked_at else at
+    if checkout.next_look_at <= soon:
+        return True
+    if soon > at and not _is_under_way(checkout):
+        return False
+    Checkout.objects.filter(pk=checkout_id).update(next_look_at=soon)
+    look_by(soon)
+    return True
+
+
+def is_being_asked(checkout: Checkout) -> bool:
+    """Whether the provider is asked now, or seconds after the last time."""
+    if checkout.next_look_at is None:
+        return False
+    if checkout.looked_at is None or _is_under_way(checkout):
+        return True
+    return checkout.next_look_at <= checkout.looked_at + PAUSE
+
+
+def _is_under_way(checkout: Checkout) -> bool:
+    """Claimed, not answered, and not wanted again since."""
+    looked_at = checkout.looked_at
+    return looked_at is not None and checkout.next_look_at == looked_at + LEASE
 
 
 def look_at_due() -> None:
@@ -131,7 +153,7 @@ def _ask_all(checkouts: Sequence[Checkout]) -> list[CheckoutSeen | ProviderError
     """Live providers all at once, in threads; the sandbox's is a table of ours."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = [
-            None if c.provider == "sandbox" else pool.submit(_ask, c) for c in checkouts
+            None if is_built_in(c.provider) else pool.submit(_ask, c) for c in checkouts
         ]
         return [
             one.result() if one else _ask(checkout)

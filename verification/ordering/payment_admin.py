@@ -22,10 +22,10 @@ from verification.backoffice.office import (
     link,
     table,
 )
+from verification.backoffice.staff import staff_of
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.looking import look_now
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
-from verification.ordering.refund_admin import staff_of
 from verification.ordering.refunding import (
     NotRefundable,
     ask_for_refund,
@@ -41,15 +41,31 @@ from verification.payments.models import (
     Payment,
     RefundStatus,
 )
+from verification.payments.receipts import numbered
+from verification.payments.registry import NAMES
 from verification.reports.models import Report
 from workspaces.models import Account
 
-PROVIDERS = ("paystack", "stripe", "sandbox")
 EVENTS_SHOWN = 50
 
 
+class NumberAdmin(ReadOnlyAdmin):
+    """Found by the number of a receipt, too, as a payer reads it out."""
+
+    checkouts_id: str
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        found = numbered(search_term)
+        if found is None:
+            return super().get_search_results(request, queryset, search_term)
+        return queryset.filter(pk__in=found.values(self.checkouts_id)), False
+
+
 @admin.register(Payment)
-class PaymentAdmin(ReadOnlyAdmin):
+class PaymentAdmin(NumberAdmin):
+    checkouts_id = "payment_id"
     list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
     list_filter = ["status"]
     list_select_related = ["report"]
@@ -133,7 +149,7 @@ class ProviderFilter(admin.SimpleListFilter):
     parameter_name = "provider"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [(name, name) for name in PROVIDERS]
+        return [(name, name) for name in NAMES]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
         name = self.value()
@@ -150,7 +166,8 @@ class RefundForm(forms.Form):
 
 
 @admin.register(Checkout)
-class CheckoutAdmin(ReadOnlyAdmin):
+class CheckoutAdmin(NumberAdmin):
+    checkouts_id = "id"
     list_display = ["id", "number", "provider", "status", "amount", "doubt"]
     list_filter = [
         DoubtFilter,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from uuid import UUID
 
 from django.db.models import Q
@@ -18,6 +19,7 @@ from django.utils.timezone import now
 from verification.jobs.heartbeat import beat
 from verification.ordering.giving_back import asked_of
 from verification.ordering.looking import look_now
+from verification.ordering.refunding import notice_refunds_elsewhere
 from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
     BooksCompared,
@@ -26,12 +28,15 @@ from verification.payments.models import (
     Doubt,
     Refund,
     RefundStatus,
+    TroubleKind,
 )
-from verification.payments.registry import live_providers, provider_named
+from verification.payments.registry import providers
+from verification.payments.troubles import note
 from verification.providers.base import ProviderError
 from verification.providers.checkout import (
     CheckoutProvider,
     CheckoutState,
+    GivenBackElsewhere,
     PaidElsewhere,
     RefundState,
 )
@@ -58,14 +63,11 @@ class Difference:
     mends_itself: bool = False
     # Nobody knows: the provider did not say.
     is_unanswered: bool = False
+    # All that the provider has given back of the checkout, when asked at that time.
+    given_back: tuple[Decimal, datetime] | None = None
 
     def __str__(self) -> str:
         return f"{self.provider} {self.name} {self.fault}"
-
-
-def providers() -> list[CheckoutProvider]:
-    """All that are configured, and the sandbox's own."""
-    return [provider_named("sandbox"), *live_providers()]
 
 
 def days(first: date, last: date) -> tuple[datetime, datetime]:
@@ -107,15 +109,25 @@ def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
         for difference in reconcile(provider, *days(day, day)):
             logger.error("books differ: %s", difference)
             whole = whole and not difference.is_unanswered
+            _tell(difference)
     except ProviderError as e:
-        logger.error("the books of %s were not read: %s", provider.name, e.code)
-        return False
+        why = e.code
     except Exception as e:
         # What one provider tells must not keep the others from being asked.
         why = type(e).__name__
-        logger.error("the books of %s were not read: %s", provider.name, why)
-        return False
-    return whole
+    else:
+        return whole
+    logger.error("the books of %s were not read: %s", provider.name, why)
+    told = f"{provider.name}, {day}: {why}"
+    note(TroubleKind.UNREAD, provider.name, day, message=told)
+    return False
+
+
+def _tell(difference: Difference) -> None:
+    """Operators are told, unless they are of the doubt that it was put in."""
+    in_doubt = difference.checkout_id and not difference.mends_itself
+    if not (in_doubt or difference.is_unanswered):
+        note(TroubleKind.BOOKS, difference, message=str(difference))
 
 
 def reconcile(
@@ -131,6 +143,8 @@ def reconcile(
 def _mend(checkout_id: UUID, difference: Difference) -> None:
     if difference.mends_itself:
         look_now(checkout_id)
+    elif difference.given_back:
+        notice_refunds_elsewhere(checkout_id, *difference.given_back)
     else:
         raise_doubt(checkout_id, Doubt.BOOKS_DIFFER)
 
@@ -147,6 +161,9 @@ def _differences(
     yield from _paid_here(provider, start, end, there)
     for later in REFUNDS_SEEN_AFTER:
         yield from _refunds(provider, start - later, end - later)
+    for found in provider.given_back_between(start, end):
+        beat()
+        yield from _given_back_there(provider, found)
 
 
 def _chunks(books: Iterable[PaidElsewhere]) -> Iterator[list[PaidElsewhere]]:
@@ -248,6 +265,43 @@ def _refunds(
             told = f"refund {refund.pk} is {refund.status} here and {state} there"
             name, pk = provider.name, refund.checkout_id
             yield Difference(name, pk, str(pk), told)
+
+
+def _given_back_there(
+    provider: CheckoutProvider, found: GivenBackElsewhere
+) -> Iterator[Difference]:
+    """By somebody at the provider's dashboard, and not by us."""
+    paid = Checkout.objects.filter(provider=provider.name).exclude(transaction="")
+    checkout = paid.filter(transaction=found.transaction).first()
+    told = f"{found.amount} {found.currency} was given back there"
+    if checkout is None:
+        told = f"{told}, of nothing of ours"
+        yield Difference(provider.name, None, found.refund, told)
+        return
+    if _is_ours(checkout, found):
+        return
+    asked_at = now()
+    try:
+        refunded = provider.look(checkout.reference, checkout.session).refunded
+    except ProviderError as e:
+        yield _unanswered(provider, checkout.pk, f"{told}: {e.code}")
+        return
+    yield Difference(
+        provider.name,
+        checkout.pk,
+        str(checkout.pk),
+        f"{told} by refund {found.refund}, not by us",
+        # Where it does not say how much in all, it calls the checkout unpaid by now.
+        given_back=None if refunded is None else (refunded, asked_at),
+    )
+
+
+def _is_ours(checkout: Checkout, found: GivenBackElsewhere) -> bool:
+    """By its name there, or by ours, if the answer that told its name was lost."""
+    return any(
+        refund.provider_refund == found.refund or str(refund.pk) in found.words
+        for refund in checkout.refunds.all()
+    )
 
 
 def _unanswered(provider: CheckoutProvider, pk: UUID, told: str) -> Difference:

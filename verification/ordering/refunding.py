@@ -11,19 +11,19 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils.timezone import now
 
+from verification.backoffice.staff import SERVICE, Staff, is_another
 from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.queue import later
 from verification.notifications.notifying import notify
 from verification.ordering.payers import refund_notice
-from verification.payments.doubts import clear_doubt, raise_doubt
+from verification.payments.doubts import clear_doubt, note_doubt, raise_doubt
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -48,16 +48,6 @@ REFUNDS = "verification.ordering.tasks.send_refunds"
 
 class NotRefundable(Exception):
     """Nothing was changed; the text says why."""
-
-
-class Staff(NamedTuple):
-    """Who asks or decides: a name can be changed, the id of a user cannot."""
-
-    user: int | None
-    name: str
-
-
-SERVICE = Staff(None, "service")
 
 
 @transaction.atomic
@@ -94,7 +84,7 @@ def ask_for_unfinished_part(
 def approve(refund_id: UUID, *, by: Staff) -> Refund:
     """Raises NotRefundable for the person who asked, and when it was decided."""
     refund = hold_refund(refund_id)
-    if by.user is None or refund.requested_by_user == by.user:
+    if not is_another(by, refund.requested_by_user):
         raise NotRefundable("Another person than who asked for it must approve it.")
     _decide(refund, by)
     _approve(refund, now())
@@ -121,8 +111,12 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
     known = [Doubt(name) for name in seen if name in Doubt]
     cleared = [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
     if cleared:
-        kept = Checkout.objects.filter(pk=checkout_id, is_counted=False)
-        kept.filter(status=CheckoutStatus.PAID).update(kept_because=reason[:500])
+        kept = Checkout.objects.filter(
+            Q(is_counted=False) | Q(pk__in=_without_payment())
+        )
+        kept.filter(pk=checkout_id, status=CheckoutStatus.PAID).update(
+            kept_because=reason[:500]
+        )
     return cleared
 
 
@@ -250,11 +244,16 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     back = F("refunded") - refund.amount
     Checkout.objects.filter(pk=checkout.pk).update(refunded=back)
     _adjust(refund, refund.amount)
+    if checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists():
+        # An edit has asked anew meanwhile, for the whole.
+        raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)
 
 
 def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
     """A person has to look at a refund that came to nothing, or to no end."""
-    raise_doubt(refund.checkout_id, why)
+    if not raise_doubt(refund.checkout_id, why):
+        # It stands because of another one.
+        note_doubt(refund.checkout_id, why, refund.pk)
 
 
 @transaction.atomic
@@ -273,6 +272,12 @@ def notice_refunds_elsewhere(
     logger.error("checkout %s was given back elsewhere: %s", checkout.pk, elsewhere)
     Checkout.objects.filter(pk=checkout.pk).update(refunded_elsewhere=elsewhere)
     raise_doubt(checkout.pk, Doubt.REFUNDED_ELSEWHERE)
+
+
+def _without_payment() -> QuerySet[Checkout]:
+    """Of reports whose payment was replaced by one that asks anew."""
+    there = Payment.objects.filter(pk=OuterRef("payment_id"))
+    return Checkout.objects.filter(~Exists(there), payment_id__isnull=False)
 
 
 def _tell(refund: Refund) -> None:

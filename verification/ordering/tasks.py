@@ -6,7 +6,9 @@ from verification.ordering.idempotency import forget_old_answers
 from verification.ordering.looking import look_at_due
 from verification.ordering.reconciling import reconcile_yesterday
 from verification.ordering.reminding import remind_due
+from verification.payments import troubles
 from verification.payments.purging import forget_events
+from verification.payments.troubles import forget_troubles
 
 
 def purge_idempotency_keys() -> None:
@@ -57,3 +59,9 @@ def reconcile_payments() -> None:
 def purge_payment_events() -> None:
     """Forget what events of payment providers said 90 days ago."""
     forget_events()
+    forget_troubles()
+
+
+def tell_operators() -> None:
+    """Write to operators of what nobody was told of about payments."""
+    troubles.tell_operators()

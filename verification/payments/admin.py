@@ -1,7 +1,7 @@
 from django.contrib import admin
 
 from verification.backoffice.office import ReadOnlyAdmin, link
-from verification.payments.models import Checkout, PaymentEvent
+from verification.payments.models import Checkout, PaymentEvent, Trouble
 
 # Payments, checkouts and refunds are in ordering: their actions are verbs of it.
 
@@ -39,3 +39,23 @@ class PaymentEventAdmin(ReadOnlyAdmin):
     @admin.display(description="Body")
     def body_opened(self, event):
         return event.body
+
+
+@admin.register(Trouble)
+class TroubleAdmin(ReadOnlyAdmin):
+    list_display = ["created_at", "kind", "message", "times", "told_at"]
+    list_filter = ["kind", ("told_at", admin.EmptyFieldListFilter)]
+    search_ids = ("id", "checkout_id")
+    fields = [
+        "id",
+        "kind",
+        "message",
+        "times",
+        "checkout_page",
+        "created_at",
+        "told_at",
+    ]
+
+    @admin.display(description="Checkout")
+    def checkout_page(self, trouble):
+        return link(trouble.checkout) if trouble.checkout else "-"

@@ -55,4 +55,7 @@ def _doubtful() -> list[CheckMessage]:
         if name == "paystack" and not options["fallback_email"]:
             told = "Without PAYSTACK_FALLBACK_EMAIL nobody without e-mail can pay."
             found.append(Warning(told, hint=PAGE, id="payments.W003"))
+    if settings.PAYMENT_PROVIDER and not settings.OPERATOR_ALERTS:
+        told = "Without OPERATOR_ALERTS nobody is written to when payments need them."
+        found.append(Warning(told, hint=PAGE, id="payments.W004"))
     return found

@@ -5,16 +5,29 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import F, Func, Value
 
-from verification.payments.models import Checkout, Doubt
+from verification.ids import uuid7
+from verification.payments.models import Checkout, Doubt, TroubleKind
+from verification.payments.troubles import note
 
 
+@transaction.atomic
 def raise_doubt(checkout_id: UUID, doubt: Doubt) -> bool:
     """False when it is there already."""
     without = Checkout.objects.filter(pk=checkout_id).exclude(doubts__contains=[doubt])
     changed = Func(F("doubts"), Value(doubt.value), function="array_append")
-    return bool(without.update(doubts=changed))
+    is_new = bool(without.update(doubts=changed))
+    if is_new:
+        note_doubt(checkout_id, doubt, uuid7())
+    return is_new
+
+
+def note_doubt(checkout_id: UUID, doubt: Doubt, cause: UUID) -> None:
+    """Have operators told of it."""
+    names, told = (checkout_id, doubt, cause), str(doubt.label)
+    note(TroubleKind.DOUBT, *names, message=told, checkout_id=checkout_id)
 
 
 def clear_doubt(checkout_id: UUID, doubt: Doubt) -> bool:

@@ -22,6 +22,7 @@ from workspaces.models import Environment
 SIGNATURES = {"paystack": "x-paystack-signature", "stripe": "stripe-signature"}
 
 _sandbox = SandboxProvider()
+NAMES = (*SIGNATURES, _sandbox.name)
 
 
 class NoPaymentProvider(Refused):
@@ -48,16 +49,31 @@ def takes_payments(environment: str) -> bool:
 
 def provider_named(name: str) -> CheckoutProvider:
     """The provider a checkout was opened at. Raises NoPaymentProvider."""
-    if name == _sandbox.name:
+    if is_built_in(name):
         return _sandbox
     if name not in settings.PAYMENT_PROVIDERS:
         raise NoPaymentProvider
     return _live(name)
 
 
-def live_providers() -> list[CheckoutProvider]:
-    """Every one whose keys are configured."""
-    return [_live(name) for name in settings.PAYMENT_PROVIDERS]
+def is_built_in(name: str) -> bool:
+    """The sandbox's, which is asked by the database's connection alone."""
+    return name == _sandbox.name
+
+
+def providers() -> list[CheckoutProvider]:
+    """Every one whose keys are configured, and the sandbox's own."""
+    return [_sandbox, *(_live(name) for name in settings.PAYMENT_PROVIDERS)]
+
+
+def is_claimed(headers: Mapping[str, str]) -> bool:
+    """Whether this claims to be a provider's event, as what strays in here does not."""
+    return bool(_claimed(headers))
+
+
+def _claimed(headers: Mapping[str, str]) -> list[str]:
+    names = {name.lower() for name in headers}
+    return [name for name, header in SIGNATURES.items() if header in names]
 
 
 def signed_by(headers: Mapping[str, str]) -> CheckoutProvider:
@@ -65,8 +81,7 @@ def signed_by(headers: Mapping[str, str]) -> CheckoutProvider:
 
     Raises BadSignature unless that is one alone, and its keys are configured.
     """
-    names = {name.lower() for name in headers}
-    claimed = [name for name, header in SIGNATURES.items() if header in names]
+    claimed = _claimed(headers)
     if len(claimed) != 1 or claimed[0] not in settings.PAYMENT_PROVIDERS:
         raise BadSignature
     return _live(claimed[0])

@@ -23,6 +23,7 @@ from verification.providers.checkout import (
     CheckoutBegun,
     CheckoutSeen,
     CheckoutState,
+    GivenBackElsewhere,
     PaidElsewhere,
     ProviderEvent,
     RefundAsked,
@@ -97,6 +98,12 @@ class SandboxProvider:
                 checkout.currency,
                 checkout.paid_at,
             )
+
+    def given_back_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[GivenBackElsewhere]:
+        # It has no dashboard: only we can give back what was paid here.
+        return iter(())
 
 
 def play(reference: str, state: CheckoutState, *, surplus: bool = False) -> bool:

@@ -128,6 +128,19 @@ class PaidElsewhere:
     paid_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class GivenBackElsewhere:
+    """A refund in the provider's books that did not fail, whoever asked for it."""
+
+    # The provider's own name for it.
+    refund: str
+    transaction: str
+    amount: Decimal
+    currency: str
+    # What it was asked with; our reference is among them if we asked.
+    words: frozenset[str]
+
+
 class BadSignature(Exception):
     """The event is not the provider's, or cannot be shown to be; nothing is kept."""
 
@@ -158,6 +171,12 @@ class CheckoutProvider(Protocol):
 
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
         """Every payment in its books since `start` and before `end`."""
+        ...
+
+    def given_back_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[GivenBackElsewhere]:
+        """Every refund in its books that was made since `start` and before `end`."""
         ...
 
 

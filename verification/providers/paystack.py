@@ -33,6 +33,7 @@ from verification.providers.checkout import (
     CheckoutBegun,
     CheckoutSeen,
     CheckoutState,
+    GivenBackElsewhere,
     PaidElsewhere,
     ProviderEvent,
     RefundAsked,
@@ -210,6 +211,24 @@ class Paystack:
                     paid_at=paid_at,
                 )
 
+    def given_back_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[GivenBackElsewhere]:
+        asked = {"from": _time(start), "to": _time(end)}
+        for found in self._pages("/refund", asked):
+            # Whether Paystack keeps to the asked time is not relied upon.
+            if not start <= _parsed(found.get("createdAt")) < end:
+                continue
+            seen = self._refund_seen(found)
+            if seen.state != RefundState.FAILED:
+                yield GivenBackElsewhere(
+                    refund=seen.refund,
+                    transaction=_transaction_of(found),
+                    amount=from_cents(found.get("amount")),
+                    currency=_currency(found),
+                    words=frozenset(str(found.get("merchant_note") or "").split()),
+                )
+
     def _email(self, asked: CheckoutAsked) -> str:
         if asked.email:
             return asked.email
@@ -238,7 +257,7 @@ class Paystack:
                 (
                     from_cents(found.get("amount"))
                     for found in self._pages("/refund", asked, 1)
-                    if _is_of(found, transaction)
+                    if _transaction_of(found) == transaction
                     and self._refund_seen(found).state != RefundState.FAILED
                 ),
                 Decimal(0),
@@ -323,9 +342,9 @@ def _reference(kind: str, data: Any) -> str:
     return reference if isinstance(reference, str) else ""
 
 
-def _is_of(refund: dict[str, Any], transaction: str) -> bool:
+def _transaction_of(refund: dict[str, Any]) -> str:
     of = refund.get("transaction")
-    return str(of.get("id") if isinstance(of, dict) else of) == transaction
+    return str(of.get("id") if isinstance(of, dict) else of)
 
 
 def _page_count(answer: dict[str, Any]) -> int:
@@ -342,4 +361,4 @@ def _parsed(text: Any) -> datetime:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (TypeError, ValueError):
-        raise unavailable("Paystack", "told no time of payment") from None
+        raise unavailable("Paystack", "told no time") from None

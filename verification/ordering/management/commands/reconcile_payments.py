@@ -5,7 +5,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.timezone import now
 
-from verification.ordering.reconciling import days, providers, reconcile
+from verification.ordering.reconciling import days, reconcile
+from verification.payments.registry import providers
 from verification.providers.base import ProviderError
 
 

@@ -1,0 +1,171 @@
+"""`POST /api/v1/webhooks/payment-provider`: what is not let in."""
+
+from typing import Any
+
+import pytest
+
+from tests.clients import Api
+from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.stripe import FakeStripe
+from tests.logs import LogLines
+from tests.logs import log_lines as log_lines
+from tests.orders import rows
+from tests.payments import (
+    candidate,
+    configuration,
+    opened,
+    send,
+    sent,
+)
+from tests.payments import taker as taker
+from verification.payments.models import Checkout, PaymentEvent
+from verification.payments.registry import _live
+
+SIGNATURE = {"paystack": "x-paystack-signature", "stripe": "Stripe-Signature"}
+LIMIT = 256 * 1024
+NOBODYS = "019aa000-0000-7000-8000-000000000000"
+
+
+def paid(taker: CheckoutServer, api: Api) -> Checkout:
+    """A checkout whose payer has paid, which nobody has told us yet."""
+    checkout = opened(api.create(candidate()))
+    taker.pay(checkout.reference)
+    return checkout
+
+
+def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
+    assert answer["Content-Type"] == "application/problem+json"
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer["X-Request-Id"] == answer.json()["requestId"]
+    return answer.json()
+
+
+def wrong_signature(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    return body, taker.sign(body, "a secret of somebody else")
+
+
+def another_body(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    return body.replace(b"25000", b"25001"), right
+
+
+def no_signature(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    return body, {"Content-Type": "application/json"}
+
+
+def empty_signature(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    return body, dict.fromkeys(taker.sign(body), "")
+
+
+def not_ascii(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    return body, dict.fromkeys(taker.sign(body), "t=1,v1=\xff\x80")
+
+
+def two_signatures(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    return body, {**right, **dict.fromkeys(SIGNATURE.values(), "0"), **right}
+
+
+def the_others_signature(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    other = FakeStripe() if isinstance(taker, FakePaystack) else FakePaystack()
+    return body, other.sign(body)
+
+
+def a_signature_over_nothing(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+    return body, taker.sign(b"")
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        wrong_signature,
+        another_body,
+        no_signature,
+        empty_signature,
+        not_ascii,
+        two_signatures,
+        the_others_signature,
+        a_signature_over_nothing,
+    ],
+)
+def test_what_is_not_signed_is_refused_and_nothing_of_it_kept(
+    taker: CheckoutServer, live_api: Api, log_lines: LogLines, forge: Any
+):
+    paid(taker, live_api)
+    body, headers = forge(taker, *taker.signed(taker.events[-1]))
+    before = rows()
+
+    answer = sent(body, headers)
+
+    problem = refused(answer, 401, "invalid-signature")
+    assert "errors" not in problem
+    # Only that there was one is counted.
+    assert {**rows(), "payments.Trouble": 0} == before
+    told = [line for line in log_lines() if "signature" in line["message"]]
+    assert [line["message"] for line in told] == [
+        "an event without a payment provider's signature was refused"
+    ]
+
+
+def test_an_old_signature_of_stripe_is_refused(settings: Any, db: None):
+    with FakeStripe() as stripe:
+        settings.PAYMENT_PROVIDERS = dict([configuration(stripe)])
+        _live.cache_clear()
+        stripe.event_age = 301
+
+        answer = sent(b"{}", stripe.sign(b"{}"))
+
+    refused(answer, 401, "invalid-signature")
+    _live.cache_clear()
+
+
+def test_a_provider_that_is_not_configured_is_nobody(db: None):
+    for fake in (FakePaystack(), FakeStripe()):
+        refused(sent(b"{}", fake.sign(b"{}")), 401, "invalid-signature")
+
+
+def test_who_tries_signatures_is_slowed_down_and_the_provider_is_not(
+    taker: CheckoutServer, live_api: Api, settings: Any
+):
+    settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 2
+    paid(taker, live_api)
+
+    answers = [sent(b"{}", taker.sign(b"{ }")) for _ in range(3)]
+
+    assert [answer.status_code for answer in answers] == [401, 401, 429]
+    assert int(answers[-1]["Retry-After"]) > 0
+    send(taker)
+
+
+def test_too_large_an_event_is_refused_by_its_length_unread(
+    taker: CheckoutServer, monkeypatch: Any, db: None
+):
+    body = b'{"a":"' + b"a" * 5_000_000 + b'"}'
+    monkeypatch.setattr("django.http.HttpRequest.read", None)
+
+    refused(sent(body, taker.sign(body)), 413, "body-too-large")
+
+
+def test_the_largest_event_that_is_taken_has_256_kib(taker: CheckoutServer, db: None):
+    body = b"{" + b" " * (LIMIT - 2) + b"}"
+    assert sent(body, taker.sign(body)).status_code == 200
+
+    body += b" "
+    refused(sent(body, taker.sign(body)), 413, "body-too-large")
+
+
+@pytest.mark.parametrize("body", [b"", b"not JSON", b"[]", b'"text"', b"7", b"{"])
+def test_what_is_signed_and_no_object_is_malformed(
+    taker: CheckoutServer, body: bytes, db: None
+):
+    problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")
+    assert "is not" in problem["detail"]
+    assert not PaymentEvent.objects.exists()
+
+
+@pytest.mark.parametrize("body", [b'{"id": "\xff"}', '{"id": "1"}'.encode("utf-16")])
+def test_signed_bytes_that_are_not_utf_8_are_malformed_and_not_unsigned(
+    taker: CheckoutServer, body: bytes, db: None
+):
+    problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")
+    assert "not UTF-8 at byte" in problem["detail"]
+    assert not PaymentEvent.objects.exists()

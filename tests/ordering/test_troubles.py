@@ -1,0 +1,244 @@
+"""Operators are told by e-mail of what needs somebody about payments, once a cause."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import time_machine
+from django.utils.timezone import now
+
+from tests.clients import Api
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.payments import EMAIL, candidate, end, opened, sent
+from tests.refunds import WANGARI, ask, paid, send
+from tests.refunds import paystack_api as paystack_api
+from tests.threads import at_once
+from verification.notifications.models import Notification
+from verification.notifications.writing import write_letter
+from verification.ordering.refunding import reject, resolve_doubts
+from verification.ordering.tasks import (
+    purge_payment_events,
+    reconcile_payments,
+    tell_operators,
+)
+from verification.payments.doubts import raise_doubt
+from verification.payments.models import Checkout, Doubt, Trouble
+from verification.payments.troubles import count_refused_signature
+
+pytestmark = pytest.mark.django_db
+SIGNATURE = "x-paystack-signature"
+
+
+@pytest.fixture(autouse=True)
+def operators(settings: Any) -> None:
+    settings.OPERATOR_ALERTS = ["ops@operator.test", "cfo@operator.test"]
+
+
+def doubted(api: Api) -> Checkout:
+    return end(opened(api.create(candidate())), surplus=True)
+
+
+def letters() -> list[Notification]:
+    return list(Notification.objects.filter(kind="PAYMENT_TROUBLE").order_by("id"))
+
+
+def told(**later: float) -> list[str]:
+    """What the next e-mail says, which goes to both and names nobody."""
+    before = {one.pk for one in letters()}
+    with time_machine.travel(now() + timedelta(**later), tick=False):
+        tell_operators()
+    new = [one for one in letters() if one.pk not in before]
+    if not new:
+        return []
+    assert [one.recipient for one in new] == ["ops@operator.test", "cfo@operator.test"]
+    texts = {write_letter(one).text for one in new}
+    (text,) = texts
+    assert EMAIL not in text
+    assert "Wanjiku" not in text
+    return [line[2:] for line in text.splitlines() if line.startswith("- ")]
+
+
+def test_a_doubt_is_told_once(api: Api):
+    checkout = doubted(api)
+
+    assert told() == [
+        f"Payment in doubt: {checkout.number}"
+        " Another amount or currency was paid than asked"
+    ]
+    assert told(days=1) == []
+
+
+def test_nothing_is_told_where_nothing_came_up(api: Api):
+    end(opened(api.create(candidate())))
+
+    assert told() == []
+
+
+def test_what_a_person_has_seen_to_meanwhile_is_no_news(api: Api):
+    checkout = doubted(api)
+    resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], "Given back by hand.")
+
+    assert told() == []
+    # The same doubt of the same payment, but another time.
+    raise_doubt(checkout.pk, Doubt.OTHER_AMOUNT)
+    assert len(told(days=1)) == 1
+
+
+def test_each_refund_that_failed_is_told(paystack_api: Api, paystack: FakePaystack):
+    checkout = paid(paystack_api, paystack)
+    paystack.refund_fails = True
+    for _ in range(2):
+        ask(checkout, 10)
+        send()
+        paystack.settle_refunds()
+        send()
+
+    line = f"Payment in doubt: {checkout.number} Money could not be given back"
+    assert told() == [line, line]
+
+
+def test_refused_signatures_are_counted_and_told_when_their_day_is_over(
+    paystack_api: Api,
+):
+    day = f"{now():%Y-%m-%d}"
+    for signature in ("0", "1", ""):
+        assert sent(b"{}", {SIGNATURE: signature}).status_code == 401
+    # What strays in here claims to be nobody's.
+    assert sent(b"{}", {}).status_code == 401
+
+    assert told() == []
+    assert told(days=1) == [
+        f"Signatures refused: 3 events of {day} were refused,"
+        " as their signature was wrong"
+    ]
+    assert told(days=2) == []
+
+
+def test_books_that_differ_are_told_once_however_often_they_are_read(
+    paystack_api: Api, paystack: FakePaystack
+):
+    checkout = paid(paystack_api, paystack)
+    transaction = paystack.transactions.pop(checkout.reference)
+    transaction.reference = EMAIL
+    paystack.transactions[EMAIL] = transaction
+    Checkout.objects.all().update(paid_at=now() - timedelta(days=9))
+    lines = [
+        f"Books differ: paystack {transaction.id}"
+        " 250.00 KES was paid there, for nothing of ours"
+    ]
+
+    for day, expected in ((1, lines), (2, [])):
+        with time_machine.travel(now() + timedelta(days=day), tick=False):
+            reconcile_payments()
+            transaction.paid_at = now()
+            assert told() == expected
+
+
+def test_books_that_cannot_be_read_are_told(paystack_api: Api, paystack: FakePaystack):
+    paystack.faults.status = 503
+    yesterday = f"{now() - timedelta(days=1):%Y-%m-%d}"
+
+    for _ in range(2):
+        reconcile_payments()
+
+    assert told() == [f"Books not read: paystack, {yesterday}: SOURCE_UNAVAILABLE"]
+
+
+def test_a_difference_that_is_a_doubt_is_told_as_one(
+    paystack_api: Api, paystack: FakePaystack
+):
+    checkout = paid(paystack_api, paystack)
+    paystack.fail(checkout.reference)
+
+    with time_machine.travel(now() + timedelta(days=1), tick=False):
+        reconcile_payments()
+        (line,) = told()
+
+    assert line.endswith("The provider's books say something else")
+
+
+def test_many_are_counted(api: Api):
+    checkout = doubted(api)
+    Trouble.objects.all().delete()
+    Trouble.objects.bulk_create(
+        Trouble(kind="BOOKS", cause=str(n), message=f"T{n}", checkout=checkout)
+        for n in range(53)
+    )
+
+    lines = told()
+
+    assert lines[49].endswith("T49")
+    assert lines[50:] == ["and 3 more"]
+
+
+def test_without_an_address_it_waits_for_one(api: Api, settings: Any):
+    settings.OPERATOR_ALERTS, addresses = [], settings.OPERATOR_ALERTS
+    doubted(api)
+    assert told() == []
+
+    settings.OPERATOR_ALERTS = addresses
+    assert len(told(days=1)) == 1
+
+
+def test_it_is_forgotten_after_three_months(api: Api):
+    doubted(api)
+
+    for days, left in ((89, 1), (91, 0)):
+        with time_machine.travel(now() + timedelta(days=days)):
+            purge_payment_events()
+        assert Trouble.objects.count() == left
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_jobs_at_once_tell_once():
+    count_refused_signature()
+    Trouble.objects.update(created_at=now() - timedelta(days=1))
+
+    at_once(3, lambda number: tell_operators())
+
+    assert len(letters()) == 2
+
+
+def test_readiness_tells_how_many_payments_are_in_doubt(api: Api, client: Any):
+    doubted(api)
+
+    assert client.get("/readyz").json()["paymentsInDoubt"] == 1
+
+
+def test_a_refund_that_is_rejected_after_an_edit_asked_anew_needs_a_person(
+    api: Api, settings: Any
+):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(100)
+    made = api.create(candidate(draft=True))
+    checkout = end(opened(made))
+    ask(checkout, 50)
+    send()
+    waits = ask(checkout, 100)
+    edit = {"purpose": "Another purpose", "checksRequested": ["IDENTITY"]}
+    assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
+    send()
+    Trouble.objects.all().delete()
+
+    reject(waits.pk, by=WANGARI)
+
+    checkout.refresh_from_db()
+    assert (checkout.refundable, checkout.doubt) == (100, "PAYS_NOTHING")
+    assert [line.split(" ", 4)[4] for line in told()] == [
+        "Money stays that pays for nothing any more"
+    ]
+    resolve_doubts(checkout.pk, ["PAYS_NOTHING"], "The payer wants no more of it.")
+    checkout.refresh_from_db()
+    assert checkout.kept_because
+    # And the ledger adds up, as after every test.
+
+
+def test_a_rejected_refund_of_what_still_pays_needs_nobody(api: Api, settings: Any):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    checkout = paid(api)
+
+    reject(ask(checkout, 100).pk, by=WANGARI)
+
+    checkout.refresh_from_db()
+    assert checkout.doubt == ""

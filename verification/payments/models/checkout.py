@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Cast, Right
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+from verification.reports.models import Report
+from workspaces.models import Account, Environment
+
+# Of the id, in a receipt's number.
+NUMBER_DIGITS = 12
+
+
+class CheckoutStatus(models.TextChoices):
+    OPEN = "OPEN"
+    # The provider has the money, whatever we make of it.
+    PAID = "PAID"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+class Doubt(models.TextChoices):
+    """What a person must look at."""
+
+    OTHER_AMOUNT = "OTHER_AMOUNT", "Another amount or currency was paid than asked"
+    CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
+    DISPUTED = "DISPUTED", "The payer disputes it at their bank"
+    REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
+    REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
+    REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
+    PAYS_NOTHING = "PAYS_NOTHING", "Money stays that pays for nothing any more"
+    BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
+
+
+class Checkout(models.Model):
+    """One visit to a payment provider: for a report, or to top up an account.
+
+    It is due when `next_look_at` has passed: the provider is then asked what became of
+    it. Events of the provider only bring that moment forward. Our name for it at the
+    provider is its id.
+    """
+
+    Status = CheckoutStatus
+    Doubt = Doubt
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(
+        Report, models.PROTECT, null=True, related_name="checkouts"
+    )
+    # Which payment asked. No foreign key: an edited draft asks anew, and what was paid
+    # meanwhile must be found.
+    payment_id = models.UUIDField(null=True)
+    account = models.ForeignKey(
+        Account, models.PROTECT, null=True, related_name="checkouts"
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    provider = models.CharField(max_length=20)
+    status = models.CharField(
+        max_length=9, choices=CheckoutStatus, default=CheckoutStatus.OPEN
+    )
+    amount = models.DecimalField(max_digits=12, decimal_places=2)
+    currency = models.CharField(max_length=3)
+    # Where the payer pays, and the provider's name for it; blank until it answered.
+    url = models.TextField(blank=True)
+    session = models.CharField(max_length=255, blank=True)
+    paid_amount = models.DecimalField(max_digits=12, decimal_places=2, null=True)
+    paid_currency = models.CharField(max_length=3, blank=True)
+    # What the provider calls the payment; a refund names it.
+    transaction = models.CharField(max_length=255, blank=True)
+    # What the payer of a report was told when it was counted: `payments.receipts`.
+    receipt = EncryptedJSONField(null=True)
+    # Whether it is this money that paid the report, or topped up the account.
+    is_counted = models.BooleanField(default=False)
+    # The sum of its refunds that did not fail and were not rejected.
+    refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
+    # What was given back at the provider by others, as far as a person was told.
+    refunded_elsewhere = models.DecimalField(
+        max_digits=12, decimal_places=2, default=Decimal(0), editable=False
+    )
+    # Each once, the oldest first; `payments.doubts` raises and clears them.
+    doubts = ArrayField(
+        models.CharField(max_length=20, choices=Doubt), default=list, blank=True
+    )
+    # What a person said who left money here that counts for nothing.
+    kept_because = models.CharField(max_length=500, blank=True)
+    # The provider's words.
+    message = models.CharField(max_length=200, blank=True)
+    started_by = models.CharField(max_length=100)
+    # Of the page it was opened from; blank until then.
+    language = models.CharField(max_length=2, blank=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+    paid_at = models.DateTimeField(null=True)
+    next_look_at = models.DateTimeField(null=True)
+    # When the provider was last asked.
+    looked_at = models.DateTimeField(null=True, editable=False)
+    # Looks in a row that the provider did not answer.
+    unanswered = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="a_checkout_is_for_a_report_or_an_account",
+                condition=Q(
+                    report__isnull=False, payment_id__isnull=False, account=None
+                )
+                | Q(report=None, payment_id=None, account__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="play_money_is_paid_in_the_sandbox",
+                condition=Q(provider="sandbox", environment="sandbox")
+                | (~Q(provider="sandbox") & Q(environment="production")),
+            ),
+            models.CheckConstraint(
+                name="checkout_amount_is_positive", condition=Q(amount__gt=0)
+            ),
+            models.CheckConstraint(
+                name="a_paid_checkout_tells_what_was_paid",
+                condition=Q(
+                    status="PAID",
+                    paid_amount__isnull=False,
+                    paid_at__isnull=False,
+                )
+                | (~Q(status="PAID") & Q(paid_amount=None, paid_at=None)),
+            ),
+            models.CheckConstraint(
+                name="only_the_whole_amount_counts",
+                condition=Q(is_counted=False)
+                | Q(
+                    status="PAID",
+                    paid_amount=F("amount"),
+                    paid_currency=F("currency"),
+                ),
+            ),
+            models.CheckConstraint(
+                name="no_more_is_given_back_than_was_paid",
+                condition=Q(refunded=0)
+                | Q(refunded__gt=0, refunded__lte=F("paid_amount")),
+            ),
+            models.UniqueConstraint(
+                fields=["payment_id"],
+                condition=Q(is_counted=True, payment_id__isnull=False),
+                name="a_payment_is_paid_once",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["next_look_at"],
+                condition=Q(next_look_at__isnull=False),
+                name="checkouts_to_look_at",
+            ),
+            models.Index(
+                fields=["payment_id", "-id"],
+                condition=Q(payment_id__isnull=False),
+                name="checkouts_of_a_payment",
+            ),
+            # What needs a person.
+            models.Index(fields=["id"], condition=~Q(doubts=[]), name="doubts"),
+            # Events that do not carry our name for it.
+            models.Index(
+                fields=["provider", "transaction"],
+                condition=~Q(transaction=""),
+                name="checkouts_by_transaction",
+            ),
+            # What is compared with the provider's books day by day.
+            models.Index(
+                fields=["paid_at"],
+                condition=Q(paid_at__isnull=False),
+                name="checkouts_paid",
+            ),
+            # What is read out of a receipt.
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="checkouts_by_number",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.amount} {self.currency} ({self.provider})"
+
+    @property
+    def reference(self) -> str:
+        return str(self.pk)
+
+    @property
+    def number(self) -> str:
+        """The receipt's number, as a person reads it out."""
+        text = self.id.hex[-NUMBER_DIGITS:].upper()
+        return f"P-{text[:4]}-{text[4:8]}-{text[8:]}"
+
+    @property
+    def doubt(self) -> str:
+        """All of them, as staff read them; "" where there is none."""
+        return ", ".join(self.doubts)
+
+    @property
+    def doubt_labels(self) -> list[str]:
+        return [str(Doubt(name).label) for name in self.doubts]
+
+    @property
+    def refundable(self) -> Decimal:
+        return (self.paid_amount or Decimal(0)) - self.refunded

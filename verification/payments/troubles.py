@@ -1,0 +1,112 @@
+"""Telling operators by e-mail of what somebody must look at about payments.
+
+What comes up is noted where it does, in its transaction; once a day all that nobody was
+told of goes out in one e-mail to each address of OPERATOR_ALERTS.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification.notifications.models import Channel
+from verification.notifications.models import Kind as NotificationKind
+from verification.notifications.notifying import Wanted, notify
+from verification.payments.models import Trouble, TroubleKind
+from verification.wire import one_line
+
+KEPT = timedelta(days=90)
+# In one e-mail; the rest is counted there, and is in the back office.
+SHOWN = 50
+
+
+def note(
+    kind: TroubleKind, *cause: object, message: str, checkout_id: UUID | None = None
+) -> None:
+    """Of the same cause nobody is told twice."""
+    name = ":".join(map(str, cause))
+    if len(name) > 100:
+        name = f"{name[:80]}:{sha256(name.encode()).hexdigest()[:16]}"
+    Trouble.objects.bulk_create(
+        [
+            Trouble(
+                kind=kind,
+                cause=f"{kind.lower()}:{name}",
+                message=one_line(message)[:300],
+                checkout_id=checkout_id,
+            )
+        ],
+        ignore_conflicts=True,
+    )
+
+
+@transaction.atomic
+def count_refused_signature() -> None:
+    """One more event on this day that claims to be a payment provider's."""
+    day = now().astimezone(UTC).date()
+    message = f"events of {day} were refused, as their signature was wrong"
+    refused = Trouble.objects.filter(cause=f"signature:{day}")
+    if not refused.update(times=F("times") + 1):
+        note(TroubleKind.SIGNATURE, day, message=message)
+
+
+@transaction.atomic
+def tell_operators() -> None:
+    """Any number of these may run at once; each trouble is in one e-mail."""
+    if not settings.OPERATOR_ALERTS:
+        return
+    troubles = _untold()
+    Trouble.objects.filter(pk__in=[one.pk for one in troubles]).update(told_at=now())
+    lines = [_line(one) for one in troubles if _stands(one)]
+    if not lines:
+        return
+    context = {
+        "count": len(lines),
+        "lines": lines[:SHOWN],
+        "more": len(lines) - len(lines[:SHOWN]),
+        "url": f"{settings.BASE_URL}/admin/",
+    }
+    notify(
+        *(
+            Wanted(
+                NotificationKind.PAYMENT_TROUBLE,
+                Channel.EMAIL,
+                cause=f"payment-trouble:{troubles[0].pk}:{number}",
+                recipient=address,
+                context=context,
+            )
+            for number, address in enumerate(settings.OPERATOR_ALERTS)
+        )
+    )
+
+
+def forget_troubles() -> None:
+    """Of three months ago."""
+    Trouble.objects.filter(created_at__lt=now() - KEPT).delete()
+
+
+def _untold() -> list[Trouble]:
+    untold = Trouble.objects.select_for_update(of=("self",), skip_locked=True)
+    # Signatures are counted until their day is over.
+    midnight = datetime.combine(now().astimezone(UTC), time(), UTC)
+    counting = untold.filter(told_at=None).exclude(
+        kind=TroubleKind.SIGNATURE, created_at__gte=midnight
+    )
+    return list(counting.select_related("checkout").order_by("id"))
+
+
+def _stands(trouble: Trouble) -> bool:
+    """A doubt that a person has cleared meanwhile is no news."""
+    return trouble.checkout is None or bool(trouble.checkout.doubts)
+
+
+def _line(trouble: Trouble) -> str:
+    times = f"{trouble.times} " if trouble.kind == TroubleKind.SIGNATURE else ""
+    number = f"{trouble.checkout.number} " if trouble.checkout else ""
+    return f"{trouble.get_kind_display()}: {number}{times}{trouble.message}"
