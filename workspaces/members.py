@@ -34,6 +34,7 @@ class Permission(StrEnum):
     MANAGE_MEMBERS = auto()
     MANAGE_OWNERS = auto()
     MANAGE_SETTINGS = auto()
+    GO_LIVE = auto()
     CLOSE = auto()
 
 
@@ -45,6 +46,7 @@ _ADMIN = {
     P.MANAGE_MONITORING,
     P.MANAGE_MEMBERS,
     P.MANAGE_SETTINGS,
+    P.GO_LIVE,
 }
 # The only place that says what a role may do.
 ALLOWED: dict[str, frozenset[Permission]] = {

@@ -30,6 +30,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Ledger", "menu_book", "workspaces.ledgerentry"),
     ],
     "Workspaces": [
+        ("Go-live", "rocket_launch", "golive.application"),
         ("Workspaces", "business", "workspaces.workspace"),
         ("API keys", "key", "workspaces.apikey"),
     ],

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class GoLiveConfig(AppConfig):
+    name = "verification.golive"
+    label = "golive"
