@@ -26,7 +26,7 @@ from verification.payments.models import Refund
 from verification.reports.models import Report
 from webhooks.models import Configuration
 from workspaces.models import Account, LedgerEntry
-from workspaces.operator import OPERATOR_ID
+from workspaces.operator import OPERATOR_ID, operator_account
 
 pytestmark = pytest.mark.django_db
 AT = datetime(2026, 11, 20, 14, 30, tzinfo=UTC)
@@ -149,6 +149,7 @@ def test_revenue_is_what_was_charged_less_what_was_given_back(api, live_api):
         (account, "REVERSAL", 50),
         (account, "TOP_UP", 9_000),
         (play, "CHARGE", -700),
+        (operator_account("production"), "CHARGE", -300),
     ]:
         at = AT - timedelta(days=1)
         LedgerEntry.objects.create(

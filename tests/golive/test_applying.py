@@ -286,6 +286,7 @@ def test_a_rejected_application_is_corrected_and_submitted_again(owner):
 
     owner.post("golive-again")
     owner.post("golive-again")
+    assert "The CR12 is of last year" in owner.page("golive")
     owner.post("golive-company", {**COMPANY, "address": "Kenyatta Avenue 2"})
     owner.post("golive-hand-in", file(pdf() + b"\n"), kind="cr12")
     told = owner.told("golive-submit", {"confirmed": "on"})
@@ -294,6 +295,7 @@ def test_a_rejected_application_is_corrected_and_submitted_again(owner):
     second = Application.objects.get(status="SUBMITTED")
     assert second.details["address"] == "Kenyatta Avenue 2"
     assert content_of(second.documents.get(kind="CR12")) == pdf() + b"\n"
+    assert "The CR12 is of last year" not in owner.page("golive")
     # What was rejected is as it was.
     first.refresh_from_db()
     assert (first.status, first.details) == ("REJECTED", DETAILS)
@@ -339,6 +341,16 @@ def test_a_form_from_elsewhere_changes_nothing(owner, name, more):
     assert answer.status_code == 403
     application = Application.objects.get()
     assert (application.status, application.company_name) == ("DRAFT", NAME)
+
+
+def test_who_was_approved_without_an_application_begins_none(owner):
+    Workspace.objects.update(go_live="APPROVED")
+
+    assert "Your company is approved." in owner.page("golive")
+    assert owner.told("golive-company", COMPANY) == ["It cannot be changed now."]
+    with pytest.raises(applying.NotEditable):
+        applying.describe(owner.member, NAME, DETAILS)
+    assert not Application.objects.exists()
 
 
 def test_a_kind_that_is_none_is_not_found(owner):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -23,10 +24,11 @@ from verification.golive.transitions import By, InvalidTransition
 from verification.ordering.faults import InvalidRequest
 from verification.wire import one_line
 from workspaces.members import Permission
+from workspaces.models import Workspace
 
 GO_LIVE = Permission.GO_LIVE
 ENDINGS = {"application/pdf": "pdf", "image/jpeg": "jpg", "image/png": "png"}
-STATES = {
+STATES: dict[str, Any] = {
     "": gettext_lazy("Not begun"),
     Status.DRAFT: gettext_lazy("Being filled in"),
     Status.SUBMITTED: gettext_lazy("Waiting for a review"),
@@ -41,11 +43,16 @@ EDITED = {None, Status.DRAFT, Status.REJECTED}
 def overview(place: Place) -> HttpResponse:
     application = newest(place.workspace)
     given = {d.kind: d for d in application.documents.all()} if application else {}
+    status = application.status if application else ""
+    if place.workspace.go_live == Workspace.GoLive.APPROVED:
+        status = Status.APPROVED
     shown = {
         "application": application,
-        "state": STATES[Status(application.status) if application else ""],
+        "status": status,
+        "state": STATES[status],
+        "reason": applying.refusal(place.workspace),
         "documents": [(kind, label, given.get(kind)) for kind, label in KINDS.items()],
-        "is_draft": application is None or application.status == Status.DRAFT,
+        "is_draft": status in {"", Status.DRAFT},
         "is_complete": bool(application) and len(given) == len(KINDS),
     }
     return place.show("golive/overview", shown)
@@ -54,7 +61,8 @@ def overview(place: Place) -> HttpResponse:
 @opened(GO_LIVE)
 def company(place: Place) -> HttpResponse:
     application = newest(place.workspace)
-    if not _is_edited(application):
+    is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
+    if is_live or not _is_edited(application):
         return _over(place)
     kept = {}
     if application:

@@ -5,6 +5,7 @@ from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.urls import path
 from unfold.decorators import action
+from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from verification.backoffice import trail
@@ -63,6 +64,9 @@ class ApplicationAdmin(ReadOnlyAdmin):
     def get_queryset(self, request):
         people = ["submitted_by", "taken_by", "decided_by", "api_key"]
         return super().get_queryset(request).select_related("workspace", *people)
+
+    def get_fields(self, request, obj=None):
+        return self.fields
 
     @admin.display(description="As it was told")
     def told(self, application):
@@ -152,6 +156,7 @@ class ApplicationAdmin(ReadOnlyAdmin):
     @action(
         description="Approve",
         icon="check_circle",
+        variant=ActionVariant.SUCCESS,
         permissions=["decide"],
         dialog=dialog(
             "Approve this company to go live",
@@ -170,6 +175,7 @@ class ApplicationAdmin(ReadOnlyAdmin):
     @action(
         description="Reject",
         icon="cancel",
+        variant=ActionVariant.DANGER,
         permissions=["decide"],
         dialog=dialog(
             "Reject this application",

@@ -39,6 +39,14 @@ def newest(workspace: Workspace) -> Application | None:
     return Application.objects.filter(workspace=workspace).order_by("-id").first()
 
 
+def refusal(workspace: Workspace) -> str:
+    """Why the last one that was decided was rejected, until another is submitted."""
+    rejected = Application.objects.filter(workspace=workspace, status=Status.REJECTED)
+    last = rejected.order_by("-id").first()
+    is_open = workspace.go_live == Workspace.GoLive.REJECTED
+    return last.reason if last and is_open else ""
+
+
 def missing(application: Application) -> list[DocumentKind]:
     given = set(application.documents.values_list("kind", flat=True))
     return [kind for kind in DocumentKind if kind not in given]
@@ -138,8 +146,12 @@ def _hand_in(
 
 def _draft(member: Member) -> Application | None:
     """The one that is being filled in, locked; NotEditable while one is reviewed."""
-    Workspace.objects.select_for_update(no_key=True).get(pk=member.workspace_id)
-    found = newest(member.workspace)
+    workspaces = Workspace.objects.select_for_update(no_key=True)
+    workspace = workspaces.get(pk=member.workspace_id)
+    if workspace.go_live == Workspace.GoLive.APPROVED:
+        # Also where that was done without an application.
+        raise NotEditable
+    found = newest(workspace)
     if found is None or found.status == Status.REJECTED:
         return None
     found = held(found.pk)

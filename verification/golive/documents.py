@@ -12,6 +12,7 @@ import os
 import secrets
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
+from string import ascii_lowercase
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.core.files.base import ContentFile
@@ -21,6 +22,8 @@ from verification.golive.models import Document
 
 logger = logging.getLogger(__name__)
 NONCE_BYTES = 12
+# 150 random bits. Digits would be taken out of logs, as numbers of people are.
+NAME_LETTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,13 @@ class Stored:
 
 def store(content: bytes) -> Stored:
     """Call it outside of transactions: the storage may be far away."""
-    name, key = secrets.token_hex(16), AESGCM.generate_key(256)
+    name = "".join(secrets.choice(ascii_lowercase) for _ in range(NAME_LETTERS))
+    key = AESGCM.generate_key(256)
     nonce = os.urandom(NONCE_BYTES)
     sealed = nonce + AESGCM(key).encrypt(nonce, content, name.encode())
     saved = _storage().save(name, ContentFile(sealed))
     if saved != name:
-        # 128 random bits are never there already; who has them twice reads the wrong.
+        # Such a name is never there already; who has them twice reads the wrong.
         raise FileExistsError(saved)
     return Stored(name, b64encode(key).decode())
 
