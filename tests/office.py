@@ -15,7 +15,9 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.clients import Api, person
+from tests.golive.applications import submitted
 from tests.monitoring.rules import watched
+from tests.workspaces.people import member
 from verification.ids import uuid7
 
 
@@ -26,6 +28,7 @@ def rows(api: Api) -> Api:
     payer = {"name": "Amina", "email": "amina@payer.test"}
     api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
     watched(api, changes=[{"new": "98765432"}])
+    submitted(member(api.workspace, "OWNER"))
     api.work()
     return api
 

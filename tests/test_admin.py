@@ -9,6 +9,7 @@ from tests.office import act, change, listing, log_in, opened, page
 from verification.backoffice.office import CheapPaginator
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
+from verification.golive.models import Application
 from verification.payments.models import Payment
 from verification.reports.models import Report, StatusChange
 from webhooks.models import Event
@@ -25,6 +26,7 @@ HISTORY = [
     Rule,
     Run,
     Alert,
+    Application,
 ]
 EDITABLE = [Workspace, Account, ApiKey, CheckDefinition]
 PERSONAL = ["98765432", "owner@acacia.test", "amina@payer.test"]

@@ -14,6 +14,8 @@ from django.utils.timezone import now
 
 from verification.backoffice import charts
 from verification.figures import Figures, figures
+from verification.golive.admin import waiting
+from verification.golive.models import Application
 from verification.jobs.models import Job
 from verification.notifications.models import Notification, NotificationStatus
 from verification.ordering.report_admin import stuck
@@ -51,6 +53,13 @@ class Box:
 
 
 BOXES = [
+    Box(
+        "Go-live to review",
+        "rocket_launch",
+        "golive.application",
+        "waits=staff",
+        lambda: waiting(Application.objects.all()),
+    ),
     Box(
         "Payments in doubt",
         "help",

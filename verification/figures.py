@@ -14,6 +14,8 @@ from uuid import UUID
 
 from django.db import connection
 
+from workspaces.operator import OPERATOR_ID
+
 HOURS, DAYS = 24, 7
 
 CHECKS = """
@@ -26,13 +28,15 @@ WHERE id >= %(first)s AND completed_at >= %(since)s AND completed_at < %(until)s
     AND status IN ('COMPLETED', 'FAILED')
 GROUP BY 1
 """
-# What workspaces were charged, less what was given back, and what payers paid.
+# What workspaces were charged, less what was given back, and what payers paid. What the
+# operator orders for itself earns nothing.
 REVENUE = """
 SELECT day, sum(amount) FROM (
     SELECT date_trunc('day', e.created_at) AS day, -e.amount AS amount
     FROM workspaces_ledgerentry e JOIN workspaces_account a ON a.id = e.account_id
     WHERE e.id >= %(first)s AND e.created_at >= %(since)s AND e.created_at < %(until)s
         AND e.kind IN ('CHARGE', 'REVERSAL') AND a.environment = 'production'
+        AND a.workspace_id <> %(operator)s
     UNION ALL
     SELECT date_trunc('day', paid_at), paid_amount - refunded
     FROM payments_checkout
@@ -97,6 +101,7 @@ def _rows(sql: str, since: datetime, until: datetime, unit: str) -> list[Any]:
         "since": since,
         "until": until,
         "first": first_id(since - timedelta(hours=1)),
+        "operator": OPERATOR_ID,
     }
     with connection.cursor() as cursor:
         cursor.execute(sql, given)

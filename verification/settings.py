@@ -16,6 +16,7 @@ from environs import Env
 
 from verification import embedded
 from verification.backoffice.look import UNFOLD as UNFOLD
+from verification.document_settings import document_storage
 from verification.mail_settings import mail_settings
 from verification.payment_settings import payment_providers
 from verification.secret_settings import (
@@ -90,6 +91,7 @@ INSTALLED_APPS = [
     "verification.references",
     "verification.checks",
     "verification.ordering",
+    "verification.golive",
     "monitoring",
     "verification.hosted",
     "verification.api",
@@ -105,6 +107,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "verification.hosted.limits.FormMiddleware",
+    "verification.console.uploads.UploadMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -279,6 +282,12 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
 
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "documents": document_storage(env, DATA_DIR),
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+
 STATIC_URL = "static/"
 # Static files are served from where they are installed; there is no collect step.
 WHITENOISE_USE_FINDERS = True
@@ -330,6 +339,10 @@ ADMIN_POLICY = {
 # The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
 MAX_BODY_BYTES = 2 * 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+# A document and the form around it. It stays in memory: what people hand in about
+# themselves is never written to a disk as it came.
+MAX_UPLOAD_BYTES = 11 * 1024 * 1024
+FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_UPLOAD_BYTES
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["verification.api.authentication.ApiKeyBearer"],
@@ -402,6 +415,10 @@ WEBHOOK_TIMEOUT_SECONDS = 15.0
 # Live sources by check name; the sandbox never looks here.
 PROVIDERS = live_providers(env)
 PROVIDERS_LACK = half_configured(env)
+# Where companies that want to go live are checked. At home, where no register can be
+# asked, the sandbox answers, so that the whole way can be walked.
+AT_HOME = DEBUG and "BUSINESS_VERIFICATION" not in PROVIDERS
+GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
 
 LOGGING = {
     "version": 1,

@@ -34,6 +34,7 @@ class Permission(StrEnum):
     MANAGE_MEMBERS = auto()
     MANAGE_OWNERS = auto()
     MANAGE_SETTINGS = auto()
+    GO_LIVE = auto()
     CLOSE = auto()
 
 
@@ -45,6 +46,7 @@ _ADMIN = {
     P.MANAGE_MONITORING,
     P.MANAGE_MEMBERS,
     P.MANAGE_SETTINGS,
+    P.GO_LIVE,
 }
 # The only place that says what a role may do.
 ALLOWED: dict[str, frozenset[Permission]] = {
@@ -128,6 +130,12 @@ def open_invitations() -> QuerySet[Invitation]:
     return Invitation.objects.select_related("workspace").filter(
         accepted_at=None, revoked_at=None, expires_at__gt=now()
     )
+
+
+def forget_expired() -> None:
+    """Who was invited and never came; those that ended otherwise are forgotten then."""
+    expired = Invitation.objects.filter(expires_at__lte=now(), email__isnull=False)
+    expired.update(email=None)
 
 
 @transaction.atomic

@@ -1,8 +1,12 @@
-from workspaces import low_balance, rates
+from workspaces import low_balance, members, rates
 
 
 def purge_rate_counts() -> None:
     rates.purge()
+
+
+def forget_expired_invitations() -> None:
+    members.forget_expired()
 
 
 def tell_low_balances() -> None:

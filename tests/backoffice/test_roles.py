@@ -21,7 +21,7 @@ STORY = {
 }
 # What each role may look at, said a second time; and what it may edit on a form.
 SEES = {
-    "Reviewer": STORY | {"workspaces.apikey"},
+    "Reviewer": STORY | {"golive.application", "workspaces.apikey"},
     "Operations": STORY
     | {
         "payments.payment",

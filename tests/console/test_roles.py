@@ -7,6 +7,7 @@ from django.utils.timezone import now
 
 from tests.clients import Api, person
 from tests.console.visitor import Visitor
+from tests.golive.applications import draft
 from tests.monitoring.rules import raised
 from tests.webhooks.deliveries import configured
 from verification.console.urls import PAGES
@@ -49,6 +50,12 @@ TABLE = {
     "members-role": (None, MANAGERS),
     "members-remove": (MANAGERS, MANAGERS),
     "members-withdraw": (None, MANAGERS),
+    "golive": (ALL, None),
+    "golive-company": (MANAGERS, MANAGERS),
+    "golive-again": (None, MANAGERS),
+    "golive-hand-in": (MANAGERS, MANAGERS),
+    "golive-document": (MANAGERS, None),
+    "golive-submit": (MANAGERS, MANAGERS),
     "settings": (ALL, MANAGERS),
     "settings-close": (OWNER, OWNER),
 }
@@ -71,6 +78,8 @@ def rows(api: Api, owner: Visitor, viewer: Visitor) -> dict[str, object]:
         "member": viewer.member.pk,
         "invitation": api.workspace.invitations.get().pk,
         "month": f"{now():%Y-%m}",
+        "kind": "cr12",
+        "document": draft(owner.member).documents.get(kind="CR12").pk,
     }
 
 
@@ -111,7 +120,7 @@ def test_a_stranger_finds_no_page_of_the_workspace(rows, owner, stranger, name):
 @pytest.mark.parametrize("name", [n for n in TABLE if "-" in n])
 def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger, name):
     more = arguments(name, rows)
-    if set(more) - {"month"}:
+    if set(more) - {"month", "kind"}:
         assert stranger.get(name, **more).status_code in (404, 405)
         assert stranger.post(name, **more).status_code == 404
 
@@ -158,7 +167,12 @@ def test_a_suspended_workspace_is_seen_and_not_changed(rows, owner, name):
 
 @pytest.mark.parametrize("language", ["en", "sw"])
 @pytest.mark.parametrize(
-    "name", [n for n, (sees, _) in TABLE.items() if sees and "-pdf" not in n]
+    "name",
+    [
+        name
+        for name, (sees, _) in TABLE.items()
+        if sees and not name.endswith(("-pdf", "-document"))
+    ],
 )
 def test_pages_are_kept_by_nobody_and_have_no_script(rows, owner, name, language):
     if name == "money-csv":

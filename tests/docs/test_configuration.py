@@ -11,6 +11,7 @@ READ_BY = [
     "mail_settings.py",
     "payment_settings.py",
     "source_settings.py",
+    "document_settings.py",
     "embedded.py",
     "serving.py",
 ]

@@ -78,6 +78,14 @@ INVITATION = {
     "expiresAt": "2026-12-05T08:15:30.123456Z",
     "operator": "Verification reports",
 }
+GO_LIVE = {
+    "workspace": "Acacia Lenders",
+    "company": "Acacia Lenders Limited",
+    "operator": "Verification reports",
+    "url": LINK,
+    "key": "vrf_live_0123456789ABCDEFGHIJKLMNOPQRSTUV35Llxk",
+    "reason": "The CR12 is of last year",
+}
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
@@ -99,6 +107,9 @@ CONTEXTS = {
     Kind.ACCOUNT_EXISTS: ACCOUNT,
     Kind.ACCOUNT_RESET: ACCOUNT,
     Kind.ACCOUNT_CHANGED: ACCOUNT,
+    Kind.GO_LIVE_KEY: GO_LIVE,
+    Kind.GO_LIVE_APPROVED: GO_LIVE,
+    Kind.GO_LIVE_REJECTED: GO_LIVE,
 }
 TO_OWNERS = {
     Kind.PAYMENT_TROUBLE,
@@ -107,7 +118,8 @@ TO_OWNERS = {
     Kind.WEBHOOK_FAILING,
     Kind.WEBHOOK_DISABLED,
 }
-TO_MEMBERS = {Kind.INVITATION, *(k for k in Kind if k.startswith("ACCOUNT_"))}
+ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
+TO_MEMBERS = {Kind.INVITATION, *ACCOUNTS}
 BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]

@@ -32,6 +32,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Entries by staff", "edit_note", "workspaces.staffentry"),
     ],
     "Workspaces": [
+        ("Go-live", "rocket_launch", "golive.application"),
         ("Workspaces", "business", "workspaces.workspace"),
         ("API keys", "key", "workspaces.apikey"),
     ],

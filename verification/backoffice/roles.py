@@ -26,7 +26,12 @@ _STORY = {
 # Role: model: what may be done. `change` is what the actions ask for; pages that are
 # history cannot be edited by anybody.
 ROLES: dict[str, dict[str, tuple[str, ...]]] = {
-    "Reviewer": {**_STORY, **REVEAL, "workspaces.apikey": VIEW},
+    "Reviewer": {
+        **_STORY,
+        **REVEAL,
+        "golive.application": ("view", "decide_application"),
+        "workspaces.apikey": VIEW,
+    },
     "Operations": {
         **_STORY,
         **REVEAL,

@@ -10,7 +10,7 @@ from verification.console.places import Place, opened
 from verification.reports.listing import Filters, list_reports
 from webhooks.listing import list_deliveries
 from webhooks.models import Configuration, DeliveryStatus
-from workspaces.models import ApiKey
+from workspaces.models import ApiKey, Workspace
 
 
 @opened()
@@ -31,5 +31,7 @@ def dashboard(place: Place) -> HttpResponse:
         "unread": alerts_of(place.client).filter(read=False).count(),
         "failed": failed.total,
         "base_url": settings.BASE_URL,
+        "go_live": place.workspace.go_live,
+        "is_live": place.workspace.go_live == Workspace.GoLive.APPROVED,
     }
     return place.show("dashboard", shown)

@@ -25,8 +25,7 @@ from verification.pages import View, private
 from workspaces.members import ALLOWED, NotAllowed, Permission
 from workspaces.models import Account, Environment, Member, Workspace
 
-# Each page of the navigation, and the first words of the names of those below it. The
-# pages by which a workspace goes live belong here, after the members.
+# Each page of the navigation, and the first words of the names of those below it.
 NAVIGATION = [
     ("dashboard", _("Overview")),
     ("reports", _("Reports")),
@@ -36,6 +35,7 @@ NAVIGATION = [
     ("monitoring", _("Monitoring")),
     ("sandbox", _("Test subjects")),
     ("members", _("Members")),
+    ("golive", _("Go live")),
     ("settings", _("Settings")),
 ]
 

@@ -1,13 +1,13 @@
 """The console's addresses: `/console/<workspace>/<environment>/...`.
 
-A page by which a workspace goes live is added to `PAGES` here, and to `NAVIGATION` in
-`places.py`.
+A page is added to `PAGES` here, and to `NAVIGATION` in `places.py`.
 """
 
 from django.urls import include, path, register_converter
 
 from verification.console import (
     dashboard,
+    golive,
     home,
     keys,
     members,
@@ -90,6 +90,20 @@ PAGES = [
         "members/invitations/<uuid:invitation>/withdraw",
         members.withdraw,
         name="members-withdraw",
+    ),
+    path("go-live/", golive.overview, name="golive"),
+    path("go-live/company", golive.company, name="golive-company"),
+    path("go-live/again", golive.again, name="golive-again"),
+    path("go-live/submit", golive.submit, name="golive-submit"),
+    path(
+        "go-live/documents/<slug:kind>/hand-in",
+        golive.hand_in,
+        name="golive-hand-in",
+    ),
+    path(
+        "go-live/documents/<uuid:document>",
+        golive.document,
+        name="golive-document",
     ),
     path("settings/", settings_pages.settings, name="settings"),
     path("settings/close", settings_pages.closing, name="settings-close"),

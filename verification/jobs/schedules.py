@@ -53,6 +53,11 @@ SCHEDULES = [
         "verification.ordering.tasks.purge_idempotency_keys",
     ),
     Every("Tell low balances", 10, "workspaces.tasks.tell_low_balances"),
+    Every(
+        "Forget who was invited in vain",
+        24 * 60,
+        "workspaces.tasks.forget_expired_invitations",
+    ),
     Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]

@@ -28,6 +28,12 @@ def money(amount: Any) -> str:
 
 
 @register.filter
+def slug(name: str) -> str:
+    """`DIRECTOR_ID` -> `director-id`, as addresses have it."""
+    return str(name).lower().replace("_", "-")
+
+
+@register.filter
 def initials(name: str) -> str:
     """`Wanjiku Kamau` -> `W. K.`: lists are open on screens that others see."""
     return " ".join(f"{word[0]}." for word in one_line(name).split()[:3])

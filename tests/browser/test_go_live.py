@@ -1,0 +1,273 @@
+"""The whole way: from a sign-up to a call with the live key, by client and staff."""
+
+import re
+import time
+from collections.abc import Iterator
+from html import escape
+
+import pytest
+import requests
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.browser.conftest import PHONE, SCREENSHOTS, WCAG, WIDTH
+from tests.browser.people import PASSWORD, log_in, set_up_second_factor
+from tests.browser.test_console import SHOWN, order, typed
+from tests.clients import company
+from tests.fakes.smile_id import KEY, PARTNER
+from tests.fakes.smile_id import smile_id as smile_id
+from tests.fakes.smtp import MailServer
+from tests.golive import files
+from tests.golive.applications import COMPANY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+OWNER, STAFF = "wanjiku@acacia.test", "otieno@office.test"
+NAME = "Acacia Tea Limited"
+LIVE = re.compile(r"vrf_live_[0-9A-Za-z]{38}")
+LINK = re.compile(r"https?://\S+")
+DESK = {"width": 1280, "height": 900}
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+DOCUMENTS = {
+    "Certificate of incorporation": ("certificate.pdf", "application/pdf"),
+    "CR12, of the last 12 months": ("cr12.pdf", "application/pdf"),
+    "KRA PIN certificate": ("kra.png", "image/png"),
+    "ID card or passport of a director": ("id.jpg", "image/jpeg"),
+}
+REVIEWER = (
+    "from django.contrib.auth.models import Group, User;"
+    "from allauth.account.models import EmailAddress as E;"
+    f"u = User.objects.create_user('otieno', {STAFF!r}, {PASSWORD!r}, is_staff=True);"
+    "u.groups.add(Group.objects.get(name='Reviewer'));"
+    f"E.objects.create(user=u, email={STAFF!r}, verified=True, primary=True)"
+)
+
+
+@pytest.fixture
+def mailbox(service, smile_id) -> Iterator[MailServer]:
+    """Of an installation that has a mail server and asks the business register."""
+    with MailServer() as server:
+        restart(
+            service,
+            EMAIL_URL=f"smtp://127.0.0.1:{server.port}",
+            SMILE_ID_PARTNER_ID=PARTNER,
+            SMILE_ID_API_KEY=KEY,
+            SMILE_ID_URL=smile_id.url,
+            SOURCE_DEV_HOSTS=smile_id.host,
+        )
+        yield server
+    restart(service, EMAIL_URL="", SMILE_ID_PARTNER_ID="", SMILE_ID_API_KEY="")
+
+
+def restart(service, **settings: str) -> None:
+    service.stop_jobs()
+    service.stop_web()
+    service.set_environment(**settings)
+    service.start_web()
+    service.start_jobs()
+
+
+def letter_to(mailbox: MailServer, address: str, word: str) -> str:
+    """The text of the first one that has this word in its subject."""
+    deadline = time.monotonic() + 30
+    while True:
+        for letter in list(mailbox.messages):
+            if letter["To"] == address and word in letter["Subject"]:
+                return str(letter.get_content())
+        assert time.monotonic() < deadline, [m["Subject"] for m in mailbox.messages]
+        time.sleep(0.1)
+
+
+def test_a_company_goes_live(page, browser, service, look, mailbox):
+    sign_up(page, service, look, mailbox)
+    test_key = make_key(page, look)
+    order(service, test_key)
+    apply(page, look)
+
+    office = browser.new_context(viewport=DESK, locale="en-KE").new_page()
+    review(office, service)
+
+    letter = letter_to(mailbox, OWNER, "is approved")
+    (key,) = set(LIVE.findall(letter))
+    show_letter(office, letter.replace(key, f"{key[:12]}…{key[-4:]}"))
+    call(service, workspace_of(page), key)
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="Go live", exact=True).click()
+    expect(page.get_by_text("Your company is approved.")).to_be_visible()
+    look("go-live-18-approved")
+    page.get_by_role("link", name="See your production keys").click()
+    expect(page.get_by_text(key[:12])).to_be_visible()
+    look("go-live-19-production-key")
+
+
+def sign_up(page, service, look, mailbox) -> None:
+    page.goto(f"{service.url}/accounts/signup/")
+    page.get_by_label("Your name").focus()
+    typed(page, "Wanjiku Njoroge", OWNER, PASSWORD)
+    look("go-live-01-sign-up")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/accounts/confirm-email/")
+    link = LINK.search(letter_to(mailbox, OWNER, "Confirm"))
+    assert link
+    page.goto(link[0])
+    look("go-live-02-verify")
+    page.get_by_role("button", name="Yes, confirm it").click()
+    log_in(page, service, OWNER)
+    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+
+
+def make_key(page, look) -> str:
+    page.get_by_role("link", name="Make a key").click()
+    page.get_by_label("Name").fill("Loans")
+    page.get_by_role("button", name="Make the key").click()
+    look("go-live-03-test-key")
+    key = SHOWN.search(page.locator(".secret").inner_text())
+    assert key
+    return key[0]
+
+
+def apply(page, look) -> None:
+    page.get_by_role("link", name="Overview").click()
+    look("go-live-04-overview-with-a-report")
+    page.get_by_role("link", name="Go live with your company").click()
+    look("go-live-05-go-live")
+    page.get_by_role("link", name="The company").click()
+    describe(page, look)
+    for number, (label, (name, kind)) in enumerate(DOCUMENTS.items()):
+        item = page.get_by_role("listitem").filter(has_text=label)
+        item.get_by_role("link", name="Hand it in").click()
+        if not number:
+            svg = {"name": "logo.svg", "mimeType": "image/svg+xml", "buffer": SVG}
+            page.get_by_label("The file").set_input_files(svg)
+            page.get_by_role("button", name="Hand it in").click()
+            expect(page.get_by_text("This is no PDF").first).to_be_visible()
+            look("go-live-08-refused")
+        sent = {"name": name, "mimeType": kind, "buffer": content_of(label, kind)}
+        page.get_by_label("The file").set_input_files(sent)
+        page.get_by_role("button", name="Hand it in").click()
+        expect(page.get_by_text("The document is kept.")).to_be_visible()
+    look("go-live-09-complete")
+    page.get_by_role("link", name="Go on to submit").click()
+    page.get_by_label("All of it is true").check()
+    look("go-live-10-submit")
+    page.get_by_role("button", name="Submit it").click()
+    expect(page.get_by_text("It is submitted.")).to_be_visible()
+    page.get_by_role("link", name="Kiswahili").click()
+    look("go-live-11-submitted-kiswahili")
+    page.get_by_role("link", name="English").click()
+
+
+def describe(page, look) -> None:
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("There is a problem")).to_be_visible()
+    look("go-live-06-company-errors")
+    told = {**COMPANY, "company_name": NAME, "registration_number": "PVT-48840"}
+    for name, value in told.items():
+        if name in {"country", "volume"}:
+            page.locator(f"[name={name}]").select_option(value)
+        else:
+            page.locator(f"[name={name}]").fill(value)
+    look("go-live-07-company")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
+
+
+def content_of(label: str, kind: str) -> bytes:
+    if kind == "application/pdf":
+        return files.pdf_with_text(f"{NAME}: {label}")
+    return files.photo_with_place() if kind == "image/jpeg" else files.picture("PNG")
+
+
+def review(office, service) -> None:
+    service.manage("shell", "-v", "0", "-c", REVIEWER)
+    log_in(office, service, STAFF, "/admin/")
+    set_up_second_factor(office)
+    office.set_viewport_size(DESK)
+    office.goto(f"{service.url}/admin/")
+    see(office, "12-dashboard")
+    office.locator("a.box", has_text="Go-live to review").click()
+    see(office, "13-waiting")
+    office.get_by_role("link", name=NAME).first.click()
+    answer(office, "take", "Take it")
+    expect(office.get_by_text("It is in review.")).to_be_visible()
+    deadline = time.monotonic() + 30
+    while office.get_by_text("check completed").count() == 0:
+        assert time.monotonic() < deadline
+        office.reload()
+    see(office, "14-review-masked")
+    answer(office, "reveal", "Reveal", "KYB of a new client")
+    expect(office.get_by_text("P051234567X", exact=True)).to_be_visible()
+    see(office, "15-review-revealed")
+    office.set_viewport_size(PHONE)
+    see(office, "15-review-phone")
+    assert office.evaluate(WIDTH) <= PHONE["width"]
+    office.set_viewport_size(DESK)
+    with office.expect_download() as given:
+        office.get_by_role("link", name="Director's ID").click()
+    assert given.value.suggested_filename.startswith("director_id-")
+    answer(office, "approve", "Approve, and send the key", picture="16-approve")
+    expect(office.get_by_text("It is approved; the key is sent.")).to_be_visible()
+    see(office, "17-decided")
+
+
+def answer(
+    office, verb: str, button: str, reason: str = "", *, picture: str = ""
+) -> None:
+    office.locator(f"a[hx-get$='/{verb}/']").first.click()
+    dialog = office.get_by_role("dialog")
+    if reason:
+        dialog.get_by_label("Reason").fill(reason)
+    submit = dialog.get_by_role("button", name=button, exact=True)
+    submit.wait_for()
+    if picture:
+        see(office, picture)
+    submit.click()
+    dialog.wait_for(state="hidden")
+    office.wait_for_load_state()
+
+
+def see(office, name: str) -> None:
+    """Leave a picture, and see that everybody can use the page."""
+    # As high as the page, whose foot would cover it otherwise.
+    size = office.viewport_size
+    height = office.evaluate("document.documentElement.scrollHeight")
+    office.set_viewport_size({**size, "height": max(size["height"], height)})
+    office.wait_for_timeout(300)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    office.screenshot(path=SCREENSHOTS / f"go-live-{name}.png")
+    office.set_viewport_size(size)
+    found = Axe().run(office, options=WCAG)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def show_letter(office, text: str) -> None:
+    """A picture of the letter, without the key."""
+    style = "font: 16px/1.5 sans-serif; white-space: pre-wrap; max-width: 44rem"
+    office.goto("about:blank")
+    office.set_content(f'<p style="{style}">{escape(text)}</p>')
+    office.screenshot(path=SCREENSHOTS / "go-live-17-letter.png", full_page=True)
+
+
+def workspace_of(page) -> str:
+    found = re.search(r"/console/([0-9a-f-]{36})/", page.url)
+    assert found
+    return found[1]
+
+
+def call(service, workspace: str, key: str) -> None:
+    """With the live key: a report on a real company, paid from the balance."""
+    service.manage(
+        "top_up", workspace, "--environment", "production", "--amount", "500"
+    )
+    http = requests.Session()
+    http.headers["Authorization"] = f"Bearer {key}"
+    url = f"{service.url}/api/v1/reports"
+    body = {"reports": [company(registrationNumber="PVT-77770")]}
+    made = http.post(url, json=body, timeout=30)
+    assert made.status_code == 201, made.text
+    assert "X-Service-Sandbox" not in made.headers
+    one = f"{url}/{made.json()['reports'][0]['id']}"
+    deadline = time.monotonic() + 30
+    while http.get(one, timeout=30).json()["status"] != "READY":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -1,0 +1,74 @@
+"""Applications to go live, as far as a test needs them.
+
+def test_something(api):
+    application = in_review(member(api.workspace, "OWNER"))
+"""
+
+from django.contrib.auth.models import User
+
+from tests.golive.files import pdf
+from verification.backoffice.models import ActorKind
+from verification.backoffice.trail import Actor
+from verification.checks.tasks import run_due
+from verification.golive import applying, deciding
+from verification.golive.inspecting import Inspected
+from verification.golive.models import Application, DocumentKind
+from verification.golive.transitions import By
+from workspaces.models import Member
+
+NAME = "Acacia Lenders Limited"
+COMPANY = {
+    "company_name": NAME,
+    "registration_number": "PVT-AB12CD3",
+    "kra_pin": "P051234567X",
+    "country": "KE",
+    "address": "Moi Avenue 1, Nairobi",
+    "contact_name": "Grace Wambui",
+    "contact_email": "grace@acacia.test",
+    "contact_phone": "+254712345678",
+    "purpose": "Loans to people",
+    "volume": "101-1000",
+}
+DETAILS = {
+    "registrationNumber": "PVT-AB12CD3",
+    "kraPin": "P051234567X",
+    "country": "KE",
+    "address": "Moi Avenue 1, Nairobi",
+    "contactName": "Grace Wambui",
+    "contactEmail": "grace@acacia.test",
+    "contactPhone": "+254712345678",
+    "purpose": "Loans to people",
+    "volume": "101-1000",
+}
+PDF = Inspected("application/pdf", pdf())
+
+
+def by(user: User, kind: ActorKind = ActorKind.STAFF) -> By:
+    return By(user, Actor(kind, user.get_username()))
+
+
+def reviewer(name: str = "reviewer") -> User:
+    user, _ = User.objects.get_or_create(
+        username=name, defaults={"is_staff": True, "email": f"{name}@office.test"}
+    )
+    return user
+
+
+def draft(member: Member, **details: str) -> Application:
+    """With every document."""
+    application = applying.describe(member, NAME, {**DETAILS, **details})
+    for kind in DocumentKind:
+        applying.hand_in(member, kind, f"{kind.lower()}.pdf", PDF)
+    return application
+
+
+def submitted(member: Member, **details: str) -> Application:
+    draft(member, **details)
+    return applying.submit(member, by(member.user, ActorKind.MEMBER))
+
+
+def in_review(member: Member, **details: str) -> Application:
+    """Its check has run, in the sandbox or against no source."""
+    application = submitted(member, **details)
+    run_due()
+    return deciding.take(application.pk, by(reviewer()))

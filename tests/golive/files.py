@@ -1,0 +1,132 @@
+"""Files as people, and others, hand them in."""
+
+import io
+import struct
+import zlib
+
+from PIL import Image
+from pypdf import PdfWriter
+from pypdf.generic import (
+    DecodedStreamObject,
+    DictionaryObject,
+    NameObject,
+    StreamObject,
+    TextStringObject,
+)
+
+
+def pdf(change=None, **options) -> bytes:
+    writer = PdfWriter()
+    writer.add_blank_page(595, 842)
+    if change:
+        change(writer)
+    written = io.BytesIO()
+    writer.write(written)
+    return written.getvalue()
+
+
+def picture(kind="JPEG", size=(60, 40), mode="RGB", **options) -> bytes:
+    written = io.BytesIO()
+    Image.new(mode, size, None if mode == "RGB" else 1).save(written, kind, **options)
+    return written.getvalue()
+
+
+def photo_with_place() -> bytes:
+    """From a telephone: where it was taken, by what, and a hint to turn it."""
+    exif = Image.Exif()
+    exif[0x010F] = "Acacia Phones"
+    exif[0x0112] = 6
+    exif[0x8825] = {1: "S", 2: (1.0, 17.0, 11.0), 3: "E", 4: (36.0, 49.0, 2.0)}
+    return picture(exif=exif, comment=b"Taken at home")
+
+
+def png_with_words() -> bytes:
+    """With a note beside the picture, and an archive behind it."""
+    plain = picture("PNG")
+    note = b"Comment\0Taken at home"
+    chunk = b"tEXt" + note
+    chunk = struct.pack(">I", len(note)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return plain[:33] + chunk + plain[33:] + b"PK\x03\x04 an archive"
+
+
+def huge_picture() -> bytes:
+    """A few kilobytes that are 30,000 pixels wide and high."""
+    head = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    packed = zlib.compress(b"\0" * 100_000)
+    chunks = [(b"IHDR", head), (b"IDAT", packed), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data))
+        + name
+        + data
+        + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
+
+
+def pdf_with(member: str, **more: str) -> bytes:
+    """A dictionary like {/S /JavaScript}, which nothing leads to."""
+
+    def change(writer):
+        words = {NameObject("/S"): NameObject(member)}
+        words |= {NameObject(f"/{n}"): TextStringObject(v) for n, v in more.items()}
+        writer._add_object(DictionaryObject(words))
+
+    return pdf(change)
+
+
+def pdf_that_carries_a_file() -> bytes:
+    return pdf(lambda writer: writer.add_attachment("run.exe", b"MZ"))
+
+
+def pdf_with_a_script_by_another_name() -> bytes:
+    """/J#61vaScript is /JavaScript."""
+    return pdf_with("/JavaXXript").replace(b"/JavaXXript", b"/J#61vaScript")
+
+
+def pdf_bomb(times: int = 1) -> bytes:
+    """One stream of 200 MB, packed; or packed again."""
+    packed = zlib.compress(b"\0" * 200_000_000, 9)
+    for _ in range(times - 1):
+        packed = zlib.compress(packed, 9)
+
+    def change(writer):
+        stream = StreamObject()
+        stream._data = packed
+        names = ["/FlateDecode"] * times
+        stream[NameObject("/Filter")] = (
+            NameObject(names[0]) if times == 1 else _array(names)
+        )
+        writer._add_object(stream)
+
+    return pdf(change)
+
+
+def pdf_with_password() -> bytes:
+    return pdf(lambda writer: writer.encrypt("secret", algorithm="RC4-128"))
+
+
+def pdf_with_pages(count: int) -> bytes:
+    return pdf(lambda w: [w.add_blank_page(10, 10) for _ in range(count - 1)])
+
+
+def pdf_with_text(text: str) -> bytes:
+    def change(writer):
+        stream = DecodedStreamObject()
+        stream.set_data(f"BT /F1 24 Tf 72 760 Td ({text}) Tj ET".encode())
+        page = writer.pages[0]
+        page[NameObject("/Contents")] = writer._add_object(stream)
+        face = {
+            NameObject("/Type"): NameObject("/Font"),
+            NameObject("/Subtype"): NameObject("/Type1"),
+            NameObject("/BaseFont"): NameObject("/Helvetica"),
+        }
+        fonts = DictionaryObject({NameObject("/F1"): DictionaryObject(face)})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+
+    return pdf(change)
+
+
+def _array(names):
+    from pypdf.generic import ArrayObject
+
+    return ArrayObject([NameObject(name) for name in names])

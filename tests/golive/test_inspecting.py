@@ -1,0 +1,142 @@
+import io
+
+import pytest
+from PIL import Image
+from pypdf import PdfReader
+
+from tests.golive import files
+from tests.golive.files import pdf, picture
+from verification.golive.inspecting import MOST_BYTES, Fault, Unacceptable, inspect
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+ZIP = b"PK\x03\x04" + b"\0" * 200
+
+
+def fault(name: str, declared: str, content: bytes) -> str:
+    with pytest.raises(Unacceptable) as refused:
+        inspect(name, declared, content)
+    return refused.value.fault
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "content"),
+    [
+        ("cr12.pdf", "application/pdf", pdf()),
+        ("CR12.PDF", "application/octet-stream", pdf()),
+        ("id.jpeg", "image/jpeg", picture()),
+        ("id.jpg", "", picture("JPEG", mode="L")),
+        ("id.png", "image/png", picture("PNG", mode="P")),
+        ("id.png", "image/png; charset=binary", picture("PNG", mode="RGBA")),
+        ("scan.png", "image/png", picture("PNG", mode="1")),
+    ],
+)
+def test_documents_are_taken(name, declared, content):
+    found = inspect(name, declared, content)
+
+    assert found.content_type in {"application/pdf", "image/jpeg", "image/png"}
+    assert found.content
+
+
+def test_a_pdf_is_kept_byte_by_byte_as_it_may_be_signed():
+    signed = files.pdf_with_text("Certificate of incorporation")
+
+    assert inspect("c.pdf", "application/pdf", signed).content == signed
+    assert len(PdfReader(io.BytesIO(signed)).pages) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "content", "why"),
+    [
+        ("cr12.pdf", "application/pdf", b"", Fault.EMPTY),
+        ("cr12.pdf", "application/pdf", pdf() + b"\0" * MOST_BYTES, Fault.TOO_LARGE),
+        ("logo.svg", "image/svg+xml", SVG, Fault.UNKNOWN),
+        ("logo.png", "image/png", SVG, Fault.UNKNOWN),
+        ("page.pdf", "application/pdf", b"<html><script>", Fault.UNKNOWN),
+        ("all.zip", "application/zip", ZIP, Fault.UNKNOWN),
+        ("cr12.pdf", "application/pdf", ZIP, Fault.UNKNOWN),
+        ("id.gif", "image/gif", picture("GIF"), Fault.UNKNOWN),
+        ("id.png", "image/png", picture("JPEG"), Fault.LIES),
+        ("cr12.pdf", "application/pdf", picture("JPEG"), Fault.LIES),
+        ("id.jpg", "image/jpeg", pdf(), Fault.LIES),
+        ("id.jpg", "image/png", picture("JPEG"), Fault.LIES),
+        ("run.exe", "application/pdf", pdf(), Fault.LIES),
+        ("noname", "application/pdf", pdf(), Fault.LIES),
+        ("id.jpg", "image/jpeg", picture("JPEG")[:200], Fault.DAMAGED),
+        ("id.png", "image/png", picture("PNG")[:40], Fault.DAMAGED),
+        ("a.pdf", "application/pdf", b"%PDF-1.7 nothing", Fault.DAMAGED),
+        ("a.pdf", "application/pdf", b"%PDF-1.7\n%%EOF", Fault.DAMAGED),
+        ("a.pdf", "application/pdf", pdf() + ZIP * 20, Fault.DAMAGED),
+    ],
+)
+def test_what_is_no_document_or_lies_is_refused(name, declared, content, why):
+    assert fault(name, declared, content) == why
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        files.pdf_with("/JavaScript", JS="app.alert(1)"),
+        files.pdf_with("/URI", JS="app.alert(1)"),
+        files.pdf_with_a_script_by_another_name(),
+        files.pdf_with("/Launch", F="calc.exe"),
+        files.pdf_with("/SubmitForm", F="https://elsewhere.test/"),
+        files.pdf_with("/GoToR", F="//elsewhere.test/share"),
+        files.pdf_with("/URI", XFA="<xdp>"),
+        files.pdf_that_carries_a_file(),
+        files.pdf().replace(b"startxref", b"/JavaScript\nstartxref"),
+    ],
+)
+def test_a_pdf_that_does_more_than_show_something_is_refused(content):
+    assert fault("a.pdf", "application/pdf", content) == Fault.ACTIVE
+
+
+def test_links_and_places_within_a_pdf_are_no_harm():
+    for word in ("/URI", "/GoTo"):
+        assert inspect("a.pdf", "application/pdf", files.pdf_with(word))
+
+
+def test_what_is_small_and_opens_into_something_huge_is_refused():
+    bomb = files.huge_picture()
+    assert len(bomb) < 10_000
+    assert fault("id.png", "image/png", bomb) == Fault.BOMB
+    for times in (1, 2):
+        bomb = files.pdf_bomb(times)
+        assert len(bomb) < 1_000_000
+        assert fault("a.pdf", "application/pdf", bomb) == Fault.BOMB
+
+
+def test_locked_and_endless_pdfs_are_refused():
+    locked = files.pdf_with_password()
+    assert fault("a.pdf", "application/pdf", locked) == Fault.ENCRYPTED
+    long = files.pdf_with_pages(201)
+    assert fault("a.pdf", "application/pdf", long) == Fault.TOO_LONG
+
+
+def test_where_and_by_what_a_photo_was_taken_is_not_kept():
+    sent = files.photo_with_place()
+    assert b"Acacia Phones" in sent
+    assert b"Taken at home" in sent
+
+    kept = inspect("id.jpg", "image/jpeg", sent).content
+
+    with Image.open(io.BytesIO(kept)) as picture:
+        assert not picture.getexif()
+        # It was turned as the camera said: the hint is gone.
+        assert picture.size == (40, 60)
+        assert "comment" not in picture.info
+    assert b"Acacia Phones" not in kept
+    assert b"Taken at home" not in kept
+
+
+def test_what_stands_beside_and_behind_a_picture_is_not_kept():
+    kept = inspect("id.png", "image/png", files.png_with_words()).content
+
+    assert b"Taken at home" not in kept
+    assert b"PK\x03\x04" not in kept
+
+
+def test_a_large_scan_is_made_as_large_as_is_read():
+    kept = inspect("a.png", "image/png", picture("PNG", (6000, 3000))).content
+
+    with Image.open(io.BytesIO(kept)) as scan:
+        assert scan.size == (4000, 2000)

@@ -1,0 +1,167 @@
+"""How a workspace goes live: its company, its documents, and what comes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from verification.backoffice import trail
+from verification.console.golive_forms import KINDS, Company, File, Submission
+from verification.console.places import Place, opened
+from verification.console.templatetags.console import slug
+from verification.golive import applying
+from verification.golive.applying import newest
+from verification.golive.documents import content_of
+from verification.golive.models import Application, Document, DocumentKind, Status
+from verification.golive.transitions import By, InvalidTransition
+from verification.ordering.faults import InvalidRequest
+from verification.wire import one_line
+from workspaces.members import Permission
+from workspaces.models import Workspace
+
+GO_LIVE = Permission.GO_LIVE
+ENDINGS = {"application/pdf": "pdf", "image/jpeg": "jpg", "image/png": "png"}
+STATES: dict[str, Any] = {
+    "": gettext_lazy("Not begun"),
+    Status.DRAFT: gettext_lazy("Being filled in"),
+    Status.SUBMITTED: gettext_lazy("Waiting for a review"),
+    Status.IN_REVIEW: gettext_lazy("In review"),
+    Status.APPROVED: gettext_lazy("Approved"),
+    Status.REJECTED: gettext_lazy("Rejected"),
+}
+EDITED = {None, Status.DRAFT, Status.REJECTED}
+
+
+@opened()
+def overview(place: Place) -> HttpResponse:
+    application = newest(place.workspace)
+    given = {d.kind: d for d in application.documents.all()} if application else {}
+    status = application.status if application else ""
+    if place.workspace.go_live == Workspace.GoLive.APPROVED:
+        status = Status.APPROVED
+    shown = {
+        "application": application,
+        "status": status,
+        "state": STATES[status],
+        "reason": applying.refusal(place.workspace),
+        "documents": [(kind, label, given.get(kind)) for kind, label in KINDS.items()],
+        "is_draft": status in {"", Status.DRAFT},
+        "is_complete": bool(application) and len(given) == len(KINDS),
+    }
+    return place.show("golive/overview", shown)
+
+
+@opened(GO_LIVE)
+def company(place: Place) -> HttpResponse:
+    application = newest(place.workspace)
+    is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
+    if is_live or not _is_edited(application):
+        return _over(place)
+    kept = {}
+    if application:
+        kept = Company.typed(application.company_name, application.details)
+    form = Company(place.request.POST or None, initial=kept)
+    if place.request.method == "POST" and form.is_valid():
+        name = form.cleaned_data["company_name"]
+        try:
+            applying.describe(place.member, name, form.details)
+        except applying.NotEditable:
+            return _over(place)
+        messages.success(place.request, _("Saved."))
+        return place.to("golive")
+    return place.show("golive/company", {"form": form})
+
+
+@opened(GO_LIVE)
+def hand_in(place: Place, kind: str) -> HttpResponse:
+    wanted = next((k for k in DocumentKind if slug(k) == kind), None)
+    if wanted is None:
+        raise Http404
+    application = newest(place.workspace)
+    if application is None or application.status != Status.DRAFT:
+        return _over(place)
+    sends = place.request.method == "POST"
+    form = File(place.request.POST, place.request.FILES) if sends else File()
+    if sends and form.is_valid():
+        name = one_line(form.cleaned_data["file"].name)[-150:]
+        try:
+            applying.hand_in(place.member, wanted, name, form.found)
+        except applying.NotEditable:
+            return _over(place)
+        messages.success(place.request, _("The document is kept."))
+        return place.to("golive")
+    return place.show("golive/hand_in", {"form": form, "label": KINDS[wanted]})
+
+
+@opened(GO_LIVE)
+def document(place: Place, document: UUID) -> HttpResponse:
+    """One of their own, for who may hand them in."""
+    mine = Document.objects.filter(application__workspace=place.workspace)
+    found = mine.get(pk=document)
+    name = f"{slug(found.kind)}.{ENDINGS[found.content_type]}"
+    return HttpResponse(
+        content_of(found),
+        content_type=found.content_type,
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        },
+    )
+
+
+@require_POST
+@opened(GO_LIVE)
+def again(place: Place) -> HttpResponse:
+    try:
+        applying.begin_again(place.member)
+    except applying.NotEditable:
+        return _over(place)
+    return place.to("golive")
+
+
+@opened(GO_LIVE)
+def submit(place: Place) -> HttpResponse:
+    application = newest(place.workspace)
+    if application is None or application.status != Status.DRAFT:
+        return _over(place)
+    sends = place.request.method == "POST"
+    form = Submission(place.request.POST) if sends else Submission()
+    if sends and form.is_valid():
+        if _submitted(place):
+            told = _("It is submitted. We write to you when it is decided.")
+            messages.success(place.request, told)
+        return place.to("golive")
+    return place.show("golive/submit", {"form": form, "application": application})
+
+
+def _submitted(place: Place) -> bool:
+    user = place.request.user
+    assert isinstance(user, User)  # noqa: S101
+    told = ""
+    try:
+        applying.submit(place.member, By(user, trail.actor_of(place.request)))
+    except applying.Incomplete:
+        told = _("A document is missing.")
+    except InvalidRequest:
+        told = _("The company cannot be checked as it is described. Correct it.")
+    except (applying.NotEditable, InvalidTransition):
+        told = _("It is submitted already.")
+    if told:
+        messages.error(place.request, told)
+    return not told
+
+
+def _is_edited(application: Application | None) -> bool:
+    return (application and application.status) in EDITED
+
+
+def _over(place: Place) -> HttpResponse:
+    messages.error(place.request, _("It cannot be changed now."))
+    return place.to("golive")

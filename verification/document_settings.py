@@ -1,0 +1,43 @@
+"""Where uploaded documents are kept, from the environment.
+
+    STORAGES["documents"] = document_storage(env, DATA_DIR)
+
+A folder of this machine, or a bucket where `DOCUMENTS_BUCKET` names one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from environs import Env
+
+from verification.secret_settings import optional_secret
+
+
+def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
+    bucket = env.str("DOCUMENTS_BUCKET", "")
+    if not bucket:
+        return {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {
+                "location": data_dir / "documents",
+                "file_permissions_mode": 0o600,
+                "directory_permissions_mode": 0o700,
+            },
+        }
+    return {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {
+            "bucket_name": bucket,
+            # None is Amazon's own.
+            "endpoint_url": env.str("DOCUMENTS_S3_URL", "") or None,
+            "region_name": env.str("DOCUMENTS_S3_REGION", "") or None,
+            # Without a pair boto3 looks where it always does, as in its machine's role.
+            "access_key": env.str("DOCUMENTS_S3_ACCESS_KEY", "") or None,
+            "secret_key": optional_secret("DOCUMENTS_S3_SECRET_KEY") or None,
+            "addressing_style": env.str("DOCUMENTS_S3_ADDRESSING", "") or None,
+            "default_acl": "private",
+            "file_overwrite": True,
+        },
+    }

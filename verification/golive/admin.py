@@ -1,0 +1,225 @@
+"""The page on which staff review who wants to go live."""
+
+from django.contrib import admin, messages
+from django.db import transaction
+from django.http import Http404, HttpResponse
+from django.urls import path
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+
+from verification.backoffice import trail
+from verification.backoffice.office import ReadOnlyAdmin
+from verification.backoffice.revealing import ReasonForm, back_to, is_revealed
+from verification.golive import deciding
+from verification.golive.documents import content_of
+from verification.golive.models import WAITING, Application, Status
+from verification.golive.reviewing import is_running, review_of
+from verification.golive.transitions import By, InvalidTransition
+from verification.ordering.refusals import NotRetryable
+from verification.reports.models import ReportStatus
+
+REFUSALS = (InvalidTransition, deciding.Refused, NotRetryable)
+ENDINGS = {"application/pdf": "pdf", "image/jpeg": "jpg", "image/png": "png"}
+
+
+def waiting(applications):
+    """Found by the index `applications_waiting`."""
+    return applications.filter(status__in=WAITING)
+
+
+class WaitingFilter(admin.SimpleListFilter):
+    title = "waits"
+    parameter_name = "waits"
+
+    def lookups(self, request, model_admin):
+        return [("staff", "for a review")]
+
+    def queryset(self, request, applications):
+        return waiting(applications) if self.value() == "staff" else applications
+
+
+def dialog(title, told, button, form=BaseDialogForm):
+    return {
+        "title": title,
+        "description": told,
+        "form_class": form,
+        "form_submit_text": button,
+    }
+
+
+@admin.register(Application)
+class ApplicationAdmin(ReadOnlyAdmin):
+    list_display = ["company_name", "workspace", "status", "submitted_at", "decided_at"]
+    list_filter = [WaitingFilter, "status"]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
+    search_exact = ("company_name__iexact",)
+    change_form_template = "admin/golive.html"
+    # All else is drawn by the template, from the review.
+    fields = ["id"]
+    personal_fields = ("told",)
+    actions_detail = ["take", "approve", "reject", "check_again", "reveal"]
+
+    def get_queryset(self, request):
+        people = ["submitted_by", "taken_by", "decided_by", "api_key"]
+        return super().get_queryset(request).select_related("workspace", *people)
+
+    def get_fields(self, request, obj=None):
+        return self.fields
+
+    @admin.display(description="As it was told")
+    def told(self, application):
+        return application.details
+
+    def get_urls(self):
+        document = path(
+            "<uuid:application_id>/documents/<uuid:document_id>",
+            self.admin_site.admin_view(self.document),
+            name="golive_application_document",
+        )
+        return [document, *super().get_urls()]
+
+    def get_object(self, request, object_id, from_field=None):
+        # Asked for by each button as well as by the page.
+        kept = request.__dict__.setdefault("_applications", {})
+        if object_id not in kept:
+            kept[object_id] = super().get_object(request, object_id, from_field)
+        return kept[object_id]
+
+    def render_change_form(self, request, context, *arguments, **more):
+        application = more["obj"]
+        # Names of people are here: who looks is written down.
+        opened = f"{trail.noun(application)}.opened"
+        trail.record(opened, trail.actor_of(request), application)
+        review = review_of(application)
+        context |= {"review": review, "application": application}
+        context["runs"] = is_running(review.result)
+        context["may_read"] = application.is_revealed
+        return super().render_change_form(request, context, *arguments, **more)
+
+    def document(self, request, application_id, document_id):
+        """A file, for who has said why; each time is written down."""
+        application = self.get_object(request, str(application_id))
+        allowed = application and self.has_reveal_permission(request)
+        if not (allowed and is_revealed(request, application)):
+            raise Http404
+        found = application.documents.filter(pk=document_id).first()
+        if found is None:
+            raise Http404
+        read = f"{trail.noun(application)}.document-read"
+        trail.record(read, trail.actor_of(request), application, fields=[found.kind])
+        name = f"{found.kind.lower()}-{application.pk}.{ENDINGS[found.content_type]}"
+        return HttpResponse(
+            content_of(found),
+            content_type=found.content_type,
+            headers={
+                "Content-Disposition": f'attachment; filename="{name}"',
+                "Content-Security-Policy": "sandbox; default-src 'none'",
+            },
+        )
+
+    def has_take_permission(self, request, object_id=None):
+        return self._is(request, object_id, Status.SUBMITTED)
+
+    def has_decide_permission(self, request, object_id=None):
+        return self._is(request, object_id, Status.IN_REVIEW)
+
+    def has_check_permission(self, request, object_id=None):
+        if not self._is(request, object_id, *WAITING):
+            return False
+        report = self.get_object(request, object_id).report
+        return bool(report and report.status == ReportStatus.FAILED)
+
+    def _is(self, request, object_id, *statuses):
+        if not request.user.has_perm("golive.decide_application"):
+            return False
+        application = self.get_object(request, object_id) if object_id else None
+        return application is not None and application.status in statuses
+
+    @action(
+        description="Take for review",
+        icon="front_hand",
+        permissions=["take"],
+        dialog=dialog(
+            "Take this application",
+            "The client sees that it is in review.",
+            "Take it",
+        ),
+    )
+    def take(self, request, form, object_id):
+        def verb(by):
+            deciding.take(object_id, by)
+
+        return self._act(request, object_id, verb, "It is in review.")
+
+    @action(
+        description="Approve",
+        icon="check_circle",
+        variant=ActionVariant.SUCCESS,
+        permissions=["decide"],
+        dialog=dialog(
+            "Approve this company to go live",
+            "Its production key is made and sent to the owner by e-mail. From then on "
+            "it can order checks of real people. This cannot be undone; a workspace "
+            "can be suspended.",
+            "Approve, and send the key",
+        ),
+    )
+    def approve(self, request, form, object_id):
+        def verb(by):
+            deciding.approve(object_id, by)
+
+        return self._act(request, object_id, verb, "It is approved; the key is sent.")
+
+    @action(
+        description="Reject",
+        icon="cancel",
+        variant=ActionVariant.DANGER,
+        permissions=["decide"],
+        dialog=dialog(
+            "Reject this application",
+            "The client reads the reason in the console and by e-mail, puts it right "
+            "and may submit again.",
+            "Reject it",
+            ReasonForm,
+        ),
+    )
+    def reject(self, request, form, object_id):
+        def verb(by):
+            deciding.reject(object_id, by, form.cleaned_data["reason"])
+
+        return self._act(request, object_id, verb, "It is rejected; they are told.")
+
+    @action(
+        description="Check again",
+        icon="replay",
+        permissions=["check"],
+        dialog=dialog(
+            "Ask the register again",
+            "The check of the company has failed. It is run anew, at our own cost.",
+            "Check again",
+        ),
+    )
+    def check_again(self, request, form, object_id):
+        application = self.get_object(request, object_id)
+
+        @transaction.atomic
+        def verb(by):
+            deciding.check_again(application, by.user.get_username())
+            action = f"{trail.noun(application)}.checked-again"
+            trail.record(action, by.actor, application)
+
+        return self._act(request, object_id, verb, "The company is checked again.")
+
+    def _act(self, request, object_id, verb, told):
+        application = self.get_object(request, object_id)
+        if application is None:
+            raise Http404
+        try:
+            verb(By(request.user, trail.actor_of(request)))
+        except REFUSALS as e:
+            self.message_user(request, str(e), messages.ERROR)
+        else:
+            self.message_user(request, told, messages.SUCCESS)
+        return back_to(request, application)

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class GoLiveConfig(AppConfig):
+    name = "verification.golive"
+    label = "golive"
+    verbose_name = "Go-live"

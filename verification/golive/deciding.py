@@ -1,0 +1,87 @@
+"""What staff do: take an application, run its check again, approve it or reject it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from verification.golive.checking import ACTOR, is_completed
+from verification.golive.models import Application, Status
+from verification.golive.telling import owners_of, tell_approved, tell_rejected
+from verification.golive.transitions import By, move
+from verification.ordering.client import Client
+from verification.ordering.retrying import retry
+from workspaces import keys
+from workspaces.models import Account, Environment, Member
+
+KEY_NAME = "Production"
+
+
+class Refused(Exception):
+    """Told to staff as it is."""
+
+
+class OwnWorkspace(Refused):
+    def __init__(self) -> None:
+        super().__init__("You are a member of this workspace: somebody else decides.")
+
+
+class NotChecked(Refused):
+    def __init__(self) -> None:
+        super().__init__("The check of the company has not completed.")
+
+
+def take(application_id: Any, by: By) -> Application:
+    """Raises InvalidTransition and OwnWorkspace."""
+    return move(application_id, Status.IN_REVIEW, by, lambda a: _outsider(a, by.user))
+
+
+def approve(application_id: Any, by: By) -> Application:
+    """Make the production key and have it sent. InvalidTransition or Refused."""
+
+    def prepare(application: Application) -> dict[str, Any]:
+        _outsider(application, by.user)
+        if application.workspace.is_suspended:
+            raise Refused("The workspace is suspended.")
+        if not application.report or not is_completed(application.report):
+            raise NotChecked
+        if not owners_of(application):
+            raise Refused("The workspace has no owner whom the key could be sent to.")
+        key, text = keys.issue(
+            application.workspace,
+            environment=Environment.PRODUCTION,
+            name=KEY_NAME,
+        )
+        tell_approved(application, text)
+        return {"api_key": key}
+
+    return move(application_id, Status.APPROVED, by, prepare)
+
+
+def reject(application_id: Any, by: By, reason: str) -> Application:
+    """Raises InvalidTransition and OwnWorkspace."""
+
+    def prepare(application: Application) -> dict[str, Any]:
+        _outsider(application, by.user)
+        tell_rejected(application, reason)
+        return {}
+
+    return move(application_id, Status.REJECTED, by, prepare, reason=reason)
+
+
+def check_again(application: Application, actor: str) -> None:
+    """Where its source was away. Raises NotRetryable."""
+    report = application.report
+    assert report is not None  # noqa: S101
+    account = Account.objects.select_related("workspace").get(
+        workspace=report.workspace_id, environment=report.environment
+    )
+    retry(Client(account.workspace, account, f"{ACTOR}, {actor}"[:100]), report.pk)
+
+
+def _outsider(application: Application, user: User) -> dict[str, Any]:
+    is_member = Member.objects.filter(workspace=application.workspace_id, user=user)
+    if application.submitted_by_id == user.pk or is_member.exists():
+        raise OwnWorkspace
+    return {}

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.utils.timezone import now
+
+from verification.encryption import EncryptedJSONField
+from verification.ids import uuid7
+from verification.reports.models import Report
+from workspaces.models import ApiKey, Workspace
+
+
+class Status(models.TextChoices):
+    DRAFT = "DRAFT", "Being filled in"
+    SUBMITTED = "SUBMITTED", "Waiting for a review"
+    IN_REVIEW = "IN_REVIEW", "In review"
+    APPROVED = "APPROVED", "Approved"
+    REJECTED = "REJECTED", "Rejected"
+
+
+S = Status
+DECIDED = [S.APPROVED, S.REJECTED]
+WAITING = [S.SUBMITTED, S.IN_REVIEW]
+USER = settings.AUTH_USER_MODEL
+
+
+class Application(models.Model):
+    """What a workspace tells of its company to go live, and what came of it.
+
+    One that was rejected stays as it was; the next one begins as its copy.
+    """
+
+    Status = Status
+
+    # Every legal move.
+    TRANSITIONS: dict[str, set[str]] = {
+        S.DRAFT: {S.SUBMITTED},
+        S.SUBMITTED: {S.IN_REVIEW},
+        S.IN_REVIEW: {S.APPROVED, S.REJECTED},
+    }
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="applications"
+    )
+    status = models.CharField(max_length=9, choices=Status, default=S.DRAFT)
+    company_name = models.CharField(max_length=200)
+    # registrationNumber, kraPin, country, address, contactName, contactEmail,
+    # contactPhone, purpose, volume
+    details = EncryptedJSONField()
+    # BUSINESS_VERIFICATION of the company.
+    report = models.ForeignKey(
+        Report, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    submitted_by = models.ForeignKey(
+        USER, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    submitted_at = models.DateTimeField(null=True, editable=False)
+    taken_by = models.ForeignKey(
+        USER, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    taken_at = models.DateTimeField(null=True, editable=False)
+    decided_by = models.ForeignKey(
+        USER, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    decided_at = models.DateTimeField(null=True, editable=False)
+    # Why it was rejected, as the client reads it.
+    reason = models.CharField(max_length=500, blank=True)
+    api_key = models.OneToOneField(
+        ApiKey, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        verbose_name = "go-live application"
+        default_permissions = ("view",)
+        permissions = [("decide_application", "Can review go-live applications")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace"],
+                condition=~Q(status=S.REJECTED),
+                name="one_application_at_a_time",
+            ),
+            models.CheckConstraint(
+                name="applications_have_a_known_status",
+                condition=Q(status__in=S.values),
+            ),
+            models.CheckConstraint(
+                name="what_is_submitted_names_who_and_its_report",
+                condition=Q(
+                    status=S.DRAFT,
+                    submitted_by=None,
+                    submitted_at=None,
+                    report=None,
+                )
+                | (
+                    ~Q(status=S.DRAFT)
+                    & Q(
+                        submitted_by__isnull=False,
+                        submitted_at__isnull=False,
+                        report__isnull=False,
+                    )
+                ),
+            ),
+            models.CheckConstraint(
+                name="what_is_reviewed_names_who",
+                condition=Q(
+                    status__in=[S.DRAFT, S.SUBMITTED], taken_by=None, taken_at=None
+                )
+                | Q(
+                    status__in=[S.IN_REVIEW, *DECIDED],
+                    taken_by__isnull=False,
+                    taken_at__isnull=False,
+                ),
+            ),
+            models.CheckConstraint(
+                name="what_is_decided_names_who",
+                condition=Q(
+                    status__in=DECIDED,
+                    decided_by__isnull=False,
+                    decided_at__isnull=False,
+                )
+                | (~Q(status__in=DECIDED) & Q(decided_by=None, decided_at=None)),
+            ),
+            models.CheckConstraint(
+                name="nobody_decides_what_they_submitted",
+                condition=Q(decided_by=None) | ~Q(decided_by=F("submitted_by")),
+            ),
+            models.CheckConstraint(
+                name="a_rejection_says_why",
+                condition=Q(status=S.REJECTED) ^ Q(reason=""),
+            ),
+            models.CheckConstraint(
+                name="an_approval_makes_a_key",
+                condition=Q(status=S.APPROVED) ^ Q(api_key=None),
+            ),
+        ]
+        indexes = [
+            # What waits for staff.
+            models.Index(
+                fields=["id"],
+                condition=Q(status__in=WAITING),
+                name="applications_waiting",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.company_name
+
+
+class DocumentKind(models.TextChoices):
+    INCORPORATION = "INCORPORATION", "Certificate of incorporation"
+    CR12 = "CR12", "CR12"
+    KRA = "KRA", "KRA certificate"
+    DIRECTOR_ID = "DIRECTOR_ID", "Director's ID"
+
+
+class Document(models.Model):
+    """A file that belongs to an application. It is kept sealed, under a random name."""
+
+    Kind = DocumentKind
+
+    class ContentType(models.TextChoices):
+        PDF = "application/pdf"
+        JPEG = "image/jpeg"
+        PNG = "image/png"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Found by the index of the unique constraint.
+    application = models.ForeignKey(
+        Application, models.CASCADE, related_name="documents", db_index=False
+    )
+    kind = models.CharField(max_length=13, choices=DocumentKind)
+    # What it was called where it came from: shown, and never a path.
+    name = EncryptedJSONField()
+    content_type = models.CharField(max_length=15, choices=ContentType)
+    size = models.PositiveIntegerField()
+    # Where it is in the storage; the copy for a later application names the same.
+    file = models.CharField(max_length=40, db_index=True)
+    # What the file is sealed with: without this row nobody can read it.
+    data_key = EncryptedJSONField()
+    uploaded_by = models.ForeignKey(
+        USER, models.PROTECT, related_name="+", db_index=False
+    )
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(
+                fields=["application", "kind"], name="one_document_of_a_kind"
+            ),
+            models.CheckConstraint(
+                name="documents_are_of_a_known_kind",
+                condition=Q(kind__in=DocumentKind.values),
+            ),
+            models.CheckConstraint(
+                name="documents_are_pdf_jpeg_or_png",
+                condition=Q(
+                    content_type__in=["application/pdf", "image/jpeg", "image/png"]
+                ),
+            ),
+            models.CheckConstraint(
+                name="documents_are_not_empty", condition=Q(size__gt=0)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.get_kind_display()

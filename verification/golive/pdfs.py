@@ -1,0 +1,150 @@
+"""PDFs that only show something. They are kept as they came: many are signed."""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from pypdf import PdfReader
+from pypdf.generic import ArrayObject, DictionaryObject, IndirectObject, StreamObject
+
+from verification.golive.inspecting import Fault, Unacceptable
+
+MOST_OBJECTS = 50_000
+MOST_PAGES = 200
+MOST_DEPTH = 60
+# What all streams of a document may become, and one of them.
+MOST_OPENED = 400 * 1024 * 1024
+MOST_IN_ONE = 120 * 1024 * 1024
+STEP = 1024 * 1024
+# What may follow the end of the document.
+TRAILING = 2048
+
+ACTIVE_KEYS = {"/JS", "/EF", "/EmbeddedFiles", "/XFA", "/RichMediaContent", "/AA"}
+ACTIVE_VALUES = {
+    "/JavaScript",
+    "/Launch",
+    "/SubmitForm",
+    "/ImportData",
+    "/Rendition",
+    "/Movie",
+    "/Sound",
+    "/GoToE",
+    "/GoToR",
+    "/RichMedia",
+    "/3D",
+    "/FileAttachment",
+}
+IN_THE_OPEN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
+
+
+def harmless(content: bytes) -> bytes:
+    """The document itself, or Unacceptable."""
+    if b"%%EOF" not in content[-TRAILING:]:
+        raise Unacceptable(Fault.DAMAGED)
+    if IN_THE_OPEN.search(content):
+        # Also where our table of its objects leads nowhere: readers make their own.
+        raise Unacceptable(Fault.ACTIVE)
+    try:
+        _look_through(PdfReader(io.BytesIO(content), strict=False))
+    except Unacceptable:
+        raise
+    # pypdf raises nearly anything for bytes that were made to break it.
+    except Exception:
+        raise Unacceptable(Fault.DAMAGED) from None
+    return content
+
+
+def _look_through(reader: PdfReader) -> None:
+    if reader.is_encrypted:
+        raise Unacceptable(Fault.ENCRYPTED)
+    known = sum(len(numbers) for numbers in reader.xref.values())
+    if known + len(reader.xref_objStm) > MOST_OBJECTS:
+        raise Unacceptable(Fault.BOMB)
+    _refuse_packed_bombs(reader)
+    if len(reader.pages) > MOST_PAGES:
+        raise Unacceptable(Fault.TOO_LONG)
+    if not len(reader.pages):
+        raise Unacceptable(Fault.DAMAGED)
+    opened = 0
+    for found in _objects(reader):
+        if isinstance(found, DictionaryObject):
+            _refuse_active(found)
+        if isinstance(found, StreamObject):
+            opened += _opened_size(found)
+            if opened > MOST_OPENED:
+                raise Unacceptable(Fault.BOMB)
+
+
+def _refuse_packed_bombs(reader: PdfReader) -> None:
+    """Streams that hold objects are opened by whoever looks for these."""
+    for number in {packed[0] for packed in reader.xref_objStm.values()}:
+        _opened_size(reader.get_object(IndirectObject(number, 0, reader)))
+
+
+def _objects(reader: PdfReader) -> Iterator[Any]:
+    """Every object of the file, also those that nothing leads to."""
+    yield from _within(reader.trailer)
+    numbers = {
+        (number, generation)
+        for generation, found in reader.xref.items()
+        for number in found
+    } | {(number, 0) for number in reader.xref_objStm}
+    for number, generation in numbers:
+        try:
+            found = reader.get_object(IndirectObject(number, generation, reader))
+        except Exception as e:
+            # A free entry, or a wrong one: no reader gets anything from it either.
+            if isinstance(e, RecursionError | MemoryError):
+                raise
+            continue
+        yield from _within(found)
+
+
+def _within(found: Any, depth: int = 0) -> Iterator[Any]:
+    """This and what stands in it; what is only referred to comes by itself."""
+    if depth > MOST_DEPTH:
+        raise Unacceptable(Fault.DAMAGED)
+    yield found
+    if isinstance(found, DictionaryObject):
+        below: Any = found.values()
+    else:
+        below = found if isinstance(found, ArrayObject) else ()
+    for each in below:
+        if isinstance(each, DictionaryObject | ArrayObject):
+            yield from _within(each, depth + 1)
+
+
+def _refuse_active(found: DictionaryObject) -> None:
+    words = {str(found.get(name)) for name in ("/S", "/Subtype")}
+    if ACTIVE_KEYS & found.keys() or ACTIVE_VALUES & words:
+        raise Unacceptable(Fault.ACTIVE)
+
+
+def _opened_size(found: Any) -> int:
+    """How much a packed stream holds, counted and not kept."""
+    filters = found.get("/Filter") if isinstance(found, StreamObject) else None
+    names = [filters] if isinstance(filters, str) else list(filters or [])
+    if names.count("/FlateDecode") + names.count("/LZWDecode") > 1:
+        # Packed twice, as nobody does who has nothing to hide.
+        raise Unacceptable(Fault.BOMB)
+    if not names or names[0] != "/FlateDecode":
+        return 0
+    return _inflated_size(found._data)
+
+
+def _inflated_size(packed: bytes) -> int:
+    inflating, size, rest = zlib.decompressobj(), 0, packed
+    try:
+        while rest and not inflating.eof:
+            size += len(inflating.decompress(rest, STEP))
+            rest = inflating.unconsumed_tail
+            if size > MOST_IN_ONE:
+                raise Unacceptable(Fault.BOMB)
+    except zlib.error:
+        # Damaged at its end, as some scanners write it: readers show what they can.
+        return size
+    return size
