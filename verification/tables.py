@@ -11,7 +11,7 @@ does not grow with the number of rows.
     )
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -35,6 +35,16 @@ class Rows:
     model: type[models.Model]
     columns: Sequence[str]
     values: Sequence[tuple[Any, ...]]
+    # Called when they are inserted, once however many tables ask for it.
+    then: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A statement that changes other rows, with its parameters."""
+
+    sql: str
+    parameters: Sequence[Any]
 
 
 def insert(*tables: Rows) -> None:
@@ -45,16 +55,38 @@ def insert(*tables: Rows) -> None:
     else:
         for rows in filled:
             _copy(rows)
+    _then(filled)
 
 
-def _insert_together(tables: Sequence[Rows]) -> None:
-    if not tables:
+def insert_at_once(*tables: Rows, last: Update | None) -> None:
+    """Insert few rows and change others in one statement, so all of it or nothing.
+
+    `last` is carried out after the rows: what it locks is locked as shortly as can be.
+    """
+    filled = [rows for rows in tables if rows.values]
+    _insert_together(filled, last)
+    _then(filled)
+
+
+def _then(tables: Sequence[Rows]) -> None:
+    for call in dict.fromkeys(rows.then for rows in tables if rows.then):
+        call()
+
+
+def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None:
+    # PostgreSQL carries the main statement out first, and then what WITH names from its
+    # end to its beginning.
+    statements = [(_insert(r.model, tuple(r.columns)), [_as_json(r)]) for r in tables]
+    if last:
+        statements.insert(0, (last.sql, list(last.parameters)))
+    if not statements:
         return
-    *first, last = (_insert(rows.model, tuple(rows.columns)) for rows in tables)
-    with_ = ", ".join(f"t{number} AS ({sql})" for number, sql in enumerate(first))
-    parameters = [_as_json(rows) for rows in tables]
+    *with_, (sql, _) = statements
+    if with_:
+        named = (f"t{number} AS ({part})" for number, (part, _) in enumerate(with_))
+        sql = f"WITH {', '.join(named)} {sql}"
     with connection.cursor() as cursor:
-        cursor.execute(f"WITH {with_} {last}" if with_ else last, parameters)
+        cursor.execute(sql, [value for _, values in statements for value in values])
 
 
 @cache
