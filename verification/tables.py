@@ -102,15 +102,23 @@ def _insert(model: type[models.Model], columns: tuple[str, ...]) -> str:
 
 
 def _as_json(rows: Rows) -> str:
-    fields = _fields(rows.model, tuple(rows.columns))
-    objects = [
-        {
-            field.column: _sealed(field, value, key=values[0])
-            for field, value in zip(fields, values, strict=True)
-        }
-        for values in rows.values
-    ]
+    names, sealed = _named(rows.model, tuple(rows.columns))
+    objects = [dict(zip(names, values, strict=True)) for values in rows.values]
+    for field in sealed:
+        for one, values in zip(objects, rows.values, strict=True):
+            name = str(field.column)
+            one[name] = field.seal(one[name], values[0])
     return orjson.dumps(objects, default=_as_text).decode()
+
+
+@cache
+def _named(
+    model: type[models.Model], columns: tuple[str, ...]
+) -> tuple[list[str], list[EncryptedJSONField]]:
+    """The names of the columns, and the fields that are encrypted."""
+    fields = _fields(model, columns)
+    sealed = [field for field in fields if isinstance(field, EncryptedJSONField)]
+    return [str(field.column) for field in fields], sealed
 
 
 def _as_text(value: Any) -> str:
@@ -144,10 +152,6 @@ def _adapted(
 def _array_literal(values: Sequence[Any]) -> str:
     """Of numbers, or of words without anything to be quoted."""
     return "{" + ",".join(str(value) for value in values) + "}"
-
-
-def _sealed(field: models.Field, value: Any, *, key: Any) -> Any:
-    return field.seal(value, key) if isinstance(field, EncryptedJSONField) else value
 
 
 def _table(model: type[models.Model]) -> str:
