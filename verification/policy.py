@@ -18,6 +18,15 @@ def allow(response: HttpResponseBase, **sources: list[str]) -> None:
 class PolicyMiddleware(CSPMiddleware):
     """The strict one of the settings; for the admin, with what its files need."""
 
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        # The library makes the policy before it asks whether it is wanted.
+        excluded = settings.CONTENT_SECURITY_POLICY["EXCLUDE_URL_PREFIXES"]
+        if request.path_info.startswith(tuple(excluded)):
+            return response
+        return super().process_response(request, response)
+
     def get_policy_parts(
         self,
         request: HttpRequest,

@@ -11,7 +11,7 @@ does not grow with the number of rows.
     )
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -35,6 +35,16 @@ class Rows:
     model: type[models.Model]
     columns: Sequence[str]
     values: Sequence[tuple[Any, ...]]
+    # Called when they are inserted, once however many tables ask for it.
+    then: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A statement that changes other rows, with its parameters."""
+
+    sql: str
+    parameters: Sequence[Any]
 
 
 def insert(*tables: Rows) -> None:
@@ -45,16 +55,38 @@ def insert(*tables: Rows) -> None:
     else:
         for rows in filled:
             _copy(rows)
+    _then(filled)
 
 
-def _insert_together(tables: Sequence[Rows]) -> None:
-    if not tables:
+def insert_at_once(*tables: Rows, last: Update | None) -> None:
+    """Insert few rows and change others in one statement, so all of it or nothing.
+
+    `last` is carried out after the rows: what it locks is locked as shortly as can be.
+    """
+    filled = [rows for rows in tables if rows.values]
+    _insert_together(filled, last)
+    _then(filled)
+
+
+def _then(tables: Sequence[Rows]) -> None:
+    for call in dict.fromkeys(rows.then for rows in tables if rows.then):
+        call()
+
+
+def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None:
+    # PostgreSQL carries the main statement out first, and then what WITH names from its
+    # end to its beginning.
+    statements = [(_insert(r.model, tuple(r.columns)), [_as_json(r)]) for r in tables]
+    if last:
+        statements.insert(0, (last.sql, list(last.parameters)))
+    if not statements:
         return
-    *first, last = (_insert(rows.model, tuple(rows.columns)) for rows in tables)
-    with_ = ", ".join(f"t{number} AS ({sql})" for number, sql in enumerate(first))
-    parameters = [_as_json(rows) for rows in tables]
+    *with_, (sql, _) = statements
+    if with_:
+        named = (f"t{number} AS ({part})" for number, (part, _) in enumerate(with_))
+        sql = f"WITH {', '.join(named)} {sql}"
     with connection.cursor() as cursor:
-        cursor.execute(f"WITH {with_} {last}" if with_ else last, parameters)
+        cursor.execute(sql, [value for _, values in statements for value in values])
 
 
 @cache
@@ -70,15 +102,23 @@ def _insert(model: type[models.Model], columns: tuple[str, ...]) -> str:
 
 
 def _as_json(rows: Rows) -> str:
-    fields = _fields(rows.model, tuple(rows.columns))
-    objects = [
-        {
-            field.column: _sealed(field, value, key=values[0])
-            for field, value in zip(fields, values, strict=True)
-        }
-        for values in rows.values
-    ]
+    names, sealed = _named(rows.model, tuple(rows.columns))
+    objects = [dict(zip(names, values, strict=True)) for values in rows.values]
+    for field in sealed:
+        for one, values in zip(objects, rows.values, strict=True):
+            name = str(field.column)
+            one[name] = field.seal(one[name], values[0])
     return orjson.dumps(objects, default=_as_text).decode()
+
+
+@cache
+def _named(
+    model: type[models.Model], columns: tuple[str, ...]
+) -> tuple[list[str], list[EncryptedJSONField]]:
+    """The names of the columns, and the fields that are encrypted."""
+    fields = _fields(model, columns)
+    sealed = [field for field in fields if isinstance(field, EncryptedJSONField)]
+    return [str(field.column) for field in fields], sealed
 
 
 def _as_text(value: Any) -> str:
@@ -112,10 +152,6 @@ def _adapted(
 def _array_literal(values: Sequence[Any]) -> str:
     """Of numbers, or of words without anything to be quoted."""
     return "{" + ",".join(str(value) for value in values) + "}"
-
-
-def _sealed(field: models.Field, value: Any, *, key: Any) -> Any:
-    return field.seal(value, key) if isinstance(field, EncryptedJSONField) else value
 
 
 def _table(model: type[models.Model]) -> str:

@@ -47,7 +47,6 @@ def envelope(event: Event) -> bytes:
 
 def event_rows(happenings: Iterable[Happening], at: datetime) -> Rows:
     """Their rows. The database queues deliveries as they are inserted."""
-    call_when_committed()
     columns = [
         "id",
         "workspace_id",
@@ -74,4 +73,5 @@ def event_rows(happenings: Iterable[Happening], at: datetime) -> Rows:
             )
             for h in happenings
         ],
+        then=call_when_committed,
     )

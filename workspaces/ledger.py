@@ -7,20 +7,23 @@ that two transactions neither deadlock nor wait for longer than they must.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils.timezone import now
+from psycopg.errors import CheckViolation
 
 from verification.ids import uuid7
-from verification.tables import Rows, insert
+from verification.tables import Rows, Update, insert
 from workspaces.models import Account, Environment, LedgerEntry, Workspace
 
 Kind = LedgerEntry.Kind
+MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = %s"
 
 
 class InsufficientBalance(Exception):
@@ -107,6 +110,38 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
             )
             for m in movements
         ],
+    )
+
+
+@contextmanager
+def paid_with(movements: Sequence[Movement]) -> Iterator[Update | None]:
+    """What moves the balance of their one account, for `insert_at_once`.
+
+    Raises InsufficientBalance when the account cannot pay, and then nothing was
+    written. One statement with the rows, because until its commit every other order of
+    the account waits for it: so nobody waits for this process to go on.
+    """
+    amount = sum((movement.amount for movement in movements), Decimal(0))
+    if not amount:
+        yield None
+        return
+    (account_id,) = {movement.account_id for movement in movements}
+    # A statement that fails ends a transaction that it is part of.
+    in_transaction = connection.in_atomic_block
+    try:
+        with transaction.atomic() if in_transaction else nullcontext():
+            yield Update(MOVE_BALANCE, [amount, account_id])
+    except IntegrityError as e:
+        if not _is_overdraft(e):
+            raise
+        raise InsufficientBalance(-amount, Account.objects.get(pk=account_id)) from e
+
+
+def _is_overdraft(error: IntegrityError) -> bool:
+    broken = error.__cause__
+    return (
+        isinstance(broken, CheckViolation)
+        and broken.diag.constraint_name == "prepaid_is_never_overdrawn"
     )
 
 

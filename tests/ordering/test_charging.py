@@ -59,16 +59,18 @@ def test_play_money_leaves_real_money_alone(api: Api, live_api: Api):
     assert movements(live_api) == [("TOP_UP", 10, None)]
 
 
-def test_who_cannot_pay_for_all_gets_nothing(live_api: Api):
-    money(live_api, 599)
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("reports", [1, 2, 60], ids=["alone", "together", "by COPY"])
+def test_who_cannot_pay_for_all_gets_nothing(live_api: Api, reports: int):
+    money(live_api, reports * 300 - 1)
     before = rows()
 
-    answer = live_api.post("/reports", {"reports": [company(), company()]})
+    answer = live_api.post("/reports", {"reports": [company()] * reports})
 
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (402, "insufficient-balance")
-    assert "KES 600.00" in problem["detail"]
-    assert "KES 599.00" in problem["detail"]
+    assert f"KES {reports * 300}.00" in problem["detail"]
+    assert f"KES {reports * 300 - 1}.00" in problem["detail"]
     assert rows() == before
     assert "topUpUrl" not in problem
 

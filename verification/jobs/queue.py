@@ -45,8 +45,9 @@ def later_row(task: str, *ids: str | int | UUID, at: datetime) -> Rows:
     # Imported here, because the broker is loaded before there are models.
     from verification.jobs.models import Job
 
-    call_when_committed()
-    return Rows(Job, ["function", "arguments", "due_at"], [(task, _arguments(ids), at)])
+    columns = ["function", "arguments", "due_at"]
+    row = (task, _arguments(ids), at)
+    return Rows(Job, columns, [row], then=call_when_committed)
 
 
 def _arguments(ids: Sequence[str | int | UUID]) -> list[str | int]:

@@ -37,10 +37,10 @@ from verification.reports.models import (
     StatusChange,
 )
 from verification.reports.search import ENTRY_COLUMNS, entry_values
-from verification.tables import Rows, insert
+from verification.tables import Rows, insert, insert_at_once
 from webhooks.events import Happening, event_rows
 from webhooks.models import Event
-from workspaces.ledger import Movement, entries, move_balances
+from workspaces.ledger import Movement, entries, move_balances, paid_with
 
 REPORT_COLUMNS = [
     "id",
@@ -154,10 +154,24 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
 
     Raises InsufficientBalance when a prepaid workspace cannot pay for all of them.
     """
+    if len(orders) == 1:
+        return _create_one(client, orders)
     return create_batches([(client, orders)])[0]
 
 
-@transaction.atomic(savepoint=False)
+def _create_one(client: Client, orders: Sequence[Order]) -> list[Created]:
+    """In one statement, which is its own transaction.
+
+    BEGIN, COMMIT and the balance would be three more journeys to the database.
+    """
+    at, batch = now(), _Batch()
+    created = _gather_all(client, orders, batch, at)
+    with paid_with(batch.movements) as payment:
+        insert_at_once(*_rows(batch, created, at), last=payment)
+    return created
+
+
+@transaction.atomic
 def create_batches(
     batches: Sequence[tuple[Client, Sequence[Order]]],
     also: Callable[[list[list[Created]]], list[Rows]] | None = None,
@@ -169,7 +183,15 @@ def create_batches(
     at = now()
     batch = _Batch()
     created = [_gather_all(client, orders, batch, at) for client, orders in batches]
-    insert(
+    rows = _rows(batch, chain.from_iterable(created), at)
+    insert(*rows, *(also(created) if also else []))
+    # Last, because until the commit every other order of this workspace waits for it.
+    move_balances(batch.movements)
+    return created
+
+
+def _rows(batch: _Batch, created: Iterable[Created], at: datetime) -> list[Rows]:
+    return [
         Rows(Report, REPORT_COLUMNS, batch.reports),
         Rows(SearchEntry, ENTRY_COLUMNS, batch.entries),
         Rows(CheckResult, RESULT_COLUMNS, batch.results),
@@ -179,12 +201,8 @@ def create_batches(
         entries(batch.movements, at),
         event_rows(batch.happenings, at),
         notification_rows(batch.wanted, at),
-        *_jobs(chain.from_iterable(created), batch.wanted, at),
-        *(also(created) if also else []),
-    )
-    # Last, because until the commit every other order of this workspace waits for it.
-    move_balances(batch.movements)
-    return created
+        *_jobs(created, batch.wanted, at),
+    ]
 
 
 def _gather_all(

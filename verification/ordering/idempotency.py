@@ -121,14 +121,19 @@ class Answer:
     replayed: bool
 
 
-@transaction.atomic
 def once(key: Key | None, carry_out: Callable[[], Any]) -> Answer:
     """Carry the request out, unless its key was answered already.
 
-    What it creates and the answer that is remembered are one transaction.
+    What it creates and the answer that is remembered are one transaction. Without a key
+    what is carried out sees to its own.
     """
     if key is None:
         return Answer(carry_out(), replayed=False)
+    return _once(key, carry_out)
+
+
+@transaction.atomic
+def _once(key: Key, carry_out: Callable[[], Any]) -> Answer:
     if earlier := key.earlier_answer():
         return Answer(earlier.body, replayed=True)
     body = carry_out()

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
+import orjson
 from django.db import connection
 
 from verification.checks.models import CheckDefinition
@@ -107,12 +108,17 @@ def _fresh_answers(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
     """question -> the newest result that answered it since the moment given."""
     if not asked:
         return {}
-    questions, since = zip(*asked, strict=True)
+    # As JSON, not as arrays: of an array PostgreSQL counts the members, finds the plan
+    # for any number of them too dear, and plans anew each time.
+    rows = [
+        {"question": f"\\x{question.hex()}", "since": since}
+        for question, since in asked
+    ]
     with connection.cursor() as cursor:
         cursor.execute(
             """
             SELECT asked.question, newest.id
-            FROM unnest(%s::bytea[], %s::timestamptz[]) AS asked(question, since)
+            FROM json_to_recordset(%s) AS asked(question bytea, since timestamptz)
             CROSS JOIN LATERAL (
                 SELECT id FROM checks_checkresult
                 WHERE question = asked.question AND completed_at >= asked.since
@@ -121,6 +127,6 @@ def _fresh_answers(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
                 ORDER BY completed_at DESC LIMIT 1
             ) AS newest
             """,
-            [list(questions), list(since)],
+            [orjson.dumps(rows).decode()],
         )
         return {bytes(question): result for question, result in cursor.fetchall()}
