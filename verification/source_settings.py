@@ -29,6 +29,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "CREDITBUREAU_SCORE": ("metropol",),
     "CREDITBUREAU_STATUS": ("metropol",),
     "CREDITBUREAU_COMP": ("metropol",),
+    "AML_SCREENING": ("opensanctions", "watchlists"),
 }
 COMPANIES_HOUSE = "https://api.company-information.service.gov.uk"
 # Hosts on which sources let their customers try; nobody real is looked up there.
@@ -65,7 +66,7 @@ def on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
     return [
         check
         for check, (_, options) in table.items()
-        if any(host in options["url"] for host in TEST_HOSTS)
+        if any(host in options.get("url", "") for host in TEST_HOSTS)
     ]
 
 
@@ -77,6 +78,7 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
     }
     return {
         **_of_registers(env),
+        **_of_screening(env),
         "metropol": {
             "METROPOL_PUBLIC_KEY": env.str("METROPOL_PUBLIC_KEY", ""),
             "METROPOL_PRIVATE_KEY": optional_secret("METROPOL_PRIVATE_KEY"),
@@ -104,6 +106,7 @@ def _adapters(env: Env) -> dict[str, Adapter]:
     metropol = credentials["metropol"]
     return {
         **_registers(env, opened),
+        **_screening(env, opened),
         "metropol": (
             "verification.providers.metropol.Metropol",
             {
@@ -175,6 +178,43 @@ def _registers(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
             {
                 "url": env.str("GLEIF_URL", "https://api.gleif.org/api/v1"),
                 "opened": opened,
+            },
+        ),
+    }
+
+
+def _of_screening(env: Env) -> dict[str, dict[str, str]]:
+    # The hosted service wants a key, a yente of one's own none.
+    key = optional_secret("OPENSANCTIONS_API_KEY")
+    return {
+        "opensanctions": {
+            "OPENSANCTIONS_URL": env.str("OPENSANCTIONS_URL", ""),
+            **({"OPENSANCTIONS_API_KEY": key} if key else {}),
+        },
+        "watchlists": {"AML_LISTS": env.str("AML_LISTS", "")},
+    }
+
+
+def _screening(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
+    threshold = env.float("AML_THRESHOLD", 0.7)
+    lists: list[str] = env.list("AML_LISTS", [])
+    return {
+        "opensanctions": (
+            "verification.providers.opensanctions.OpenSanctions",
+            {
+                "url": env.str("OPENSANCTIONS_URL", ""),
+                "api_key": optional_secret("OPENSANCTIONS_API_KEY"),
+                "dataset": env.str("OPENSANCTIONS_DATASET", "default"),
+                "threshold": threshold,
+                "opened": opened,
+            },
+        ),
+        "watchlists": (
+            "verification.watchlists.source.WatchLists",
+            {
+                "lists": [name.strip().upper() for name in lists],
+                "threshold": threshold,
+                "days": env.int("AML_LIST_DAYS", 7),
             },
         ),
     }

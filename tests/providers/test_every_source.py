@@ -25,6 +25,7 @@ CREDENTIALS = {
     "prembly": {"PREMBLY_APP_ID": "app", "PREMBLY_API_KEY": "of no worth"},
     "companies_house": {"COMPANIES_HOUSE_API_KEY": "of no worth"},
     "gleif": {"GLEIF_ENABLED": "True"},
+    "opensanctions": {"OPENSANCTIONS_URL": "https://api.opensanctions.org"},
     "kra": {"KRA_CLIENT_ID": "id", "KRA_CLIENT_SECRET": "of no worth"},
 }
 CHECKS = [entry.name for entry in CATALOGUE]
@@ -120,6 +121,13 @@ def test_a_source_that_is_half_configured_is_not_asked(env, source, left_out):
     del env[left_out]
 
     assert half_configured(Env()) == [left_out]
+    assert live_providers(Env()) == {}
+
+
+def test_a_key_of_opensanctions_without_its_address_is_told(env):
+    env["OPENSANCTIONS_API_KEY"] = "of no worth"
+
+    assert half_configured(Env()) == ["OPENSANCTIONS_URL"]
     assert live_providers(Env()) == {}
 
 
