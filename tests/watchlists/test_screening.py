@@ -8,7 +8,8 @@ from django.utils.timezone import now
 
 from tests.checks.conftest import paying_api as paying_api
 from tests.checks.engine import only_result
-from tests.clients import ATTESTED, person
+from tests.clients import ATTESTED, company, person
+from tests.orders import told
 from tests.providers.asking import ask, codes, inquiry
 from verification.checks.models import CheckDefinition
 from verification.providers import registry
@@ -125,6 +126,22 @@ def test_a_name_that_cannot_be_searched_is_refused(loaded, name):
 def test_another_check_is_refused(loaded):
     with pytest.raises(Refused):
         WatchLists(["UN"]).ask(inquiry("IDENTITY", fullName="Jane Kamau"))
+
+
+def test_until_staff_offer_it_nobody_orders_it(api):
+    order = {**person(), "checksRequested": [CHECK], "consent": ATTESTED}
+
+    assert told(api, order) == {"checksRequested/0": "inactive-check"}
+
+
+def test_a_company_is_screened_by_its_name_and_needs_one(api):
+    CheckDefinition.objects.filter(name=CHECK).update(active=True)
+    order = {**company(), "checksRequested": [CHECK], "consent": ATTESTED}
+    assert api.create(order)
+
+    del order["subject"]["fullName"]
+    order["subject"]["registrationNumber"] = "PVT-AB12CDE"
+    assert told(api, order) == {"subject/fullName": "missing-input"}
 
 
 @pytest.mark.parametrize(
