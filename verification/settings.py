@@ -89,6 +89,7 @@ INSTALLED_APPS = [
     "verification.consents",
     "verification.payments",
     "verification.references",
+    "verification.watchlists",
     "verification.checks",
     "verification.ordering",
     "verification.golive",

@@ -19,17 +19,19 @@ Adapter = tuple[str, dict[str, Any]]
 
 # Who answers a check: the first of these that is configured.
 ORDER: dict[str, tuple[str, ...]] = {
-    "IDENTITY": ("smile_id",),
-    # Smile ID does not know whether a PIN is active.
-    "KRA_PIN": ("kra", "smile_id"),
-    "BUSINESS_VERIFICATION": ("smile_id",),
+    "IDENTITY": ("smile_id", "prembly"),
+    # Smile ID does not know whether a PIN is active; Prembly cannot look one up by ID.
+    "KRA_PIN": ("kra", "smile_id", "prembly"),
+    "BUSINESS_VERIFICATION": ("smile_id", "prembly", "companies_house", "gleif"),
     "CRB_SCORE": ("metropol",),
     "CRB_STANDARD": ("metropol",),
     "CRB_FULL": ("metropol",),
     "CREDITBUREAU_SCORE": ("metropol",),
     "CREDITBUREAU_STATUS": ("metropol",),
     "CREDITBUREAU_COMP": ("metropol",),
+    "AML_SCREENING": ("opensanctions", "watchlists"),
 }
+COMPANIES_HOUSE = "https://api.company-information.service.gov.uk"
 # Hosts on which sources let their customers try; nobody real is looked up there.
 TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com", "metropol.co.ke:5555")
 
@@ -64,7 +66,7 @@ def on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
     return [
         check
         for check, (_, options) in table.items()
-        if any(host in options["url"] for host in TEST_HOSTS)
+        if any(host in options.get("url", "") for host in TEST_HOSTS)
     ]
 
 
@@ -75,6 +77,8 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
         "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
     }
     return {
+        **_of_registers(env),
+        **_of_screening(env),
         "metropol": {
             "METROPOL_PUBLIC_KEY": env.str("METROPOL_PUBLIC_KEY", ""),
             "METROPOL_PRIVATE_KEY": optional_secret("METROPOL_PRIVATE_KEY"),
@@ -101,6 +105,8 @@ def _adapters(env: Env) -> dict[str, Adapter]:
     smile_id, kra = credentials["smile_id"], credentials["kra"]
     metropol = credentials["metropol"]
     return {
+        **_registers(env, opened),
+        **_screening(env, opened),
         "metropol": (
             "verification.providers.metropol.Metropol",
             {
@@ -128,6 +134,87 @@ def _adapters(env: Env) -> dict[str, Adapter]:
                 "by_id_client_secret": kra.get("KRA_ID_CLIENT_SECRET", ""),
                 "url": env.str("KRA_URL", "https://api.kra.go.ke"),
                 "opened": opened,
+            },
+        ),
+    }
+
+
+def _of_registers(env: Env) -> dict[str, dict[str, str]]:
+    return {
+        "prembly": {
+            "PREMBLY_APP_ID": env.str("PREMBLY_APP_ID", ""),
+            "PREMBLY_API_KEY": optional_secret("PREMBLY_API_KEY"),
+        },
+        "companies_house": {
+            "COMPANIES_HOUSE_API_KEY": optional_secret("COMPANIES_HOUSE_API_KEY"),
+        },
+        # Anybody may ask it; whether it is asked is for the operator to say.
+        "gleif": {"GLEIF_ENABLED": "yes" if env.bool("GLEIF_ENABLED", False) else ""},
+    }
+
+
+def _registers(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
+    of = _of_registers(env)
+    return {
+        "prembly": (
+            "verification.providers.prembly.Prembly",
+            {
+                "app_id": of["prembly"]["PREMBLY_APP_ID"],
+                "api_key": of["prembly"]["PREMBLY_API_KEY"],
+                "url": env.str("PREMBLY_URL", "https://api.prembly.com/identitypass"),
+                "opened": opened,
+            },
+        ),
+        "companies_house": (
+            "verification.providers.companies_house.CompaniesHouse",
+            {
+                "api_key": of["companies_house"]["COMPANIES_HOUSE_API_KEY"],
+                "url": env.str("COMPANIES_HOUSE_URL", COMPANIES_HOUSE),
+                "opened": opened,
+            },
+        ),
+        "gleif": (
+            "verification.providers.gleif.Gleif",
+            {
+                "url": env.str("GLEIF_URL", "https://api.gleif.org/api/v1"),
+                "opened": opened,
+            },
+        ),
+    }
+
+
+def _of_screening(env: Env) -> dict[str, dict[str, str]]:
+    # The hosted service wants a key, a yente of one's own none.
+    key = optional_secret("OPENSANCTIONS_API_KEY")
+    return {
+        "opensanctions": {
+            "OPENSANCTIONS_URL": env.str("OPENSANCTIONS_URL", ""),
+            **({"OPENSANCTIONS_API_KEY": key} if key else {}),
+        },
+        "watchlists": {"AML_LISTS": env.str("AML_LISTS", "")},
+    }
+
+
+def _screening(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
+    threshold = env.float("AML_THRESHOLD", 0.7)
+    lists: list[str] = env.list("AML_LISTS", [])
+    return {
+        "opensanctions": (
+            "verification.providers.opensanctions.OpenSanctions",
+            {
+                "url": env.str("OPENSANCTIONS_URL", ""),
+                "api_key": optional_secret("OPENSANCTIONS_API_KEY"),
+                "dataset": env.str("OPENSANCTIONS_DATASET", "default"),
+                "threshold": threshold,
+                "opened": opened,
+            },
+        ),
+        "watchlists": (
+            "verification.watchlists.source.WatchLists",
+            {
+                "lists": [name.strip().upper() for name in lists],
+                "threshold": threshold,
+                "days": env.int("AML_LIST_DAYS", 7),
             },
         ),
     }

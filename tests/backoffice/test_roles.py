@@ -33,6 +33,7 @@ SEES = {
         "monitoring.alert",
         "notifications.notification",
         "jobs.job",
+        "watchlists.edition",
         "django_q.schedule",
         "workspaces.apikey",
     },

@@ -47,6 +47,15 @@ TABLE: dict[str, tuple[str, list[str], bool, int, int, list[str]]] = {
     "CREDITBUREAU_SCORE": ("CREDIT", PERSON, True, 150, 30, ["idNumber*"]),
     "CREDITBUREAU_STATUS": ("CREDIT", PERSON, True, 250, 30, ["idNumber*"]),
     "CREDITBUREAU_COMP": ("CREDIT", BUSINESS, True, 900, 30, ["registrationNumber*"]),
+    # Beside the contract's: not offered until it has a source.
+    "AML_SCREENING": (
+        "AML",
+        PERSON_OR_BUSINESS,
+        True,
+        100,
+        1,
+        ["fullName", "dateOfBirth"],
+    ),
 }
 TYPES = {"TEXT", "EMAIL", "PHONE", "DATE", "NUMBER", "COUNTRY"}
 
@@ -81,11 +90,11 @@ def test_the_catalogue_is_the_contracts_table(definitions: None, name: str) -> N
         inputs,
     )
     assert check.currency == "KES"
-    assert check.active
+    assert check.active == (name != "AML_SCREENING")
     check.full_clean()
 
 
-def test_the_catalogue_has_the_ten_checks_in_the_contracts_order(
+def test_the_catalogue_has_the_contracts_checks_in_order_and_screening_last(
     definitions: None,
 ) -> None:
     assert list(CheckDefinition.objects.values_list("name", flat=True)) == list(TABLE)
@@ -181,7 +190,7 @@ def test_a_missing_check_is_created(definitions: None) -> None:
 
     assert set_up() == "Checks: 1 created, 0 updated.\n"
 
-    assert CheckDefinition.objects.count() == 10
+    assert CheckDefinition.objects.count() == len(TABLE)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -198,4 +207,4 @@ def test_setting_up_at_once_from_several_places_creates_each_check_once() -> Non
         said = list(pool.map(in_its_own_connection, range(4)))
 
     assert len(said) == 4
-    assert CheckDefinition.objects.count() == 10
+    assert CheckDefinition.objects.count() == len(TABLE)

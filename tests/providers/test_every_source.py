@@ -22,6 +22,10 @@ CREDENTIALS = {
         "METROPOL_PRIVATE_KEY": "of none either",
         "METROPOL_URL": "https://api.metropol.co.ke:22225/v2_1",
     },
+    "prembly": {"PREMBLY_APP_ID": "app", "PREMBLY_API_KEY": "of no worth"},
+    "companies_house": {"COMPANIES_HOUSE_API_KEY": "of no worth"},
+    "gleif": {"GLEIF_ENABLED": "True"},
+    "opensanctions": {"OPENSANCTIONS_URL": "https://api.opensanctions.org"},
     "kra": {"KRA_CLIENT_ID": "id", "KRA_CLIENT_SECRET": "of no worth"},
 }
 CHECKS = [entry.name for entry in CATALOGUE]
@@ -105,13 +109,25 @@ def test_without_credentials_nobody_is_asked(env):
 
 @pytest.mark.parametrize(
     ("source", "left_out"),
-    [(source, name) for source, names in CREDENTIALS.items() for name in names],
+    [
+        (source, name)
+        for source, names in CREDENTIALS.items()
+        for name in names
+        if len(names) > 1
+    ],
 )
 def test_a_source_that_is_half_configured_is_not_asked(env, source, left_out):
     env.update(CREDENTIALS[source])
     del env[left_out]
 
     assert half_configured(Env()) == [left_out]
+    assert live_providers(Env()) == {}
+
+
+def test_a_key_of_opensanctions_without_its_address_is_told(env):
+    env["OPENSANCTIONS_API_KEY"] = "of no worth"
+
+    assert half_configured(Env()) == ["OPENSANCTIONS_URL"]
     assert live_providers(Env()) == {}
 
 

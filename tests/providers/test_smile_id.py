@@ -3,7 +3,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from smile_id_core import IdApi, Signature
+from smile_id_core import (
+    BusinessVerification,
+    IdApi,
+    ServerError,
+    Signature,
+    Utilities,
+)
 
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
@@ -42,6 +48,32 @@ def test_the_official_client_understands_the_fake(smile_id: FakeSmileId):
     assert answer["ResultCode"] == "1012"
     stamp, given = answer["timestamp"], answer["signature"]
     assert Signature(PARTNER, KEY).confirm_signature(stamp, given)
+
+
+def test_the_official_client_understands_companies_and_earlier_jobs(smile_id):
+    params = {"user_id": "u", "job_id": "j", "job_type": 7}
+    company = {
+        "country": "KE",
+        "id_type": "BASIC_BUSINESS_REGISTRATION",
+        "id_number": "PVT-0000000",
+    }
+    url = f"{smile_id.url}/v1"
+
+    answer = BusinessVerification(PARTNER, KEY, url).submit_job(params, company)
+    # It looks at the signature, and raises where that is not right.
+    earlier = Utilities(PARTNER, KEY, url).get_job_status(params, {})
+
+    assert answer["company_information"]["legal_name"] == "ACACIA TEA LIMITED"
+    assert earlier["job_complete"] is True
+    assert earlier["result"]["PartnerParams"]["job_id"] == "j"
+
+
+def test_the_official_client_is_refused_as_it_expects(smile_id: FakeSmileId):
+    official = IdApi(PARTNER, "another", f"{smile_id.url}/v1")
+    person = {"country": "KE", "id_type": "NATIONAL_ID", "id_number": "00000000"}
+
+    with pytest.raises(ServerError, match="2205"):
+        official.submit_job({"user_id": "u", "job_id": "j", "job_type": 5}, person)
 
 
 def test_a_person_who_is_registered_as_stated_is_clear(smile_id: FakeSmileId):

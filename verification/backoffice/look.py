@@ -50,6 +50,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Notifications", "mail", "notifications.notification"),
         ("Jobs", "pending_actions", "jobs.job"),
         ("Schedules", "schedule", "django_q.schedule"),
+        ("Sanctions lists", "fact_check", "watchlists.edition"),
         ("Audit trail", "policy", "backoffice.auditevent"),
         ("Staff", "group", "auth.user"),
         ("Roles", "badge", "auth.group"),

@@ -49,6 +49,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "monitoring.alert": ACT,
         "notifications.notification": ACT,
         "jobs.job": ACT,
+        "watchlists.edition": VIEW,
         "django_q.schedule": VIEW,
         "workspaces.workspace": ACT,
         "workspaces.apikey": ACT,

@@ -1,4 +1,4 @@
-"""The ten checks as they are first set up; afterwards staff edit them in the admin.
+"""The checks as they are first set up; afterwards staff edit them in the admin.
 
 What a check takes, answers and flags belongs to the code and is kept in step by
 `manage.py setup_checks`; its price, its texts, its freshness and whether it is
@@ -35,6 +35,7 @@ class Entry:
     subject_types: list[str] = field(default_factory=lambda: ["INDIVIDUAL"])
     requires_consent: bool = True
     retry_policy: dict[str, int] = field(default_factory=RETRY_POLICY.copy)
+    active: bool = True
 
     def fields(self) -> dict[str, Any]:
         return asdict(self)
@@ -356,5 +357,46 @@ CATALOGUE = [
         required_inputs=[REGISTRATION_NUMBER],
         output_fields=[*COMPANY, *ACCOUNTS, *BEHAVIOUR],
         flag_codes=BEHAVIOUR_FLAGS,
+    ),
+    Entry(
+        name="AML_SCREENING",
+        display_name="Sanctions and watch lists",
+        category="AML",
+        description=(
+            "Searches sanctions and watch lists for the subject's name; the date of "
+            "birth, when it is given, and the country tell namesakes apart. A company "
+            "needs fullName."
+        ),
+        subject_types=["INDIVIDUAL", "COMPANY"],
+        price=Decimal("100.00"),
+        # The lists change from day to day.
+        freshness_days=1,
+        required_inputs=[
+            _input(
+                "fullName",
+                "Name",
+                "Required for a company; of a person the name is always known.",
+                required=False,
+                requiredFor=["COMPANY"],
+            ),
+            _input(
+                "dateOfBirth",
+                "Date of birth",
+                "Tells namesakes apart when it is given; of persons only.",
+                "DATE",
+                required=False,
+            ),
+        ],
+        output_fields=[
+            "screenedName",
+            "lists",
+            "algorithm",
+            "threshold",
+            "hitCount",
+            "hits",
+        ],
+        flag_codes=["SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"],
+        # Until there is a source: a yente, or lists that were loaded.
+        active=False,
     ),
 ]

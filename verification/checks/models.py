@@ -21,6 +21,7 @@ class CheckDefinition(models.Model):
         EMPLOYMENT = "EMPLOYMENT"
         BUSINESS = "BUSINESS"
         CREDIT = "CREDIT"
+        AML = "AML", "AML"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=40, unique=True)

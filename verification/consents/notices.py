@@ -23,8 +23,8 @@ from verification.wire import one_line
 
 FOLDER = Path(__file__).parent / "texts"
 # The text of each jurisdiction (the subject's country), and of all others.
-VERSIONS: dict[str, str] = {"KE": "ke-2026-11b"}
-ANYWHERE = "ke-2026-11b"
+VERSIONS: dict[str, str] = {"KE": "ke-2026-11c"}
+ANYWHERE = "ke-2026-11c"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json as parser
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -54,6 +54,8 @@ class Reply:
 
     status: int
     body: bytes
+    # Names in any case.
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -116,7 +118,7 @@ class Api:
         except (Blocked, requests.RequestException, HTTPError, OSError) as e:
             # Without its cause, whose text may hold the URL with what is asked about.
             raise failure(self.source, e) from None
-        return Reply(response.status_code, response.content)
+        return Reply(response.status_code, response.content, response.headers)
 
     def read(self, reply: Reply) -> Any:
         """The parsed JSON of a 2xx. Raises Unavailable or Declined."""

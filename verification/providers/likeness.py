@@ -55,7 +55,7 @@ ALIKE = 0.85
 
 def employers_alike(stated: str, given: str) -> Likeness:
     """PARTIAL_MATCH where one name has all words of the other: a branch, a group."""
-    ours, theirs = _employer(stated), _employer(given)
+    ours, theirs = company_words(stated), company_words(given)
     if _same_words(ours, theirs):
         return "MATCH"
     shorter, longer = sorted([set(ours), set(theirs)], key=len)
@@ -85,14 +85,20 @@ def names_alike(stated: str | None, given: str | None) -> Likeness | None:
     and some is missing: names left out, initials, masks that show a letter, one slip.
     One name in common is nothing: brothers have two.
     """
-    ours, theirs = _person(stated or ""), _person(given or "")
+    ours, theirs = person_words(stated or ""), person_words(given or "")
     # Where all of it is hidden there is nothing to compare.
     if not ours or not "".join(theirs).strip("*"):
         return None
     verdicts = [
-        _people_alike(_bare(ours), _bare(theirs)),
-        *(_people_alike(mine, _bare(theirs), joined=True) for mine in _joined(ours)),
-        *(_people_alike(_bare(ours), other, joined=True) for other in _joined(theirs)),
+        _people_alike(without_particles(ours), without_particles(theirs)),
+        *(
+            _people_alike(mine, without_particles(theirs), joined=True)
+            for mine in _joined(ours)
+        ),
+        *(
+            _people_alike(without_particles(ours), other, joined=True)
+            for other in _joined(theirs)
+        ),
     ]
     return max(verdicts, key=["NO_MATCH", "PARTIAL_MATCH", "MATCH"].index)
 
@@ -102,22 +108,23 @@ def companies_alike(stated: str | None, given: str | None) -> Likeness | None:
     if not stated or not given:
         return None
     if "*" in given:
-        visible = [word for word in _employer(given) if not _hides_legal_form(word)]
-        return _people_alike(_employer(stated), visible)
+        visible = [word for word in company_words(given) if not _hides_legal_form(word)]
+        return _people_alike(company_words(stated), visible)
     return employers_alike(stated, given)
 
 
-def _person(name: str) -> list[str]:
+def person_words(name: str) -> list[str]:
+    """A person's names as they are compared: without titles, in plain letters."""
     # Unlike those of companies, initials are words: "J.W. Kamau".
     parted = re.sub(r"[`\u00b4\u2018\u02bc]", "'", name).replace(".", " ")
-    return [word for word in _words(parted) if word not in TITLES]
+    return [word for word in words_of(parted) if word not in TITLES]
 
 
-def _bare(words: list[str]) -> list[str]:
+def without_particles(words: list[str]) -> list[str]:
     return [word for word in words if word not in PARTICLES] or words
 
 
-def _spelt(word: str) -> str:
+def spelt(word: str) -> str:
     """So that usual spellings of a name are one."""
     single = re.sub(r"(.)\1+", r"\1", word.replace("ph", "f").replace("y", "i"))
     return SPELLINGS.get(single, single)
@@ -127,7 +134,7 @@ def _joined(words: list[str]) -> Iterator[list[str]]:
     """With two neighbours as one: "Abdi Rahman" is "Abdirahman"."""
     for i, (word, following) in enumerate(pairwise(words)):
         if len(word) > 1 and len(following) > 1 and "*" not in word + following:
-            yield _bare([*words[:i], word + following, *words[i + 2 :]])
+            yield without_particles([*words[:i], word + following, *words[i + 2 :]])
 
 
 def _people_alike(
@@ -164,7 +171,7 @@ def _pairs(fewer: list[str], more: list[str]) -> list[_Fit]:
 def _fit(ours: str, theirs: str) -> _Fit:
     if "*" in ours + theirs:
         return _masked_fit(*sorted([ours, theirs], key=lambda word: "*" in word))
-    ours, theirs = _spelt(ours), _spelt(theirs)
+    ours, theirs = spelt(ours), spelt(theirs)
     if ours == theirs:
         return _Fit.SAME
     if min(len(ours), len(theirs)) == 1:
@@ -203,19 +210,20 @@ def _is_slip(ours: str, theirs: str) -> bool:
     return len(changed) > 1 or {*changed[0]} <= VOWELS
 
 
-def _employer(name: str) -> list[str]:
-    words = _words(name)
+def company_words(name: str) -> list[str]:
+    """A company's name as it is compared: without its legal form."""
+    words = words_of(name)
     # One whose name is nothing else ("The Company Ltd") keeps it.
     return [word for word in words if word not in LEGAL_FORMS] or words
 
 
 def _job(title: str) -> list[str]:
-    written_out = " ".join(SHORT_FORMS.get(word, word) for word in _words(title))
+    written_out = " ".join(SHORT_FORMS.get(word, word) for word in words_of(title))
     words = written_out.split()
     return [word for word in words if word not in SMALL_WORDS] or words
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     plain = "".join(c for c in decomposed if not unicodedata.combining(c))
     # "A.B.C. Traders", "Wanjiku's" and "Coca-Cola" as others write them.

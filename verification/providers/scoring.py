@@ -38,6 +38,9 @@ SCORES = {
     "PAST_DELINQUENCY": 35,
     "BOUNCED_CHEQUES": 50,
     "FRAUD_ALERT": 95,
+    "SANCTIONS_HIT": 95,
+    "WATCHLIST_HIT": 75,
+    "PEP_HIT": 50,
 }
 MEDIUM, HIGH = 30, 70
 # How long a source may be at work on one run of a check.

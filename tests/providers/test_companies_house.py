@@ -1,0 +1,272 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.fakes.companies_house import NUMBER, OFFICERS, OWNERS, FakeCompaniesHouse
+from tests.fakes.companies_house import companies_house as companies_house
+from tests.providers.asking import ask, codes, inquiry
+from verification.providers.base import NotYet, Refused, Unavailable
+from verification.providers.companies_house import STATUSES, company_number
+
+CHECK = "BUSINESS_VERIFICATION"
+ACACIA = {
+    "country": "GB",
+    "registrationNumber": "445790",
+    "fullName": "Acacia Tea Ltd",
+}
+BY_NAME = {**ACACIA, "registrationNumber": "VAT 123456789"}
+
+
+def found(companies_house: FakeCompaniesHouse, **subject: Any):
+    asked = inquiry(CHECK, **(subject or ACACIA))
+    return ask(companies_house.adapter(), asked)
+
+
+def test_an_active_company_is_clear_and_its_people_are_told(companies_house):
+    answer = found(companies_house)
+
+    assert (answer.score, answer.flags) == (5, [])
+    assert answer.provider_reference == NUMBER
+    assert answer.details == {
+        "registrationNumber": "445790",
+        "registeredName": "ACACIA TEA LIMITED",
+        "companyType": "PRIVATE_LIMITED_COMPANY",
+        "companyStatus": "ACTIVE",
+        "incorporatedOn": "2016-03-14",
+        "registeredAddress": (
+            "1 Ivory House, St Katharine Docks, London, E1W 1AT, England"
+        ),
+        "directors": [
+            {
+                "fullName": "Jane Wanjiku KAMAU",
+                "role": "DIRECTOR",
+                "nationality": "Kenyan",
+                "appointedOn": "2016-03-14",
+            },
+            {
+                "fullName": "ACACIA SECRETARIES LLP",
+                "role": "CORPORATE_SECRETARY",
+                "nationality": None,
+                "appointedOn": None,
+            },
+        ],
+        "shareholders": [
+            {"fullName": "Ms Jane Wanjiku Kamau", "shares": None, "percent": None}
+        ],
+        "nameMatch": "MATCH",
+    }
+
+
+def test_without_officers_and_owners_there_are_none(companies_house):
+    companies_house.officers = companies_house.owners = None
+
+    details = found(companies_house).details
+
+    assert (details["directors"], details["shareholders"]) == ([], [])
+
+
+def test_of_more_people_than_are_shown_none_is(companies_house):
+    companies_house.officers, companies_house.owners = OFFICERS * 40, OWNERS * 40
+
+    details = found(companies_house).details
+
+    assert (details["directors"], details["shareholders"]) == (None, None)
+
+
+# The register's words -> ours; what is not ACTIVE is flagged.
+@pytest.mark.parametrize(
+    ("record", "status"),
+    [
+        *(({"company_status": word}, ours) for word, ours in STATUSES.items()),
+        ({"company_status": "suspended-animation"}, "SUSPENDED_ANIMATION"),
+        (
+            {"company_status_detail": "active-proposal-to-strike-off"},
+            "PROPOSAL_TO_STRIKE_OFF",
+        ),
+        ({"company_status_detail": "transferred-from-uk"}, "ACTIVE"),
+    ],
+)
+def test_what_a_status_becomes(companies_house, record, status):
+    companies_house.profile = record
+
+    answer = found(companies_house)
+
+    is_active = status == "ACTIVE"
+    assert answer.details["companyStatus"] == status
+    assert codes(answer) == ([] if is_active else ["COMPANY_DISSOLVED"])
+    assert answer.score == (5 if is_active else 90)
+
+
+def test_a_status_that_is_not_known_is_logged(companies_house, caplog):
+    companies_house.profile = {"company_status": "suspended-animation"}
+
+    found(companies_house)
+
+    assert "suspended-animation" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("subject", "record", "flags", "score"),
+    [
+        ({"registrationNumber": "00445791"}, {}, ["COMPANY_NOT_FOUND"], 80),
+        ({"fullName": "Baraka Ltd"}, {}, ["NAME_MISMATCH"], 55),
+        ({"fullName": None}, {}, [], 5),
+        ({}, {"company_status": None}, [], None),
+        ({}, {"company_name": None}, [], None),
+        ({}, {"type": "new-kind", "date_of_creation": "soon"}, [], 5),
+        ({}, {"registered_office_address": None}, [], 5),
+    ],
+)
+def test_what_a_record_becomes(companies_house, subject, record, flags, score):
+    companies_house.profile = record
+
+    answer = found(companies_house, **{**ACACIA, **subject})
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+def test_by_its_name_alone_a_company_is_shown_without_a_score(companies_house):
+    companies_house.others = {"SC000001": "ACACIA HARDWARE LIMITED"}
+
+    answer = found(companies_house, **BY_NAME)
+
+    assert answer.details["registeredName"] == "ACACIA TEA LIMITED"
+    assert (answer.score, answer.flags) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("others", "name", "told"),
+    [
+        ({"SC000001": "Acacia Tea Limited"}, "Acacia Tea", "Several"),
+        ({}, "Zawadi Textiles", "no company of this name"),
+        ({}, "Acacia Tea Kenya", "no company of this name"),
+    ],
+)
+def test_a_search_that_finds_not_one_takes_none(companies_house, others, name, told):
+    companies_house.others = others
+
+    answer = found(companies_house, **{**BY_NAME, "fullName": name})
+
+    assert (answer.score, answer.flags) == (None, [])
+    assert answer.details["registeredName"] is None
+    assert told in answer.summary
+
+
+@pytest.mark.parametrize(
+    ("reset_in", "seconds"), [(120, 120), (9999, 300), (None, 300)]
+)
+def test_the_limit_is_waited_for(companies_house, reset_in, seconds):
+    companies_house.left, companies_house.reset_in = 0, reset_in
+
+    with pytest.raises(NotYet) as pause:
+        found(companies_house)
+
+    left = pause.value.ask_at - datetime.now(UTC)
+    assert timedelta(seconds=seconds - 3) < left <= timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_limit_on_the_way_is_waited_for_too(companies_house, left):
+    companies_house.left = left
+
+    with pytest.raises(NotYet):
+        found(companies_house)
+
+
+def test_a_limit_that_never_ends_is_not_waited_for_ever(companies_house):
+    companies_house.left = 0
+    asked = inquiry(CHECK, **ACACIA)
+    asked = replace(asked, asked_at=asked.asked_at - timedelta(minutes=16))
+
+    with pytest.raises(Unavailable, match="too long"):
+        companies_house.adapter().ask(asked)
+
+
+# What is answered -> the failure, and what the client reads.
+@pytest.mark.parametrize(
+    ("status", "body", "failure", "told"),
+    [
+        (400, {"errors": []}, Refused, "status 400"),
+        (401, {"error": "Invalid Authorization"}, Refused, "does not take the key"),
+        (401, "", Unavailable, "not with JSON"),
+        (403, {"error": "Forbidden"}, Refused, "does not let this key"),
+        (404, "<html>", Unavailable, "not with JSON"),
+        (416, {"errors": []}, Refused, "status 416"),
+        (500, {}, Unavailable, "status 500"),
+        (502, "<html>", Unavailable, "status 502"),
+        (200, "<html>", Unavailable, "not with JSON"),
+        (200, [], Unavailable, "no object"),
+        (200, {"company_number": "00000001"}, Unavailable, "something else"),
+        (200, {}, Unavailable, "something else"),
+    ],
+)
+def test_what_is_no_answer_is_never_a_finding(
+    companies_house, status, body, failure, told
+):
+    companies_house.says = (status, body)
+
+    with pytest.raises(failure) as error:
+        found(companies_house)
+
+    assert told in error.value.message
+    assert "445790" not in error.value.message
+
+
+def test_a_wrong_key_is_refused_and_not_told(companies_house):
+    with pytest.raises(Refused, match="does not take the key") as error:
+        companies_house.adapter("another").ask(inquiry(CHECK, **ACACIA))
+
+    assert "another" not in error.value.message
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
+@pytest.mark.parametrize("path", ["", "/officers", "/persons"])
+def test_a_bad_day_is_no_answer(companies_house, fault: dict[str, Any], path: str):
+    for name, value in fault.items():
+        setattr(companies_house.faults, name, value)
+    companies_house.faults.path = path
+
+    with pytest.raises(Unavailable):
+        found(companies_house)
+
+
+def test_a_slow_source_is_not_waited_for(companies_house, monkeypatch):
+    monkeypatch.setattr("verification.providers.companies_house.SECONDS", 0.2)
+    companies_house.faults.slow = 0.6
+
+    with pytest.raises(Unavailable, match="in time"):
+        found(companies_house)
+
+
+@pytest.mark.parametrize(
+    ("stated", "number"),
+    [
+        ("445790", "00445790"),
+        ("0044 5790", "00445790"),
+        ("sc123456", "SC123456"),
+        ("SC-1234", "SC001234"),
+        ("IP12345R", "IP12345R"),
+        ("123456789", None),
+        ("PVT-AB12CDE", None),
+        ("../officers", None),
+    ],
+)
+def test_how_a_number_may_be_written(stated, number):
+    assert company_number(stated) == number
+
+
+@pytest.mark.parametrize(
+    ("check", "subject"),
+    [
+        ("IDENTITY", {"idNumber": "1"}),
+        (CHECK, {"fullName": "Acacia"}),
+        (CHECK, {"registrationNumber": "PVT-AB12CDE", "country": "GB"}),
+        (CHECK, {**ACACIA, "country": "KE"}),
+    ],
+)
+def test_what_it_cannot_be_asked_is_refused(companies_house, check, subject):
+    with pytest.raises(Refused):
+        companies_house.adapter().ask(inquiry(check, **subject))
+    assert not companies_house.requests

@@ -1,0 +1,291 @@
+from typing import Any
+
+import pytest
+
+from tests.fakes.prembly import FakePrembly
+from tests.fakes.prembly import prembly as prembly
+from tests.providers.asking import ask, codes, inquiry
+from verification.providers.base import Refused, Unavailable
+from verification.providers.prembly import CODES, REFUSALS
+
+JANE = {"idNumber": "10101010", "fullName": "Jane Wanjiku Kamau"}
+PIN = {"kraPin": "a123456789b", "fullName": "Jane Wanjiku Kamau"}
+ACACIA = {"registrationNumber": "PVT-AB12CDE", "fullName": "Acacia Tea Ltd"}
+SUBJECTS = {"IDENTITY": JANE, "KRA_PIN": PIN, "BUSINESS_VERIFICATION": ACACIA}
+NOT_FOUND = {
+    "IDENTITY": "ID_NOT_FOUND",
+    "KRA_PIN": "PIN_NOT_FOUND",
+    "BUSINESS_VERIFICATION": "COMPANY_NOT_FOUND",
+}
+
+
+def found(prembly: FakePrembly, check: str = "IDENTITY", **subject: Any):
+    asked = inquiry(check, **{**SUBJECTS[check], **subject})
+    return ask(prembly.adapter(), asked)
+
+
+@pytest.mark.parametrize("check", SUBJECTS)
+def test_what_is_in_order_is_clear(prembly: FakePrembly, check: str):
+    answer = found(prembly, check)
+
+    assert (answer.score, answer.flags) == (5, [])
+    assert answer.provider_reference == "2eb008cb-b489-4d28-a9e4-7b21e89b2a99"
+    assert answer.details["nameMatch"] == "MATCH"
+
+
+@pytest.mark.parametrize("check", SUBJECTS)
+def test_another_name_is_flagged(prembly: FakePrembly, check: str):
+    answer = found(prembly, check, fullName="Peter Ouma")
+
+    assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
+
+
+@pytest.mark.parametrize(
+    ("subject", "data", "flags", "score"),
+    [
+        ({"dateOfBirth": "1990-01-31"}, {}, [], 5),
+        ({"dateOfBirth": "1991-01-31"}, {}, ["DOB_MISMATCH"], 50),
+        (
+            {"dateOfBirth": "1990-01-31"},
+            {"date_of_birth": "31-01-1990"},
+            [],
+            5,
+        ),
+        ({}, {"date_of_death": "2020-01-01"}, ["DECEASED"], 100),
+        ({}, {"dod": "2020-01-01"}, ["DECEASED"], 100),
+        # The other form of the answer has the name whole.
+        ({}, {"identity_name": "Jane Wanjiku Kamau", "surname": None}, [], 5),
+        # What cannot be compared is not clear.
+        (
+            {"dateOfBirth": "1990-01-31"},
+            {"date_of_birth": "soon", "dob": None},
+            [],
+            None,
+        ),
+        (
+            {},
+            {"first_name": None, "other_name": "", "surname": None, "last_name": None},
+            [],
+            None,
+        ),
+    ],
+)
+def test_what_a_person_becomes(prembly, subject, data, flags, score):
+    prembly.data = data
+
+    answer = found(prembly, **subject)
+
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+def test_a_person_has_all_that_is_told(prembly: FakePrembly):
+    assert found(prembly).details == {
+        "idNumber": "10101010",
+        "serialNumber": "237890241",
+        "fullName": "JANE WANJIKU KAMAU",
+        "dateOfBirth": "1990-01-31",
+        "gender": "FEMALE",
+        "citizenship": "KENYAN",
+        "placeOfBirth": "NYERI",
+        "lifeStatus": None,
+        "nameMatch": "MATCH",
+        "dateOfBirthMatch": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "flags", "score"),
+    [
+        ("Active", "ACTIVE", [], 5),
+        *(
+            (word, word.upper(), ["PIN_INACTIVE"], 75)
+            for word in ("Inactive", "Suspended", "Cancelled", "Stopped", "Dormant")
+        ),
+        ("Asleep", None, ["PIN_INACTIVE"], 75),
+        (None, None, ["PIN_INACTIVE"], 75),
+    ],
+)
+def test_what_a_pins_status_becomes(prembly, word, status, flags, score):
+    prembly.data = {"pin_status": word}
+
+    answer = found(prembly, "KRA_PIN")
+
+    assert answer.details["pinStatus"] == status
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "flags", "score"),
+    [
+        ({}, "ACTIVE", [], 5),
+        ({"status": "active"}, "ACTIVE", [], 5),
+        *(
+            ({"status": word}, "DISSOLVED", ["COMPANY_DISSOLVED"], 90)
+            for word in ("Dissolved", "struck off", "deregistered", "ceased")
+        ),
+        ({"status": "asleep"}, "ASLEEP", ["COMPANY_DISSOLVED"], 90),
+        ({"status": None}, None, [], None),
+        ({"verified": False}, "ACTIVE", [], None),
+        ({"businessName": None}, "ACTIVE", [], None),
+        ({"partners": "none", "registrationDate": "soon"}, "ACTIVE", [], 5),
+    ],
+)
+def test_what_a_company_becomes(prembly, data, status, flags, score):
+    prembly.data = data
+
+    answer = found(prembly, "BUSINESS_VERIFICATION")
+
+    assert answer.details["companyStatus"] == status
+    assert (codes(answer), answer.score) == (flags, score)
+
+
+def test_a_company_has_all_that_is_told(prembly: FakePrembly):
+    assert found(prembly, "BUSINESS_VERIFICATION").details == {
+        "registrationNumber": "PVT-AB12CDE",
+        "registeredName": "ACACIA TEA LIMITED",
+        "companyType": None,
+        "companyStatus": "ACTIVE",
+        "incorporatedOn": "2001-09-22",
+        "registeredAddress": "Moi Avenue, Nairobi",
+        "directors": [
+            {
+                "fullName": "JANE KAMAU",
+                "role": "DIRECTOR",
+                "nationality": "Kenyan",
+                "appointedOn": None,
+            }
+        ],
+        "shareholders": None,
+        "nameMatch": "MATCH",
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        ("PVT/2016/028721", "CR12"),
+        ("CPR/2015/652153", "CR12"),
+        ("bn-2QQQQQZV", "CR13"),
+        ("LLP-AB12CDE", "LLP"),
+    ],
+)
+def test_the_extract_goes_by_the_kind_of_number(prembly, number, kind):
+    found(prembly, "BUSINESS_VERIFICATION", registrationNumber=number)
+
+    assert prembly.asked() == {"company_id": number.upper(), "check_type": kind}
+
+
+@pytest.mark.parametrize("check", SUBJECTS)
+@pytest.mark.parametrize("status", [200, 404])
+def test_no_record_is_a_finding_with_whatever_status_it_comes(prembly, check, status):
+    prembly.says = (status, {"status": True, "response_code": "01"})
+
+    assert codes(found(prembly, check)) == [NOT_FOUND[check]]
+
+
+# The envelope -> the failure, what the client reads, and whether it is logged.
+@pytest.mark.parametrize(
+    ("envelope", "failure", "told", "logged"),
+    [
+        ({"response_code": "02"}, Unavailable, "could not reach the register", False),
+        ({"response_code": "03"}, Refused, "has no balance left", False),
+        # Of another country's checks.
+        ({"response_code": "07"}, Unavailable, "code 07, which is not", True),
+        ({"response_code": "99"}, Unavailable, "code 99, which is not", True),
+        ({"response_code": None}, Unavailable, "code ?, which is not", True),
+        ({"response_code": "JANE KAMAU"}, Unavailable, "code ?, which is not", True),
+        ({"verification": {"status": "PENDING"}}, Unavailable, "not come to an", False),
+        ({"verification": {"status": "NOT-VERIFIED"}}, Unavailable, "code 00,", True),
+        ({"verification": {"status": "ASLEEP"}}, Unavailable, "code 00,", True),
+        ({"data": None}, Unavailable, "did not give it", False),
+        ({"data": "JANE KAMAU"}, Unavailable, "did not give it", False),
+        (
+            {"data": {"id_number": "9", "pin": "9"}},
+            Unavailable,
+            "something else",
+            False,
+        ),
+    ],
+)
+@pytest.mark.parametrize("check", ["IDENTITY", "KRA_PIN"])
+def test_what_a_code_becomes(prembly, envelope, failure, told, logged, check, caplog):
+    prembly.answer_with = envelope
+
+    with pytest.raises(failure) as error:
+        found(prembly, check)
+
+    assert told in error.value.message
+    assert ("not understood" in caplog.text) == logged
+    assert "JANE" not in error.value.message + caplog.text
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_record_beside_a_code_that_denies_it_is_none(prembly: FakePrembly, code):
+    prembly.answer_with = {"response_code": code, "verification": {"status": "X"}}
+
+    with pytest.raises((Unavailable, Refused)):
+        found(prembly)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "failure", "told"),
+    [
+        *((s, {"detail": "JANE"}, Refused, told) for s, told in REFUSALS.items()),
+        (402, {"response_code": "03"}, Refused, "has no balance left"),
+        (409, {"detail": "JANE"}, Refused, "status 409"),
+        (400, {"response_code": "00", "data": {}}, Refused, "could not read"),
+        (429, {}, Unavailable, "status 429"),
+        (500, {}, Unavailable, "status 500"),
+        (503, "<html>", Unavailable, "status 503"),
+        (200, "<html>", Unavailable, "not with JSON"),
+        (200, [], Unavailable, "no object"),
+    ],
+)
+def test_what_a_status_becomes(prembly, status, body, failure, told, caplog):
+    prembly.says = (status, body)
+
+    with pytest.raises(failure) as error:
+        found(prembly)
+
+    assert told in error.value.message
+    assert ("not known" in caplog.text) == (status == 409)
+    assert "JANE" not in error.value.message + caplog.text
+
+
+def test_wrong_credentials_are_refused_and_not_told(prembly: FakePrembly):
+    with pytest.raises(Refused, match="does not take the credentials") as error:
+        prembly.adapter("another").ask(inquiry("IDENTITY", **JANE))
+
+    assert "another" not in error.value.message
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
+def test_a_bad_day_is_no_answer(prembly: FakePrembly, fault: dict[str, Any]):
+    for name, value in fault.items():
+        setattr(prembly.faults, name, value)
+
+    with pytest.raises(Unavailable):
+        found(prembly)
+
+
+def test_a_slow_source_is_not_waited_for(prembly: FakePrembly, monkeypatch):
+    monkeypatch.setattr("verification.providers.prembly.SECONDS", 0.2)
+    prembly.faults.slow = 0.6
+
+    with pytest.raises(Unavailable, match="in time"):
+        found(prembly)
+
+
+@pytest.mark.parametrize(
+    ("check", "subject"),
+    [
+        ("CRB_SCORE", JANE),
+        ("KRA_PIN", JANE),
+        ("BUSINESS_VERIFICATION", {}),
+        ("IDENTITY", {**JANE, "country": "UG"}),
+    ],
+)
+def test_what_it_cannot_be_asked_is_refused(prembly: FakePrembly, check, subject):
+    with pytest.raises(Refused):
+        prembly.adapter().ask(inquiry(check, **subject))
+    assert not prembly.requests

@@ -1,0 +1,155 @@
+"""What a register's record of a company becomes: our fields, flags and scores.
+
+A register gives `Company`; `found`, `not_found` and `undecided` make the finding.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from verification.providers.base import Finding
+from verification.providers.scoring import name_match, stated_name, weighed
+
+logger = logging.getLogger(__name__)
+
+ACTIVE, DISSOLVED = "ACTIVE", "DISSOLVED"
+CLEAR = "The company is registered and active."
+NOT_COMPARED = "A record was found; not all of it could be compared."
+BY_NAME = "A company of this name was found, and not under this number."
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """A record in our words; None is what the register does not tell."""
+
+    name: str | None
+    kind: str | None
+    # ACTIVE, DISSOLVED, or the register's own word.
+    status: str | None
+    incorporated_on: str | None
+    address: str | None
+    directors: list[dict[str, Any]] | None = None
+    shareholders: list[dict[str, Any]] | None = None
+    # Why an active company is not clear, where the register says so.
+    doubt: str = ""
+
+
+def found(
+    subject: Mapping[str, Any],
+    company: Company,
+    source: str,
+    *,
+    by_name: bool = False,
+    **evidence: Any,
+) -> Finding:
+    """`by_name`: it has the name that was stated, and not the number."""
+    match = name_match(subject, company.name)
+    flags = {}
+    if match == "NO_MATCH":
+        flags["NAME_MISMATCH"] = "The register has another name for this number."
+    if told := _not_active(company):
+        flags["COMPANY_DISSOLVED"] = told
+    compared = match is not None or not stated_name(subject)
+    known = compared and company.status is not None and not company.doubt
+    clear = BY_NAME if by_name else company.doubt or (CLEAR if known else NOT_COMPARED)
+    return weighed(
+        source,
+        summary=next(iter(flags.values()), clear),
+        flags=flags,
+        details=_details(subject, company, match),
+        known=known and not by_name,
+        **evidence,
+    )
+
+
+def not_found(subject: Mapping[str, Any], source: str, **evidence: Any) -> Finding:
+    told = "The business register has no such number."
+    return weighed(
+        source,
+        summary=told,
+        flags={"COMPANY_NOT_FOUND": told},
+        details=_details(subject, NOTHING, None),
+        **evidence,
+    )
+
+
+def undecided(
+    subject: Mapping[str, Any], source: str, told: str, **evidence: Any
+) -> Finding:
+    """Neither found nor surely absent: nothing is said of any company, no score."""
+    return weighed(
+        source,
+        summary=told,
+        flags={},
+        details=_details(subject, NOTHING, None),
+        known=False,
+        **evidence,
+    )
+
+
+def plain_number(number: Any) -> str:
+    """So that one number written in two ways is one: "C.12345" and "c 12345"."""
+    return re.sub(r"[\W_]", "", str(number or "")).upper()
+
+
+def code(value: Any) -> str | None:
+    """A register's word in the form of ours: "converted-closed", CONVERTED_CLOSED."""
+    word = re.sub(r"\W+", "_", text(value) or "").strip("_").upper()
+    return word or None
+
+
+def text(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    return " ".join(value.split())[:500] or None
+
+
+def day(value: Any) -> str | None:
+    try:
+        return date.fromisoformat((text(value) or "")[:10]).isoformat()
+    except ValueError:
+        return None
+
+
+def address_of(record: Any, keys: tuple[str, ...]) -> str | None:
+    """The lines in order, without those that repeat the one before."""
+    lines: list[str] = []
+    for key in keys:
+        value = record.get(key) if isinstance(record, dict) else None
+        for each in value if isinstance(value, list) else [value]:
+            line = text(each)
+            if line and line not in lines[-1:]:
+                lines.append(line)
+    return ", ".join(lines) or None
+
+
+NOTHING = Company(None, None, None, None, None)
+
+
+def _not_active(company: Company) -> str:
+    if company.status == DISSOLVED:
+        return "The business register records the company as dissolved."
+    if company.status in {None, ACTIVE}:
+        return ""
+    return "The business register does not say that the company is active."
+
+
+def _details(
+    subject: Mapping[str, Any], company: Company, match: str | None
+) -> dict[str, Any]:
+    return {
+        "registrationNumber": subject.get("registrationNumber"),
+        "registeredName": company.name,
+        "companyType": company.kind,
+        "companyStatus": company.status,
+        "incorporatedOn": company.incorporated_on,
+        "registeredAddress": company.address,
+        "directors": company.directors,
+        "shareholders": company.shareholders,
+        "nameMatch": match,
+    }

@@ -1,0 +1,184 @@
+"""Sanctions and other lists at OpenSanctions, or at a yente of one's own.
+
+https://www.opensanctions.org/docs/api/matching/
+
+A yente of one's own wants no key. The hosted service does, and is paid for each query.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+from verification.providers.base import Finding, Inquiry, ProviderError, Refused
+from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
+from verification.providers.scoring import is_company, stated_name
+from verification.providers.screening_answers import Hit, screened
+
+logger = logging.getLogger(__name__)
+
+SOURCE = "OpenSanctions"
+SECONDS = 15.0
+ALGORITHM = "logic-v2"
+MOST = 20
+# How long a version of the catalogue is believed.
+CATALOGUE_SECONDS = 600.0
+REFUSALS = {
+    401: "does not take the key",
+    402: "has no balance left to pay for this",
+    403: "does not take the key",
+    404: "does not have the dataset",
+}
+Record = Mapping[str, Any]
+
+
+class OpenSanctions:
+    name: ClassVar[str] = "opensanctions"
+    waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str = "",
+        dataset: str = "default",
+        threshold: float = 0.7,
+        opened: Collection[str] = (),
+    ) -> None:
+        headers = {"Authorization": f"ApiKey {api_key}"} if api_key else {}
+        self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
+        self._dataset, self._threshold = dataset, threshold
+        self._catalogue: tuple[float, str | None] | None = None
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        subject = inquiry.subject
+        if inquiry.check != "AML_SCREENING" or not stated_name(subject):
+            raise Refused(REFUSED, f"{SOURCE} cannot be asked this.")
+        params = {
+            "limit": str(MOST),
+            "threshold": str(self._threshold),
+            "algorithm": ALGORITHM,
+        }
+        queries = {"queries": {"q": _query(subject)}}
+        path = f"/match/{self._dataset}"
+        reply = self._api.fetch("POST", path, params=params, json=queries)
+        results, count = _results(self._read(reply))
+        return screened(
+            subject,
+            [_hit(each) for each in results if self._is_hit(each)],
+            self.name,
+            editions={self._dataset: self._edition()},
+            algorithm=ALGORITHM,
+            threshold=self._threshold,
+            count=count,
+            response_digest=reply.digest,
+        )
+
+    def _is_hit(self, result: Record) -> bool:
+        """By its score as well as by its word: a doubt is a hit."""
+        return result.get("match") is True or _score(result) >= self._threshold
+
+    def _read(self, reply: Reply) -> Record:
+        try:
+            answer = self._api.read(reply)
+        except Declined as e:
+            told = REFUSALS.get(e.status)
+            if told is None:
+                raise
+            raise Refused(REFUSED, f"{SOURCE} {told} (status {e.status}).") from None
+        if not isinstance(answer, dict):
+            raise unavailable(SOURCE, "answered with JSON that is no object")
+        return answer
+
+    def _edition(self) -> str | None:
+        """Which edition was searched. That it is not told spoils no answer."""
+        now = time.monotonic()
+        if self._catalogue and now - self._catalogue[0] < CATALOGUE_SECONDS:
+            return self._catalogue[1]
+        try:
+            answer = self._api.call("GET", "/catalog")
+        except ProviderError as e:
+            logger.warning("OpenSanctions does not tell its catalogue: %s", e.message)
+            return None
+        edition = _version(answer, self._dataset)
+        self._catalogue = now, edition
+        return edition
+
+
+def _query(subject: Record) -> dict[str, Any]:
+    country = str(subject.get("country") or "").lower()
+    of_company = {
+        "name": stated_name(subject),
+        "jurisdiction": country,
+        "registrationNumber": subject.get("registrationNumber"),
+    }
+    of_person = {
+        "name": stated_name(subject),
+        "firstName": subject.get("firstName"),
+        "lastName": subject.get("lastName"),
+        "birthDate": subject.get("dateOfBirth"),
+        "country": country,
+        "idNumber": subject.get("idNumber"),
+    }
+    told = of_company if is_company(subject) else of_person
+    properties = {key: [value] for key, value in told.items() if value}
+    schema = "Company" if is_company(subject) else "Person"
+    return {"schema": schema, "properties": properties}
+
+
+def _results(answer: Record) -> tuple[list[Record], int]:
+    """The candidates, and how many there are in all."""
+    responses = answer.get("responses")
+    one = responses.get("q") if isinstance(responses, dict) else None
+    if not isinstance(one, dict) or one.get("status") != 200:
+        raise unavailable(SOURCE, "could not answer the query")
+    results, total = one.get("results"), one.get("total")
+    if not isinstance(results, list) or not all(isinstance(r, dict) for r in results):
+        raise unavailable(SOURCE, "answered without a list of results")
+    count = total.get("value") if isinstance(total, dict) else None
+    if not isinstance(count, int) or len(results) < min(count, MOST):
+        raise unavailable(SOURCE, "answered with less than it found")
+    # Where all are here, those below the threshold are not counted.
+    return results, count if count > len(results) else 0
+
+
+def _score(result: Record) -> float:
+    score = result.get("score")
+    is_number = isinstance(score, int | float) and not isinstance(score, bool)
+    if not is_number or not 0 <= score <= 1:  # type: ignore[operator]
+        raise unavailable(SOURCE, "answered with a score that is not understood")
+    return float(score)  # type: ignore[arg-type]
+
+
+def _hit(result: Record) -> Hit:
+    properties = result.get("properties")
+    of = properties if isinstance(properties, dict) else {}
+    return Hit(
+        lists=_texts(result.get("datasets")),
+        entry=str(result.get("id") or "")[:200],
+        name=str(result.get("caption") or "")[:200],
+        topics=_texts(of.get("topics")),
+        score=_score(result),
+        birth_dates=_texts(of.get("birthDate")),
+        countries=[
+            code.upper()
+            for key in ("country", "nationality", "jurisdiction")
+            for code in _texts(of.get(key))
+        ],
+    )
+
+
+def _version(answer: Any, dataset: str) -> str | None:
+    listed = answer.get("datasets") if isinstance(answer, dict) else None
+    for one in listed if isinstance(listed, list) else []:
+        if isinstance(one, dict) and one.get("name") == dataset:
+            told = one.get("version") or one.get("updated_at")
+            return str(told)[:60] if told else None
+    return None
+
+
+def _texts(value: Any) -> list[str]:
+    given = value if isinstance(value, list) else []
+    return list(dict.fromkeys(str(each)[:200] for each in given[:20] if each))

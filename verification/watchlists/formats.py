@@ -1,0 +1,264 @@
+"""The files in which sanctions lists are published, read entry by entry.
+
+    UN     consolidated.xml         https://scsanctions.un.org/consolidated/
+    OFAC   SDN.XML, CONSOLIDATED.XML    https://sanctionslist.ofac.treas.gov
+    UK     UK-Sanctions-List.xml    https://www.gov.uk/government/publications/the-uk-sanctions-list
+    EU     xmlFullSanctionsList_1_1    https://webgate.ec.europa.eu/fsd/fsf
+
+No file may declare entities: nothing outside of it is read, and nothing in it grows.
+Ships and aircraft are left out, since nobody asks about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from typing import IO, Any
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import iterparse
+
+from verification.watchlists.countries import codes_of
+from verification.watchlists.dates import birth_dates, day
+from verification.watchlists.models import Kind, ListName
+
+
+class Unreadable(Exception):
+    """The file is not such a list, or not all of it; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    reference: str
+    kind: Kind
+    names: list[str]
+    births: list[str] = field(default_factory=list)
+    countries: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Head:
+    """What a file says of itself; whole when all of it has been read."""
+
+    published: date | None = None
+    # How many entries it says it has.
+    told: int | None = None
+    seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    # The element around all, those of an entry, and how one is read.
+    root: str
+    entries: frozenset[str]
+    read: Callable[[Element], Entry | None]
+    # Attribute of the root, or element, with the day; element with the count.
+    published: str
+    count: str = ""
+
+
+def entries(file: IO[bytes], name: str, head: Head) -> Iterator[Entry]:
+    """Those of people and companies. Raises Unreadable, if need be at the end."""
+    wanted = FORMATS[ListName(name)]
+    try:
+        for element in _elements(file, wanted, head):
+            head.seen += 1
+            if entry := wanted.read(element):
+                yield entry
+    except (ParseError, DefusedXmlException, ValueError, RecursionError) as e:
+        told = f"The file is no XML that can be read safely: {type(e).__name__}."
+        raise Unreadable(told) from None
+    if head.told is not None and head.told != head.seen:
+        told = f"The file says it has {head.told} entries, and has {head.seen}."
+        raise Unreadable(told)
+
+
+def _elements(file: IO[bytes], wanted: Format, head: Head) -> Iterator[Element]:
+    """Each element of an entry, which is forgotten when the next is asked for."""
+    path: list[Element] = []
+    for event, element in iterparse(file, events=("start", "end"), forbid_dtd=True):
+        element.tag = _bare(element.tag)
+        if event == "start":
+            if not path:
+                _check_root(element, wanted, head)
+            path.append(element)
+            continue
+        path.pop()
+        if element.tag in wanted.entries:
+            yield element
+            path[-1].remove(element)
+        elif element.tag == wanted.published:
+            head.published = day(element.text)
+        elif wanted.count and element.tag == wanted.count:
+            text = (element.text or "").strip()
+            head.told = int(text) if text.isdecimal() else None
+
+
+def _check_root(element: Element, wanted: Format, head: Head) -> None:
+    if element.tag != wanted.root:
+        told = f"The file begins with {element.tag[:40]!r}, and not {wanted.root!r}."
+        raise Unreadable(told)
+    head.published = day(element.get(wanted.published))
+
+
+def _un(node: Element) -> Entry | None:
+    person = node.tag == "INDIVIDUAL"
+    parts = ("FIRST_NAME", "SECOND_NAME", "THIRD_NAME", "FOURTH_NAME")
+    alias = "INDIVIDUAL_ALIAS" if person else "ENTITY_ALIAS"
+    # Several aliases may stand in one, "A; B".
+    others = [
+        each for text in _texts(node, f"{alias}/ALIAS_NAME") for each in text.split(";")
+    ]
+    births = [
+        birth_dates(
+            _text(one, "DATE") or _text(one, "YEAR"),
+            first=_text(one, "FROM_YEAR"),
+            last=_text(one, "TO_YEAR"),
+            about="APPROX" in _text(one, "TYPE_OF_DATE").upper(),
+        )
+        for one in node.findall("INDIVIDUAL_DATE_OF_BIRTH")
+    ]
+    return _entry(
+        _text(node, "REFERENCE_NUMBER") or _text(node, "DATAID"),
+        is_person=person,
+        names=[_joined(node, parts), _text(node, "NAME_ORIGINAL_SCRIPT"), *others],
+        births=[each for found in births for each in found],
+        countries=[
+            *_texts(node, "NATIONALITY/VALUE"),
+            *([] if person else _texts(node, "ENTITY_ADDRESS/COUNTRY")),
+        ],
+    )
+
+
+def _ofac(node: Element) -> Entry | None:
+    kind = _text(node, "sdnType")
+    if kind not in {"Individual", "Entity"}:
+        return None
+    parts = ("firstName", "lastName")
+    births = _texts(node, "dateOfBirthList/dateOfBirthItem/dateOfBirth")
+    places = [
+        "nationalityList/nationality/country",
+        "citizenshipList/citizenship/country",
+    ]
+    if kind == "Entity":
+        places = ["addressList/address/country"]
+    return _entry(
+        _text(node, "uid"),
+        is_person=kind == "Individual",
+        names=[
+            _joined(node, parts),
+            *(_joined(aka, parts) for aka in node.findall("akaList/aka")),
+        ],
+        births=[each for text in births for each in birth_dates(text)],
+        countries=[each for place in places for each in _texts(node, place)],
+    )
+
+
+def _uk(node: Element) -> Entry | None:
+    kind = _text(node, "IndividualEntityShip").casefold()
+    if kind not in {"individual", "entity"}:
+        return None
+    parts = tuple(f"Name{nth}" for nth in range(1, 7))
+    births = _texts(node, "IndividualDetails/Individual/DOBs/DOB")
+    person = "IndividualDetails/Individual/Nationalities/Nationality"
+    place = person if kind == "individual" else "Addresses/Address/AddressCountry"
+    listed = node.findall("Names/Name")
+    # The first is shown: the primary one, wherever it stands.
+    listed.sort(key=lambda one: _text(one, "NameType").casefold() != "primary name")
+    return _entry(
+        _text(node, "UniqueID"),
+        is_person=kind == "individual",
+        names=[
+            *(_joined(one, parts) for one in listed),
+            *_texts(node, "NonLatinNames/NonLatinName/NameNonLatinScript"),
+        ],
+        births=[each for text in births for each in birth_dates(text)],
+        countries=_texts(node, place),
+    )
+
+
+def _eu(node: Element) -> Entry | None:
+    kinds = node.findall("subjectType")
+    word = kinds[0].get("code", "") if kinds else ""
+    if word not in {"person", "enterprise"}:
+        return None
+    births = [
+        birth_dates(
+            one.get("birthdate") or one.get("year"),
+            first=one.get("yearRangeFrom"),
+            last=one.get("yearRangeTo"),
+            about=one.get("circa") == "true",
+        )
+        for one in node.findall("birthdate")
+    ]
+    place = "citizenship" if word == "person" else "address"
+    parts = ("firstName", "middleName", "lastName")
+    return _entry(
+        node.get("euReferenceNumber") or node.get("logicalId") or "",
+        is_person=word == "person",
+        names=[
+            one.get("wholeName") or " ".join(one.get(part, "") for part in parts)
+            for one in node.findall("nameAlias")
+        ],
+        births=[each for found in births for each in found],
+        countries=[one.get("countryIso2Code", "") for one in node.findall(place)],
+    )
+
+
+FORMATS = {
+    ListName.UN: Format(
+        "CONSOLIDATED_LIST",
+        frozenset({"INDIVIDUAL", "ENTITY"}),
+        _un,
+        published="dateGenerated",
+    ),
+    ListName.OFAC: Format(
+        "sdnList",
+        frozenset({"sdnEntry"}),
+        _ofac,
+        published="Publish_Date",
+        count="Record_Count",
+    ),
+    ListName.UK: Format(
+        "Designations", frozenset({"Designation"}), _uk, published="DateGenerated"
+    ),
+    ListName.EU: Format(
+        "export", frozenset({"sanctionEntity"}), _eu, published="generationDate"
+    ),
+}
+
+
+def _entry(
+    reference: str, *, is_person: bool, names: list[str], **more: list[str]
+) -> Entry | None:
+    """None for one without a name, by which nobody could be found."""
+    plain = [" ".join(name.split())[:300] for name in names]
+    kept = list(dict.fromkeys(name for name in plain if name))
+    if not kept:
+        return None
+    return Entry(
+        reference[:60] or "?",
+        Kind.PERSON if is_person else Kind.COMPANY,
+        kept,
+        list(dict.fromkeys(more["births"])),
+        codes_of(more["countries"]),
+    )
+
+
+def _bare(tag: Any) -> str:
+    return str(tag).rpartition("}")[2]
+
+
+def _text(node: Element, path: str) -> str:
+    return " ".join((node.findtext(path) or "").split())
+
+
+def _texts(node: Element, path: str) -> list[str]:
+    found = [" ".join((each.text or "").split()) for each in node.findall(path)]
+    return [text for text in found if text]
+
+
+def _joined(node: Element, parts: tuple[str, ...]) -> str:
+    return " ".join(filter(None, (_text(node, part) for part in parts)))

@@ -1,0 +1,76 @@
+"""Loading a file of a list in place of the one before, all of it or nothing."""
+
+from __future__ import annotations
+
+from hashlib import file_digest
+from pathlib import Path
+
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.watchlists.formats import Entry, Head, Unreadable, entries
+from verification.watchlists.matching import keys_of
+from verification.watchlists.models import Edition, Kind, Listed
+
+BATCH = 1_000
+# A list that loses more than this share at once is a file that broke off, more likely.
+LEAST_SHARE = 0.5
+
+
+def load(path: Path, name: str, *, may_shrink: bool = False) -> tuple[Edition, bool]:
+    """The edition, and whether it is a new one. Raises Unreadable."""
+    head = Head()
+    with path.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        found = list(entries(file, name, head))
+    if not found:
+        raise Unreadable("The file has no person or company in it.")
+    with transaction.atomic():
+        _lock(name)
+        before = Edition.objects.filter(list=name, is_current=True).first()
+        if before and before.sha256 == digest:
+            before.confirmed_at = now()
+            before.save(update_fields=["confirmed_at"])
+            return before, False
+        if before:
+            _check_size(before, len(found), may_shrink=may_shrink)
+            Edition.objects.filter(pk=before.pk).update(is_current=False)
+            Listed.objects.filter(edition=before).delete()
+        made = Edition.objects.create(
+            list=name,
+            sha256=digest,
+            published_on=head.published,
+            entry_count=len(found),
+        )
+        rows = (_row(entry, made) for entry in found)
+        Listed.objects.bulk_create(rows, batch_size=BATCH)
+    return made, True
+
+
+def _lock(name: str) -> None:
+    """Two loads of one list, one after the other: both replace what is there."""
+    with connection.cursor() as cursor:
+        key = f"watchlist {name}"
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
+
+
+def _check_size(before: Edition, count: int, *, may_shrink: bool) -> None:
+    if may_shrink or count >= LEAST_SHARE * before.entry_count:
+        return
+    raise Unreadable(
+        f"The file has {count} entries, and the one before had {before.entry_count}. "
+        "If that is right, --may-shrink loads it."
+    )
+
+
+def _row(entry: Entry, edition: Edition) -> Listed:
+    return Listed(
+        edition=edition,
+        reference=entry.reference,
+        kind=entry.kind,
+        names=entry.names,
+        birth_dates=entry.births,
+        countries=entry.countries,
+        keys=keys_of(entry.names, is_company=entry.kind == Kind.COMPANY),
+    )

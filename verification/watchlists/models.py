@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Q
+from django.utils.timezone import now
+
+from verification.ids import uuid7
+
+
+class ListName(models.TextChoices):
+    UN = "UN", "United Nations"
+    OFAC = "OFAC", "OFAC, United States"
+    UK = "UK", "United Kingdom"
+    EU = "EU", "European Union"
+
+
+class Kind(models.TextChoices):
+    PERSON = "PERSON"
+    COMPANY = "COMPANY"
+
+
+class Edition(models.Model):
+    """One file of a list that was loaded. Its entries go when a newer one is loaded;
+    the row stays, since findings name it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    list = models.CharField(max_length=4, choices=ListName)
+    published_on = models.DateField(null=True)
+    sha256 = models.CharField(max_length=64)
+    entry_count = models.PositiveIntegerField()
+    loaded_at = models.DateTimeField(default=now, editable=False)
+    # When this file was last found to be the newest.
+    confirmed_at = models.DateTimeField(default=now, editable=False)
+    is_current = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["-loaded_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["list"],
+                condition=Q(is_current=True),
+                name="one_current_edition_a_list",
+            ),
+            # A list that is empty would find everybody clean.
+            models.CheckConstraint(
+                name="edition_has_entries", condition=Q(entry_count__gt=0)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.list} {self.version}"
+
+    @property
+    def version(self) -> str:
+        day = f"{self.published_on} " if self.published_on else ""
+        return f"{day}{self.sha256[:8]}"
+
+
+class Listed(models.Model):
+    """A person or a company on a list."""
+
+    id = models.BigAutoField(primary_key=True)
+    edition = models.ForeignKey(Edition, models.CASCADE, related_name="entries")
+    # The list's own.
+    reference = models.CharField(max_length=60)
+    kind = models.CharField(max_length=7, choices=Kind)
+    # The first is the one that it is listed by.
+    names = ArrayField(models.CharField(max_length=300))
+    # YYYY-MM-DD, YYYY-MM, YYYY, or two years: 1960/1965.
+    birth_dates = ArrayField(models.CharField(max_length=10), default=list)
+    countries = ArrayField(models.CharField(max_length=2), default=list)
+    # Pieces of the names by which entries are found that may be alike.
+    keys = ArrayField(models.CharField(max_length=60))
+
+    class Meta:
+        verbose_name_plural = "listed"
+        indexes = [GinIndex(fields=["keys"], name="listed_keys")]
+
+    def __str__(self) -> str:
+        return self.reference

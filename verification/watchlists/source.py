@@ -1,0 +1,115 @@
+"""The operator's own copies of sanctions lists, as a source of AML_SCREENING.
+
+They are read from the database and nothing is sent anywhere. A list that is wanted and
+not there, or too old, is no answer: nobody is clean of a list that was not searched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, ClassVar
+
+from django.utils.timezone import now
+
+from verification.providers.base import Finding, Inquiry, Refused, Unavailable
+from verification.providers.calls import REFUSED, UNAVAILABLE
+from verification.providers.scoring import is_company, stated_name
+from verification.providers.screening_answers import Hit, screened
+from verification.watchlists.matching import keys_of, names_score, weigh, words_of
+from verification.watchlists.models import Edition, Kind, Listed
+
+ALGORITHM = "words-v1"
+
+
+class WatchLists:
+    name: ClassVar[str] = "watchlists"
+    # In the job's own thread, which may read rows.
+    waits_on_network: ClassVar[bool] = False
+    repeats_are_free: ClassVar[bool] = True
+
+    def __init__(
+        self, lists: Sequence[str], threshold: float = 0.7, days: int = 7
+    ) -> None:
+        self._lists, self._threshold = list(dict.fromkeys(lists)), threshold
+        self._age = timedelta(days=days)
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        subject = inquiry.subject
+        name = stated_name(subject)
+        if inquiry.check != "AML_SCREENING" or not name:
+            raise Refused(REFUSED, "The lists cannot be asked this.")
+        if not words_of(name, is_company=is_company(subject)):
+            raise Refused(REFUSED, "The name has no letters to search the lists by.")
+        editions = self._editions()
+        hits = self._hits(subject, name, editions)
+        if [edition.pk for edition in self._editions()] != [e.pk for e in editions]:
+            # Its entries may have gone before they were read.
+            raise Unavailable(UNAVAILABLE, "A list was loaded just now.")
+        return screened(
+            subject,
+            hits,
+            self.name,
+            editions={edition.list: edition.version for edition in editions},
+            algorithm=ALGORITHM,
+            threshold=self._threshold,
+            response_digest=_digest(editions, hits),
+        )
+
+    def _editions(self) -> list[Edition]:
+        """The current ones of all lists that are wanted. Raises Unavailable."""
+        wanted = Edition.objects.filter(is_current=True, list__in=self._lists)
+        found = {edition.list: edition for edition in wanted}
+        oldest = now() - self._age
+        for name in self._lists:
+            if name not in found:
+                told = f"The {name} list has not been loaded in this installation."
+                raise Unavailable(UNAVAILABLE, told)
+            if found[name].confirmed_at < oldest:
+                told = f"The {name} list of this installation is too old."
+                raise Unavailable(UNAVAILABLE, told)
+        return [found[name] for name in self._lists]
+
+    def _hits(
+        self, subject: Mapping[str, Any], name: str, editions: Sequence[Edition]
+    ) -> list[Hit]:
+        company = is_company(subject)
+        lists = {edition.pk: edition.list for edition in editions}
+        entries = Listed.objects.filter(
+            edition__in=lists,
+            kind=Kind.COMPANY if company else Kind.PERSON,
+            keys__overlap=keys_of([name], is_company=company),
+        ).defer("keys")
+        hits = []
+        for entry in entries.iterator(chunk_size=500):
+            score = weigh(
+                names_score(name, entry.names, is_company=company),
+                birth=subject.get("dateOfBirth"),
+                births=entry.birth_dates,
+                country=subject.get("country"),
+                countries=entry.countries,
+            )
+            if score >= self._threshold:
+                hits.append(_hit(entry, lists[entry.edition_id], score))
+        return hits
+
+
+def _hit(entry: Listed, name: str, score: float) -> Hit:
+    return Hit(
+        lists=[name],
+        entry=entry.reference,
+        name=entry.names[0],
+        topics=["sanction"],
+        score=score,
+        birth_dates=entry.birth_dates,
+        countries=entry.countries,
+    )
+
+
+def _digest(editions: Sequence[Edition], hits: Sequence[Hit]) -> str:
+    """Of what was searched and what was found; there is no answer as it came."""
+    searched = [edition.sha256 for edition in editions]
+    found = sorted([hit.lists[0], hit.entry, hit.score] for hit in hits)
+    return sha256(json.dumps([searched, found]).encode()).hexdigest()
