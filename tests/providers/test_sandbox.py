@@ -141,17 +141,6 @@ def test_2_is_found_under_another_name(entry: Entry, kind: str) -> None:
     assert subject["fullName"] not in finding.details.values()
 
 
-@pytest.mark.parametrize("kind", ["INDIVIDUAL", "COMPANY"])
-def test_of_lists_1_finds_nobody_and_2_somebody_in_public_office(kind: str) -> None:
-    nobody = ask("AML_SCREENING", subject_of(kind, 1))
-    assert (nobody.score, nobody.flags, nobody.details["hits"]) == (5, [], [])
-
-    somebody = ask("AML_SCREENING", subject_of(kind, 2))
-    assert [flag.code for flag in somebody.flags] == ["PEP_HIT"]
-    (hit,) = somebody.details["hits"]
-    assert (hit["topics"], hit["score"]) == (["role.pep"], 0.91)
-
-
 def test_another_name_is_never_the_subjects_own_by_accident() -> None:
     name = ask("IDENTITY", subject_of("INDIVIDUAL", 2)).details["fullName"]
 

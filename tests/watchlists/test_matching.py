@@ -1,6 +1,6 @@
 import pytest
 
-from verification.watchlists.matching import keys_of, names_score, weigh
+from verification.watchlists.matching import keys_of, names_score, plain, weigh
 
 LISTED = ["Abdalla Testi MFANO", "Abu Testi"]
 # What is stated, and how like the entry above it is: at least, at most.
@@ -25,7 +25,7 @@ PEOPLE = [
 
 @pytest.mark.parametrize(("stated", "least", "most"), PEOPLE)
 def test_how_like_a_persons_name_is(stated, least, most):
-    score = names_score(stated, LISTED, is_company=False)
+    score = names_score(stated, plain(LISTED, is_company=False), is_company=False)
 
     assert least <= score <= most
 
@@ -41,7 +41,9 @@ def test_how_like_a_persons_name_is(stated, least, most):
     ],
 )
 def test_how_like_a_companys_name_is(stated, least, most):
-    score = names_score(stated, ["MFANO SHIPPING LLC"], is_company=True)
+    score = names_score(
+        stated, plain(["MFANO SHIPPING LLC"], is_company=True), is_company=True
+    )
 
     assert least <= score <= most
 

@@ -11,6 +11,8 @@ from tests.checks.engine import only_result
 from tests.clients import ATTESTED, company, person
 from tests.orders import told
 from tests.providers.asking import ask, codes, inquiry
+from tests.providers.test_sandbox import ask as sandbox
+from tests.providers.test_sandbox import subject_of
 from verification.checks.models import CheckDefinition
 from verification.providers import registry
 from verification.providers.base import Refused, Unavailable
@@ -165,3 +167,16 @@ def test_production_is_screened_by_the_engine(
 
     result = only_result()
     assert (result.status, result.score) == ends
+
+
+@pytest.mark.parametrize("kind", ["INDIVIDUAL", "COMPANY"])
+def test_of_the_sandboxs_lists_1_finds_nobody_and_2_somebody_in_public_office(
+    kind: str,
+) -> None:
+    nobody = sandbox("AML_SCREENING", subject_of(kind, 1))
+    assert (nobody.score, nobody.flags, nobody.details["hits"]) == (5, [], [])
+
+    somebody = sandbox("AML_SCREENING", subject_of(kind, 2))
+    assert [flag.code for flag in somebody.flags] == ["PEP_HIT"]
+    (hit,) = somebody.details["hits"]
+    assert (hit["topics"], hit["score"]) == (["role.pep"], 0.91)

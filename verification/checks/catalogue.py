@@ -363,13 +363,11 @@ CATALOGUE = [
         display_name="Sanctions and watch lists",
         category="AML",
         description=(
-            "Searches sanctions and watch lists for the subject's name; the date of "
-            "birth, when it is given, and the country tell namesakes apart. A company "
-            "needs fullName."
+            "Searches sanctions and watch lists for the subject's name; date of birth "
+            "and country tell namesakes apart. A company needs fullName."
         ),
         subject_types=["INDIVIDUAL", "COMPANY"],
         price=Decimal("100.00"),
-        # The lists change from day to day.
         freshness_days=1,
         required_inputs=[
             _input(

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.watchlists.formats import Entry, Head, Unreadable, entries
-from verification.watchlists.matching import keys_of
+from verification.watchlists.matching import keys_of, plain
 from verification.watchlists.models import Edition, Kind, Listed
 
 BATCH = 1_000
@@ -65,6 +65,7 @@ def _check_size(before: Edition, count: int, *, may_shrink: bool) -> None:
 
 
 def _row(entry: Entry, edition: Edition) -> Listed:
+    company = entry.kind == Kind.COMPANY
     return Listed(
         edition=edition,
         reference=entry.reference,
@@ -72,5 +73,6 @@ def _row(entry: Entry, edition: Edition) -> Listed:
         names=entry.names,
         birth_dates=entry.births,
         countries=entry.countries,
-        keys=keys_of(entry.names, is_company=entry.kind == Kind.COMPANY),
+        words=plain(entry.names, is_company=company),
+        keys=keys_of(entry.names, is_company=company),
     )

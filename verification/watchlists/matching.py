@@ -51,15 +51,17 @@ def keys_of(names: Iterable[str], *, is_company: bool) -> list[str]:
     return sorted(keys)
 
 
+def plain(names: Iterable[str], *, is_company: bool) -> list[str]:
+    """Names as they are compared, each once; without those that have no words."""
+    found = (" ".join(words_of(name, is_company=is_company)) for name in names)
+    return list(dict.fromkeys(filter(None, found)))
+
+
 def names_score(stated: str, listed: Iterable[str], *, is_company: bool) -> float:
-    """The best over all names of an entry."""
+    """The best over all names of an entry, which are `plain`."""
     ours = words_of(stated, is_company=is_company)
     compare = _companies if is_company else _people
-    scores = [
-        compare(ours, theirs)
-        for name in listed
-        if (theirs := words_of(name, is_company=is_company))
-    ]
+    scores = [compare(ours, theirs.split()) for theirs in listed]
     return max(scores, default=0.0) if ours else 0.0
 
 

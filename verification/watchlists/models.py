@@ -68,6 +68,8 @@ class Listed(models.Model):
     kind = models.CharField(max_length=7, choices=Kind)
     # The first is the one that it is listed by.
     names = ArrayField(models.CharField(max_length=300))
+    # The same as they are compared, so that it is not made out for each search.
+    words = ArrayField(models.TextField())
     # YYYY-MM-DD, YYYY-MM, YYYY, or two years: 1960/1965.
     birth_dates = ArrayField(models.CharField(max_length=10), default=list)
     countries = ArrayField(models.CharField(max_length=2), default=list)

@@ -85,7 +85,7 @@ class WatchLists:
         hits = []
         for entry in entries.iterator(chunk_size=500):
             score = weigh(
-                names_score(name, entry.names, is_company=company),
+                names_score(name, entry.words, is_company=company),
                 birth=subject.get("dateOfBirth"),
                 births=entry.birth_dates,
                 country=subject.get("country"),
