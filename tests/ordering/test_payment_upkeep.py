@@ -33,6 +33,8 @@ def test_bodies_of_events_are_forgotten_after_90_days():
 
 @pytest.fixture
 def configured(settings):
+    settings.OPERATOR_ALERTS = ["ops@operator.test"]
+
     def configure(name: str, **providers: dict) -> list[str]:
         settings.PAYMENT_PROVIDER = name
         table = {name: ("", options) for name, options in providers.items()}
@@ -81,3 +83,10 @@ def test_a_test_key_is_an_error_unless_in_development(configured, settings):
 def test_paystack_without_an_address_for_those_who_have_none_is_warned_of(configured):
     paystack = {**PAYSTACK, "fallback_email": ""}
     assert configured("paystack", paystack=paystack) == ["payments.W003"]
+
+
+def test_payments_of_which_nobody_is_told_are_warned_of(configured, settings):
+    settings.OPERATOR_ALERTS = []
+
+    assert configured("paystack", paystack=PAYSTACK) == ["payments.W004"]
+    assert configured("") == []
