@@ -59,6 +59,9 @@ def test_without_a_key_all_that_one_report_writes_is_one_statement(warm: Api):
     assert "workspaces_ratecount" in counted
     assert "reports_report" in written
     assert "workspaces_account" in written
+    # Workers are called when the rows are there to be seen.
+    assert seen.index(written) < len(seen) - 1
+    assert "pg_notify" in seen[-1]
 
 
 def test_billing_adds_no_statement(warm: Api):
