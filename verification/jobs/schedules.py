@@ -49,6 +49,19 @@ SCHEDULES = [
     ),
     Every("Tell low balances", 10, "workspaces.tasks.tell_low_balances"),
     Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
+    Every(
+        "End expired invitations",
+        24 * 60,
+        "workspaces.tasks.end_expired_invitations",
+    ),
+    Every(
+        "Purge ended sessions", 24 * 60, "verification.accounts.tasks.purge_sessions"
+    ),
+    Every(
+        "Purge sign-ups that nobody confirmed",
+        24 * 60,
+        "verification.accounts.tasks.purge_unconfirmed",
+    ),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]
 
