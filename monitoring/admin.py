@@ -1,6 +1,7 @@
 from typing import Any
 
 from django.contrib import admin, messages
+from django.db import transaction
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -154,8 +155,9 @@ class RuleAdmin(ReadOnlyAdmin):
     @admin.action(description="Pause", permissions=["act"])
     def pause(self, request, rules):
         for rule in rules:
-            done = pause_for_staff(rule.pk)
-            self._tell(request, rule, "paused", done=done)
+            with transaction.atomic():
+                done = pause_for_staff(rule.pk)
+                self._tell(request, rule, "paused", done=done)
 
     @admin.action(description="Resume", permissions=["act"])
     def resume(self, request, rules):
@@ -163,11 +165,11 @@ class RuleAdmin(ReadOnlyAdmin):
             return self._ask(request, rules, "resume", "Resume")
         for rule in rules:
             try:
-                done = resume_for_staff(rule.pk)
+                with transaction.atomic():
+                    done = resume_for_staff(rule.pk)
+                    self._tell(request, rule, "resumed", done=done)
             except (NotResumable, InsufficientBalance) as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
-            else:
-                self._tell(request, rule, "resumed", done=done)
         return None
 
     @admin.action(description="Run now", permissions=["act"])
@@ -177,15 +179,16 @@ class RuleAdmin(ReadOnlyAdmin):
         for rule in rules:
             made = request.POST.get(f"made-{rule.pk}", "")
             try:
-                report_id = run_now(
-                    rule.pk,
-                    staff_of(request).name,
-                    made=int(made) if made.isdecimal() else -1,
-                )
+                with transaction.atomic():
+                    report_id = run_now(
+                        rule.pk,
+                        staff_of(request).name,
+                        made=int(made) if made.isdecimal() else -1,
+                    )
+                    self.log_change(request, rule, "run now", verb="run")
             except RunRefused as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
                 continue
-            self.log_change(request, rule, "run now")
             told = format_html("{}: {}", rule.pk, link(Report(pk=report_id)))
             self.message_user(request, told, messages.SUCCESS)
         return None
@@ -203,7 +206,7 @@ class RuleAdmin(ReadOnlyAdmin):
 
     def _tell(self, request, rule, outcome, *, done):
         if done:
-            self.log_change(request, rule, outcome)
+            self.log_change(request, rule, outcome, verb=outcome)
             self.message_user(request, f"{rule.pk}: {outcome}.", messages.SUCCESS)
         else:
             self.message_user(request, f"{rule.pk} was so already.", messages.INFO)

@@ -64,7 +64,7 @@ def _tell(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
             Kind.MONITORING_PAUSED,
             Channel.EMAIL,
             cause=f"monitoring-paused:{uuid7()}",
-            recipient=workspace.owner_email,
+            recipient=workspace.contact_email,
             context={
                 "workspace": workspace.name,
                 "environment": environment,

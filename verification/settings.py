@@ -221,6 +221,8 @@ ACCOUNT_ADAPTER = "verification.accounts.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+# One address a person; another one replaces it once it is confirmed.
+ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
 ACCOUNT_PREVENT_ENUMERATION = True
 # Strangers get no mail because somebody typed their address.
@@ -238,6 +240,7 @@ ACCOUNT_RATE_LIMITS = {
 ACCOUNT_FORMS = {
     "login": "verification.accounts.forms.Login",
     "signup": "verification.accounts.forms.SignUp",
+    "add_email": "verification.accounts.forms.NewAddress",
     "reset_password": "verification.accounts.forms.Reset",
     "reset_password_from_key": "verification.accounts.forms.NewPassword",
     "change_password": "verification.accounts.forms.ChangePassword",

@@ -56,7 +56,7 @@ def _tell(account_id: UUID) -> None:
             Kind.LOW_BALANCE,
             Channel.EMAIL,
             cause=f"low-balance:{account.pk}:{utc_text(moment)}",
-            recipient=account.workspace.owner_email,
+            recipient=account.workspace.contact_email,
             context=_context(account),
             workspace_id=account.workspace_id,
         )

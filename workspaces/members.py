@@ -10,6 +10,8 @@ import hashlib
 import secrets
 from datetime import timedelta
 from enum import StrEnum, auto
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -24,6 +26,8 @@ from verification.wire import utc_text
 from workspaces.models import Invitation, Member, Role, Workspace
 
 LIFETIME = timedelta(days=7)
+# Invitations carry words of the workspace to whoever it names: not to many.
+A_DAY, ONE_DAY = 50, timedelta(days=1)
 
 
 class Permission(StrEnum):
@@ -68,6 +72,10 @@ class AlreadyMember(Exception):
     """Whoever has this address is a member already."""
 
 
+class TooManyInvitations(Exception):
+    """A workspace invites only so many people a day."""
+
+
 class InvitationOver(Exception):
     """Unknown, used, withdrawn, expired, or meant for another address."""
 
@@ -85,9 +93,13 @@ def require(member: Member, permission: Permission) -> None:
 def invite(actor: Member, email: str, role: Role) -> Invitation:
     """Ask somebody by e-mail; an open invitation of the address is replaced.
 
-    Raises NotAllowed and AlreadyMember.
+    Raises NotAllowed, AlreadyMember and TooManyInvitations.
     """
-    _require_over(actor, role)
+    _lock(actor.workspace_id)
+    _require_over(actor, actor.workspace_id, role)
+    today = actor.workspace.invitations.filter(created_at__gt=now() - ONE_DAY)
+    if today.count() >= A_DAY:
+        raise TooManyInvitations
     return _invite(actor.workspace, email, role, actor.user)
 
 
@@ -99,15 +111,36 @@ def invite_owner(workspace: Workspace, email: str) -> Invitation:
 
 @transaction.atomic
 def withdraw(actor: Member, invitation: Invitation) -> None:
-    """Its link works no more. Raises NotAllowed."""
-    _require_over(actor, Role(invitation.role))
-    _end(invitation)
+    """Its link works no more. Raises NotAllowed and InvitationOver."""
+    _lock(invitation.workspace_id)
+    _require_over(actor, invitation.workspace_id, Role(invitation.role))
+    # Anew: it may have been accepted while the page was open.
+    held = open_invitations().select_for_update(of=("self",))
+    if (waiting := held.filter(pk=invitation.pk).first()) is None:
+        raise InvitationOver
+    _end(waiting)
+
+
+def withdraw_all(workspace: Workspace) -> None:
+    """In a transaction: of a workspace that is closed."""
+    for invitation in _unanswered(workspace.invitations).select_for_update():
+        _end(invitation)
+
+
+@transaction.atomic
+def end_expired() -> int:
+    """Forget the addresses of who did not come in time; how many there were."""
+    expired = Invitation.objects.filter(expires_at__lte=now())
+    found = list(_unanswered(expired).select_for_update(skip_locked=True)[:1000])
+    for invitation in found:
+        _end(invitation)
+    return len(found)
 
 
 @transaction.atomic
 def accept(user: User, token: str) -> Member:
     """Make the user a member, once. Raises InvitationOver."""
-    found = open_invitations().select_for_update(of=("self",))
+    found = _usable().select_for_update(of=("self",))
     invitation = found.filter(token_digest=_digest(token)).first()
     if invitation is None or bytes(invitation.email_hash) != email_hash(user.email):
         raise InvitationOver
@@ -119,7 +152,7 @@ def accept(user: User, token: str) -> Member:
 
 
 def open_invitation(token: str) -> Invitation | None:
-    return open_invitations().filter(token_digest=_digest(token)).first()
+    return _usable().filter(token_digest=_digest(token)).first()
 
 
 def is_invited(email: str) -> bool:
@@ -127,9 +160,17 @@ def is_invited(email: str) -> bool:
 
 
 def open_invitations() -> QuerySet[Invitation]:
-    return Invitation.objects.select_related("workspace").filter(
-        accepted_at=None, revoked_at=None, expires_at__gt=now()
-    )
+    waiting = _unanswered(Invitation.objects.select_related("workspace"))
+    return waiting.filter(expires_at__gt=now())
+
+
+def _unanswered(invitations: Any) -> Any:
+    return invitations.filter(accepted_at=None, revoked_at=None)
+
+
+def _usable() -> QuerySet[Invitation]:
+    """Nobody joins a workspace while it is suspended, or after it was closed."""
+    return open_invitations().filter(workspace__suspended_at=None)
 
 
 def forget_expired() -> None:
@@ -142,8 +183,8 @@ def forget_expired() -> None:
 def change_role(actor: Member, member: Member, role: Role) -> None:
     """Raises NotAllowed and LastOwner."""
     member = _held(member)
-    _require_over(actor, Role(member.role))
-    _require_over(actor, role)
+    _require_over(actor, member.workspace_id, Role(member.role))
+    _require_over(actor, member.workspace_id, role)
     if role != Role.OWNER:
         _keep_an_owner(member)
     member.role = role
@@ -154,7 +195,7 @@ def change_role(actor: Member, member: Member, role: Role) -> None:
 def remove(actor: Member, member: Member) -> None:
     """Raises NotAllowed and LastOwner."""
     member = _held(member)
-    _require_over(actor, Role(member.role))
+    _require_over(actor, member.workspace_id, Role(member.role))
     _keep_an_owner(member)
     member.delete()
 
@@ -176,17 +217,24 @@ def email_hash(email: str) -> bytes:
     return keyed_hash("member e-mail", email.strip().casefold())
 
 
-def _require_over(actor: Member, role: Role) -> None:
-    """That the actor may give this role, or take it."""
-    # As it is by now: somebody may have taken it while the page was open.
-    actor = Member.objects.filter(pk=actor.pk).first() or actor
-    owner = role == Role.OWNER
-    require(actor, P.MANAGE_OWNERS if owner else P.MANAGE_MEMBERS)
+def _require_over(actor: Member, workspace_id: UUID, role: Role) -> None:
+    """That the actor may give this role there, or take it."""
+    needed = P.MANAGE_OWNERS if role == Role.OWNER else P.MANAGE_MEMBERS
+    # As they are by now: somebody may have removed them while the page was open.
+    found = Member.objects.filter(pk=actor.pk, workspace=workspace_id).first()
+    if found is None:
+        raise NotAllowed(needed)
+    require(found, needed)
+
+
+def _lock(workspace_id: UUID) -> None:
+    """Nobody else changes who belongs to the workspace meanwhile."""
+    Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
 
 
 def _held(member: Member) -> Member:
-    """Anew, while nobody else changes who owns the workspace."""
-    Workspace.objects.select_for_update(no_key=True).get(pk=member.workspace_id)
+    """Anew, as nobody else changes them meanwhile."""
+    _lock(member.workspace_id)
     return Member.objects.select_related("workspace", "user").get(pk=member.pk)
 
 
@@ -199,16 +247,14 @@ def _keep_an_owner(member: Member) -> None:
 def _invite(
     workspace: Workspace, email: str, role: Role, by: User | None
 ) -> Invitation:
-    Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
+    _lock(workspace.pk)
     hashed = email_hash(email)
     if any(
         email_hash(known) == hashed
         for known in workspace.members.values_list("user__email", flat=True)
     ):
         raise AlreadyMember
-    for before in workspace.invitations.filter(
-        email_hash=hashed, accepted_at=None, revoked_at=None
-    ):
+    for before in _unanswered(workspace.invitations).filter(email_hash=hashed):
         _end(before)
     token = secrets.token_urlsafe(32)
     invitation = Invitation.objects.create(

@@ -72,6 +72,14 @@ class Workspace(models.Model):
     def is_suspended(self) -> bool:
         return self.suspended_at is not None
 
+    @property
+    def contact_email(self) -> str:
+        """Of whoever has owned it for longest, as it is by now; before anybody does,
+        of whom the operator named."""
+        owners = self.members.filter(role=Role.OWNER, user__is_active=True)
+        found = owners.order_by("id").values_list("user__email", flat=True)
+        return found.first() or self.owner_email
+
     def suspend(self, reason: str) -> bool:
         """Refuse its keys and hold its jobs; False if it is suspended already."""
         return self._set_suspension(True, suspended_at=now(), suspension_reason=reason)

@@ -12,3 +12,9 @@ def forget_expired_invitations() -> None:
 def tell_low_balances() -> None:
     """Write to the owners of prepaid accounts that will soon be used up."""
     low_balance.tell_owners()
+
+
+def end_expired_invitations() -> None:
+    """Some at a time: no transaction holds many rows."""
+    while members.end_expired():
+        pass

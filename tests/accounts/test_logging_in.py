@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 import time_machine
 from axes.models import AccessAttempt
-from django.contrib.auth.hashers import identify_hasher
+from django.contrib.auth.hashers import MD5PasswordHasher, identify_hasher
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
 from django.utils.timezone import now
@@ -96,6 +96,28 @@ def test_signing_up_does_not_tell_whether_there_is_an_account(client):
     assert there.redirect_chain == not_there.redirect_chain
     kinds = set(Notification.objects.values_list("kind", flat=True))
     assert kinds == {"ACCOUNT_EXISTS", "ACCOUNT_CONFIRM"}
+
+
+class Counting(MD5PasswordHasher):
+    """What takes the time of a sign-up."""
+
+    made = 0
+
+    def encode(self, password: str, salt: str) -> str:
+        Counting.made += 1
+        encoded: str = super().encode(password, salt)
+        return encoded
+
+
+def test_signing_up_takes_as_long_where_there_is_an_account(client, settings):
+    settings.PASSWORD_HASHERS = [f"{__name__}.Counting"]
+    counts = []
+    for _ in range(2):
+        Counting.made = 0
+        Client().post(SIGN_UP, NEW)
+        counts.append(Counting.made)
+
+    assert counts == [1, 1]
 
 
 def test_asking_for_a_new_password_does_not_tell_whether_there_is_an_account(client):
@@ -227,6 +249,20 @@ def test_five_wrong_passwords_lock_the_account_for_this_address_alone(client):
     known("otieno")
     log_in(client, "otieno@people.test")
     assert is_logged_in(client)
+
+
+def test_who_has_a_network_of_ipv6_is_one_address(client):
+    known()
+    network = [f"2001:db8:0:1::{number:x}" for number in range(1, 7)]
+    answers = [
+        log_in(Client(REMOTE_ADDR=address), "grace@people.test", "not the password")
+        for address in network
+    ]
+
+    assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2
+    owner = Client(REMOTE_ADDR="2001:db8:0:2::1")
+    log_in(owner, "grace@people.test")
+    assert is_logged_in(owner)
 
 
 def test_a_lock_is_over_after_its_time(client):

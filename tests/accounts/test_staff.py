@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 import time_machine
 from allauth.mfa.models import Authenticator
+from django.core.cache import cache
 from django.test import Client
 from django.utils.timezone import now
 
@@ -10,6 +11,7 @@ from tests import office
 from tests.accounts.visitor import ADMIN, code_of, is_logged_in, known, log_in
 from tests.workspaces.people import PASSWORD
 from verification.accounts.adapters import SecondFactorAdapter
+from verification.backoffice.models import AuditEvent
 
 EMAIL = "grace@people.test"
 
@@ -59,6 +61,24 @@ def test_who_has_a_factor_types_a_code_to_log_in(staff):
 
     client.post("/accounts/code/", {"code": code_of(secret)})
     assert client.get(ADMIN).status_code == 200
+
+
+def test_a_code_works_once_whichever_process_it_is_sent_to(staff):
+    code = code_of(office.give_factor(staff))
+    clients = [with_password(Client()) for _ in range(2)]
+    for client in clients:
+        # What allauth remembers is in the memory of one process.
+        cache.clear()
+        client.post("/accounts/code/", {"code": code})
+
+    assert [is_logged_in(client) for client in clients] == [True, False]
+
+
+def test_that_staff_logged_in_is_recorded(staff):
+    with_password(Client())
+
+    event = AuditEvent.objects.get()
+    assert (event.action, event.actor) == ("user.logged-in", "grace")
 
 
 def test_a_session_from_before_the_factor_was_set_up_needs_a_code(staff):

@@ -4,7 +4,7 @@ from django.test import Client
 from django.utils.timezone import now, timedelta
 
 from tests.clients import HOSTED, Api, person
-from tests.office import change, log_in, opened
+from tests.office import change, log_in, opened, reveal
 from tests.payments import candidate, payment_of
 from tests.refunds import paid
 from verification.backoffice.models import AuditEvent
@@ -129,6 +129,18 @@ def test_the_pdf_needs_a_reason_each_ten_minutes(api, superuser):
 
     assert answer.content.startswith(b"%PDF")
     assert audited("report.pdf-taken").reason == "Complaint"
+
+
+def test_each_download_of_the_pdf_is_recorded(api, superuser):
+    report = failed(api)
+    document = change(report).replace("change/", "document.pdf")
+    reveal(superuser, report)
+
+    for _ in range(2):
+        assert superuser.get(document).status_code == 200
+
+    taken = AuditEvent.objects.filter(action="report.pdf-downloaded")
+    assert taken.filter(object_id=report.pk).count() == 2
 
 
 def test_the_whole_story_of_a_paid_report_costs_few_queries(

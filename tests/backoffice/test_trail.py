@@ -125,6 +125,20 @@ def test_the_trail_of_an_object_and_of_a_workspace_is_found(event, superuser):
         )
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"actor": "gr\0ace"},
+        # Nothing else than the filters that the page shows.
+        {"reason__startswith": "Asked"},
+        {"address__isnull": "0"},
+        {"fields__contains": "1"},
+    ],
+)
+def test_an_address_asks_no_more_than_the_filters_do(event, superuser, query):
+    assert superuser.get(listing(AuditEvent), query).status_code == 400
+
+
 def test_nobody_edits_the_trail(event, superuser):
     assert superuser.get(page(AuditEvent, "add")).status_code == 403
     assert superuser.post(change(event), {"actor": "x"}).status_code == 403

@@ -4,11 +4,13 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
+from monitoring.models import Rule
 from tests.clients import company, person
-from tests.monitoring.rules import raised
+from tests.monitoring.rules import raised, stored
 from tests.orders import report_in
 from tests.webhooks.deliveries import configured
 from tests.workspaces.people import PASSWORD, somebody, token_sent_to
+from verification.checks.models import CheckDefinition
 from verification.console.closing import REASON
 from verification.reports.models import ReportStatus
 from webhooks.models import Configuration
@@ -207,6 +209,23 @@ def test_a_rule_is_paused_and_goes_on(owner, api):
     assert "ACTIVE" in owner.page("monitoring-rule", rule=rule)
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("INSUFFICIENT_BALANCE", "The balance does not cover a run"),
+        ("CHECK_INACTIVE", "A check of it is not offered any more"),
+        ("BY_STAFF", "Staff paused it"),
+    ],
+)
+def test_why_a_rule_cannot_go_on_is_told(owner, live_api, reason, told):
+    rule = stored(live_api)
+    Rule.objects.update(status="PAUSED", pause_reason=reason, paused_at=now())
+    CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
+
+    (message,) = owner.told("monitoring-resume", environment="production", rule=rule.pk)
+    assert told in message
+
+
 def test_test_subjects_are_for_the_sandbox(owner):
     assert "90000000" in owner.page("sandbox")
     assert owner.get("sandbox", "production").status_code == 404
@@ -351,6 +370,7 @@ def test_a_closed_workspace_does_nothing_and_loses_nothing(owner, api):
     configured(api.workspace)
     rule = raised(api).rule_id
     made = api.create(person())["id"]
+    owner.post("members", {"email": "new@people.test", "role": "ADMIN"})
 
     owner.post("settings-close", {"password": PASSWORD})
 
@@ -358,5 +378,6 @@ def test_a_closed_workspace_does_nothing_and_loses_nothing(owner, api):
     assert workspace.suspension_reason == REASON
     assert not ApiKey.objects.filter(revoked_at=None).exists()
     assert not Configuration.objects.get().enabled
+    assert Invitation.objects.get().revoked_at
     assert "PAUSED" in owner.page("monitoring-rule", rule=rule)
     assert made in owner.page("reports-detail", report=made)

@@ -13,6 +13,7 @@ from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, wor
 from tests.office import act, change, listed_ids, listing, opened, reveal
 from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.orders import movements
+from verification.backoffice.models import AuditEvent
 from workspaces.models import Workspace
 
 DAY = timedelta(days=1)
@@ -130,6 +131,8 @@ def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
     assert "resumed" in act(staff, "resume", rule, confirmed="yes")[0]
     rule.refresh_from_db()
     assert rule.is_active
+    recorded = AuditEvent.objects.order_by("id").values_list("action", flat=True)
+    assert list(recorded) == ["rule.paused", "rule.resumed"]
 
 
 def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):

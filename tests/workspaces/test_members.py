@@ -72,6 +72,30 @@ def test_who_lost_their_role_meanwhile_may_no_longer_use_it(workspace, owner):
         members.invite(acting, "new@people.test", Role.VIEWER)
 
 
+def test_who_was_removed_meanwhile_may_nothing_any_more(workspace, owner):
+    acting, other = member(workspace, "OWNER", "acting"), member(workspace, "VIEWER")
+    members.remove(owner, acting)
+
+    for verb in (
+        lambda: members.invite(acting, "new@people.test", Role.VIEWER),
+        lambda: members.change_role(acting, other, Role.OWNER),
+        lambda: members.remove(acting, other),
+    ):
+        with pytest.raises(members.NotAllowed):
+            verb()
+
+
+def test_owners_manage_the_members_of_their_own_workspace_alone(owner, another_api):
+    theirs = member(another_api.workspace, "VIEWER", "theirs")
+
+    for verb in (
+        lambda: members.change_role(owner, theirs, Role.OWNER),
+        lambda: members.remove(owner, theirs),
+    ):
+        with pytest.raises(members.NotAllowed):
+            verb()
+
+
 def test_a_workspace_keeps_an_owner(workspace, owner):
     for verb in (
         lambda: members.leave(owner),
@@ -172,3 +196,51 @@ def test_neither_token_nor_address_can_be_read_from_the_table(owner):
 
     assert token not in row
     assert "people.test" not in row
+
+
+def test_who_has_accepted_is_not_withdrawn(owner):
+    token = invited(owner)
+    waiting = Invitation.objects.get()
+    members.accept(somebody("new"), token)
+
+    with pytest.raises(members.InvitationOver):
+        members.withdraw(owner, waiting)
+    assert Invitation.objects.get().accepted_at
+
+
+def test_nobody_joins_a_suspended_workspace(workspace, owner):
+    token = invited(owner)
+    user = somebody("new")
+    workspace.suspend("Unpaid invoices")
+
+    with pytest.raises(members.InvitationOver):
+        members.accept(user, token)
+    assert members.open_invitation(token) is None
+    workspace.resume()
+    assert members.accept(user, token)
+
+
+def test_a_workspace_invites_so_many_people_a_day(workspace, owner):
+    def invite() -> None:
+        members.invite(owner, "new@people.test", Role.VIEWER)
+
+    yesterday = now() - timedelta(days=1)
+    for number in range(members.A_DAY):
+        members.invite(owner, f"{number}@people.test", Role.VIEWER)
+
+    with pytest.raises(members.TooManyInvitations):
+        invite()
+    workspace.invitations.update(created_at=yesterday)
+    invite()
+
+
+def test_letters_to_a_workspace_go_to_whoever_owns_it_by_now(workspace, owner):
+    named = workspace.owner_email
+    assert workspace.contact_email == owner.user.email
+
+    heir = member(workspace, "OWNER", "heir")
+    members.leave(owner)
+    assert workspace.contact_email == heir.user.email
+
+    Member.objects.all().delete()
+    assert workspace.contact_email == named

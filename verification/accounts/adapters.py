@@ -28,6 +28,7 @@ MAILS = {
     "account/email/email_confirmation": (Kind.ACCOUNT_CONFIRM, ""),
     "account/email/email_confirmation_signup": (Kind.ACCOUNT_CONFIRM, ""),
     "account/email/account_already_exists": (Kind.ACCOUNT_EXISTS, ""),
+    "account/email/email_changed": (Kind.ACCOUNT_CHANGED, "email"),
     "account/email/password_reset_key": (Kind.ACCOUNT_RESET, ""),
     "account/email/password_reset": (Kind.ACCOUNT_CHANGED, "password"),
     "account/email/password_changed": (Kind.ACCOUNT_CHANGED, "password"),
@@ -35,9 +36,14 @@ MAILS = {
     "mfa/email/totp_deactivated": (Kind.ACCOUNT_CHANGED, "factor-off"),
     "mfa/email/recovery_codes_generated": (Kind.ACCOUNT_CHANGED, "codes"),
 }
+# An address that was never confirmed, and is given up, changes nothing.
+NOT_SENT = {"account/email/email_deleted"}
 # What is said on the page after; the rest the pages say themselves.
 SAID = {
     "account/messages/email_confirmed.txt": _("Your e-mail address is confirmed."),
+    "account/messages/email_confirmation_failed.txt": _(
+        "Somebody else has confirmed this address."
+    ),
     "account/messages/password_changed.txt": _("Your password is changed."),
     "mfa/messages/totp_activated.txt": _("Your second factor is set up."),
     "mfa/messages/totp_deactivated.txt": _("Your second factor is removed."),
@@ -45,6 +51,7 @@ SAID = {
 }
 ERRORS = {
     "account_inactive": _("This account is closed"),
+    "duplicate_email": _("This is your address already"),
     "email_password_mismatch": _("E-mail address or password is not right"),
     "enter_current_password": _("Type your present password"),
     "incorrect_code": _("The code is not right. Codes change every 30 seconds"),
@@ -63,6 +70,8 @@ class AccountAdapter(DefaultAccountAdapter):
         self, template_prefix: str, email: str, context: dict[str, Any]
     ) -> None:
         """Queued, so that an answer takes as long for who has no account."""
+        if template_prefix in NOT_SENT:
+            return
         kind, what = MAILS[template_prefix]
         notify(
             Wanted(

@@ -4,29 +4,48 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.account import signals as account
 from allauth.account.internal.flows.login import record_authentication
-from allauth.account.signals import email_confirmed
+from allauth.mfa import signals as mfa
 from allauth.mfa.models import Authenticator
-from allauth.mfa.signals import authenticator_added
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in
 
 from verification.accounts.sessions import begin
+from verification.backoffice import trail
 from workspaces.accounts import open_for
 from workspaces.members import is_invited
+
+# What people do with their own account, as the audit trail calls it.
+NOTED = {
+    "password-changed": account.password_changed,
+    "password-reset": account.password_reset,
+    "email-changed": account.email_changed,
+    "factor-added": mfa.authenticator_added,
+    "factor-removed": mfa.authenticator_removed,
+    "recovery-codes-made": mfa.authenticator_reset,
+}
 
 
 def connect() -> None:
     """Kept by name: connecting again changes nothing."""
-    email_confirmed.connect(_has_confirmed, dispatch_uid="open the first workspace")
+    account.email_confirmed.connect(
+        _has_confirmed, dispatch_uid="open the first workspace"
+    )
     user_logged_in.connect(_has_logged_in, dispatch_uid="begin a session")
-    authenticator_added.connect(_has_a_factor, dispatch_uid="count the first code")
+    account.user_logged_in.connect(_staff_has_logged_in, dispatch_uid="note a login")
+    mfa.authenticator_added.connect(_has_a_factor, dispatch_uid="count the first code")
+    for act, signal in NOTED.items():
+        signal.connect(_noting(act), weak=False, dispatch_uid=f"note {act}")
 
 
 def _has_confirmed(email_address: Any, **_: Any) -> None:
     user: User = email_address.user
+    # Another address of somebody who has been here opens nothing.
+    if user.last_login or user.is_staff or user.memberships.exists():
+        return
     # Who was invited comes for that workspace, and can open one of their own later.
-    if not (user.is_staff or user.memberships.exists() or is_invited(user.email)):
+    if not is_invited(user.email):
         open_for(user)
 
 
@@ -34,7 +53,23 @@ def _has_logged_in(request: Any, **_: Any) -> None:
     begin(request)
 
 
+def _staff_has_logged_in(request: Any, user: User, **_: Any) -> None:
+    if user.is_staff:
+        _note(request, user, "logged-in")
+
+
 def _has_a_factor(request: Any, user: User, authenticator: Any, **_: Any) -> None:
     """Who sets TOTP up has just typed a code of it, in this session."""
     if authenticator.type == Authenticator.Type.TOTP:
         record_authentication(request, user, "mfa", type=authenticator.type)
+
+
+def _noting(act: str) -> Any:
+    def note(request: Any, user: User, **_: Any) -> None:
+        _note(request, user, act)
+
+    return note
+
+
+def _note(request: Any, user: User, act: str) -> None:
+    trail.record(f"user.{act}", trail.actor_of(request, user), user)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from allauth.account import forms as account
+from allauth.mfa.adapter import get_adapter
 from allauth.mfa.base import forms as mfa
+from allauth.mfa.models import Authenticator
 from allauth.mfa.totp import forms as totp
 from django import forms
+from django.contrib.auth.hashers import make_password
+from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from verification.encryption import keyed_hash
 from workspaces import rates
 
 CODES_PER_MINUTE = 5
@@ -46,6 +51,19 @@ class SignUp(account.SignupForm):
         self.fields["name"].widget.attrs["autocomplete"] = "name"
         self.fields["email"].error_messages.update(EMAIL_NEEDED)
         self.fields["password1"].help_text = NEW
+
+    def try_save(self, request: HttpRequest) -> Any:
+        if self.account_already_exists:
+            # As slow as a new account, so that nobody measures who has one.
+            make_password(self.cleaned_data["password1"])
+        return super().try_save(request)
+
+
+class NewAddress(account.AddEmailForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        in_our_words(self, email=_("New e-mail address"))
+        self.fields["email"].error_messages.update(EMAIL_NEEDED)
 
 
 class Reset(account.ResetPasswordForm):
@@ -94,7 +112,17 @@ class Code(mfa.AuthenticateForm):
             told = _("Too many attempts. Try again in some minutes")
             raise forms.ValidationError(told)
         code: str = super().clean_code()
+        if self.authenticator.type == Authenticator.Type.TOTP:
+            self._use_up(code)
         return code
+
+    def _use_up(self, code: str) -> None:
+        """A code of an app counts once, whichever process it is sent to."""
+        digits = "".join(filter(str.isalnum, code))
+        hashed = keyed_hash("used code", self.user.pk, digits).hex()
+        # Codes change with the half minute, so each belongs to one minute of the count.
+        if rates.count(f"code:{hashed}", 1).exceeded:
+            raise get_adapter().validation_error("incorrect_code")
 
 
 class CodeAgain(Code, mfa.ReauthenticateForm):

@@ -6,6 +6,7 @@ e-mail that was typed, as people type passwords there, too.
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address
 from typing import Any
 
 from axes.models import AccessAttempt
@@ -29,7 +30,10 @@ def username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
 
 
 def address(request: HttpRequest) -> str | None:
+    """An IPv4 address, or the first of the /64 that whoever has IPv6 is given."""
     found = client_address(request)
+    if isinstance(found, IPv6Address):
+        return str(IPv6Address(found.packed[:8] + bytes(8)))
     return str(found) if found else None
 
 

@@ -6,7 +6,7 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from django.urls import path
 
-from verification.accounts.views import ours
+from verification.accounts.views import email, ours
 
 urlpatterns = [
     path("login/", ours(account.login, limit=30), name="account_login"),
@@ -27,6 +27,11 @@ urlpatterns = [
         "confirm-email/<str:key>/",
         ours(account.confirm_email),
         name="account_confirm_email",
+    ),
+    path(
+        "email/",
+        ours(email, limit=10),
+        name="account_email",
     ),
     path(
         "password/change/",

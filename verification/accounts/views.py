@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
+from allauth.account import views as account
+from allauth.account.decorators import reauthentication_required
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from verification.accounts import lockout
@@ -29,6 +32,17 @@ def ours(view: View, *, limit: int | None = None) -> View:
         return response
 
     return shown
+
+
+@login_required
+@reauthentication_required
+def email(request: HttpRequest) -> HttpResponse:
+    """Another address replaces the present one once its link was followed."""
+    if "action_primary" in request.POST:
+        # allauth would take an unconfirmed one where none is confirmed.
+        raise Http404
+    answer: HttpResponse = account.email(request)
+    return answer
 
 
 def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:

@@ -28,6 +28,7 @@ from verification.masking import DOTS, masked
 
 SECONDS = 600
 KEY = "revealed"
+REVEAL = "backoffice.reveal_personal"
 ASK = "Who you are, what you open and the reason are recorded for good."
 
 
@@ -53,7 +54,8 @@ class RevealingAdmin(ModelAdmin):
     ) -> Model | None:
         obj = super().get_object(request, object_id, from_field)
         if obj is not None:
-            obj.is_revealed = is_revealed(request, obj)
+            may = request.user.has_perm(REVEAL)
+            obj.is_revealed = may and is_revealed(request, obj)
         return obj
 
     def has_reveal_permission(
@@ -62,7 +64,7 @@ class RevealingAdmin(ModelAdmin):
         return (
             bool(self.personal_fields)
             and self.has_view_permission(request)
-            and request.user.has_perm("backoffice.reveal_personal")
+            and request.user.has_perm(REVEAL)
         )
 
     @action(

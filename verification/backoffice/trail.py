@@ -32,9 +32,9 @@ class Actor:
 SERVICE = Actor(ActorKind.SERVICE, "service")
 
 
-def actor_of(request: HttpRequest) -> Actor:
-    """The person who is logged in."""
-    user: Any = request.user
+def actor_of(request: HttpRequest, user: Any = None) -> Actor:
+    """The person who is logged in, or whom the page itself knows."""
+    user = user or request.user
     kind = ActorKind.STAFF if user.is_staff else ActorKind.MEMBER
     address = client_address(request)
     return Actor(kind, user.get_username(), str(address) if address else None)

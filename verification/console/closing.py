@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, RuleStatus
 from webhooks.models import Configuration
-from workspaces.members import Permission, require
+from workspaces.members import Permission, require, withdraw_all
 from workspaces.models import ApiKey, Member
 
 REASON = "Closed by its owner"
@@ -31,5 +31,6 @@ def close(actor: Member) -> bool:
     Rule.objects.filter(workspace=workspace, status=RuleStatus.ACTIVE).update(
         status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_CLIENT, paused_at=moment
     )
+    withdraw_all(workspace)
     Configuration.objects.filter(workspace=workspace).update(enabled=False)
     return True

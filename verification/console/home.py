@@ -5,12 +5,14 @@ from __future__ import annotations
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from verification.backoffice import trail
 from verification.pages import private
 from workspaces import members
 from workspaces.accounts import open_for
@@ -51,7 +53,9 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     ) == bytes(found.email_hash)
     if request.method == "POST" and is_theirs:
         try:
-            member = members.accept(_user(request), token)
+            with transaction.atomic():
+                member = members.accept(_user(request), token)
+                trail.record("invitation.accepted", trail.actor_of(request), found)
         except members.InvitationOver:
             return render(request, "console/invitation_over.html", status=410)
         messages.success(request, _("You are a member now."))

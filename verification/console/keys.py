@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
@@ -34,13 +35,15 @@ def create(place: Place) -> HttpResponse:
     form = forms.NewKey(place.request.POST or None)
     if not form.is_valid():
         return place.show("keys/create", {"form": form})
-    key, text = keys.issue(
-        place.workspace,
-        environment=place.environment,
-        name=form.cleaned_data["name"],
-        scopes=form.cleaned_data["scopes"],
-        expires_at=form.expires_at,
-    )
+    with transaction.atomic():
+        key, text = keys.issue(
+            place.workspace,
+            environment=place.environment,
+            name=form.cleaned_data["name"],
+            scopes=form.cleaned_data["scopes"],
+            expires_at=form.expires_at,
+        )
+        place.record("api-key.created", key)
     return _shown_once(place, key, text)
 
 
@@ -51,7 +54,10 @@ def rotate(place: Place, key: UUID) -> HttpResponse:
     if not form.is_valid():
         return place.show("keys/rotate", {"form": form, "key": found})
     try:
-        successor, text = keys.rotate(found, old_ends_at=form.old_ends_at)
+        with transaction.atomic():
+            successor, text = keys.rotate(found, old_ends_at=form.old_ends_at)
+            place.record("api-key.rotated", found)
+            place.record("api-key.created", successor)
     except keys.KeyHasEnded:
         told = _("This key has ended, or was replaced already.")
         messages.error(place.request, told)
@@ -64,7 +70,9 @@ def revoke(place: Place, key: UUID) -> HttpResponse:
     found = _theirs(place, key)
     if place.request.method != "POST":
         return place.show("keys/revoke", {"key": found})
-    keys.revoke(found)
+    with transaction.atomic():
+        if keys.revoke(found):
+            place.record("api-key.revoked", found)
     messages.success(place.request, _("The key is revoked."))
     return place.to("keys")
 

@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpResponse, HttpResponseRedirect
+from django.db import transaction
+from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -52,7 +53,9 @@ def change(place: Place, member: UUID) -> HttpResponse:
     if role not in Role.values:
         return place.to("members")
     try:
-        members.change_role(place.member, other, Role(role))
+        with transaction.atomic():
+            members.change_role(place.member, other, Role(role))
+            place.record("member.role-changed", other, "role")
         messages.success(place.request, _("The role is changed."))
     except members.LastOwner:
         _tell_last_owner(place)
@@ -65,7 +68,9 @@ def remove(place: Place, member: UUID) -> HttpResponse:
     if place.request.method != "POST":
         return place.show("members/remove", {"other": other})
     try:
-        members.remove(place.member, other)
+        with transaction.atomic():
+            place.record("member.removed", other)
+            members.remove(place.member, other)
         messages.success(place.request, _("The member is removed."))
     except members.LastOwner:
         _tell_last_owner(place)
@@ -76,7 +81,13 @@ def remove(place: Place, member: UUID) -> HttpResponse:
 @opened(MANAGE)
 def withdraw(place: Place, invitation: UUID) -> HttpResponse:
     waiting = members.open_invitations().filter(workspace=place.workspace)
-    members.withdraw(place.member, waiting.get(pk=invitation))
+    try:
+        with transaction.atomic():
+            found = waiting.get(pk=invitation)
+            members.withdraw(place.member, found)
+            place.record("invitation.withdrawn", found)
+    except members.InvitationOver:
+        raise Http404 from None
     messages.success(place.request, _("The invitation works no more."))
     return place.to("members")
 
@@ -86,7 +97,9 @@ def leave(place: Place) -> HttpResponse:
     if place.request.method != "POST":
         return place.show("members/leave")
     try:
-        members.leave(place.member)
+        with transaction.atomic():
+            place.record("member.left", place.member)
+            members.leave(place.member)
     except members.LastOwner:
         _tell_last_owner(place)
         return place.to("members")
@@ -102,9 +115,15 @@ def _roles(place: Place) -> list[tuple[str, Any]]:
 def _invite(place: Place, form: forms.NewMember) -> bool:
     typed = form.cleaned_data
     try:
-        members.invite(place.member, typed["email"], Role(typed["role"]))
+        with transaction.atomic():
+            email, role = typed["email"], Role(typed["role"])
+            place.record("invitation.sent", members.invite(place.member, email, role))
     except members.AlreadyMember:
         form.add_error("email", _("Whoever has this address is a member already"))
+        return False
+    except members.TooManyInvitations:
+        told = _("So many invitations were sent today. Go on tomorrow")
+        form.add_error("email", told)
         return False
     messages.success(place.request, _("The invitation is sent. It works for a week."))
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
@@ -22,6 +23,7 @@ from verification.console import forms
 from verification.console.lists import SIZE, Page, number_of
 from verification.console.places import Place, opened
 from verification.ordering.intake import catalogue
+from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
 
 MANAGE = Permission.MANAGE_MONITORING
@@ -44,6 +46,7 @@ def rules(place: Place) -> HttpResponse:
 @opened()
 def rule(place: Place, rule: UUID) -> HttpResponse:
     found = rules_of(place.client).get(pk=rule)
+    place.record("rule.opened", found)
     shown = {"rule": found, "alerts": recent_alerts([found.pk])[found.pk]}
     return place.show("monitoring/rule", shown)
 
@@ -51,7 +54,8 @@ def rule(place: Place, rule: UUID) -> HttpResponse:
 @require_POST
 @opened(MANAGE)
 def pause(place: Place, rule: UUID) -> HttpResponse:
-    pause_for_client(place.client, rule)
+    with transaction.atomic():
+        place.record("rule.paused", pause_for_client(place.client, rule))
     messages.success(place.request, _("The rule is paused."))
     return place.to("monitoring-rule", rule=rule)
 
@@ -60,10 +64,15 @@ def pause(place: Place, rule: UUID) -> HttpResponse:
 @opened(MANAGE)
 def resume(place: Place, rule: UUID) -> HttpResponse:
     try:
-        resume_for_client(place.client, rule, None, catalogue())
+        with transaction.atomic():
+            found = resume_for_client(place.client, rule, None, catalogue())
+            place.record("rule.resumed", found)
         messages.success(place.request, _("The rule goes on."))
     except NotResumable as e:
         messages.error(place.request, _because(e.reason))
+    except InsufficientBalance:
+        told = _("The balance does not cover a run. Top it up first.")
+        messages.error(place.request, told)
     return place.to("monitoring-rule", rule=rule)
 
 
@@ -86,6 +95,7 @@ def alerts(place: Place) -> HttpResponse:
 @opened()
 def alert(place: Place, alert: UUID) -> HttpResponse:
     found = alerts_of(place.client).select_related("report").get(pk=alert)
+    place.record("alert.opened", found)
     return place.show("monitoring/alert", {"alert": found})
 
 
@@ -106,4 +116,6 @@ def read_all(place: Place) -> HttpResponse:
 def _because(reason: str) -> str:
     if reason == "BY_STAFF":
         return _("Staff paused it, and staff resume it.")
+    if reason == "CHECK_INACTIVE":
+        return _("A check of it is not offered any more.")
     return _("The subject withdrew consent. Attest a new one by the API to go on.")

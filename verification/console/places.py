@@ -15,11 +15,13 @@ from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ObjectDoesNotExist
+from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
+from verification.backoffice import trail
 from verification.ordering.client import Client
 from verification.pages import View, private
 from workspaces.members import ALLOWED, NotAllowed, Permission
@@ -65,6 +67,11 @@ class Place:
     @property
     def client(self) -> Client:
         return Client(self.workspace, self.account, f"member {self.member.pk}")
+
+    def record(self, action: str, obj: Model, *fields: str) -> None:
+        """Into the audit trail, in the transaction of what was done."""
+        who, where = trail.actor_of(self.request), self.workspace.pk
+        trail.record(action, who, obj, workspace_id=where, fields=fields)
 
     def url(self, name: str, environment: str = "", **arguments: Any) -> str:
         place = {

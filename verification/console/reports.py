@@ -29,6 +29,7 @@ def listing(place: Place) -> HttpResponse:
 @opened()
 def detail(place: Place, report: UUID) -> HttpResponse:
     found = _theirs(place, report)
+    place.record("report.opened", found)
     results = found.results.select_related("definition").order_by("position")
     subject = found.subject or {}
     shown = {
@@ -45,6 +46,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
 @opened()
 def pdf(place: Place, report: UUID) -> HttpResponse:
     found = _theirs(place, report)
+    place.record("report.pdf-downloaded", found)
     name = f'attachment; filename="report-{found.pk}.pdf"'
     return HttpResponse(
         report_pdf(found),

@@ -42,7 +42,9 @@ def closing(place: Place) -> HttpResponse:
     form = forms.Closing(place.request.POST or None)
     if place.request.method == "POST" and form.is_valid():
         if _is_password(place, form):
-            close(place.member)
+            with transaction.atomic():
+                if close(place.member):
+                    place.record("workspace.closed", place.workspace)
             messages.success(place.request, _("The workspace is closed."))
             return place.to("dashboard")
         form.add_error("password", _("The password is not right"))
@@ -64,6 +66,7 @@ def _save(place: Place, account: Account, form: django_forms.Form) -> None:
     workspace.save(update_fields=["name", "retention_days"])
     account.low_balance_at = typed["low_balance_at"]
     account.save(update_fields=["low_balance_at"])
+    place.record("workspace.changed", workspace, *form.changed_data)
 
 
 def _is_password(place: Place, form: django_forms.Form) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
@@ -61,13 +62,15 @@ def configure(place: Place) -> HttpResponse:
         return place.show("webhooks/configure", {"form": form, "is_new": not found})
     typed = form.cleaned_data
     try:
-        configuring.configure(
-            *place.where,
-            url=typed["url"],
-            enabled=typed["enabled"],
-            events=typed["enabled_events"],
-            secret=typed["secret"],
-        )
+        with transaction.atomic():
+            made, _new = configuring.configure(
+                *place.where,
+                url=typed["url"],
+                enabled=typed["enabled"],
+                events=typed["enabled_events"],
+                secret=typed["secret"],
+            )
+            place.record("configuration.changed", made, *form.changed_data)
     except configuring.SecretNeeded:
         form.add_error(
             "secret", _("Enter a secret of 16 to 128 letters, digits and signs")
@@ -83,7 +86,10 @@ def remove(place: Place) -> HttpResponse:
         shown = {"configuration": _configuration(place)}
         return place.show("webhooks/remove", shown)
     try:
-        configuring.remove(*place.where)
+        with transaction.atomic():
+            if found := _configuration(place):
+                place.record("configuration.removed", found)
+            configuring.remove(*place.where)
         messages.success(place.request, _("No events are sent any more."))
     except configuring.NotConfigured:
         _tell_not_configured(place)
@@ -114,7 +120,9 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
 @opened(MANAGE)
 def redeliver(place: Place, delivery: UUID) -> HttpResponse:
     try:
-        redelivering.redeliver(*place.where, delivery)
+        with transaction.atomic():
+            sent = redelivering.redeliver(*place.where, delivery)
+            place.record("delivery.redelivered", sent)
         messages.success(place.request, _("It is sent again."))
     except (configuring.NotConfigured, redelivering.ConfigurationDisabled):
         _tell_not_configured(place)

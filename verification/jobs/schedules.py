@@ -59,6 +59,19 @@ SCHEDULES = [
         "workspaces.tasks.forget_expired_invitations",
     ),
     Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
+    Every(
+        "End expired invitations",
+        24 * 60,
+        "workspaces.tasks.end_expired_invitations",
+    ),
+    Every(
+        "Purge ended sessions", 24 * 60, "verification.accounts.tasks.purge_sessions"
+    ),
+    Every(
+        "Purge sign-ups that nobody confirmed",
+        24 * 60,
+        "verification.accounts.tasks.purge_unconfirmed",
+    ),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]
 

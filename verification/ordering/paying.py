@@ -156,7 +156,7 @@ def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
         path = links.top_up_path(checkout.account.pk)
         workspace = checkout.account.workspace
         description = _("Top-up for %(name)s") % {"name": workspace.name}
-        email = workspace.owner_email
+        email = workspace.contact_email
     else:
         report = cast(Report, checkout.report)
         path = links.payment_path(cast(UUID, checkout.payment_id))

@@ -301,6 +301,9 @@ class ReportAdmin(ReadOnlyAdmin):
         # Without a reason it is not there; the button asks for one.
         if not (allowed and is_revealed(request, report)):
             raise Http404
+        who = trail.actor_of(request)
+        # Each time: after one reason it can be had for ten minutes.
+        trail.record("report.pdf-downloaded", who, report)
         name = f'attachment; filename="report-{report.pk}.pdf"'
         return HttpResponse(
             report_pdf(report),

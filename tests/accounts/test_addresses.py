@@ -1,0 +1,162 @@
+"""Another e-mail address for one's account, and what is kept of sign-ups."""
+
+from datetime import timedelta
+
+import pytest
+from allauth.account.models import EmailAddress
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.accounts.visitor import is_logged_in, known, log_in, path_mailed_to
+from tests.workspaces.people import PASSWORD, member, token_sent_to
+from verification.accounts.tasks import purge_sessions, purge_unconfirmed
+from verification.backoffice.models import AuditEvent
+from verification.notifications.models import Notification
+from workspaces import members
+from workspaces.models import Invitation, Member, Role, Workspace
+
+PAGE, OLD, NEW = "/accounts/email/", "grace@people.test", "wambui@people.test"
+
+
+@pytest.fixture
+def client(db) -> Client:
+    known()
+    client = Client()
+    log_in(client, OLD)
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    return client
+
+
+def ask(client: Client, email: str = NEW) -> str:
+    """The path of the link that goes to the new address."""
+    answer = client.post(PAGE, {"email": email, "action_add": ""})
+    assert answer.status_code == 302
+    return path_mailed_to(email, "ACCOUNT_CONFIRM")
+
+
+def can_log_in(email: str) -> bool:
+    client = Client()
+    log_in(client, email)
+    return is_logged_in(client)
+
+
+def test_a_confirmed_address_replaces_the_old_one_which_is_told(client):
+    client.post(ask(client))
+
+    assert User.objects.get().email == NEW
+    assert (can_log_in(NEW), can_log_in(OLD)) == (True, False)
+    told = Notification.objects.get(kind="ACCOUNT_CHANGED")
+    assert (told.recipient, told.context["what"]) == (OLD, "email")
+    assert AuditEvent.objects.get().action == "user.email-changed"
+    # Who was here before is given no workspace for it.
+    assert not Workspace.objects.exists()
+
+
+def test_an_address_is_worth_nothing_before_it_is_confirmed(client, workspace):
+    link = ask(client)
+    owner = member(workspace, "OWNER", "owner")
+    members.invite(owner, NEW, Role.VIEWER)
+
+    client.get(link)
+
+    assert User.objects.get(username="grace").email == OLD
+    assert (can_log_in(NEW), can_log_in(OLD)) == (False, True)
+    client.post(f"/console/invitations/{token_sent_to(NEW)}")
+    assert Member.objects.get() == owner
+
+
+def test_a_link_to_an_address_that_was_given_up_confirms_none(client):
+    link = ask(client, "mistyped@people.test")
+    ask(client)
+
+    client.post(link)
+
+    assert User.objects.get().email == OLD
+    assert EmailAddress.objects.get(verified=True).email == OLD
+
+
+def test_no_form_makes_an_unconfirmed_address_ones_own(client):
+    ask(client)
+    EmailAddress.objects.update(verified=False)
+
+    client.post(PAGE, {"email": NEW, "action_primary": ""})
+
+    assert User.objects.get().email == OLD
+
+
+def test_the_present_address_can_be_kept(client):
+    link = ask(client)
+    assert NEW in client.get(PAGE).content.decode()
+
+    client.post(PAGE, {"email": NEW, "action_remove": ""})
+    client.post(link)
+
+    assert (User.objects.get().email, can_log_in(OLD)) == (OLD, True)
+
+
+def test_an_address_of_somebody_else_is_asked_for_alike_and_not_taken(client):
+    known("otieno")
+    unknown = client.post(PAGE, {"email": NEW, "action_add": ""})
+
+    taken = client.post(PAGE, {"email": "otieno@people.test", "action_add": ""})
+    assert (taken.status_code, taken["Location"]) == (302, unknown["Location"])
+    Client().post(path_mailed_to("otieno@people.test", "ACCOUNT_CONFIRM"))
+
+    assert User.objects.get(username="grace").email == OLD
+    assert can_log_in("otieno@people.test")
+
+
+def test_the_page_asks_for_the_password_again_and_strangers_for_a_login(client):
+    assert client.get(PAGE).status_code == 200
+    later = Client()
+    assert later.get(PAGE)["Location"] == f"/accounts/login/?next={PAGE}"
+
+    log_in(later, OLD)
+    answer = later.post(PAGE, {"email": NEW, "action_add": ""})
+
+    assert answer["Location"].startswith("/accounts/reauthenticate/")
+    assert not EmailAddress.objects.filter(email=NEW).exists()
+
+
+def test_who_never_confirmed_is_forgotten_and_nobody_else(client, workspace):
+    for name in ("stranger", "fresh", "invited", "staffer"):
+        User.objects.create_user(name, f"{name}@people.test", PASSWORD)
+    long_ago = now() - timedelta(days=31)
+    User.objects.exclude(username="fresh").update(date_joined=long_ago)
+    User.objects.filter(username="staffer").update(is_staff=True)
+    invited = User.objects.get(username="invited")
+    Member.objects.create(workspace=workspace, user=invited, role="VIEWER")
+
+    purge_unconfirmed()
+    purge_unconfirmed()
+
+    assert {user.username for user in User.objects.all()} == {
+        "grace",
+        "fresh",
+        "invited",
+        "staffer",
+    }
+
+
+def test_old_sessions_are_purged(client):
+    Session.objects.create(session_key="old", expire_date=now() - timedelta(days=1))
+
+    purge_sessions()
+
+    assert Session.objects.get().session_key == client.session.session_key
+
+
+def test_addresses_of_expired_invitations_are_forgotten(workspace):
+    owner = member(workspace, "OWNER", "owner")
+    members.invite(owner, "new@people.test", Role.VIEWER)
+    members.invite(owner, "late@people.test", Role.VIEWER)
+    late = Invitation.objects.latest("id")
+    Invitation.objects.filter(pk=late.pk).update(expires_at=now())
+
+    assert (members.end_expired(), members.end_expired()) == (1, 0)
+
+    late.refresh_from_db()
+    assert late.email is None
+    assert Invitation.objects.get(revoked_at=None).email == "new@people.test"

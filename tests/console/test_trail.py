@@ -1,0 +1,119 @@
+"""What members do and open is in the audit trail, as they did it."""
+
+import pytest
+
+from tests.clients import person
+from tests.monitoring.rules import raised
+from tests.webhooks.deliveries import configured
+from tests.workspaces.people import PASSWORD, somebody, token_sent_to
+from verification.backoffice.models import AuditEvent
+from webhooks.models import Delivery
+from workspaces.models import Invitation, Member
+
+KEY = {"name": "Loans", "scopes": ["reports:read"]}
+SETTINGS = {"name": "Acacia", "retention_days": "90", "low_balance_at": ""}
+WEBHOOK = {"url": "https://hooks.example.com/", "secret": "s" * 16}
+
+
+def actions() -> list[str]:
+    return list(AuditEvent.objects.order_by("id").values_list("action", flat=True))
+
+
+def test_an_act_names_the_member_the_workspace_and_the_request(owner):
+    answer = owner.post("settings", SETTINGS)
+
+    event = AuditEvent.objects.get()
+    assert (event.actor_kind, event.actor) == ("MEMBER", owner.member.user.username)
+    assert event.workspace_id == owner.workspace.pk
+    assert event.action == "workspace.changed"
+    assert sorted(event.fields) == ["low_balance_at", "name", "retention_days"]
+    assert event.request_id == answer["X-Request-Id"]
+
+
+def test_personal_data_that_members_open_is_recorded_and_lists_are_not(owner, api):
+    report = api.create(person())["id"]
+    alert = raised(api)
+
+    for name, more in {
+        "reports": {},
+        "monitoring": {},
+        "reports-detail": {"report": report},
+        "reports-pdf": {"report": report},
+        "monitoring-rule": {"rule": alert.rule_id},
+        "monitoring-alert": {"alert": alert.pk},
+    }.items():
+        assert owner.get(name, **more).status_code == 200
+
+    assert actions() == [
+        "report.opened",
+        "report.pdf-downloaded",
+        "rule.opened",
+        "alert.opened",
+    ]
+
+
+def test_what_is_done_with_keys_is_recorded(owner, api):
+    owner.post("keys-create", KEY)
+    owner.post("keys-rotate", {"ends": "0"}, key=api.key.pk)
+    for _ in range(2):
+        owner.post("keys-revoke", key=owner.workspace.api_keys.latest("id").pk)
+
+    assert actions() == [
+        "api-key.created",
+        "api-key.rotated",
+        "api-key.created",
+        "api-key.revoked",
+    ]
+
+
+def test_what_is_done_with_members_is_recorded(owner, viewer):
+    for name in ("new", "other"):
+        owner.post("members", {"email": f"{name}@people.test", "role": "VIEWER"})
+    owner.post("members-withdraw", invitation=Invitation.objects.latest("id").pk)
+    viewer.http.force_login(somebody("new"))
+    viewer.http.post(f"/console/invitations/{token_sent_to('new@people.test')}")
+    new = Member.objects.latest("id").pk
+    owner.post("members-role", {"role": "ADMIN"}, member=new)
+    owner.post("members-leave")
+    viewer.post("members-leave")
+    owner.post("members-remove", member=viewer.member.pk)
+
+    assert actions() == [
+        "invitation.sent",
+        "invitation.sent",
+        "invitation.withdrawn",
+        "invitation.accepted",
+        "member.role-changed",
+        # The last owner stays, and nothing is told of what was refused.
+        "member.left",
+        "member.removed",
+    ]
+
+
+def test_what_is_done_with_rules_webhooks_and_the_workspace_is_recorded(owner, api):
+    rule = raised(api).rule_id
+    owner.post("monitoring-pause", rule=rule)
+    owner.post("monitoring-resume", rule=rule)
+    owner.post("webhooks-configure", WEBHOOK)
+    owner.post("webhooks-remove")
+    configured(api.workspace)
+    api.create(person())
+    owner.post("webhooks-redeliver", delivery=Delivery.objects.order_by("pk")[0].pk)
+    owner.post("settings-close", {"password": PASSWORD})
+
+    assert actions() == [
+        "rule.paused",
+        "rule.resumed",
+        "configuration.changed",
+        "configuration.removed",
+        "delivery.redelivered",
+        "workspace.closed",
+    ]
+
+
+@pytest.mark.parametrize("name", ["keys-create", "settings", "webhooks-configure"])
+def test_what_is_refused_is_not_recorded(owner, viewer, name):
+    owner.post(name, {"name": ""})
+    viewer.post(name, {**KEY, **SETTINGS, **WEBHOOK})
+
+    assert actions() == []
