@@ -24,6 +24,7 @@ from verification.secret_settings import (
     optional_secret,
     secret_key,
 )
+from verification.source_routes import limits, routes, wrong_routes
 from verification.source_settings import half_configured, live_providers
 
 env = Env()
@@ -88,6 +89,7 @@ INSTALLED_APPS = [
     "verification.consents",
     "verification.payments",
     "verification.references",
+    "verification.sources",
     "verification.checks",
     "verification.ordering",
     "monitoring",
@@ -393,9 +395,12 @@ WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
 # For everything from looking the name up to the last byte of the answer.
 WEBHOOK_TIMEOUT_SECONDS = 15.0
 
-# Live sources by check name; the sandbox never looks here.
+# Live sources by name, and who is asked what; the sandbox never looks here.
 PROVIDERS = live_providers(env)
 PROVIDERS_LACK = half_configured(env)
+SOURCE_ROUTES = routes(env)
+SOURCE_ROUTES_WRONG = wrong_routes(env)
+SOURCE_LIMITS = limits(env)
 
 LOGGING = {
     "version": 1,

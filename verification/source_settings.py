@@ -1,9 +1,10 @@
 """Which live sources this installation has contracts with, from the environment.
 
-    PROVIDERS = live_providers(env)      # {check: (dotted path, options)}
+    PROVIDERS = live_providers(env)      # {source: (dotted path, options)}
     half_configured(env)                 # what `manage.py check` complains of
 
-Only production asks them; `verification.providers.registry` sees to that.
+Only production asks them; `verification.providers.registry` sees to that, and
+`verification.source_routes` says who is asked what.
 """
 
 from __future__ import annotations
@@ -17,35 +18,17 @@ from verification.secret_settings import optional_secret
 
 Adapter = tuple[str, dict[str, Any]]
 
-# Who answers a check: the first of these that is configured.
-ORDER: dict[str, tuple[str, ...]] = {
-    "IDENTITY": ("smile_id",),
-    # Smile ID does not know whether a PIN is active.
-    "KRA_PIN": ("kra", "smile_id"),
-    "BUSINESS_VERIFICATION": ("smile_id",),
-    "CRB_SCORE": ("metropol",),
-    "CRB_STANDARD": ("metropol",),
-    "CRB_FULL": ("metropol",),
-    "CREDITBUREAU_SCORE": ("metropol",),
-    "CREDITBUREAU_STATUS": ("metropol",),
-    "CREDITBUREAU_COMP": ("metropol",),
-}
 # Hosts on which sources let their customers try; nobody real is looked up there.
 TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com", "metropol.co.ke:5555")
 
 
 def live_providers(env: Env) -> dict[str, Adapter]:
     """SOURCE_DEV_HOSTS and the URLs are for development against another server, too."""
-    sources = {
+    return {
         name: adapter
         for name, adapter in _adapters(env).items()
         if all(_credentials(env)[name].values())
     }
-    table = {}
-    for check, names in ORDER.items():
-        if chosen := next((name for name in names if name in sources), None):
-            table[check] = sources[chosen]
-    return table
 
 
 def half_configured(env: Env) -> list[str]:
@@ -60,10 +43,10 @@ def half_configured(env: Env) -> list[str]:
 
 
 def on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
-    """Checks that are answered by a source's place for trying."""
+    """Sources whose place for trying is asked."""
     return [
-        check
-        for check, (_, options) in table.items()
+        name
+        for name, (_, options) in table.items()
         if any(host in options["url"] for host in TEST_HOSTS)
     ]
 

@@ -33,11 +33,11 @@ from hypothesis.stateful import (
 
 from tests.checks.engine import definitions, let_time_pass, work_until_done
 from tests.clients import Api, person
+from verification.checks.asking import ask
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.claiming import Claim, claim
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.recording import record
-from verification.checks.running import ask
 from verification.providers import registry
 from verification.providers.base import Finding, Inquiry
 from verification.providers.sandbox import Sandbox
@@ -69,9 +69,10 @@ class Source(Sandbox):
 @contextmanager
 def played_source() -> Iterator[None]:
     path = f"{Source.__module__}.{Source.__name__}"
-    registry.configure({entry.name: (path, {}) for entry in CATALOGUE})
+    routes = {entry.name: {"*": [Source.name]} for entry in CATALOGUE}
+    registry.configure({Source.name: (path, {})}, routes)
     yield
-    registry.configure({})
+    registry.configure({}, {})
 
 
 class Killed(BaseException):
@@ -440,4 +441,5 @@ def play(
 
 def _answer_to(claimed: Claim, known: Any) -> Any:
     policy = known[claimed.definition_id].retry_policy
-    return ask(registry.provider_for(claimed.name, "production"), claimed, policy)
+    route = registry.route_for(claimed.name, "production", "KE")
+    return ask(route.providers[0], claimed, policy)

@@ -49,6 +49,7 @@ SCHEDULES = [
     ),
     Every("Tell low balances", 10, "workspaces.tasks.tell_low_balances"),
     Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
+    Every("Purge counts of sources", 60, "verification.sources.tasks.purge_minutes"),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]
 

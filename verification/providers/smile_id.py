@@ -85,6 +85,7 @@ class _Job:
 class SmileId:
     name: ClassVar[str] = "smile_id"
     waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = True
 
     def __init__(
         self,
