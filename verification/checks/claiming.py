@@ -33,20 +33,24 @@ class Claim:
     fence: int
     started_at: datetime
     reused_from_id: UUID | None
+    # The source that it waited for, if it did.
+    waited_for: str = ""
     # The call of a live source that is made for it, and whether another is left to ask.
     call_id: UUID | None = None
     more: bool = False
 
 
 DUE = """
-SELECT id, statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
+SELECT id, '' AS source,
+    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
 FROM checks_checkresult
 WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
 ORDER BY turn_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 """
 # The index of what waits has the sources first.
 WAITING = """
-SELECT w.id, statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
+SELECT w.id, free.source,
+    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
 FROM unnest(%(sources)s::text[], %(rooms)s::int[]) AS free(source, room)
 CROSS JOIN LATERAL (
     SELECT id FROM checks_checkresult
@@ -63,7 +67,7 @@ SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1, waits_for = 
     next_attempt_at = due.lease_end, turn_at = due.lease_end
 FROM due WHERE r.id = due.id
 RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
-    r.claims, r.fence, r.started_at, r.reused_from_id
+    r.claims, r.fence, r.started_at, r.reused_from_id, due.source
 """
 CLAIM_DUE, CLAIM_WAITING = CLAIM.format(due=DUE), CLAIM.format(due=WAITING)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -20,7 +21,8 @@ from verification.sources.health import Tally
 # Of one job: more than sources that hang can hold, each of which gets no more than its
 # limit.
 IN_FLIGHT = 256
-AT_FIRST = 64
+AT_A_TIME = 64
+LOOK_SECONDS = 1.0
 
 Policy = Mapping[str, Any]
 
@@ -33,9 +35,7 @@ class Flight:
         self._landed: SimpleQueue[Future[_Asked]] = SimpleQueue()
         self.under_way = 0
         self.tally = Tally()
-        # Of those that wait for a source, how many to claim: as many as calls of it
-        # have ended; and some at first, in case nobody else has a call of it.
-        self.rooms = dict.fromkeys(live_sources(), AT_FIRST)
+        self.queues = Queues()
 
     def __enter__(self) -> Flight:
         return self
@@ -47,10 +47,6 @@ class Flight:
     @property
     def room(self) -> int:
         return IN_FLIGHT - self.under_way
-
-    def take_rooms(self) -> dict[str, int]:
-        rooms, self.rooms = self.rooms, {}
-        return rooms
 
     def start(self, provider: Provider, claimed: Claim, policy: Policy) -> None:
         self.under_way += 1
@@ -76,8 +72,46 @@ class Flight:
     def _note(self, asked: _Asked) -> Ended:
         name = asked.provider.name
         self.tally.note(name, end_of(asked.outcome)[0], asked.seconds)
-        self.rooms[name] = self.rooms.get(name, 0) + 1
+        self.queues.ended(name)
         return asked.claimed, asked.outcome
+
+
+class Queues:
+    """What this worker knows of the checks that wait for a source, and of its room.
+
+    Others queue checks and end calls as well, so it looks anew once a second.
+    """
+
+    def __init__(self) -> None:
+        self._room: dict[str, int] = {}
+        self._waiting: set[str] = set()
+        self._look_at = 0.0
+
+    def rooms(self) -> dict[str, int]:
+        """How many to claim of those that wait for each source."""
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            self._waiting = set(live_sources())
+            self._room = dict.fromkeys(self._waiting, AT_A_TIME)
+        rooms = {name: self._room.get(name, 0) for name in sorted(self._waiting)}
+        return {name: min(room, AT_A_TIME) for name, room in rooms.items() if room > 0}
+
+    def claimed(self, rooms: Mapping[str, int], claims: Iterable[Claim]) -> None:
+        got = Counter(claimed.waited_for for claimed in claims)
+        for name, room in rooms.items():
+            self._room[name] -= got[name]
+            if got[name] < room:
+                self._waiting.discard(name)
+
+    def queued(self, name: str) -> None:
+        self._waiting.add(name)
+
+    def ended(self, name: str) -> None:
+        self._room[name] = self._room.get(name, 0) + 1
+
+    def is_known(self, rooms: Mapping[str, int]) -> None:
+        """What the gate has just said."""
+        self._room |= rooms
 
 
 @dataclass(frozen=True, slots=True)

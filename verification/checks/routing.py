@@ -12,6 +12,7 @@ from django.utils.timezone import now
 
 from verification.checks.asking import after_unavailable, reference_of
 from verification.checks.claiming import Claim
+from verification.checks.flight import Queues
 from verification.checks.models import CheckDefinition
 from verification.checks.outcomes import Again, Failed, Outcome
 from verification.providers.base import Unavailable
@@ -38,13 +39,19 @@ IN_DOUBT = Failed(
 
 
 def let_begin(
-    live: Sequence[tuple[Claim, Route]], definitions: Mapping[Any, CheckDefinition]
+    live: Sequence[tuple[Claim, Route]],
+    definitions: Mapping[Any, CheckDefinition],
+    queues: Queues,
 ) -> Iterator[tuple[Claim, Go | Outcome]]:
     """Each with the call that may be made now, or with how it ends or waits."""
     if not live:
         return
     wishes = [_wish(claimed, route) for claimed, route in live]
-    for (claimed, _), decision in zip(live, begin(wishes), strict=True):
+    decisions, rooms = begin(wishes)
+    queues.is_known(rooms)
+    for (claimed, _), decision in zip(live, decisions, strict=True):
+        if isinstance(decision, Queue):
+            queues.queued(decision.source)
         if isinstance(decision, Go):
             called = replace(claimed, call_id=decision.call, more=decision.more)
             yield called, decision

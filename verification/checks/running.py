@@ -18,7 +18,7 @@ from django.utils.timezone import now
 
 from verification.checks.asking import ask, route_of
 from verification.checks.claiming import Claim, claim, claim_waiting, earlier_finding
-from verification.checks.flight import Flight
+from verification.checks.flight import AT_A_TIME, Flight
 from verification.checks.models import CheckDefinition
 from verification.checks.outcomes import (
     Again,
@@ -37,7 +37,6 @@ from verification.sources.gate import close
 
 logger = logging.getLogger(__name__)
 
-AT_A_TIME = 64
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 20.0
 # A check claimed this often without an end kills its workers, or takes for ever.
@@ -61,8 +60,7 @@ def drain(call_for_help: Callable[[], None]) -> bool:
                 # There is more than one worker's share: let another begin as well.
                 helped = True
                 call_for_help()
-            if in_time and flight.rooms:
-                claims += claim_waiting(flight.take_rooms())
+            claims += _that_waited(flight) if in_time else []
             if any(claimed.definition_id not in definitions for claimed in claims):
                 definitions = _definitions()
             record(_start(claims, definitions, flight), definitions)
@@ -72,6 +70,14 @@ def drain(call_for_help: Callable[[], None]) -> bool:
             # While the last answers were on their way more may have come due.
             if not (claims or flight.under_way or landed):
                 return in_time
+
+
+def _that_waited(flight: Flight) -> list[Claim]:
+    """Those that waited for sources, as far as these now have room."""
+    rooms = flight.queues.rooms() if flight.room >= AT_A_TIME else {}
+    claims = claim_waiting(rooms) if rooms else []
+    flight.queues.claimed(rooms, claims)
+    return claims
 
 
 def _definitions() -> Definitions:
@@ -106,7 +112,7 @@ def _let_go(
 ) -> list[Ended]:
     """Have those asked that may ask now; what becomes of the others."""
     ended: list[Ended] = []
-    for claimed, then in let_begin(live, definitions):
+    for claimed, then in let_begin(live, definitions, flight.queues):
         if not isinstance(then, Go):
             ended.append((claimed, then))
             continue

@@ -25,6 +25,7 @@ from verification.sources.resting import TRIPS_AT
 from verification.tables import Rows, insert
 
 # A source that has failed last, or not answered for so long, is asked with care.
+ANY_NUMBER = 1_000
 WITH_CARE, FORGOTTEN = 10, timedelta(minutes=1)
 # How long others wait for how a probe ends.
 WHILE_PROBED = timedelta(seconds=2)
@@ -122,8 +123,12 @@ class _Round:
 
 
 @transaction.atomic
-def begin(wishes: Sequence[Wish]) -> list[Decision]:
-    """What becomes of each, in their order; calls that may be made are written."""
+def begin(wishes: Sequence[Wish]) -> tuple[list[Decision], dict[str, int]]:
+    """What becomes of each, in their order; calls that may be made are written.
+
+    And how many more calls each source has room for now. Of one that rests any number
+    may come: they are told at once that it is not asked.
+    """
     names = {p.name for wish in wishes for p in wish.route.providers}
     sources = _held(sorted(names))
     # With the sources held: begun calls of others are counted from now on.
@@ -135,7 +140,7 @@ def begin(wishes: Sequence[Wish]) -> list[Decision]:
     Source.objects.bulk_update(
         [sources[name] for name in sorted(round_.changed)], ["probed_at", "free_at"]
     )
-    return decisions
+    return decisions, {name: _room(source, round_) for name, source in sources.items()}
 
 
 def end(calls: Mapping[UUID, tuple[End, str]], at: datetime) -> None:
@@ -243,14 +248,26 @@ def _rests(source: Source, at: datetime) -> str:
     return "PROBED" if source.probed_at and source.probed_at + lease > at else ""
 
 
+def _room(source: Source, round_: _Round) -> int:
+    why = _rests(source, round_.at)
+    if why == "RESTING":
+        return ANY_NUMBER
+    most = _most(source, round_.at) - round_.under_way[source.name]
+    return 0 if why else max(0, most)
+
+
+def _most(source: Source, at: datetime) -> int:
+    limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
+    stale = source.answered_at is None or source.answered_at < at - FORGOTTEN
+    careful = source.failures_in_row or stale
+    return min(limit.at_once, WITH_CARE) if careful else limit.at_once
+
+
 def _limited(source: Source, round_: _Round) -> Queue | Later | None:
     """Count the call in, unless there is no room for it."""
     limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
-    at, most = round_.at, limit.at_once
-    stale = source.answered_at is None or source.answered_at < at - FORGOTTEN
-    if source.failures_in_row or stale:
-        most = min(most, WITH_CARE)
-    if round_.under_way[source.name] >= most:
+    at = round_.at
+    if round_.under_way[source.name] >= _most(source, at):
         return Queue(source.name)
     if limit.a_minute:
         every = timedelta(minutes=1) / limit.a_minute
