@@ -35,6 +35,7 @@ def test_every_bench_runs(database_server: None, tmp_path: Path):
         "latency",
         "hosted-pages",
         "drain",
+        "sources",
         "lists",
         "admin",
     ):

@@ -19,6 +19,8 @@ from verification.notifications.models import Notification, NotificationStatus
 from verification.ordering.report_admin import stuck
 from verification.payments.models import Checkout, Refund, RefundStatus
 from verification.reports.models import Report
+from verification.sources.admin import in_doubt
+from verification.sources.models import Call
 from webhooks.admin import failing
 from webhooks.models import Configuration
 from workspaces.admin import low
@@ -63,6 +65,13 @@ BOXES = [
         "payments.refund",
         "status__exact=REQUESTED",
         lambda: Refund.objects.filter(status=RefundStatus.REQUESTED),
+    ),
+    Box(
+        "Source calls in doubt",
+        "contact_support",
+        "sources.call",
+        "doubt=open",
+        lambda: in_doubt(Call.objects.all()),
     ),
     Box(
         "Reports stuck",
