@@ -77,6 +77,15 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
     }
 
 
+def _callback_url(env: Env) -> str:
+    """Where Smile ID tells that it has an answer; blank where that is waited for."""
+    if not env.bool("SMILE_ID_CALLBACKS", False):
+        return ""
+    port = env.int("PORT", 8000)
+    base = env.str("BASE_URL", f"http://localhost:{port}")
+    return base.rstrip("/") + "/callbacks/smile-id"
+
+
 def _adapters(env: Env) -> dict[str, Adapter]:
     """Of all sources, whether or not they are configured."""
     opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
@@ -100,6 +109,7 @@ def _adapters(env: Env) -> dict[str, Adapter]:
                 "api_key": smile_id["SMILE_ID_API_KEY"],
                 "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
                 "opened": opened,
+                "callback_url": _callback_url(env),
             },
         ),
         "kra": (

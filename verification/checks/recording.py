@@ -133,8 +133,10 @@ def _end_calls(ended: Iterable[Ended], at: datetime) -> None:
     """Together with what came of them: a call without an end is one whose answer is
     lost, and nothing else."""
     calls = {c.call_id: end_of(outcome) for c, outcome in ended if c.call_id}
-    if calls:
-        end(calls, at)
+    if calls and (due := end(calls, at)):
+        CheckResult.objects.filter(pk__in=due, status=ResultStatus.RUNNING).update(
+            next_attempt_at=at, turn_at=at
+        )
 
 
 def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:

@@ -83,6 +83,10 @@ class NotYet(Exception):
         self.ask_at = ask_at
 
 
+class BadSignature(Exception):
+    """Who has sent this cannot be shown to be the one it claims to be."""
+
+
 class Provider(Protocol):
     """A source of one or more checks.
 

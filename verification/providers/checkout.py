@@ -15,6 +15,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
+from verification.providers.base import BadSignature as BadSignature
 from verification.providers.base import Refused
 
 
@@ -126,10 +127,6 @@ class PaidElsewhere:
     amount: Decimal
     currency: str
     paid_at: datetime
-
-
-class BadSignature(Exception):
-    """The event is not the provider's, or cannot be shown to be; nothing is kept."""
 
 
 class CheckoutProvider(Protocol):

@@ -47,6 +47,7 @@ END = """
 UPDATE sources_call SET "end" = u.how, why = u.why, ended_at = %s
 FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS u(id, how, why)
 WHERE sources_call.id = u.id AND "end" = ''
+RETURNING result_id, "end" = 'NOT_YET' AND called_back_at IS NOT NULL
 """
 UNDER_WAY = """
 SELECT source, count(*) FROM sources_call
@@ -143,12 +144,17 @@ def begin(wishes: Sequence[Wish]) -> tuple[list[Decision], dict[str, int]]:
     return decisions, {name: _room(source, round_) for name, source in sources.items()}
 
 
-def end(calls: Mapping[UUID, tuple[End, str]], at: datetime) -> None:
-    """How these calls ended, and why without an answer."""
+def end(calls: Mapping[UUID, tuple[End, str]], at: datetime) -> list[UUID]:
+    """How these calls ended, and why without an answer.
+
+    Of those that have none yet, it returns the checks whose source has called back
+    meanwhile.
+    """
     how = [str(end) for end, _ in calls.values()]
     why = [why for _, why in calls.values()]
     with connection.cursor() as cursor:
         cursor.execute(END, [at, list(calls), how, why])
+        return [result for result, has_one in cursor.fetchall() if has_one]
 
 
 def close(result_ids: Iterable[UUID]) -> None:
