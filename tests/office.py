@@ -16,6 +16,8 @@ from django.urls import reverse
 
 from tests.clients import Api, person
 from tests.monitoring.rules import watched
+from verification.checks.models import CheckResult
+from verification.sources.models import Call, Source
 
 
 @pytest.fixture
@@ -26,7 +28,16 @@ def rows(api: Api) -> Api:
     api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
     watched(api, changes=[{"new": "98765432"}])
     api.work()
+    a_call(CheckResult.objects.first().report_id)
+    Source.objects.create(name="acme")
     return api
+
+
+def a_call(report, **fields) -> Call:
+    """One of a source, for some check of this report."""
+    result = CheckResult.objects.filter(report=report).first()
+    made = {"source": "acme", "reference": "r", "attempt": 1, "tries": 0}
+    return Call.objects.create(result=result, **made, **fields)
 
 
 @pytest.fixture

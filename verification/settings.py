@@ -402,6 +402,9 @@ SOURCE_ROUTES = routes(env)
 SOURCE_ROUTES_WRONG = wrong_routes(env)
 SOURCE_LIMITS = limits(env)
 
+# Who scrapes /metrics shows it; without one there is no such page.
+METRICS_TOKEN = optional_secret("METRICS_TOKEN")
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -1,7 +1,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from verification import health, pages
+from verification import health, metrics, pages
 from verification.api import problem_pages, source_callbacks
 from verification.api.docs import DocsView, SchemaView
 from verification.hosted import genuine, sandbox_checkout
@@ -29,6 +29,7 @@ urlpatterns = [
     path("problems/<str:code>", problem_pages.detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
 ]
 # Those of the API are made into problems by its middleware.
 handler400 = "verification.pages.bad_request"

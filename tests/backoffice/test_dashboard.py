@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import person
-from tests.office import log_in, opened
+from tests.office import a_call, log_in, opened
 from tests.payments import candidate, end
 from tests.payments import opened as opened_checkout
 from tests.webhooks.deliveries import configured
@@ -58,6 +58,7 @@ def trouble(api):
     configured(api.workspace)
     Configuration.objects.update(failures_in_row=3, failing_since=now())
     Job.objects.create(function="x", gave_up_at=now())
+    a_call(stuck, end="IN_DOUBT", ended_at=now())
     Notification.objects.filter(pk=Notification.objects.first().pk).update(
         status="FAILED", next_attempt_at=None
     )
@@ -86,6 +87,7 @@ def test_each_role_sees_its_own_work(trouble):
     assert set(boxes(client)) == {
         "Payments in doubt",
         "Refunds to decide",
+        "Source calls in doubt",
         "Reports stuck",
         "Low balances",
     }
@@ -96,7 +98,7 @@ def test_the_dashboard_costs_few_queries_and_none_for_a_minute(
 ):
     # Session and user, a count for each box, and three for the figures.
     # Two of them for who has a second factor.
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(15):
         superuser.get("/admin/")
     with django_assert_max_num_queries(4):
         superuser.get("/admin/")
