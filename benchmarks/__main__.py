@@ -30,9 +30,18 @@ FIRST = [
     "drain",
     "deliveries",
     "memory",
+    "sources",
     "monitoring",
 ]
-NOT_BENCHES = {"__main__", "bare", "client", "receiver", "settings", "tasks"}
+NOT_BENCHES = {
+    "__main__",
+    "bare",
+    "client",
+    "receiver",
+    "registers",
+    "settings",
+    "tasks",
+}
 
 
 def main() -> None:

@@ -48,13 +48,13 @@ def order(number: int | None = None) -> dict[str, Any]:
 
 
 def body(reports: int) -> bytes:
-    return _body([order() for _ in range(reports)])
+    return bodies([order() for _ in range(reports)])
 
 
 def numbered(number: int) -> bytes:
     """A report on the person of this number, which has eight digits."""
-    return _body([order(number)])
+    return bodies([order(number)])
 
 
-def _body(reports: list[dict[str, Any]]) -> bytes:
+def bodies(reports: list[dict[str, Any]]) -> bytes:
     return json.dumps({"reports": reports}).encode()

@@ -18,7 +18,9 @@ from tests.clients import Api, person
 from tests.golive.applications import submitted
 from tests.monitoring.rules import watched
 from tests.workspaces.people import member
+from verification.checks.models import CheckResult
 from verification.ids import uuid7
+from verification.sources.models import Call, Source
 
 
 @pytest.fixture
@@ -30,7 +32,16 @@ def rows(api: Api) -> Api:
     watched(api, changes=[{"new": "98765432"}])
     submitted(member(api.workspace, "OWNER"))
     api.work()
+    a_call(CheckResult.objects.first().report_id)
+    Source.objects.create(name="acme")
     return api
+
+
+def a_call(report, **fields) -> Call:
+    """One of a source, for some check of this report."""
+    result = CheckResult.objects.filter(report=report).first()
+    made = {"source": "acme", "reference": "r", "attempt": 1, "tries": 0}
+    return Call.objects.create(result=result, **made, **fields)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ def test_every_bench_runs(database_server: None, tmp_path: Path):
         "hosted-pages",
         "payment-events",
         "drain",
+        "sources",
         "lists",
         "admin",
     ):

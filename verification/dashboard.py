@@ -21,6 +21,8 @@ from verification.notifications.models import Notification, NotificationStatus
 from verification.ordering.report_admin import stuck
 from verification.payments.models import Checkout, Refund, RefundStatus
 from verification.reports.models import Report
+from verification.sources.admin import in_doubt
+from verification.sources.models import Call
 from webhooks.admin import failing
 from webhooks.models import Configuration
 from workspaces.admin import low
@@ -80,6 +82,13 @@ BOXES = [
         "workspaces.staffentry",
         "status__exact=REQUESTED",
         lambda: StaffEntry.objects.filter(status=StaffEntryStatus.REQUESTED),
+    ),
+    Box(
+        "Source calls in doubt",
+        "contact_support",
+        "sources.call",
+        "doubt=open",
+        lambda: in_doubt(Call.objects.all()),
     ),
     Box(
         "Reports stuck",

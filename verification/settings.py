@@ -25,6 +25,7 @@ from verification.secret_settings import (
     optional_secret,
     secret_key,
 )
+from verification.source_routes import limits, routes, wrong_routes
 from verification.source_settings import half_configured, live_providers
 
 env = Env()
@@ -90,6 +91,7 @@ INSTALLED_APPS = [
     "verification.payments",
     "verification.references",
     "verification.watchlists",
+    "verification.sources",
     "verification.checks",
     "verification.ordering",
     "verification.golive",
@@ -416,13 +418,23 @@ WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
 # For everything from looking the name up to the last byte of the answer.
 WEBHOOK_TIMEOUT_SECONDS = 15.0
 
-# Live sources by check name; the sandbox never looks here.
+# Live sources by name, and who is asked what; the sandbox never looks here.
 PROVIDERS = live_providers(env)
 PROVIDERS_LACK = half_configured(env)
+SOURCE_ROUTES = routes(env)
+SOURCE_ROUTES_WRONG = wrong_routes(env)
+SOURCE_LIMITS = limits(env)
 # Where companies that want to go live are checked. At home, where no register can be
 # asked, the sandbox answers, so that the whole way can be walked.
-AT_HOME = DEBUG and "BUSINESS_VERIFICATION" not in PROVIDERS
+AT_HOME = DEBUG and not any(
+    source in PROVIDERS
+    for sources in SOURCE_ROUTES["BUSINESS_VERIFICATION"].values()
+    for source in sources
+)
 GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
+
+# Who scrapes /metrics shows it; without one there is no such page.
+METRICS_TOKEN = optional_secret("METRICS_TOKEN")
 
 LOGGING = {
     "version": 1,

@@ -1,9 +1,10 @@
 """Which live sources this installation has contracts with, from the environment.
 
-    PROVIDERS = live_providers(env)      # {check: (dotted path, options)}
+    PROVIDERS = live_providers(env)      # {source: (dotted path, options)}
     half_configured(env)                 # what `manage.py check` complains of
 
-Only production asks them; `verification.providers.registry` sees to that.
+Only production asks them; `verification.providers.registry` sees to that, and
+`verification.source_routes` says who is asked what.
 """
 
 from __future__ import annotations
@@ -17,20 +18,6 @@ from verification.secret_settings import optional_secret
 
 Adapter = tuple[str, dict[str, Any]]
 
-# Who answers a check: the first of these that is configured.
-ORDER: dict[str, tuple[str, ...]] = {
-    "IDENTITY": ("smile_id", "prembly"),
-    # Smile ID does not know whether a PIN is active; Prembly cannot look one up by ID.
-    "KRA_PIN": ("kra", "smile_id", "prembly"),
-    "BUSINESS_VERIFICATION": ("smile_id", "prembly", "companies_house", "gleif"),
-    "CRB_SCORE": ("metropol",),
-    "CRB_STANDARD": ("metropol",),
-    "CRB_FULL": ("metropol",),
-    "CREDITBUREAU_SCORE": ("metropol",),
-    "CREDITBUREAU_STATUS": ("metropol",),
-    "CREDITBUREAU_COMP": ("metropol",),
-    "AML_SCREENING": ("opensanctions", "watchlists"),
-}
 COMPANIES_HOUSE = "https://api.company-information.service.gov.uk"
 # Hosts on which sources let their customers try; nobody real is looked up there.
 TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com", "metropol.co.ke:5555")
@@ -38,16 +25,11 @@ TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com", "metropol.co.ke:5555
 
 def live_providers(env: Env) -> dict[str, Adapter]:
     """SOURCE_DEV_HOSTS and the URLs are for development against another server, too."""
-    sources = {
+    return {
         name: adapter
         for name, adapter in _adapters(env).items()
         if all(_credentials(env)[name].values())
     }
-    table = {}
-    for check, names in ORDER.items():
-        if chosen := next((name for name in names if name in sources), None):
-            table[check] = sources[chosen]
-    return table
 
 
 def half_configured(env: Env) -> list[str]:
@@ -62,10 +44,10 @@ def half_configured(env: Env) -> list[str]:
 
 
 def on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
-    """Checks that are answered by a source's place for trying."""
+    """Sources whose place for trying is asked."""
     return [
-        check
-        for check, (_, options) in table.items()
+        name
+        for name, (_, options) in table.items()
         if any(host in options.get("url", "") for host in TEST_HOSTS)
     ]
 
@@ -98,6 +80,15 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
     }
 
 
+def _callback_url(env: Env) -> str:
+    """Where Smile ID tells that it has an answer; blank where that is waited for."""
+    if not env.bool("SMILE_ID_CALLBACKS", False):
+        return ""
+    port = env.int("PORT", 8000)
+    base = env.str("BASE_URL", f"http://localhost:{port}")
+    return base.rstrip("/") + "/callbacks/smile-id"
+
+
 def _adapters(env: Env) -> dict[str, Adapter]:
     """Of all sources, whether or not they are configured."""
     opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
@@ -123,6 +114,7 @@ def _adapters(env: Env) -> dict[str, Adapter]:
                 "api_key": smile_id["SMILE_ID_API_KEY"],
                 "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
                 "opened": opened,
+                "callback_url": _callback_url(env),
             },
         ),
         "kra": (

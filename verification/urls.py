@@ -1,8 +1,8 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from verification import health, pages
-from verification.api import problem_pages
+from verification import health, metrics, pages
+from verification.api import problem_pages, source_callbacks
 from verification.api.docs import DocsView, SchemaView
 from verification.hosted import genuine, sandbox_checkout
 
@@ -23,11 +23,13 @@ urlpatterns = [
     path("v/<uuid:report_id>/<str:token>", genuine.show, name="genuine"),
     path("api/v1/schema", SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
+    path("callbacks/smile-id", source_callbacks.smile_id, name="smile-id-callback"),
     path("docs", DocsView.as_view(), name="docs"),
     path("problems/", problem_pages.index, name="problems"),
     path("problems/<str:code>", problem_pages.detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
 ]
 # Those of the API are made into problems by its middleware.
 handler400 = "verification.pages.bad_request"

@@ -173,12 +173,6 @@ def _usable() -> QuerySet[Invitation]:
     return open_invitations().filter(workspace__suspended_at=None)
 
 
-def forget_expired() -> None:
-    """Who was invited and never came; those that ended otherwise are forgotten then."""
-    expired = Invitation.objects.filter(expires_at__lte=now(), email__isnull=False)
-    expired.update(email=None)
-
-
 @transaction.atomic
 def change_role(actor: Member, member: Member, role: Role) -> None:
     """Raises NotAllowed and LastOwner."""

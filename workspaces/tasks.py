@@ -5,10 +5,6 @@ def purge_rate_counts() -> None:
     rates.purge()
 
 
-def forget_expired_invitations() -> None:
-    members.forget_expired()
-
-
 def tell_low_balances() -> None:
     """Write to the owners of prepaid accounts that will soon be used up."""
     low_balance.tell_owners()

@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from tests.clients import person
 from tests.golive.applications import submitted
-from tests.office import log_in, opened
+from tests.office import a_call, log_in, opened
 from tests.payments import candidate, end
 from tests.payments import opened as opened_checkout
 from tests.webhooks.deliveries import configured
@@ -72,6 +72,7 @@ def trouble(api):
     configured(api.workspace)
     Configuration.objects.update(failures_in_row=3, failing_since=now())
     Job.objects.create(function="x", gave_up_at=now())
+    a_call(stuck, end="IN_DOUBT", ended_at=now())
     Notification.objects.filter(pk=Notification.objects.first().pk).update(
         status="FAILED", next_attempt_at=None
     )
@@ -104,6 +105,7 @@ def test_each_role_sees_its_own_work(trouble):
         "Payments in doubt",
         "Refunds to decide",
         "Entries to decide",
+        "Source calls in doubt",
         "Reports stuck",
         "Low balances",
     }

@@ -7,7 +7,7 @@ def test_something(live_api, source):
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -35,6 +35,7 @@ class Acme:
 
     name: ClassVar[str] = "acme"
     waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = True
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -62,6 +63,8 @@ class Acme:
 class Source:
     """The server behind Acme. `play` decides each answer; `asked` is what came."""
 
+    url: str
+
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.play: Callable[[dict[str, Any]], Answer] = lambda asked: CLEAR
@@ -77,9 +80,14 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-@pytest.fixture
-def source() -> Iterator[Source]:
-    """The live source of every check, in place of what is configured."""
+def everything_by(*names: str) -> dict[str, dict[str, list[str]]]:
+    """Routes: every check asks these, whichever country it is about."""
+    return {entry.name: {"*": list(names)} for entry in CATALOGUE}
+
+
+@contextmanager
+def served() -> Iterator[Source]:
+    """A source on a socket of its own."""
     source = Source()
 
     class Handler(BaseHTTPRequestHandler):
@@ -100,10 +108,20 @@ def source() -> Iterator[Source]:
 
     server = _Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/"
-    path = f"{Acme.__module__}.{Acme.__name__}"
-    registry.configure({entry.name: (path, {"url": url}) for entry in CATALOGUE})
-    yield source
-    registry.configure({})
-    server.shutdown()
-    server.server_close()
+    source.url = f"http://127.0.0.1:{server.server_port}/"
+    try:
+        yield source
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def source() -> Iterator[Source]:
+    """The live source of every check, in place of what is configured."""
+    with served() as source:
+        path = f"{Acme.__module__}.{Acme.__name__}"
+        sources = {Acme.name: (path, {"url": source.url})}
+        registry.configure(sources, everything_by(Acme.name))
+        yield source
+        registry.configure({}, {})

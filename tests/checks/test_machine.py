@@ -18,11 +18,11 @@ from hypothesis.stateful import (
 
 from tests.checks.engine import definitions, let_time_pass, work_until_done
 from tests.clients import person
+from verification.checks.asking import ask
 from verification.checks.claiming import claim
 from verification.checks.models import CheckResult
 from verification.checks.recording import record
-from verification.checks.running import ask
-from verification.providers.registry import provider_for
+from verification.providers.registry import route_for
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
@@ -191,7 +191,7 @@ class Engine(RuleBasedStateMachine):
 
 def answer_to(claimed, known):
     policy = known[claimed.definition_id].retry_policy
-    return ask(provider_for(claimed.name, "sandbox"), claimed, policy)
+    return ask(route_for(claimed.name, "sandbox", "KE").providers[0], claimed, policy)
 
 
 def names_of(**events):

@@ -7,10 +7,10 @@ from django.utils.timezone import now
 from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
 from tests.checks.source import CLEAR, DOWN
 from tests.clients import person
+from verification.checks.asking import LEAST_PAUSE, ask
 from verification.checks.claiming import claim
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.outcomes import Again, Failed
-from verification.checks.running import LEAST_PAUSE, ask
 from verification.providers.base import Unavailable
 from verification.reports.models import Report
 

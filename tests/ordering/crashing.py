@@ -30,9 +30,10 @@ class Source(Sandbox):
 @contextmanager
 def played_source() -> Iterator[None]:
     path = f"{Source.__module__}.{Source.__name__}"
-    registry.configure({entry.name: (path, {}) for entry in CATALOGUE})
+    routes = {entry.name: {"*": [Source.name]} for entry in CATALOGUE}
+    registry.configure({Source.name: (path, {})}, routes)
     yield
-    registry.configure({})
+    registry.configure({}, {})
 
 
 class Killed(BaseException):

@@ -33,11 +33,11 @@ from hypothesis.stateful import (
 from tests.checks.engine import definitions, let_time_pass, work_until_done
 from tests.clients import Api, person
 from tests.ordering.crashing import Killed, crash_at
+from verification.checks.asking import ask
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.claiming import Claim, claim
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.recording import record
-from verification.checks.running import ask
 from verification.providers import registry
 from verification.reports.models import Report
 from workspaces import ledger
@@ -395,4 +395,5 @@ def play(
 
 def _answer_to(claimed: Claim, known: Any) -> Any:
     policy = known[claimed.definition_id].retry_policy
-    return ask(registry.provider_for(claimed.name, "production"), claimed, policy)
+    route = registry.route_for(claimed.name, "production", "KE")
+    return ask(route.providers[0], claimed, policy)

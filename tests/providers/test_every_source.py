@@ -12,8 +12,16 @@ from verification.checks import configuration
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
 from verification.providers.base import NotYet, ProviderError
-from verification.providers.registry import REFEREES_CHECK, provider_for
-from verification.source_settings import ORDER, half_configured, live_providers
+from verification.providers.registry import REFEREES_CHECK, route_for
+from verification.source_routes import (
+    ORDER,
+    Limit,
+    known,
+    limits,
+    routes,
+    wrong_routes,
+)
+from verification.source_settings import half_configured, live_providers
 
 CREDENTIALS = {
     "smile_id": {"SMILE_ID_PARTNER_ID": "085", "SMILE_ID_API_KEY": "of no worth"},
@@ -29,6 +37,13 @@ CREDENTIALS = {
     "kra": {"KRA_CLIENT_ID": "id", "KRA_CLIENT_SECRET": "of no worth"},
 }
 CHECKS = [entry.name for entry in CATALOGUE]
+# Every place in every route that is built in.
+ASKED = [
+    (check, country, nth)
+    for check, by_country in ORDER.items()
+    for country, names in by_country.items()
+    for nth in range(len(names))
+]
 
 
 @pytest.fixture
@@ -43,9 +58,9 @@ def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def every_source(env: dict[str, str]) -> Iterator[None]:
     for variables in CREDENTIALS.values():
         env.update(variables)
-    registry.configure(live_providers(Env()))
+    registry.configure(live_providers(Env()), routes(Env()))
     yield
-    registry.configure(settings.PROVIDERS)
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
 
 @pytest.fixture
@@ -72,20 +87,20 @@ def test_the_sandbox_reaches_no_source(every_source, connections, check, digit):
     asked = inquiry(check, fullName="Ada Obi", **numbers)
 
     with suppress(ProviderError, NotYet):
-        provider_for(check, "sandbox").ask(asked)
+        route_for(check, "sandbox", "KE").providers[0].ask(asked)
 
     assert connections == []
 
 
-@pytest.mark.parametrize("check", ORDER)
+@pytest.mark.parametrize(("check", "country", "nth"), ASKED)
 def test_production_asks_the_source_and_a_dead_one_is_no_answer(
-    every_source, connections, check
+    every_source, connections, check, country, nth
 ):
     numbers = {"idNumber": "12345678", "registrationNumber": "PVT-AB12CDE"}
     asked = inquiry(check, fullName="Ada Obi", **numbers)
 
     with pytest.raises(ProviderError) as error:
-        provider_for(check, "production").ask(asked)
+        route_for(check, "production", country).providers[nth].ask(asked)
 
     assert error.value.code == "SOURCE_UNAVAILABLE"
     assert connections
@@ -96,7 +111,7 @@ def test_every_check_has_a_source_or_a_referee(every_source):
     lacking = [
         check
         for check in CHECKS
-        if provider_for(check, "production").name == "none" and check != REFEREES_CHECK
+        if not route_for(check, "production", "KE").is_live and check != REFEREES_CHECK
     ]
 
     assert set(lacking) == set(CHECKS) - set(ORDER) - {REFEREES_CHECK}
@@ -137,7 +152,7 @@ def test_a_secret_is_read_from_its_file(env, tmp_path):
     (tmp_path / "secret").write_text("from a file\n")
     env["KRA_CLIENT_SECRET_FILE"] = str(tmp_path / "secret")
 
-    _, options = live_providers(Env())["KRA_PIN"]
+    _, options = live_providers(Env())["kra"]
 
     assert options["client_secret"] == "from a file"
 
@@ -148,24 +163,82 @@ def test_a_second_pair_of_kra_is_whole_or_told(env):
 
     env["KRA_ID_CLIENT_SECRET"] = "word"
     assert half_configured(Env()) == []
-    assert live_providers(Env())["KRA_PIN"][1]["by_id_client_id"] == "another"
+    assert live_providers(Env())["kra"][1]["by_id_client_id"] == "another"
 
 
-def test_the_first_source_in_order_that_is_configured_is_asked(env):
-    env.update(CREDENTIALS["smile_id"])
-    assert live_providers(Env())["KRA_PIN"][0].endswith("SmileId")
+def test_every_adapter_says_what_the_engine_has_to_know(every_source):
+    assert live_providers(Env()).keys() == known().keys()
+    for name in known():
+        adapter = registry.provider_named(name)
+        assert adapter.name == name
+        assert adapter.waits_on_network is True
+        assert adapter.repeats_are_free in {True, False}
 
+
+def test_the_environment_decides_who_is_asked_where(env):
+    env["SOURCES_KRA_PIN"] = "smile_id, kra"
+    env["SOURCES_IDENTITY_UG"] = "smile_id"
+    env["SOURCES_CRB_FULL"] = ""
+    env["SOURCES_BUSINESS_VERIFICATION_OTHERS"] = "smile_id"
+
+    found = routes(Env())
+
+    assert wrong_routes(Env()) == []
+    assert found["KRA_PIN"]["KE"] == ("smile_id", "kra")
+    assert found["IDENTITY"] == {**ORDER["IDENTITY"], "UG": ("smile_id",)}
+    assert found["CRB_FULL"]["KE"] == ()
+    assert found["BUSINESS_VERIFICATION"]["*"] == ("smile_id",)
+    assert found["CRB_SCORE"] == ORDER["CRB_SCORE"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("SOURCES_KRA_PINS", "kra", "SOURCES_KRA_PINS names no check"),
+        ("SOURCES_KRA_PIN_KENYA", "kra", "SOURCES_KRA_PIN_KENYA names no check"),
+        ("SOURCES_KRA_PIN", "kra,acme", "'acme': no such source"),
+        ("SOURCES_CRB_SCORE", "kra", "kra does not answer CRB_SCORE"),
+        ("SOURCES_KRA_PIN", "kra,kra", "names a source twice"),
+        ("KRA_AT_ONCE", "0", "KRA_AT_ONCE must be at least 1"),
+        ("KRA_A_MINUTE", "0", "KRA_A_MINUTE must be at least 1"),
+    ],
+)
+def test_checks_at_the_start_say_what_is_wrong_with_a_route(
+    env, settings, variable, value, told
+):
+    env[variable] = value
+    settings.SOURCE_ROUTES_WRONG = wrong_routes(Env())
+
+    (message,) = configuration.check_sources()
+
+    assert message.id == "checks.E002"
+    assert told in message.msg
+
+
+def test_limits_of_a_source_come_from_the_environment(env):
+    env.update(KRA_AT_ONCE="7", KRA_A_MINUTE="60")
+
+    assert limits(Env())["kra"] == Limit(7, 60)
+    assert limits(Env())["metropol"] == Limit(64, None)
+
+
+def test_checks_at_the_start_say_which_check_nobody_answers(env, settings):
     env.update(CREDENTIALS["kra"])
-    assert live_providers(Env())["KRA_PIN"][0].endswith("Kra")
-    assert live_providers(Env())["IDENTITY"][0].endswith("SmileId")
+    settings.PROVIDERS, settings.SOURCE_ROUTES = live_providers(Env()), routes(Env())
+
+    told = [message.msg for message in configuration.check_sources()]
+
+    assert "No source is configured for IDENTITY in KE (smile_id). It fails." in told
+    assert not any("KRA_PIN" in text for text in told)
 
 
 def test_checks_at_the_start_tell_of_both(env, settings):
     env.update(CREDENTIALS["kra"], KRA_URL="https://sbx.kra.go.ke")
     settings.PROVIDERS, settings.PROVIDERS_LACK = live_providers(Env()), ["ACME_KEY"]
+    settings.SOURCE_ROUTES = {"KRA_PIN": {"KE": ("kra",)}}
 
     told = configuration.check_sources()
 
     assert [message.id for message in told] == ["checks.E001", "checks.W001"]
     assert "ACME_KEY" in told[0].msg
-    assert "KRA_PIN" in told[1].msg
+    assert "kra" in told[1].msg

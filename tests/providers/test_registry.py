@@ -12,9 +12,16 @@ from uuid import UUID
 import pytest
 from django.conf import settings
 
+from tests.checks.source import everything_by
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry, sandbox
-from verification.providers.base import Finding, Inquiry, NotYet, ProviderError
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotYet,
+    Provider,
+    ProviderError,
+)
 
 ROOT = Path(registry.__file__).parents[2]
 CHECKS = [entry.name for entry in CATALOGUE]
@@ -57,6 +64,7 @@ class Recording:
 
     name: ClassVar[str] = "recording"
     waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = True
     asked: ClassVar[list[str]] = []
 
     def __init__(self, url: str) -> None:
@@ -71,16 +79,20 @@ class Recording:
 def live_everywhere() -> Iterator[type[Recording]]:
     Recording.asked.clear()
     adapter = (f"{__name__}.Recording", {"url": "https://registry.example"})
-    registry.configure(dict.fromkeys(CHECKS, adapter))
+    registry.configure({"recording": adapter}, everything_by("recording"))
     yield Recording
-    registry.configure(settings.PROVIDERS)
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
 
 @pytest.fixture
 def live_nowhere() -> Iterator[None]:
-    registry.configure({})
+    registry.configure({}, everything_by("recording"))
     yield
-    registry.configure(settings.PROVIDERS)
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
+
+
+def first_asked(check: str, environment: str) -> Provider:
+    return registry.route_for(check, environment, "KE").providers[0]
 
 
 def inquiry(check: str, digit: int = 0) -> Inquiry:
@@ -97,13 +109,13 @@ def inquiry(check: str, digit: int = 0) -> Inquiry:
 def test_a_live_adapter_is_asked_in_production_only(
     live_everywhere: type[Recording], check: str
 ) -> None:
-    registry.provider_for(check, "production").ask(inquiry(check))
+    first_asked(check, "production").ask(inquiry(check))
     assert live_everywhere.asked == [check]
 
     live_everywhere.asked.clear()
     for digit in range(10):
         try:
-            registry.provider_for(check, "sandbox").ask(inquiry(check, digit))
+            first_asked(check, "sandbox").ask(inquiry(check, digit))
         except (ProviderError, NotYet):
             continue
     assert not live_everywhere.asked
@@ -116,7 +128,7 @@ def test_a_live_adapter_is_asked_in_production_only(
 def test_whatever_is_not_production_is_the_sandbox(
     live_everywhere: type[Recording], check: str, environment: str
 ) -> None:
-    provider = registry.provider_for(check, environment)
+    provider = first_asked(check, environment)
 
     assert type(provider) is sandbox.Sandbox
     assert not provider.waits_on_network
@@ -124,7 +136,7 @@ def test_whatever_is_not_production_is_the_sandbox(
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_production_never_gets_the_sandbox(live_nowhere: None, check: str) -> None:
-    provider = registry.provider_for(check, "production")
+    provider = first_asked(check, "production")
 
     assert not isinstance(provider, sandbox.Sandbox)
     with pytest.raises(ProviderError) as refusal:
@@ -135,7 +147,7 @@ def test_production_never_gets_the_sandbox(live_nowhere: None, check: str) -> No
 def test_options_of_the_settings_reach_the_adapter(
     live_everywhere: type[Recording],
 ) -> None:
-    provider = registry.provider_for("IDENTITY", "production")
+    provider = first_asked("IDENTITY", "production")
 
     assert isinstance(provider, Recording)
     assert provider.url == "https://registry.example"
@@ -182,3 +194,27 @@ def test_loading_the_sandbox_loads_no_network_and_no_database() -> None:
 
     assert "verification.providers.fixtures" in loaded
     assert not NETWORK_OR_ROWS & set(loaded)
+
+
+@pytest.fixture
+def three_sources() -> Iterator[None]:
+    adapter = (f"{__name__}.Recording", {"url": "https://registry.example"})
+    routes = {"IDENTITY": {"KE": ["a", "b"], "UG": ["c"], "*": ["b"], "TZ": []}}
+    registry.configure(dict.fromkeys(["a", "c"], adapter), routes)
+    yield
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
+
+
+@pytest.mark.parametrize(
+    ("country", "asked", "lacking"),
+    [("KE", "a", ("b",)), ("UG", "c", ()), ("TZ", None, ()), ("GB", None, ())],
+)
+def test_the_route_is_that_of_the_subjects_country(
+    three_sources: None, country: str, asked: str | None, lacking: tuple[str, ...]
+) -> None:
+    route = registry.route_for("IDENTITY", "production", country)
+
+    found = registry.provider_named(asked) if asked else None
+    assert found is None or route.providers == (found,)
+    assert route.lacking == lacking
+    assert route.is_live == bool(asked)

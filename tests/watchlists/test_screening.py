@@ -30,9 +30,11 @@ def found(name: str | None, *lists: str, **subject: Any):
 
 @pytest.fixture
 def screening() -> Iterator[None]:
-    registry.configure({CHECK: (PATH, {"lists": ["UN"]})})
+    registry.configure(
+        {"watchlists": (PATH, {"lists": ["UN"]})}, {CHECK: {"*": ["watchlists"]}}
+    )
     yield
-    registry.configure(settings.PROVIDERS)
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
 
 @pytest.fixture

@@ -146,17 +146,6 @@ def test_an_invitation_expires(owner):
         members.accept(user, token)
 
 
-def test_who_was_invited_and_never_came_is_forgotten(owner):
-    members.invite(owner, "new@people.test", Role.VIEWER)
-    members.forget_expired()
-    assert Invitation.objects.get().email == "new@people.test"
-
-    with time_machine.travel(now() + LIFETIME + timedelta(seconds=1)):
-        members.forget_expired()
-
-    assert Invitation.objects.get().email is None
-
-
 def test_a_withdrawn_invitation_works_no_more_and_is_not_sent(owner):
     token = invited(owner)
     members.withdraw(owner, Invitation.objects.get())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 from uuid import UUID
 
 from pydantic import ConfigDict
@@ -10,6 +10,7 @@ from pydantic import ConfigDict
 from verification.api.paging import PageEnvelope
 from verification.checks.models import CheckDefinition
 from verification.reports.models import SubjectType
+from verification.sources.availability import Availability, availability
 from verification.wire import Money, Shape
 
 
@@ -35,6 +36,32 @@ class RetryPolicy(Shape):
     max_delay_seconds: float
 
 
+class AvailabilityBody(Shape):
+    """Whether the check can be answered now, and how its source did in the last hour.
+
+    In the sandbox it always can.
+    """
+
+    status: Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
+    """DEGRADED: its source often gives no answer, or another one stands in for it.
+    UNAVAILABLE: none is asked at present. Checks wait, and fail if that lasts."""
+    success_rate: float | None
+    """The share of calls that were answered, 0 to 1; null without any."""
+    median_ms: int | None
+    """Half of the answers came within so long."""
+    p95_ms: int | None
+    """95 of 100 answers came within so long."""
+
+    @classmethod
+    def of(cls, found: Availability) -> Self:
+        return cls(
+            status=found.status,
+            success_rate=found.success_rate,
+            median_ms=found.median_ms,
+            p95_ms=found.slow_ms,
+        )
+
+
 class CheckDefinitionBody(Shape):
     id: UUID
     name: str
@@ -51,9 +78,10 @@ class CheckDefinitionBody(Shape):
     """The codes that flags of this check can have."""
     freshness_days: int
     retry_policy: RetryPolicy
+    availability: AvailabilityBody
 
     @classmethod
-    def of(cls, definition: CheckDefinition) -> Self:
+    def of(cls, definition: CheckDefinition, environment: str) -> Self:
         return cls(
             id=definition.pk,
             name=definition.name,
@@ -69,6 +97,9 @@ class CheckDefinitionBody(Shape):
             flag_codes=definition.flag_codes,
             freshness_days=definition.freshness_days,
             retry_policy=RetryPolicy(**definition.retry_policy),
+            availability=AvailabilityBody.of(
+                availability(definition.name, environment)
+            ),
         )
 
 

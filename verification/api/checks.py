@@ -36,7 +36,8 @@ class CheckDefinitionViewSet(ViewSet):
         """List the checks that are offered, with their prices and inputs."""
         refuse_unknown_parameters(request, ())
         offered = CheckDefinition.objects.filter(active=True)
-        content = [CheckDefinitionBody.of(definition) for definition in offered]
+        environment = client_of(request).environment
+        content = [CheckDefinitionBody.of(each, environment) for each in offered]
         return Response(_whole(CheckDefinitionPage, content))
 
     def retrieve(self, request: Request, checkName: str) -> Response:
@@ -45,7 +46,8 @@ class CheckDefinitionViewSet(ViewSet):
         definition = CheckDefinition.objects.filter(name=checkName).first()
         if definition is None:
             raise Http404
-        return Response(CheckDefinitionBody.of(definition))
+        environment = client_of(request).environment
+        return Response(CheckDefinitionBody.of(definition, environment))
 
 
 @describe_sandbox

@@ -211,6 +211,12 @@ DEFINITION: dict[str, Any] = {
         "backoffMultiplier": 3.0,
         "maxDelaySeconds": 60.0,
     },
+    "availability": {
+        "status": "AVAILABLE",
+        "successRate": 0.9987,
+        "medianMs": 694,
+        "p95Ms": 1694,
+    },
 }
 DEFINITIONS: dict[str, Any] = {**ONE_PAGE, "size": 1, "content": [DEFINITION]}
 RESERVED: dict[str, Any] = {

@@ -20,6 +20,8 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Consent records", "history_edu", "consents.consentrecord"),
         ("References", "reviews", "references.reference"),
         ("Checks and prices", "sell", "checks.checkdefinition"),
+        ("Live sources", "cell_tower", "sources.source"),
+        ("Calls of sources", "call_made", "sources.call"),
     ],
     "Money": [
         ("Payments", "payments", "payments.payment"),

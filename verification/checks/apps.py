@@ -13,4 +13,4 @@ class ChecksConfig(AppConfig):
         from verification.checks.configuration import check_sources
 
         register(check_sources)
-        registry.configure(settings.PROVIDERS)
+        registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)

@@ -1,9 +1,15 @@
-"""Taking due checks from the table, so that each is run by one worker at a time."""
+"""Taking due checks from the table, so that each is run by one worker at a time.
+
+Those that wait until a source has room for them are apart: `waits_for` names it, and
+they are taken by `claim_waiting` when it has.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -27,36 +33,65 @@ class Claim:
     fence: int
     started_at: datetime
     reused_from_id: UUID | None
+    # The source that it waited for, if it did.
+    waited_for: str = ""
+    # The call of a live source that is made for it, and whether another is left to ask.
+    call_id: UUID | None = None
+    more: bool = False
 
 
-@transaction.atomic
+DUE = """
+SELECT id, '' AS source,
+    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
+FROM checks_checkresult
+WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
+ORDER BY turn_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+"""
+# The index of what waits has the sources first.
+WAITING = """
+SELECT w.id, free.source,
+    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
+FROM unnest(%(sources)s::text[], %(rooms)s::int[]) AS free(source, room)
+CROSS JOIN LATERAL (
+    SELECT id FROM checks_checkresult
+    WHERE waits_for <> '' AND waits_for = free.source
+        AND next_attempt_at <= statement_timestamp()
+    ORDER BY turn_at, id LIMIT free.room FOR UPDATE SKIP LOCKED
+) AS w
+"""
+CLAIM = """
+WITH due AS ({due})
+UPDATE checks_checkresult r
+SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1, waits_for = '',
+    started_at = COALESCE(r.started_at, statement_timestamp()),
+    next_attempt_at = due.lease_end, turn_at = due.lease_end
+FROM due WHERE r.id = due.id
+RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
+    r.claims, r.fence, r.started_at, r.reused_from_id, due.source
+"""
+CLAIM_DUE, CLAIM_WAITING = CLAIM.format(due=DUE), CLAIM.format(due=WAITING)
+
+
 def claim(limit: int) -> list[Claim]:
     """Up to `limit` due results, in the order of their turns.
 
     The count of claims is raised here and not when one ends: a check that kills its
     worker is then seen for what it is.
     """
+    return _claim(CLAIM_DUE, {"limit": limit})
+
+
+def claim_waiting(rooms: Mapping[str, int]) -> list[Claim]:
+    """Up to so many of those that wait for each source, in the order of their turns."""
+    return _claim(
+        CLAIM_WAITING, {"sources": list(rooms), "rooms": list(rooms.values())}
+    )
+
+
+@transaction.atomic
+def _claim(sql: str, values: dict[str, Any]) -> list[Claim]:
     with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            WITH due AS (
-                SELECT id,
-                    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
-                FROM checks_checkresult
-                WHERE next_attempt_at <= statement_timestamp()
-                ORDER BY turn_at, id
-                LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-            )
-            UPDATE checks_checkresult r
-            SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1,
-                started_at = COALESCE(r.started_at, statement_timestamp()),
-                next_attempt_at = due.lease_end, turn_at = due.lease_end
-            FROM due WHERE r.id = due.id
-            RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
-                r.claims, r.fence, r.started_at, r.reused_from_id
-            """,
-            {"limit": limit, "lease": settings.CHECK_LEASE_SECONDS},
-        )
+        cursor.execute(sql, {"lease": settings.CHECK_LEASE_SECONDS, **values})
         rows = cursor.fetchall()
     if not rows:
         return []

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
+from verification.source_routes import EVERYWHERE
 from verification.source_settings import on_test_hosts
 
 PAGE = "docs/providers.md says how to configure the sources."
@@ -18,7 +19,26 @@ def check_sources(**options: Any) -> list[CheckMessage]:
     for name in settings.PROVIDERS_LACK:
         told = f"{name} is not set; its source is not asked."
         found.append(Error(told, hint=PAGE, id="checks.E001"))
+    for told in settings.SOURCE_ROUTES_WRONG:
+        found.append(Error(told, hint=PAGE, id="checks.E002"))
     if not settings.DEBUG and (tried := on_test_hosts(settings.PROVIDERS)):
-        told = f"A test server answers {', '.join(tried)}: nobody real is looked up."
+        told = f"A test server stands for {', '.join(tried)}: nobody real is looked up."
         found.append(Warning(told, hint=PAGE, id="checks.W001"))
+    if settings.PROVIDERS:
+        found += [
+            Warning(f"{told} It fails.", hint=PAGE, id="checks.W002")
+            for told in _unanswered()
+        ]
     return found
+
+
+def _unanswered() -> list[str]:
+    """Routes on which nobody is configured, where others are."""
+    return [
+        f"No source is configured for {check} "
+        + ("elsewhere" if country == EVERYWHERE else f"in {country}")
+        + f" ({', '.join(names) or 'none is named'})."
+        for check, by_country in settings.SOURCE_ROUTES.items()
+        for country, names in by_country.items()
+        if not set(names) & set(settings.PROVIDERS)
+    ]

@@ -101,6 +101,7 @@ class CheckResult(models.Model):
     fence = models.PositiveIntegerField(default=0)
     next_attempt_at = models.DateTimeField(null=True)
     turn_at = models.DateTimeField(default=now)
+    waits_for = models.CharField(max_length=40, blank=True, default="", db_default="")
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
     duration_ms = models.PositiveIntegerField(null=True)
@@ -152,8 +153,14 @@ class CheckResult(models.Model):
             models.Index(
                 fields=["turn_at", "id"],
                 include=["next_attempt_at"],
-                condition=Q(next_attempt_at__isnull=False),
+                condition=Q(next_attempt_at__isnull=False, waits_for=""),
                 name="results_due",
+            ),
+            # The claim of what waits for a source.
+            models.Index(
+                fields=["waits_for", "turn_at", "id"],
+                condition=Q(next_attempt_at__isnull=False) & ~Q(waits_for=""),
+                name="results_waiting",
             ),
             # What staff look at: of very many, few have failed.
             models.Index(

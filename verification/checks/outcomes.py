@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
 from django.utils.timezone import now
 
 from verification.providers.base import Finding
+from verification.sources.models import End
 from verification.wire import utc_text
 
 
@@ -22,19 +23,26 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The check could not be done."""
+    """The check could not be done. `end` is what the source's part in it was."""
 
     code: str
     message: str
     retryable: bool
+    end: End = field(default=End.REFUSED, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Nothing yet: the check is due again at this time."""
+    """Nothing yet: the check is due again at this time.
+
+    With `waits_for` it is due when that source has room for it.
+    """
 
     at: datetime
     tries: int
+    waits_for: str = ""
+    end: End = field(default=End.NOT_YET, compare=False)
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,16 @@ class Cancelled:
 
 
 Outcome = Completed | Failed | Again | Cancelled
+
+
+def end_of(outcome: Outcome) -> tuple[End, str]:
+    """How the call ended that the outcome comes from, and why without an answer."""
+    match outcome:
+        case Failed(code=code, end=end):
+            return end, code
+        case Again(end=end, why=why):
+            return end, why
+    return End.ANSWERED, ""
 
 
 def finding_of(found: Finding) -> Completed:

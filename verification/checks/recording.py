@@ -14,11 +14,19 @@ from django.utils.timezone import now
 from verification.checks.claiming import Claim
 from verification.checks.events import check_body, check_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
-from verification.checks.outcomes import Again, Cancelled, Completed, Failed, Outcome
+from verification.checks.outcomes import (
+    Again,
+    Cancelled,
+    Completed,
+    Failed,
+    Outcome,
+    end_of,
+)
 from verification.checks.settling import Settled, settle
 from verification.jobs.queue import later_row
 from verification.reports.holding import held
 from verification.reports.models import PaymentMode, Report, RiskLevel
+from verification.sources.gate import end
 from verification.tables import Rows, insert
 from verification.wire import utc_text
 from webhooks.events import Happening, event_rows
@@ -36,16 +44,17 @@ LONGEST = 2**31 - 1
 UPDATE = """
 UPDATE checks_checkresult r
 SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
-    turn_at = COALESCE(u.due, r.turn_at),
+    turn_at = COALESCE(u.due, r.turn_at), waits_for = u.waits_for,
     completed_at = CASE WHEN u.due IS NULL THEN %s END,
     duration_ms = u.duration, score = u.score, risk_level = u.level,
     finding = u.finding, failure_code = u.code, failure_message = u.message,
     failure_retryable = u.retryable
 FROM unnest(
     %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::int[],
-    %s::smallint[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bool[]
+    %s::smallint[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bool[],
+    %s::text[]
 ) AS u(id, fence, status, tries, due, duration, score, level, finding, code, message,
-    retryable)
+    retryable, waits_for)
 WHERE r.id = u.id AND r.fence = u.fence AND r.status = 'RUNNING'
 RETURNING r.id, r.price
 """
@@ -84,6 +93,7 @@ def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
     at = now()
     reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Again)})
     ours = _update(ended, at)
+    _end_calls([(c, o) for c, o in ended if c.result_id in ours], at)
     mine = [(c, o) for c, o in ended if c.result_id in ours and c.report.pk in reports]
     if not mine:
         return
@@ -119,6 +129,16 @@ def _update(ended: Sequence[Ended], at: datetime) -> dict[UUID, Any]:
         return dict(cursor.fetchall())
 
 
+def _end_calls(ended: Iterable[Ended], at: datetime) -> None:
+    """Together with what came of them: a call without an end is one whose answer is
+    lost, and nothing else."""
+    calls = {c.call_id: end_of(outcome) for c, outcome in ended if c.call_id}
+    if calls and (due := end(calls, at)):
+        CheckResult.objects.filter(pk__in=due, status=ResultStatus.RUNNING).update(
+            next_attempt_at=at, turn_at=at
+        )
+
+
 def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
     took = _milliseconds(claimed, at)
     key = (claimed.result_id, claimed.fence)
@@ -128,15 +148,16 @@ def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any
             level = RiskLevel.of(score).value
             sealed = seal(finding, claimed.result_id)
             found = (tries, None, took, score, level, sealed)
-            return (*key, "COMPLETED", *found, "", "", False)
+            return (*key, "COMPLETED", *found, "", "", False, "")
         case Failed(code, message, retryable):
             took_only = (tries, None, took, None, level, None)
-            return (*key, "FAILED", *took_only, code, message, retryable)
-        case Again(due, spent):
-            return (*key, "RUNNING", spent, due, None, None, level, None, "", "", False)
+            return (*key, "FAILED", *took_only, code, message, retryable, "")
+        case Again(due, spent, queue):
+            waits = (spent, due, None, None, level, None)
+            return (*key, "RUNNING", *waits, "", "", False, queue)
         case Cancelled():
             nothing = (tries, None, None, None, level, None)
-            return (*key, "CANCELLED", *nothing, "", "", False)
+            return (*key, "CANCELLED", *nothing, "", "", False, "")
 
 
 def _milliseconds(claimed: Claim, at: datetime) -> int:

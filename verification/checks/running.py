@@ -7,10 +7,8 @@ on the network; threads touch no database. What they answer is recorded in batch
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -18,7 +16,9 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from django.utils.timezone import now
 
-from verification.checks.claiming import Claim, claim, earlier_finding
+from verification.checks.asking import ask, route_of
+from verification.checks.claiming import Claim, claim, claim_waiting, earlier_finding
+from verification.checks.flight import AT_A_TIME, Flight
 from verification.checks.models import CheckDefinition
 from verification.checks.outcomes import (
     Again,
@@ -26,31 +26,22 @@ from verification.checks.outcomes import (
     Completed,
     Failed,
     Outcome,
-    finding_of,
 )
 from verification.checks.recording import Ended, record
-from verification.checks.refereeing import ask_referee
+from verification.checks.routing import Go, let_begin
 from verification.encryption import UnknownKey
 from verification.jobs.heartbeat import beat
-from verification.providers.base import (
-    Inquiry,
-    NotYet,
-    Provider,
-    ProviderError,
-    Unavailable,
-)
-from verification.providers.registry import asks_referee, provider_for
+from verification.providers.registry import Route
 from verification.reports.models import ReportStatus
+from verification.sources.gate import close
 
 logger = logging.getLogger(__name__)
 
-IN_FLIGHT = 64
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 20.0
 # A check claimed this often without an end kills its workers, or takes for ever.
 MAX_CLAIMS = 5
 SUSPENDED_PAUSE = timedelta(minutes=5)
-LEAST_PAUSE = timedelta(seconds=1)
 
 Definitions = Mapping[Any, CheckDefinition]
 
@@ -59,26 +50,34 @@ def drain(call_for_help: Callable[[], None]) -> bool:
     """Run what is due until nothing is; False if time was up before that."""
     stop_at = time.monotonic() + JOB_SECONDS
     definitions = _definitions()
-    flying: dict[Future[Outcome], Claim] = {}
     helped = False
-    with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="ask") as pool:
+    with Flight() as flight:
         while True:
             in_time = beat() and time.monotonic() < stop_at
-            room = IN_FLIGHT - len(flying)
+            room = min(AT_A_TIME, flight.room)
             claims = claim(room) if in_time and room else []
             if claims and len(claims) == room and not helped:
                 # There is more than one worker's share: let another begin as well.
                 helped = True
                 call_for_help()
+            claims += _that_waited(flight) if in_time else []
             if any(claimed.definition_id not in definitions for claimed in claims):
                 definitions = _definitions()
-            at_once = _start(claims, definitions, pool, flying)
-            record(at_once, definitions)
-            landed = _landed(flying)
+            record(_start(claims, definitions, flight), definitions)
+            landed = flight.landed()
             record(landed, definitions)
+            flight.tally.flush()
             # While the last answers were on their way more may have come due.
-            if not (claims or flying or landed):
+            if not (claims or flight.under_way or landed):
                 return in_time
+
+
+def _that_waited(flight: Flight) -> list[Claim]:
+    """Those that waited for sources, as far as these now have room."""
+    rooms = flight.queues.rooms() if flight.room >= AT_A_TIME else {}
+    claims = claim_waiting(rooms) if rooms else []
+    flight.queues.claimed(rooms, claims)
+    return claims
 
 
 def _definitions() -> Definitions:
@@ -86,32 +85,43 @@ def _definitions() -> Definitions:
 
 
 def _start(
-    claims: Iterable[Claim],
-    definitions: Definitions,
-    pool: ThreadPoolExecutor,
-    flying: dict[Future[Outcome], Claim],
+    claims: Iterable[Claim], definitions: Definitions, flight: Flight
 ) -> list[Ended]:
     """Send each claim to its source; those that need no network have ended."""
     at_once: list[Ended] = []
+    live: list[tuple[Claim, Route]] = []
     for claimed in claims:
         outcome = _without_asking(claimed)
         if outcome is None:
-            provider = provider_for(claimed.name, claimed.report.environment)
-            policy = definitions[claimed.definition_id].retry_policy
-            if provider.waits_on_network:
-                flying[pool.submit(ask, provider, claimed, policy)] = claimed
+            route = route_of(claimed)
+            if route.is_live:
+                live.append((claimed, route))
                 continue
-            outcome = ask(provider, claimed, policy)
+            policy = definitions[claimed.definition_id].retry_policy
+            outcome = ask(route.providers[0], claimed, policy)
         at_once.append((claimed, outcome))
-    return at_once
+    # Of what was claimed before and has ended without being asked, a call may be left
+    # whose worker died in the midst of it.
+    unasked = [c for c, o in at_once if c.claims > 1 and not isinstance(o, Again)]
+    close(claimed.result_id for claimed in unasked)
+    return at_once + _let_go(live, definitions, flight)
 
 
-def _landed(flying: dict[Future[Outcome], Claim]) -> list[Ended]:
-    """Answers that have come; waits a little for the first of them."""
-    if not flying:
-        return []
-    done, _ = wait(flying, timeout=0.1, return_when=FIRST_COMPLETED)
-    return [(flying.pop(future), future.result()) for future in done]
+def _let_go(
+    live: list[tuple[Claim, Route]], definitions: Definitions, flight: Flight
+) -> list[Ended]:
+    """Have those asked that may ask now; what becomes of the others."""
+    ended: list[Ended] = []
+    for claimed, then in let_begin(live, definitions, flight.queues):
+        if not isinstance(then, Go):
+            ended.append((claimed, then))
+            continue
+        policy = definitions[claimed.definition_id].retry_policy
+        if then.provider.waits_on_network:
+            flight.start(then.provider, claimed, policy)
+        else:
+            ended.append(flight.ask(then.provider, claimed, policy))
+    return ended
 
 
 def _without_asking(claimed: Claim) -> Outcome | None:
@@ -149,54 +159,3 @@ def _again_from(result_id: UUID) -> Completed | None:
         logger.error("finding of %s: %s", result_id, type(e).__name__)
         return None
     return Completed(earlier.score, earlier.finding)
-
-
-def _inquiry(claimed: Claim) -> Inquiry:
-    return Inquiry(
-        check=claimed.name,
-        subject=claimed.report.subject or {},
-        reference=f"{claimed.result_id}-{claimed.attempt}",
-        result_id=claimed.result_id,
-        attempt=claimed.tries + 1,
-        asked_at=claimed.started_at,
-    )
-
-
-def ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
-    """The source's answer, or what is to be done without one. Never raises."""
-    try:
-        return _ask(provider, claimed, policy)
-    except Exception as e:
-        # The message may hold what the source said of the subject: it is not logged.
-        logger.error("%s raised %s", provider.name, type(e).__name__)
-        fault = Unavailable("SOURCE_ERROR", "The source's answer was not understood.")
-        return _after_unavailable(fault, claimed.tries + 1, policy)
-
-
-def _ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
-    if asks_referee(claimed.name, claimed.report.environment):
-        # No provider is configured, so this is the job's own thread: it may use rows.
-        return ask_referee(claimed)
-    try:
-        return finding_of(provider.ask(_inquiry(claimed)))
-    except NotYet as e:
-        # Whatever it said, a source is not asked again and again without a pause.
-        return Again(max(e.ask_at, now() + LEAST_PAUSE), tries=claimed.tries)
-    except Unavailable as e:
-        return _after_unavailable(e, claimed.tries + 1, policy)
-    except ProviderError as e:
-        return Failed(e.code, e.message, retryable=False)
-
-
-def _after_unavailable(
-    e: Unavailable, attempt: int, policy: Mapping[str, Any]
-) -> Outcome:
-    if attempt >= policy["maxAttempts"]:
-        return Failed(e.code, e.message, retryable=True)
-    longest = min(
-        policy["maxDelaySeconds"],
-        policy["initialDelaySeconds"] * policy["backoffMultiplier"] ** (attempt - 1),
-    )
-    # Full jitter: sources that come back are not met by everybody at once.
-    delay = random.uniform(0, longest)  # noqa: S311
-    return Again(now() + timedelta(seconds=delay), tries=attempt)

@@ -3,17 +3,21 @@
 `harden()` puts our sentinel in place of django-q2's and is called by `qcluster`.
 """
 
+import gc
 import logging
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
+from django.apps import apps
 from django.db import DatabaseError, connections
+from django.utils.module_loading import module_has_submodule
 from django_q import cluster
 from django_q.signals import post_execute_in_worker
 from django_q.worker import worker
 
-from verification.jobs import heartbeat, processes
+from verification.jobs import heartbeat, processes, signs
 from verification.jobs.broker import BEAT_ID, retry_soon
 from verification.jobs.queue import cluster_name
 from verification.jobs.sharing import Inbox, MessageQueue, Slot
@@ -49,8 +53,18 @@ class Sentinel(cluster.Sentinel):
 
     def _report(self) -> None:
         busy = all(process.timer.value > 0 for process in self.pool)
-        sign = heartbeat.BUSY if busy and self.pool else heartbeat.GUARDED
+        sign = signs.BUSY if busy and self.pool else signs.GUARDED
         heartbeat.tell_supervisor(sign)
+
+
+def preload() -> None:
+    """Load what jobs need before anything is forked, so that workers share it."""
+    for app in apps.get_app_configs():
+        if module_has_submodule(app.module, "tasks"):
+            import_module(f"{app.name}.tasks")
+    gc.collect()
+    # What is frozen is not looked through by the collector, which would write to it.
+    gc.freeze()
 
 
 def harden() -> None:

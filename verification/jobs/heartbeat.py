@@ -23,11 +23,6 @@ WRITE = """
 INSERT INTO jobs_heartbeat (cluster, beat_at) VALUES (%s, statement_timestamp())
 ON CONFLICT (cluster) DO UPDATE SET beat_at = excluded.beat_at
 """
-# What a cluster's processes tell its supervisor, a byte each.
-FLOWS = b"f"  # an acknowledgement came through
-GUARDED = b"g"  # the sentinel goes round
-BUSY = b"b"  # so it does, and every worker is in a job that may still take its time
-
 logger = logging.getLogger(__name__)
 # Set when this process's cluster is about to stop.
 stopping = Flag()

@@ -53,11 +53,6 @@ SCHEDULES = [
         "verification.ordering.tasks.purge_idempotency_keys",
     ),
     Every("Tell low balances", 10, "workspaces.tasks.tell_low_balances"),
-    Every(
-        "Forget who was invited in vain",
-        24 * 60,
-        "workspaces.tasks.forget_expired_invitations",
-    ),
     Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
     Every(
         "End expired invitations",
@@ -72,6 +67,7 @@ SCHEDULES = [
         24 * 60,
         "verification.accounts.tasks.purge_unconfirmed",
     ),
+    Every("Purge counts of sources", 60, "verification.sources.tasks.purge_minutes"),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]
 

@@ -3,6 +3,8 @@
 The cluster's processes write what happens to a pipe (`heartbeat`). Whatever the
 fault, a process that died and was not replaced, one that hangs, a lock that nobody
 lets go, the sign is the same: work no longer flows.
+
+It loads no app, so that it needs little memory. `manage.py jobs` becomes it.
 """
 
 import logging
@@ -16,8 +18,9 @@ import sys
 import time
 
 from django.conf import settings
+from django.utils.log import configure_logging
 
-from verification.jobs import heartbeat, processes
+from verification.jobs import processes, signs
 
 STALE_SECONDS = 6
 # The sentinel's round holds the scheduler's queries, which may wait for a lock.
@@ -89,15 +92,15 @@ class Supervisor:
     def _read_signs(self) -> None:
         if not select.select([self._pipe], [], [], ROUND_SECONDS)[0]:
             return
-        signs = os.read(self._pipe, 65536)
-        if not signs:  # every process of the cluster has ended
+        told = os.read(self._pipe, 65536)
+        if not told:  # every process of the cluster has ended
             time.sleep(ROUND_SECONDS)
             return
         now = time.monotonic()
-        if heartbeat.FLOWS in signs or heartbeat.BUSY in signs:
+        if signs.FLOWS in told or signs.BUSY in told:
             self._flowed_at = now
             self._worked = True
-        if heartbeat.GUARDED in signs or heartbeat.BUSY in signs:
+        if signs.GUARDED in told or signs.BUSY in told:
             self._guarded_at = now
 
     def _fault(self) -> str:
@@ -134,3 +137,8 @@ class Supervisor:
         until = time.monotonic() + self._pause
         while not self._stopping and time.monotonic() < until:
             time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)
+    Supervisor().run()

@@ -43,6 +43,8 @@ from verification.outbound import targets
 SECONDS = 20.0
 LIMIT = 2 * 1024 * 1024
 CHUNK = 65536
+# Connections that are kept open to one host: as many as threads ask it at once.
+KEPT = 128
 
 # By time.monotonic(), when the call that is under way has to be over.
 _end: ContextVar[float] = ContextVar("_end")
@@ -73,7 +75,7 @@ class _Session(requests.Session):
 class _Adapter(HTTPAdapter):
     def __init__(self, opened: frozenset[str], seconds: float, limit: int) -> None:
         self._opened, self._seconds, self._limit = opened, seconds, limit
-        super().__init__()
+        super().__init__(pool_maxsize=KEPT)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)

@@ -83,15 +83,24 @@ class NotYet(Exception):
         self.ask_at = ask_at
 
 
+class BadSignature(Exception):
+    """Who has sent this cannot be shown to be the one it claims to be."""
+
+
 class Provider(Protocol):
     """A source of one or more checks.
 
     `waits_on_network` is False for a provider that answers from memory: it is then
     asked in the job's own thread instead of the pool's.
+
+    `repeats_are_free` says that an inquiry may be asked again with the same reference
+    for nothing, because the source gives the earlier answer or never costs anything.
+    Where it may not, one whose answer was lost in a crash is left to a person.
     """
 
     name: ClassVar[str]
     waits_on_network: ClassVar[bool]
+    repeats_are_free: ClassVar[bool]
 
     def ask(self, inquiry: Inquiry) -> Finding:
         """The answer; raises Unavailable, Refused or NotYet."""

@@ -15,6 +15,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
+from verification.providers.base import BadSignature as BadSignature
 from verification.providers.base import Refused
 
 
@@ -139,10 +140,6 @@ class GivenBackElsewhere:
     currency: str
     # What it was asked with; our reference is among them if we asked.
     words: frozenset[str]
-
-
-class BadSignature(Exception):
-    """The event is not the provider's, or cannot be shown to be; nothing is kept."""
 
 
 class CheckoutProvider(Protocol):

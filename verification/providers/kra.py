@@ -57,6 +57,7 @@ class _Answer:
 class Kra:
     name: ClassVar[str] = "kra"
     waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = True
 
     def __init__(
         self,

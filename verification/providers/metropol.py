@@ -81,6 +81,7 @@ REPORTS = {
 class Metropol:
     name: ClassVar[str] = "metropol"
     waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -8,7 +8,8 @@ the app of the checks is ready.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -16,35 +17,76 @@ from verification.providers.base import Finding, Inquiry, Provider, Refused
 from verification.providers.sandbox import Sandbox
 
 REFEREES_CHECK = "EMPLOYER_VERIFICATION"
-# check name -> provider
-_live: dict[str, Provider] = {}
+# Stands for every country that is not named.
+EVERYWHERE = "*"
 _sandbox = Sandbox()
 
 
-def configure(table: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
-    """Make the live providers from {check name: (dotted path, options)}."""
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who is asked, in this order; `lacking` are named in it and not configured."""
+
+    providers: tuple[Provider, ...]
+    lacking: tuple[str, ...] = ()
+    # Calls of these are counted, limited and recorded.
+    is_live: bool = False
+
+
+# Source -> provider, and check -> country -> route.
+_live: dict[str, Provider] = {}
+_routes: dict[str, dict[str, Route]] = {}
+
+
+def configure(
+    sources: Mapping[str, tuple[str, Mapping[str, Any]]],
+    routes: Mapping[str, Mapping[str, Sequence[str]]],
+) -> None:
+    """Make the live providers from {source: (dotted path, options)}, and their routes
+    from {check: {country: sources}}."""
     _live.clear()
-    for check, (path, options) in table.items():
+    _routes.clear()
+    for source, (path, options) in sources.items():
         module, _, name = path.rpartition(".")
-        _live[check] = getattr(import_module(module), name)(**options)
+        _live[source] = getattr(import_module(module), name)(**options)
+    for check, by_country in routes.items():
+        _routes[check] = {
+            country: _route(names) for country, names in by_country.items()
+        }
 
 
-def provider_for(check: str, environment: str) -> Provider:
-    """Who answers this check in this environment."""
+def route_for(check: str, environment: str, country: str) -> Route:
+    """Who answers this check in this environment, about subjects of this country."""
     if environment != "production":
-        return _sandbox
-    return _live.get(check, _not_configured)
+        return _in_sandbox
+    by_country = _routes.get(check, {})
+    route = by_country.get(country) or by_country.get(EVERYWHERE)
+    return route if route and route.providers else _nowhere
 
 
 def asks_referee(check: str, environment: str) -> bool:
-    """Whether we ask a referee ourselves, because no live source knows employments."""
-    in_production = environment == "production"
-    return in_production and check == REFEREES_CHECK and check not in _live
+    """Whether we ask a referee ourselves, where no live source is asked."""
+    return environment == "production" and check == REFEREES_CHECK
+
+
+def live_sources() -> list[str]:
+    """All that are configured, whether or not they are on any route."""
+    return sorted(_live)
+
+
+def provider_named(source: str) -> Provider | None:
+    """The live source of this name, if it is configured."""
+    return _live.get(source)
+
+
+def _route(names: Sequence[str]) -> Route:
+    found = tuple(_live[name] for name in names if name in _live)
+    return Route(found, tuple(name for name in names if name not in _live), bool(found))
 
 
 class _NotConfigured:
     name: ClassVar[str] = "none"
     waits_on_network: ClassVar[bool] = False
+    repeats_are_free: ClassVar[bool] = True
 
     def ask(self, inquiry: Inquiry) -> Finding:
         raise Refused(
@@ -53,4 +95,5 @@ class _NotConfigured:
         )
 
 
-_not_configured = _NotConfigured()
+_in_sandbox = Route((_sandbox,))
+_nowhere = Route((_NotConfigured(),))

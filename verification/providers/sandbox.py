@@ -110,6 +110,7 @@ CHECKS = {name: _prepared(check) for name, check in DATA["checks"].items()}
 class Sandbox:
     name: ClassVar[str] = "sandbox"
     waits_on_network: ClassVar[bool] = False
+    repeats_are_free: ClassVar[bool] = True
 
     def ask(self, inquiry: Inquiry) -> Finding:
         check = CHECKS.get(inquiry.check)

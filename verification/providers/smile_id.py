@@ -4,11 +4,15 @@ https://docs.usesmileid.com/products/for-individuals-kyc/identity-lookup
 
 A job has an id of ours, and a second job of the same id is not begun: what was asked
 before a crash or a lost answer is read again instead of being paid for twice.
+
+With an address for callbacks jobs are only begun, and Smile ID asks the registers for
+as long as these need. Its callback is a hint: the answer is read from the job's status.
 """
 
 from __future__ import annotations
 
 import hmac
+import json
 import logging
 import re
 import time
@@ -18,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import Finding, Inquiry, Refused
+from verification.providers.base import BadSignature, Finding, Inquiry, Refused
 from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
 from verification.providers.scoring import ask_again
 from verification.providers.smile_id_answers import (
@@ -36,6 +40,12 @@ STATUS_PATH = "/v1/job_status"
 # All calls of one check end before its lease does.
 SECONDS, TOGETHER = 10.0, 35.0
 PAUSE = 10.0
+# How soon a job is asked about whose callback does not come.
+WITHOUT_CALLBACK = 60.0
+ASYNC = {
+    ID_PATH: "/v1/async_id_verification",
+    BUSINESS_PATH: "/v1/async_business_verification",
+}
 
 Outcome = Literal["FOUND", "NOT_FOUND", "LATER", "REFUSED"]
 RESULTS: dict[str, tuple[Outcome, str]] = {
@@ -85,6 +95,7 @@ class _Job:
 class SmileId:
     name: ClassVar[str] = "smile_id"
     waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -92,8 +103,10 @@ class SmileId:
         api_key: str,
         url: str = "https://api.smileidentity.com",
         opened: Collection[str] = (),
+        callback_url: str = "",
     ) -> None:
         self._partner_id, self._key = partner_id, api_key
+        self._callback_url = callback_url
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
@@ -106,6 +119,26 @@ class SmileId:
             provider_reference=told(answer.get("SmileJobID")),
             response_digest=reply.digest,
         )
+
+    def read_callback(self, body: bytes) -> str:
+        """The job it is about, if it is signed with our key; raises BadSignature.
+
+        The signature does not cover the rest, so nothing else of it is read.
+        """
+        try:
+            told = json.loads(body)
+            if not isinstance(told, dict) or not self._is_ours(told):
+                raise BadSignature
+        except (ValueError, RecursionError):
+            raise BadSignature from None
+        params = told.get("PartnerParams")
+        job = str(params.get("job_id")) if isinstance(params, dict) else ""
+        return job if re.fullmatch(r"[A-Za-z0-9-]{1,64}", job) else ""
+
+    def _is_ours(self, told: Mapping[str, Any]) -> bool:
+        stamp, given = str(told.get("timestamp")), str(told.get("signature"))
+        wanted = signature(self._key, self._partner_id, stamp)
+        return hmac.compare_digest(given.encode(), wanted.encode())
 
     def _answered(
         self, path: str, asked: Mapping[str, str], inquiry: Inquiry
@@ -136,7 +169,12 @@ class SmileId:
             "source_sdk": "rest_api",
             "source_sdk_version": "1.0.0",
         }
-        reply = self._post(job.path, body)
+        path = job.path
+        if self._callback_url:
+            path, body["callback_url"] = ASYNC[path], self._callback_url
+        reply = self._post(path, body)
+        if self._callback_url and reply.status == 200 and _is_taken(reply):
+            raise _still_at_work(inquiry, WITHOUT_CALLBACK)
         try:
             answer = self._signed(reply)
         except Declined as e:
@@ -180,9 +218,7 @@ class SmileId:
         answer = self._api.read(reply)
         if not isinstance(answer, dict):
             raise unavailable(SOURCE, "answered with JSON that is no object")
-        stamp, given = str(answer.get("timestamp")), str(answer.get("signature"))
-        wanted = signature(self._key, self._partner_id, stamp)
-        if not hmac.compare_digest(given.encode(), wanted.encode()):
+        if not self._is_ours(answer):
             raise unavailable(SOURCE, "answered with a wrong signature")
         return answer
 
@@ -261,6 +297,10 @@ def _check_final(answer: Mapping[str, Any], inquiry: Inquiry) -> None:
         raise _still_at_work(inquiry)
 
 
-def _still_at_work(inquiry: Inquiry) -> Exception:
+def _is_taken(reply: Reply) -> bool:
+    return reply.parsed() == {"success": True}
+
+
+def _still_at_work(inquiry: Inquiry, pause: float = PAUSE) -> Exception:
     late = f"{SOURCE} has been at work on this for too long."
-    return ask_again(inquiry, datetime.now(UTC), PAUSE, late)
+    return ask_again(inquiry, datetime.now(UTC), pause, late)

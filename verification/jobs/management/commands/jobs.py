@@ -1,8 +1,9 @@
+import os
+import sys
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
-
-from verification.jobs.supervisor import Supervisor
 
 
 class Command(BaseCommand):
@@ -11,4 +12,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        Supervisor().run()
+        # In place of this process, which has loaded every app.
+        os.chdir(settings.BASE_DIR)
+        command = [sys.executable, "-m", "verification.jobs.supervisor"]
+        os.execv(command[0], command)  # noqa: S606

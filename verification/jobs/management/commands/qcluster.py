@@ -2,7 +2,7 @@ from typing import Any
 
 from django_q.management.commands import qcluster
 
-from verification.jobs.cluster import harden
+from verification.jobs.cluster import harden, preload
 
 
 class Command(qcluster.Command):
@@ -12,4 +12,5 @@ class Command(qcluster.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         harden()
+        preload()
         super().handle(*args, **options)

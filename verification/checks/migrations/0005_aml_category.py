@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("checks", "0003_back_office"),
+        ("checks", "0004_waits_for_a_source"),
     ]
 
     operations = [

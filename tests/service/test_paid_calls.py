@@ -1,0 +1,133 @@
+"""kill -9 of workers between a call and the record of its answer; sources count."""
+
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from tests.clients import person
+from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
+from tests.fakes.metropol import metropol as metropol
+from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
+from tests.fakes.smile_id import smile_id as smile_id
+from tests.live import Service
+from tests.service.conftest import Client
+
+DONE_SECONDS = 60
+CHECKS = ["IDENTITY", "CRB_SCORE"]
+LEFT = """
+SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
+WHERE p.workspace_id = %s AND r.next_attempt_at IS NOT NULL
+"""
+ENDED = """
+SELECT r.name, r.status, r.failure_code, count(*)
+FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
+WHERE p.workspace_id = %s GROUP BY 1, 2, 3
+"""
+DOUBTS = """
+SELECT count(*) FROM sources_call c JOIN checks_checkresult r ON r.id = c.result_id
+JOIN reports_report p ON p.id = r.report_id
+WHERE p.workspace_id = %s AND c.source = 'metropol' AND c."end" = 'IN_DOUBT'
+"""
+
+
+@pytest.fixture
+def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
+    """The service asks both fakes; restarted as it was when the test ends."""
+    metropol.anybody = (700, "003")
+    service.stop_jobs()
+    variables = {
+        "SMILE_ID_PARTNER_ID": PARTNER,
+        "SMILE_ID_API_KEY": KEY,
+        "SMILE_ID_URL": smile_id.url,
+        "METROPOL_PUBLIC_KEY": PUBLIC,
+        "METROPOL_PRIVATE_KEY": PRIVATE,
+        "METROPOL_URL": f"{metropol.url}/v2_1",
+        "SOURCE_DEV_HOSTS": f"{smile_id.host},{metropol.host}",
+    }
+    service.set_environment(**variables)
+    service.start_jobs()
+    yield service
+    service.stop_jobs()
+    service.set_environment(**dict.fromkeys(variables, ""))
+    service.start_jobs()
+
+
+def order(client, first, count):
+    items = [
+        {**person(idNumber=str(number)), "checksRequested": CHECKS}
+        for number in range(first, first + 10 * count, 10)
+    ]
+    client.order(*items)
+
+
+def until(asked, service):
+    deadline = time.monotonic() + DONE_SECONDS
+    while not asked():
+        assert time.monotonic() < deadline, service.log()[-3000:]
+        time.sleep(0.02)
+
+
+def rows(service, client, sql):
+    with service.connect() as connection:
+        return connection.execute(sql, [client.workspace]).fetchall()
+
+
+def assert_nothing_was_paid_twice(service, client, smile_id, metropol, ordered):
+    jobs = Counter(job["IDNumber"] for job in smile_id.jobs.values())
+    assert set(jobs.values()) == {1}
+    assert len(jobs) == ordered
+    paid = Counter(each.body for each in metropol.requests)
+    assert set(paid.values()) == {1}
+    ended = {row[:3]: row[3] for row in rows(service, client, ENDED)}
+    ((doubts,),) = rows(service, client, DOUBTS)
+    lost = ended.pop(("CRB_SCORE", "FAILED", "SOURCE_CALL_IN_DOUBT"), 0)
+    assert lost == doubts
+    wanted = {("IDENTITY", "COMPLETED", ""): ordered}
+    if lost < ordered:
+        wanted["CRB_SCORE", "COMPLETED", ""] = ordered - lost
+    assert ended == wanted
+    return lost
+
+
+@pytest.mark.timeout(150)
+def test_an_answer_that_was_paid_for_and_lost_is_not_paid_for_again(
+    asking, live_client, smile_id, metropol
+):
+    smile_id.faults.slow = metropol.faults.slow = 4
+    asking.manage(
+        "top_up", live_client.workspace, "--environment=production", "--amount=100000"
+    )
+    order(live_client, 50000009, 2)
+    # Done and paid for; the answers are on their way.
+    until(lambda: len(smile_id.jobs) == len(metropol.seen) == 2, asking)
+
+    asking.kill_jobs()
+    smile_id.faults.slow = metropol.faults.slow = 0
+    asking.start_jobs()
+    until(lambda: rows(asking, live_client, LEFT) == [(0,)], asking)
+
+    both = assert_nothing_was_paid_twice(asking, live_client, smile_id, metropol, 2)
+    assert both == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_paid_call_is_made_twice_however_often_workers_are_killed(
+    asking, smile_id, metropol
+):
+    client, ordered = Client(asking, "production"), 1_000
+    asking.manage(
+        "top_up", client.workspace, "--environment=production", "--amount=1000000"
+    )
+    smile_id.faults.slow = metropol.faults.slow = 0.2
+    for first in range(0, ordered, 250):
+        order(client, 60000009 + 10 * first, 250)
+    while rows(asking, client, LEFT) != [(0,)]:
+        # In the midst of the work, and now and then before there is any.
+        time.sleep(random.uniform(0.5, 4))
+        asking.kill_jobs()
+        asking.start_jobs()
+
+    assert_nothing_was_paid_twice(asking, client, smile_id, metropol, ordered)

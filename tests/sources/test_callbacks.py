@@ -1,0 +1,158 @@
+"""Smile ID's jobs that are only begun, and its callbacks."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.utils.timezone import now
+
+from tests.checks.engine import let_time_pass, only_result
+from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
+from tests.fakes.smile_id import smile_id as smile_id
+from tests.sources.two import calls, orders
+from verification.jobs.models import Job
+from verification.providers import registry
+from verification.sources.models import Call
+
+PATH = "/callbacks/smile-id"
+STATUS = "/v1/job_status"
+
+
+@pytest.fixture
+def asked(smile_id: FakeSmileId) -> Iterator[FakeSmileId]:
+    """Smile ID with an address for its callbacks, asked in production."""
+    options = {
+        "partner_id": PARTNER,
+        "api_key": KEY,
+        "url": smile_id.url,
+        "opened": [smile_id.host],
+        "callback_url": f"https://reports.test{PATH}",
+    }
+    source = ("verification.providers.smile_id.SmileId", options)
+    registry.configure({"smile_id": source}, {"IDENTITY": {"KE": ["smile_id"]}})
+    yield smile_id
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
+
+
+@pytest.fixture
+def ordered(paying_api, asked):
+    """One check whose job was begun; Smile ID is at work on it."""
+    ordered = paying_api.create(*orders(1))
+    paying_api.work()
+    assert calls() == [("smile_id", "NOT_YET")]
+    Job.objects.all().delete()
+    return ordered
+
+
+def post(client, event, **changed):
+    body = json.dumps({**event, **changed})
+    return client.post(PATH, body, content_type="application/json")
+
+
+def is_due():
+    return only_result().next_attempt_at <= now()
+
+
+def test_a_callback_has_the_answer_read_from_the_job_and_not_from_itself(
+    paying_api, asked, ordered, client
+):
+    assert not is_due()
+    told = asked.asked("/v1/async_id_verification")[0]
+    assert told["callback_url"] == f"https://reports.test{PATH}"
+
+    answer = post(client, asked.events[0], FullName="SOMEBODY ELSE", ResultCode="1013")
+    paying_api.work()
+
+    assert (answer.status_code, answer.json()) == (200, {})
+    (result,) = paying_api.report(ordered["id"])["checkResults"]
+    assert result["details"]["fullName"] == "JANE WANJIKU KAMAU"
+    assert len(asked.asked(STATUS)) == 1
+    assert len(asked.jobs) == 1
+
+
+def test_a_callback_is_taken_once(asked, ordered, client):
+    first, second = (post(client, asked.events[0]) for _ in range(2))
+
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert Job.objects.count() == 1
+    assert Call.objects.exclude(called_back_at=None).count() == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"signature": "bm8="},
+        {"timestamp": "2026-01-02T03:04:05.679Z"},
+        {"signature": None},
+        {"signature": "\ud800"},
+    ],
+)
+def test_a_callback_with_a_wrong_signature_does_nothing(
+    asked, ordered, client, changed
+):
+    answer = post(client, asked.events[0], **changed)
+
+    assert answer.status_code == 401
+    assert not is_due()
+    assert not Call.objects.exclude(called_back_at=None).exists()
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"[" * 100_000])
+def test_what_is_no_callback_is_refused(asked, client, db, body):
+    assert client.post(PATH, body, content_type="x/y").status_code == 401
+
+
+def test_one_that_is_too_large_is_refused(asked, client, db):
+    body = b" " * (2 * 1024 * 1024 + 1)
+
+    assert client.post(PATH, body, content_type="x/y").status_code == 413
+
+
+@pytest.mark.parametrize("job", ["run-1", "\x00", None, {"a": 1}, "x" * 999])
+def test_a_job_that_is_not_ours_is_received_and_logged(
+    asked, ordered, client, job, log_lines
+):
+    answer = post(client, asked.events[0], PartnerParams={"job_id": job})
+
+    assert answer.status_code == 200
+    assert not is_due()
+    told = [line["message"] for line in log_lines()]
+    assert "smile_id called back about what it was not asked" in told
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_callback_before_the_answer_to_the_call_is_not_lost(
+    paying_api, asked, client
+):
+    answers = []
+    happened = asked.happened
+
+    def call_back_at_once(event):
+        happened(event)
+        answers.append(post(client, event).status_code)
+        connection.close()
+
+    asked.happened = call_back_at_once
+    ordered = paying_api.create(*orders(1))
+
+    paying_api.work()
+
+    assert answers == [200]
+    assert calls() == [("smile_id", "NOT_YET"), ("smile_id", "ANSWERED")]
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert len(asked.jobs) == 1
+
+
+def test_a_callback_that_never_comes_costs_a_minute(paying_api, asked, ordered):
+    let_time_pass()
+
+    paying_api.work()
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert len(asked.jobs) == 1
+
+
+def test_without_a_contract_there_is_no_such_address(client, db):
+    assert client.post(PATH, b"{}", content_type="application/json").status_code == 404

@@ -1,0 +1,115 @@
+"""A worker dies between the call and the record of what came of it."""
+
+from tests.checks.engine import definitions, let_time_pass, only_result, paid
+from tests.checks.source import CLEAR
+from tests.sources.two import calls, orders
+from verification.checks.asking import ask, route_of
+from verification.checks.claiming import claim
+from verification.checks.flight import Queues
+from verification.checks.recording import record
+from verification.checks.routing import let_begin
+from verification.sources.models import Call
+
+
+def asked_by_a_worker_that_dies():
+    """Up to the answer; what is held in its hands."""
+    known = definitions()
+    (claimed,) = claim(1)
+    ((called, go),) = let_begin([(claimed, route_of(claimed))], known, Queues())
+    policy = known[claimed.definition_id].retry_policy
+    return called, ask(go.provider, called, policy)
+
+
+def test_a_source_that_knows_our_reference_is_asked_for_the_same_again(paying_api, two):
+    ordered = paying_api.create(*orders(1))
+    asked_by_a_worker_that_dies()
+    let_time_pass()
+
+    paying_api.work()
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert calls() == [("first", "LOST"), ("first", "ANSWERED")]
+    assert len({asked["reference"] for asked in two.first.asked}) == 1
+    assert two.second.asked == []
+
+
+def test_a_source_that_would_be_paid_again_is_left_to_a_person(paying_api, two):
+    two.routed("second", "first")
+    ordered = paying_api.create(*orders(1))
+    asked_by_a_worker_that_dies()
+    let_time_pass()
+
+    paying_api.work()
+
+    report = paying_api.report(ordered["id"])
+    assert report["checkResults"][0]["failure"]["code"] == "SOURCE_CALL_IN_DOUBT"
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert calls() == [("second", "IN_DOUBT")]
+    assert len(two.second.asked) == 1
+    assert two.first.asked == []
+
+
+def test_a_late_worker_does_not_end_a_call_that_is_in_doubt(paying_api, two):
+    two.routed("second")
+    paying_api.create(*orders(1))
+    late = asked_by_a_worker_that_dies()
+    let_time_pass()
+    paying_api.work()
+
+    record([late], definitions())
+
+    assert calls() == [("second", "IN_DOUBT")]
+    assert only_result().status == "FAILED"
+
+
+def test_a_retry_by_the_client_is_another_run_and_is_asked(paying_api, two):
+    two.routed("second")
+    ordered = paying_api.create(*orders(1))
+    asked_by_a_worker_that_dies()
+    let_time_pass()
+    paying_api.work()
+
+    paying_api.post(f"/reports/{ordered['id']}/retry")
+    paying_api.work()
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert calls() == [("second", "IN_DOUBT"), ("second", "ANSWERED")]
+
+
+def test_what_a_cancelled_check_was_asked_for_is_in_doubt(paying_api, two):
+    two.routed("second")
+    ordered = paying_api.create(*orders(1))
+    asked_by_a_worker_that_dies()
+    paying_api.post(f"/reports/{ordered['id']}/cancel")
+    let_time_pass()
+
+    paying_api.work()
+
+    assert calls() == [("second", "IN_DOUBT")]
+    assert only_result().status == "CANCELLED"
+
+
+def test_a_worker_that_dies_before_any_source_leaves_no_doubt(paying_api, two):
+    two.routed("second")
+    ordered = paying_api.create(*orders(1))
+    claim(1)
+    let_time_pass()
+
+    paying_api.work()
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert calls() == [("second", "ANSWERED")]
+
+
+def test_an_answer_and_the_end_of_its_call_are_recorded_together(
+    paying_api, two, monkeypatch
+):
+    paying_api.create(*orders(1))
+    two.first.answers(CLEAR)
+    monkeypatch.setattr("verification.checks.recording.settle", lambda *a: 1 / 0)
+
+    paying_api.work()
+
+    assert calls() == [("first", "")]
+    assert only_result().status == "RUNNING"
+    assert Call.objects.get().ended_at is None

@@ -1,0 +1,223 @@
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.checks.engine import let_time_pass, only_result
+from tests.checks.source import CLEAR, DOWN, everything_by
+from tests.clients import person
+from tests.sources.two import calls, orders
+from verification.checks.claiming import claim
+from verification.checks.models import CheckResult
+from verification.providers import registry
+from verification.source_routes import Limit
+from verification.sources.models import Call, Source
+
+
+class AtOnce:
+    """Answers after a moment; the most that were asked at once."""
+
+    def __init__(self, seconds=0.02):
+        self.now, self.most, self._seconds = 0, 0, seconds
+        self._lock = threading.Lock()
+
+    def __call__(self, asked):
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(self._seconds)
+        with self._lock:
+            self.now -= 1
+        return CLEAR
+
+
+def answers(name):
+    """It is known to answer, and so not asked with care."""
+    Source.objects.update_or_create(name=name, defaults={"answered_at": now()})
+
+
+def completed():
+    return CheckResult.objects.filter(status="COMPLETED").count()
+
+
+def test_a_source_gets_no_more_at_once_than_it_may(paying_api, two, settings):
+    two.routed("first")
+    answers("first")
+    settings.SOURCE_LIMITS = {"first": Limit(3)}
+    two.first.play = AtOnce()
+    paying_api.create(*orders(20))
+
+    paying_api.work()
+
+    assert two.first.play.most == 3
+    assert completed() == 20
+    assert CheckResult.objects.exclude(tries=0).count() == 0
+
+
+def test_calls_of_other_workers_count(paying_api, two, settings):
+    two.routed("first")
+    answers("first")
+    settings.SOURCE_LIMITS = {"first": Limit(2)}
+    paying_api.create(*orders(3))
+    held = claim(2)
+    made = {"attempt": 1, "tries": 0, "reference": "r", "source": "first"}
+    theirs = [Call.objects.create(result_id=c.result_id, **made) for c in held]
+
+    paying_api.work()
+
+    assert two.first.asked == []
+    assert only_result(waits_for="first").status == "RUNNING"
+
+    Call.objects.filter(pk=theirs[0].pk).update(end="ANSWERED", ended_at=now())
+    paying_api.work()
+    assert completed() == 1
+    assert not CheckResult.objects.exclude(waits_for="").exists()
+
+
+def test_calls_of_workers_that_died_long_ago_do_not_count(paying_api, two, settings):
+    two.routed("first")
+    settings.SOURCE_LIMITS = {"first": Limit(1)}
+    paying_api.create(*orders(2))
+    (held,) = claim(1)
+    made = {"attempt": 1, "tries": 0, "reference": "r", "source": "first"}
+    begun = now() - timedelta(seconds=settings.CHECK_LEASE_SECONDS)
+    Call.objects.create(result_id=held.result_id, begun_at=begun, **made)
+
+    paying_api.work()
+
+    assert completed() == 1
+
+
+def test_a_source_is_asked_no_oftener_in_a_minute_than_it_may(
+    paying_api, two, settings
+):
+    two.routed("first")
+    answers("first")
+    settings.SOURCE_LIMITS = {"first": Limit(64, a_minute=60)}
+    paying_api.create(*orders(5))
+
+    paying_api.work()
+
+    # One, and one for the second in which nobody asked.
+    assert len(two.first.asked) == 2
+    waiting = CheckResult.objects.filter(status="RUNNING")
+    due = [(r.next_attempt_at - now()).total_seconds() for r in waiting]
+    assert sorted(round(seconds, -1) for seconds in due) == [0, 0, 0]
+    assert min(due) > 0.5
+    assert {(r.tries, r.waits_for) for r in waiting} == {(0, "")}
+
+
+@pytest.mark.parametrize("answered", [None, timedelta(minutes=2)])
+def test_the_breaker_opens_within_twenty_calls(paying_api, two, answered):
+    two.routed("first")
+    two.first.answers(DOWN)
+    if answered:
+        Source.objects.create(name="first", answered_at=now() - answered)
+    paying_api.create(*orders(40))
+
+    paying_api.work()
+
+    assert 10 <= len(two.first.asked) <= 20
+    source = Source.objects.get()
+    assert 25 < (source.resting_until - now()).total_seconds() <= 30
+    # All have had their try, and none waits for a place at the source.
+    assert not CheckResult.objects.filter(tries=0).exists()
+    assert not CheckResult.objects.exclude(waits_for="").exists()
+
+
+def rested(name="first", rests=1):
+    past = now() - timedelta(seconds=1)
+    Source.objects.update_or_create(
+        name=name,
+        defaults={"failures_in_row": 10, "rests": rests, "resting_until": past},
+    )
+
+
+def test_after_a_rest_one_call_tries_the_source_and_others_wait_for_it(paying_api, two):
+    two.routed("first")
+    rested(rests=2)
+    two.first.play = lambda asked: time.sleep(0.1) or DOWN
+    paying_api.create(*orders(5))
+
+    paying_api.work()
+
+    assert len(two.first.asked) == 1
+    assert calls() == [("first", "UNAVAILABLE")]
+    assert sorted(CheckResult.objects.values_list("tries", flat=True)) == [
+        0,
+        0,
+        0,
+        0,
+        1,
+    ]
+    source = Source.objects.get()
+    assert 115 < (source.resting_until - now()).total_seconds() <= 120
+    assert source.probed_at is None
+
+
+def test_a_source_that_answers_again_is_asked_by_all_again(paying_api, two):
+    two.routed("first")
+    rested()
+    paying_api.create(*orders(30))
+
+    paying_api.work()
+    let_time_pass()
+    paying_api.work()
+
+    assert completed() == 30
+    source = Source.objects.get()
+    assert (source.failures_in_row, source.rests, source.resting_until) == (0, 0, None)
+
+
+def test_a_probe_whose_worker_died_is_followed_by_another(paying_api, two, settings):
+    rested()
+    lease = timedelta(seconds=settings.CHECK_LEASE_SECONDS)
+    Source.objects.update(probed_at=now() - lease)
+    paying_api.create(*orders(1))
+
+    paying_api.work()
+
+    assert calls() == [("first", "ANSWERED")]
+
+
+def test_a_source_that_hangs_holds_up_no_other(paying_api, two):
+    routes = everything_by("first") | {"CRB_SCORE": {"*": ["second"]}}
+    registry.configure(two.sources, routes)
+    answers("second")
+    done = threading.Event()
+    two.first.play = lambda asked: done.wait(10) and CLEAR
+
+    def last_of_them(asked):
+        if len(two.second.asked) == 70:
+            done.set()
+        return CLEAR
+
+    two.second.play = last_of_them
+    paying_api.create(*orders(70))
+    scores = [{**o, "checksRequested": ["CRB_SCORE"]} for o in orders(70)]
+    paying_api.create(*scores)
+
+    started = time.monotonic()
+    paying_api.work()
+
+    assert time.monotonic() - started < 9
+    assert completed() == 140
+
+
+def test_who_waits_for_a_source_is_served_in_the_order_of_turns(
+    paying_api, two, settings
+):
+    two.routed("first")
+    settings.SOURCE_LIMITS = {"first": Limit(1)}
+    for number in range(8):
+        paying_api.create(
+            person(idNumber=str(30000000 + number)) | {"checksRequested": ["IDENTITY"]}
+        )
+
+    paying_api.work()
+
+    asked = [int(asked["idNumber"]) for asked in two.first.asked]
+    assert asked == sorted(asked)
+    assert completed() == 8

@@ -1,0 +1,148 @@
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError
+from django.utils.timezone import now
+
+from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
+from tests.checks.source import CLEAR, DOWN
+from tests.sources.two import calls, orders
+from verification.checks.models import CheckResult
+from verification.sources.models import Call, Source
+
+REFUSED = (422, {})
+NOT_UNDERSTOOD = (500, {})
+TRIPPED = {"failures_in_row": 10, "rests": 1}
+
+
+def rests(name, seconds=30):
+    """This source has tripped the breaker, and rests for so long from now on."""
+    until = now() + timedelta(seconds=seconds)
+    Source.objects.update_or_create(
+        name=name, defaults={**TRIPPED, "resting_until": until}
+    )
+
+
+def test_the_first_that_answers_is_the_only_one_asked(paying_api, two):
+    paying_api.create(*orders(1))
+
+    paying_api.work()
+
+    assert (len(two.first.asked), len(two.second.asked)) == (1, 0)
+    assert calls() == [("first", "ANSWERED")]
+    call = Call.objects.get()
+    assert call.reference == two.first.asked[0]["reference"]
+    assert (call.passed_over, call.why) == ([], "")
+    assert call.begun_at <= call.ended_at
+
+
+@pytest.mark.parametrize("failing", [DOWN, NOT_UNDERSTOOD])
+def test_the_next_source_is_asked_at_once_where_one_does_not_answer(
+    paying_api, two, failing
+):
+    ordered = paying_api.create(*orders(1))
+    two.first.answers(failing)
+
+    paying_api.work()
+
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert calls() == [("first", "UNAVAILABLE"), ("second", "ANSWERED")]
+    why = "ACME_DOWN" if failing == DOWN else "SOURCE_ERROR"
+    assert Call.objects.get(source="first").why == why
+    assert only_result().tries == 0
+
+
+@pytest.mark.parametrize("answer", [CLEAR, REFUSED, (200, {"score": 90})])
+def test_no_other_source_is_asked_where_one_has_answered(paying_api, two, answer):
+    paying_api.create(*orders(1))
+    two.first.answers(answer)
+
+    work_until_done(paying_api)
+
+    assert two.second.asked == []
+
+
+def test_all_are_asked_in_each_round_until_the_policy_is_used_up(paying_api, two):
+    paying_api.create(*orders(1))
+    two.first.answers(DOWN)
+    two.second.answers(DOWN)
+
+    work_until_done(paying_api)
+
+    assert only_result().failure_code == "ACME_DOWN"
+    assert (len(two.first.asked), len(two.second.asked)) == (5, 5)
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+
+
+def test_a_source_that_rests_is_passed_over_and_it_is_said_why(paying_api, two):
+    rests("first")
+    paying_api.create(*orders(1))
+
+    paying_api.work()
+
+    assert two.first.asked == []
+    assert calls() == [("second", "ANSWERED")]
+    assert Call.objects.get().passed_over == [["first", "RESTING"]]
+
+
+def test_a_source_that_is_not_configured_is_passed_over(paying_api, two):
+    two.routed("nobody", "second")
+    paying_api.create(*orders(1))
+
+    paying_api.work()
+
+    assert calls() == [("second", "ANSWERED")]
+    assert Call.objects.get().passed_over == [["nobody", "NOT_CONFIGURED"]]
+
+
+def test_where_all_rest_the_check_waits_for_the_first_to_be_tried(paying_api, two):
+    rests("first", 40)
+    rests("second", 90)
+    paying_api.create(*orders(1))
+
+    paying_api.work()
+
+    assert two.first.asked == two.second.asked == []
+    assert calls() == [("first", "NOT_ASKED")]
+    result = only_result()
+    assert result.tries == 1
+    assert 39 < (result.next_attempt_at - now()).total_seconds() < 46
+
+
+def test_who_has_the_inquiry_is_asked_for_its_answer(paying_api, two):
+    two.routed("second", "first")
+    paying_api.create(*orders(1))
+    later = (now() + timedelta(seconds=5)).isoformat()
+    two.second.answers(DOWN)
+    two.first.answers((202, {"askAt": later}), CLEAR)
+
+    paying_api.work()
+    two.second.answers(CLEAR)
+    let_time_pass()
+    paying_api.work()
+
+    assert calls() == [
+        ("second", "UNAVAILABLE"),
+        ("first", "NOT_YET"),
+        ("first", "ANSWERED"),
+    ]
+    assert len(two.second.asked) == 1
+
+
+def test_a_check_has_one_call_under_way(paying_api, two):
+    paying_api.create(*orders(1))
+    made = {"attempt": 1, "tries": 0, "reference": "r", "result": only_result()}
+    Call.objects.create(source="first", **made)
+
+    with pytest.raises(IntegrityError, match="a_check_has_one_call_under_way"):
+        Call.objects.create(source="second", **made)
+
+
+def test_the_sandbox_makes_no_calls_and_holds_no_source(api, two):
+    api.create(*orders(3))
+
+    api.work()
+
+    assert CheckResult.objects.filter(status="COMPLETED").count() == 3
+    assert not Call.objects.exists()
+    assert not Source.objects.exists()

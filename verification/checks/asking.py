@@ -1,0 +1,111 @@
+"""Asking a source, and what is to be done without an answer."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from django.utils.timezone import now
+
+from verification.checks.claiming import Claim
+from verification.checks.outcomes import Again, Failed, Outcome, finding_of
+from verification.checks.refereeing import ask_referee
+from verification.encryption import UnknownKey
+from verification.providers.base import (
+    Inquiry,
+    NotYet,
+    Provider,
+    ProviderError,
+    Unavailable,
+)
+from verification.providers.registry import Route, asks_referee, route_for
+from verification.sources.models import End
+from workspaces.models import Environment
+
+logger = logging.getLogger(__name__)
+
+LEAST_PAUSE = timedelta(seconds=1)
+# After a rest of their source checks come back over so long.
+COME_BACK_SECONDS = 5.0
+
+
+def route_of(claimed: Claim) -> Route:
+    """Who may be asked; in the sandbox the subject's country does not matter."""
+    environment, country = claimed.report.environment, ""
+    if environment == Environment.PRODUCTION:
+        # A subject that cannot be read is found out when it is asked about.
+        with suppress(InvalidTag, UnknownKey):
+            country = str((claimed.report.subject or {}).get("country") or "")
+    return route_for(claimed.name, environment, country)
+
+
+def reference_of(claimed: Claim) -> str:
+    """What this run of the check is called at every source."""
+    return f"{claimed.result_id}-{claimed.attempt}"
+
+
+def _inquiry(claimed: Claim) -> Inquiry:
+    return Inquiry(
+        check=claimed.name,
+        subject=claimed.report.subject or {},
+        reference=reference_of(claimed),
+        result_id=claimed.result_id,
+        attempt=claimed.tries + 1,
+        asked_at=claimed.started_at,
+    )
+
+
+def ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
+    """The source's answer, or what is to be done without one. Never raises."""
+    try:
+        return _ask(provider, claimed, policy)
+    except Exception as e:
+        # The message may hold what the source said of the subject: it is not logged.
+        logger.error("%s raised %s", provider.name, type(e).__name__)
+        fault = Unavailable("SOURCE_ERROR", "The source's answer was not understood.")
+        return after_unavailable(fault, claimed, policy)
+
+
+def _ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
+    is_live = claimed.call_id is not None
+    if not is_live and asks_referee(claimed.name, claimed.report.environment):
+        # No provider is configured, so this is the job's own thread: it may use rows.
+        return ask_referee(claimed)
+    try:
+        return finding_of(provider.ask(_inquiry(claimed)))
+    except NotYet as e:
+        # Whatever it said, a source is not asked again and again without a pause.
+        return Again(max(e.ask_at, now() + LEAST_PAUSE), tries=claimed.tries)
+    except Unavailable as e:
+        return after_unavailable(e, claimed, policy)
+    except ProviderError as e:
+        return Failed(e.code, e.message, retryable=False)
+
+
+def after_unavailable(
+    e: Unavailable,
+    claimed: Claim,
+    policy: Mapping[str, Any],
+    not_before: datetime | None = None,
+) -> Outcome:
+    """The next source at once, if there is one; else the same again, by the policy."""
+    if claimed.more:
+        return Again(now(), claimed.tries, end=End.UNAVAILABLE, why=e.code)
+    attempt = claimed.tries + 1
+    if attempt >= policy["maxAttempts"]:
+        return Failed(e.code, e.message, retryable=True, end=End.UNAVAILABLE)
+    longest = min(
+        policy["maxDelaySeconds"],
+        policy["initialDelaySeconds"] * policy["backoffMultiplier"] ** (attempt - 1),
+    )
+    # Full jitter: sources that come back are not met by everybody at once.
+    at = now() + timedelta(seconds=random.uniform(0, longest))  # noqa: S311
+    if not_before and not_before > at:
+        late = random.uniform(0, COME_BACK_SECONDS)  # noqa: S311
+        at = not_before + timedelta(seconds=late)
+    return Again(at, attempt, end=End.UNAVAILABLE, why=e.code)

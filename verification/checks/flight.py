@@ -1,0 +1,128 @@
+"""Calls that are under way: sources are waited for by threads, which touch no rows."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from verification.checks.asking import ask
+from verification.checks.claiming import Claim
+from verification.checks.outcomes import Outcome, end_of
+from verification.checks.recording import Ended
+from verification.providers.base import Provider
+from verification.providers.registry import live_sources
+from verification.sources.health import Tally
+
+# Of one job: more than sources that hang can hold, each of which gets no more than its
+# limit.
+IN_FLIGHT = 256
+AT_A_TIME = 64
+LOOK_SECONDS = 1.0
+
+Policy = Mapping[str, Any]
+
+
+class Flight:
+    """The calls of one job that are under way, each in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="ask")
+        self._landed: SimpleQueue[Future[_Asked]] = SimpleQueue()
+        self.under_way = 0
+        self.tally = Tally()
+        self.queues = Queues()
+
+    def __enter__(self) -> Flight:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._pool.shutdown()
+        self.tally.flush(at_last=True)
+
+    @property
+    def room(self) -> int:
+        return IN_FLIGHT - self.under_way
+
+    def start(self, provider: Provider, claimed: Claim, policy: Policy) -> None:
+        self.under_way += 1
+        asked = self._pool.submit(_asked, provider, claimed, policy)
+        asked.add_done_callback(self._landed.put)
+
+    def ask(self, provider: Provider, claimed: Claim, policy: Policy) -> Ended:
+        """At once: of who answers from memory."""
+        return self._note(_asked(provider, claimed, policy))
+
+    def landed(self) -> list[Ended]:
+        """Answers that have come; waits a little for the first of them."""
+        ended: list[Ended] = []
+        while self.under_way:
+            try:
+                future = self._landed.get(not ended, timeout=0.1)
+            except Empty:
+                break
+            self.under_way -= 1
+            ended.append(self._note(future.result()))
+        return ended
+
+    def _note(self, asked: _Asked) -> Ended:
+        name = asked.provider.name
+        self.tally.note(name, end_of(asked.outcome)[0], asked.seconds)
+        self.queues.ended(name)
+        return asked.claimed, asked.outcome
+
+
+class Queues:
+    """What this worker knows of the checks that wait for a source, and of its room.
+
+    Others queue checks and end calls as well, so it looks anew once a second.
+    """
+
+    def __init__(self) -> None:
+        self._room: dict[str, int] = {}
+        self._waiting: set[str] = set()
+        self._look_at = 0.0
+
+    def rooms(self) -> dict[str, int]:
+        """How many to claim of those that wait for each source."""
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            self._waiting = set(live_sources())
+            self._room = dict.fromkeys(self._waiting, AT_A_TIME)
+        rooms = {name: self._room.get(name, 0) for name in sorted(self._waiting)}
+        return {name: min(room, AT_A_TIME) for name, room in rooms.items() if room > 0}
+
+    def claimed(self, rooms: Mapping[str, int], claims: Iterable[Claim]) -> None:
+        got = Counter(claimed.waited_for for claimed in claims)
+        for name, room in rooms.items():
+            self._room[name] -= got[name]
+            if got[name] < room:
+                self._waiting.discard(name)
+
+    def queued(self, name: str) -> None:
+        self._waiting.add(name)
+
+    def ended(self, name: str) -> None:
+        self._room[name] = self._room.get(name, 0) + 1
+
+    def is_known(self, rooms: Mapping[str, int]) -> None:
+        """What the gate has just said."""
+        self._room |= rooms
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    provider: Provider
+    claimed: Claim
+    outcome: Outcome
+    seconds: float
+
+
+def _asked(provider: Provider, claimed: Claim, policy: Policy) -> _Asked:
+    begun = time.monotonic()
+    outcome = ask(provider, claimed, policy)
+    return _Asked(provider, claimed, outcome, time.monotonic() - begun)

@@ -1,0 +1,153 @@
+from django.contrib import admin, messages
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, link
+from verification.providers.registry import live_sources
+from verification.sources.availability import health_of, state_of
+from verification.sources.models import Call, End, Source
+
+
+@admin.register(Source)
+class SourceAdmin(ReadOnlyAdmin):
+    """Every source that was ever asked; the figures are of the last hour."""
+
+    list_display = ["name", "state", "calls", "success_rate", "half_in", "most_in"]
+    search_ids = ()
+    search_exact = ("name",)
+    ordering = ["name"]
+    fields = [
+        "name",
+        "state",
+        "calls",
+        "success_rate",
+        "half_in",
+        "most_in",
+        "failures_in_row",
+        "resting_until",
+        "rests",
+        "probed_at",
+        "answered_at",
+        "free_at",
+    ]
+    readonly_fields = ["state", "calls", "success_rate", "half_in", "most_in"]
+
+    @admin.display(description="State")
+    def state(self, source):
+        if source.name not in live_sources():
+            return "not configured"
+        return state_of(source, now())
+
+    @admin.display(description="Calls in the last hour")
+    def calls(self, source):
+        health = health_of(source.name)
+        if not health.calls:
+            return "-"
+        return f"{health.calls:,}, {health.unavailable:,} without an answer"
+
+    @admin.display(description="Answered")
+    def success_rate(self, source):
+        rate = health_of(source.name).success_rate
+        return "-" if rate is None else f"{100 * rate:.1f} %"
+
+    @admin.display(description="Half of the answers within")
+    def half_in(self, source):
+        return _milliseconds(health_of(source.name).median_ms)
+
+    @admin.display(description="95 of 100 within")
+    def most_in(self, source):
+        return _milliseconds(health_of(source.name).slow_ms)
+
+
+def _milliseconds(value):
+    return "-" if value is None else f"{value:,} ms"
+
+
+class EndFilter(admin.SimpleListFilter):
+    title = "what needs a person"
+    parameter_name = "doubt"
+
+    def lookups(self, request, model_admin):
+        return [("open", "in doubt"), ("settled", "was in doubt")]
+
+    def queryset(self, request, calls):
+        if self.value() == "open":
+            return in_doubt(calls)
+        if self.value() == "settled":
+            return calls.filter(end=End.IN_DOUBT, settled_at__isnull=False)
+        return calls
+
+
+def in_doubt(calls):
+    """Begun calls of sources that may have been paid, and nobody has found out."""
+    return calls.filter(end=End.IN_DOUBT, settled_at=None)
+
+
+@admin.register(Call)
+class CallAdmin(OfficeAdmin):
+    list_display = ["source", "of_check", "shown_end", "why", "begun_at", "settled_at"]
+    list_filter = [EndFilter]
+    list_select_related = ["result"]
+    search_ids = ("id", "result_id", "result__report_id")
+    search_exact = ("reference",)
+    actions = ["settle_as_paid", "settle_as_unpaid"]
+    sure = {
+        "settle_as_paid": "The source has charged for these, and no answer came of it.",
+        "settle_as_unpaid": "The source has not charged for these.",
+    }
+    fields = [
+        "id",
+        "of_check",
+        "attempt",
+        "tries",
+        "source",
+        "reference",
+        "not_asked",
+        "begun_at",
+        "ended_at",
+        "shown_end",
+        "why",
+        "called_back_at",
+        "settled_at",
+        "was_paid",
+    ]
+    readonly_fields = ["of_check", "not_asked", "shown_end"]
+
+    @admin.display(description="Check")
+    def of_check(self, call):
+        return link(call.result)
+
+    @admin.display(description="How it ended", ordering="end")
+    def shown_end(self, call):
+        return call.get_end_display()
+
+    @admin.display(description="Not asked before it, and why")
+    def not_asked(self, call):
+        return ", ".join(f"{name}: {why}" for name, why in call.passed_over) or "-"
+
+    def has_add_permission(self, request):
+        return False
+
+    def has_change_permission(self, request, obj=None):
+        return False
+
+    def has_settle_permission(self, request):
+        return request.user.has_perm("sources.change_call")
+
+    @admin.action(description="Settle: the source was paid", permissions=["settle"])
+    def settle_as_paid(self, request, calls):
+        self._settle(request, calls, was_paid=True)
+
+    @admin.action(description="Settle: the source was not paid", permissions=["settle"])
+    def settle_as_unpaid(self, request, calls):
+        self._settle(request, calls, was_paid=False)
+
+    def _settle(self, request, calls, *, was_paid):
+        count, told = 0, "was paid" if was_paid else "was not paid"
+        for call in in_doubt(calls):
+            with transaction.atomic():
+                still = in_doubt(Call.objects.filter(pk=call.pk))
+                if still.update(settled_at=now(), was_paid=was_paid):
+                    self.log_change(request, call, told, verb="settled", reason=told)
+                    count += 1
+        self.message_user(request, f"{count} calls settled.", messages.SUCCESS)

@@ -1,0 +1,90 @@
+"""Whether a check can be answered now, by what its sources did in the last hour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from django.core.cache import cache
+from django.utils.timezone import now
+
+from verification.providers.registry import asks_referee, route_for
+from verification.source_routes import HOME
+from verification.sources.health import Health, last_hour
+from verification.sources.models import Source
+from verification.sources.resting import TRIPS_AT
+
+Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
+# Below this share of answers a source is not well.
+WELL = 0.95
+# Fewer calls than this say little.
+FEW = 10
+SECONDS = 15
+CACHED = "sources:states"
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    status: Status
+    success_rate: float | None = None
+    median_ms: int | None = None
+    slow_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    rests: bool
+    health: Health
+
+
+def availability(check: str, environment: str, country: str = HOME) -> Availability:
+    """Of its first source that is asked at present, where it has any.
+
+    Looks at the database every 15 seconds; the sandbox and referees are always there.
+    """
+    route = route_for(check, environment, country)
+    if not route.is_live:
+        always = environment != "production" or asks_referee(check, environment)
+        return Availability("AVAILABLE" if always else "UNAVAILABLE")
+    of_route = [_state(provider.name) for provider in route.providers]
+    asked = next((state for state in of_route if not state.rests), None)
+    if asked is None:
+        return _told("UNAVAILABLE", of_route[0].health)
+    rate = asked.health.success_rate
+    is_ill = asked.health.calls >= FEW and rate is not None and rate < WELL
+    well = asked is of_route[0] and not is_ill
+    return _told("AVAILABLE" if well else "DEGRADED", asked.health)
+
+
+def state_of(source: Source, at: datetime) -> str:
+    """In words, for staff."""
+    if source.failures_in_row < TRIPS_AT:
+        return "asked"
+    if source.resting_until and source.resting_until > at:
+        return f"rests until {source.resting_until:%H:%M:%S} UTC"
+    return "is being tried"
+
+
+def _told(status: Status, health: Health) -> Availability:
+    return Availability(status, health.success_rate, health.median_ms, health.slow_ms)
+
+
+def health_of(name: str) -> Health:
+    """Its last hour, as it was up to 15 seconds ago."""
+    return _state(name).health
+
+
+def _state(name: str) -> _State:
+    states: dict[str, _State] = cache.get_or_set(CACHED, _states, SECONDS) or {}
+    return states.get(name, _State(rests=False, health=Health()))
+
+
+def _states() -> dict[str, _State]:
+    at, health = now(), last_hour()
+    resting = Source.objects.filter(failures_in_row__gte=TRIPS_AT, resting_until__gt=at)
+    rests = set(resting.values_list("name", flat=True))
+    return {
+        name: _State(name in rests, health.get(name, Health()))
+        for name in rests | health.keys()
+    }

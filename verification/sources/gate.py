@@ -1,0 +1,311 @@
+"""Which source a check may ask now: begun calls are written before they are made.
+
+Everything is decided in one short transaction that holds the rows of the sources
+concerned, so that limits and rests hold over all workers and machines.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.ids import uuid7
+from verification.providers.base import Provider
+from verification.providers.registry import Route, provider_named
+from verification.source_routes import Limit
+from verification.sources.models import Call, End, Source
+from verification.sources.resting import TRIPS_AT
+from verification.tables import Rows, insert
+
+# A source that has failed last, or not answered for so long, is asked with care.
+ANY_NUMBER = 1_000
+WITH_CARE, FORGOTTEN = 10, timedelta(minutes=1)
+# How long others wait for how a probe ends.
+WHILE_PROBED = timedelta(seconds=2)
+
+CALL_COLUMNS = [
+    "id",
+    "result_id",
+    "attempt",
+    "tries",
+    "source",
+    "reference",
+    "passed_over",
+    "begun_at",
+    "ended_at",
+    "end",
+    "why",
+]
+END = """
+UPDATE sources_call SET "end" = u.how, why = u.why, ended_at = %s
+FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS u(id, how, why)
+WHERE sources_call.id = u.id AND "end" = ''
+RETURNING result_id, "end" = 'NOT_YET' AND called_back_at IS NOT NULL
+"""
+UNDER_WAY = """
+SELECT source, count(*) FROM sources_call
+WHERE source = ANY(%s) AND "end" = '' AND begun_at > %s GROUP BY source
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A check that wants to be asked of somebody on its route."""
+
+    result_id: UUID
+    attempt: int
+    tries: int
+    # Whether this check was ever claimed before.
+    is_new: bool
+    reference: str
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The call may be made; `more` says that another source is left to ask."""
+
+    call: UUID
+    provider: Provider
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The source gets as much as it may: wait until a call of it has ended."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nobody may be asked before then, which is no failure of theirs."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    """All sources rest, because they did not answer others, or have just failed."""
+
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """The source was asked, nobody knows what came of it, and asking may cost again."""
+
+    source: str
+
+
+Decision = Go | Queue | Later | Nobody | InDoubt
+PassedOver = list[list[str]]
+
+
+@dataclass(slots=True)
+class _Round:
+    """All that one transaction knows and writes."""
+
+    at: datetime
+    sources: dict[str, Source]
+    under_way: Counter[str]
+    earlier: dict[UUID, list[Call]]
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+    closed: dict[UUID, End] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    put_off: Counter[str] = field(default_factory=Counter)
+
+
+@transaction.atomic
+def begin(wishes: Sequence[Wish]) -> tuple[list[Decision], dict[str, int]]:
+    """What becomes of each, in their order; calls that may be made are written.
+
+    And how many more calls each source has room for now. Of one that rests any number
+    may come: they are told at once that it is not asked.
+    """
+    names = {p.name for wish in wishes for p in wish.route.providers}
+    sources = _held(sorted(names))
+    # With the sources held: begun calls of others are counted from now on.
+    at = now()
+    round_ = _Round(at, sources, _under_way(names, at), _earlier(wishes))
+    decisions = [_decide(wish, round_) for wish in wishes]
+    _close(round_)
+    insert(Rows(Call, CALL_COLUMNS, round_.calls))
+    Source.objects.bulk_update(
+        [sources[name] for name in sorted(round_.changed)], ["probed_at", "free_at"]
+    )
+    return decisions, {name: _room(source, round_) for name, source in sources.items()}
+
+
+def end(calls: Mapping[UUID, tuple[End, str]], at: datetime) -> list[UUID]:
+    """How these calls ended, and why without an answer.
+
+    Of those that have none yet, it returns the checks whose source has called back
+    meanwhile.
+    """
+    how = [str(end) for end, _ in calls.values()]
+    why = [why for _, why in calls.values()]
+    with connection.cursor() as cursor:
+        cursor.execute(END, [at, list(calls), how, why])
+        return [result for result, has_one in cursor.fetchall() if has_one]
+
+
+def close(result_ids: Iterable[UUID]) -> None:
+    """Their workers died, and they are not asked any more: end what was under way."""
+    ids = list(result_ids)
+    if not ids:
+        return
+    under_way = Call.objects.filter(result__in=ids, end=End.UNDER_WAY)
+    for source in set(under_way.values_list("source", flat=True)):
+        ended = _lost(provider_named(source))
+        under_way.filter(source=source).update(end=ended, ended_at=now())
+
+
+def _lost(provider: Provider | None) -> End:
+    """What a call is that was under way when its worker died."""
+    free = provider is not None and provider.repeats_are_free
+    return End.LOST if free else End.IN_DOUBT
+
+
+def _held(names: Sequence[str]) -> dict[str, Source]:
+    rows = Source.objects.select_for_update().filter(name__in=names).order_by("name")
+    held = {source.name: source for source in rows}
+    if len(held) < len(names):
+        made = [Source(name=name) for name in names if name not in held]
+        Source.objects.bulk_create(made, ignore_conflicts=True)
+        held = {source.name: source for source in rows.all()}
+    return held
+
+
+def _under_way(names: Iterable[str], at: datetime) -> Counter[str]:
+    since = at - timedelta(seconds=settings.CHECK_LEASE_SECONDS)
+    with connection.cursor() as cursor:
+        cursor.execute(UNDER_WAY, [list(names), since])
+        return Counter(dict(cursor.fetchall()))
+
+
+def _earlier(wishes: Iterable[Wish]) -> dict[UUID, list[Call]]:
+    """Calls of the same run of checks that were claimed before, oldest first."""
+    attempts = {wish.result_id: wish.attempt for wish in wishes if not wish.is_new}
+    found: dict[UUID, list[Call]] = {}
+    if attempts:
+        for call in Call.objects.filter(result__in=list(attempts)).order_by("id"):
+            if call.attempt == attempts[call.result_id]:
+                found.setdefault(call.result_id, []).append(call)
+    return found
+
+
+def _decide(wish: Wish, round_: _Round) -> Decision:
+    earlier = round_.earlier.get(wish.result_id, [])
+    order = list(wish.route.providers)
+    if earlier and earlier[-1].end in {End.UNDER_WAY, End.NOT_YET}:
+        last = earlier[-1]
+        same = next((p for p in order if p.name == last.source), None)
+        if last.end == End.UNDER_WAY:
+            round_.closed[last.pk] = _lost(same)
+            if round_.closed[last.pk] == End.IN_DOUBT:
+                return InDoubt(last.source)
+        # Whoever has the inquiry is asked for the answer, not somebody else.
+        order.sort(key=lambda provider: provider is not same)
+    failed = {
+        call.source
+        for call in earlier
+        if call.tries == wish.tries and call.end == End.UNAVAILABLE
+    }
+    return _first_of([p for p in order if p.name not in failed], wish, round_)
+
+
+def _first_of(left: Sequence[Provider], wish: Wish, round_: _Round) -> Decision:
+    passed_over = [[name, "NOT_CONFIGURED"] for name in wish.route.lacking]
+    probed = False
+    for number, provider in enumerate(left):
+        source = round_.sources[provider.name]
+        if why := _rests(source, round_.at):
+            probed = probed or why == "PROBED"
+            passed_over.append([provider.name, why])
+            continue
+        if wait := _limited(source, round_):
+            return wait
+        call = _write(wish, provider.name, passed_over, round_)
+        return Go(call, provider, more=number + 1 < len(left))
+    if probed:
+        return Later(round_.at + WHILE_PROBED)
+    rests = [round_.sources[p.name].resting_until for p in left]
+    until = min((at for at in rests if at), default=round_.at)
+    name = left[0].name if left else wish.route.providers[0].name
+    _write(wish, name, passed_over, round_, is_asked=False)
+    return Nobody(until)
+
+
+def _rests(source: Source, at: datetime) -> str:
+    """Why it is not asked; blank where it may be, if need be as the one that tries."""
+    if source.failures_in_row < TRIPS_AT:
+        return ""
+    if source.resting_until and source.resting_until > at:
+        return "RESTING"
+    lease = timedelta(seconds=settings.CHECK_LEASE_SECONDS)
+    return "PROBED" if source.probed_at and source.probed_at + lease > at else ""
+
+
+def _room(source: Source, round_: _Round) -> int:
+    why = _rests(source, round_.at)
+    if why == "RESTING":
+        return ANY_NUMBER
+    most = _most(source, round_.at) - round_.under_way[source.name]
+    return 0 if why else max(0, most)
+
+
+def _most(source: Source, at: datetime) -> int:
+    limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
+    stale = source.answered_at is None or source.answered_at < at - FORGOTTEN
+    careful = source.failures_in_row or stale
+    return min(limit.at_once, WITH_CARE) if careful else limit.at_once
+
+
+def _limited(source: Source, round_: _Round) -> Queue | Later | None:
+    """Count the call in, unless there is no room for it."""
+    limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
+    at = round_.at
+    if round_.under_way[source.name] >= _most(source, at):
+        return Queue(source.name)
+    if limit.a_minute:
+        every = timedelta(minutes=1) / limit.a_minute
+        if source.free_at and source.free_at > at:
+            round_.put_off[source.name] += 1
+            return Later(source.free_at + every * round_.put_off[source.name])
+        # What was not used within the last second may be caught up on.
+        second_ago = at - timedelta(seconds=1)
+        source.free_at = max(source.free_at or second_ago, second_ago) + every
+        round_.changed.add(source.name)
+    if source.failures_in_row >= TRIPS_AT:
+        source.probed_at = at
+        round_.changed.add(source.name)
+    round_.under_way[source.name] += 1
+    return None
+
+
+def _write(
+    wish: Wish,
+    source: str,
+    passed_over: PassedOver,
+    round_: _Round,
+    *,
+    is_asked: bool = True,
+) -> UUID:
+    call, at = uuid7(), round_.at
+    key = (call, wish.result_id, wish.attempt, wish.tries, source, wish.reference)
+    ended = (None, "", "") if is_asked else (at, End.NOT_ASKED.value, "")
+    round_.calls.append((*key, passed_over, at, *ended))
+    return call
+
+
+def _close(round_: _Round) -> None:
+    if round_.closed:
+        end({call: (end_, "") for call, end_ in round_.closed.items()}, round_.at)

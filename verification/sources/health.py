@@ -1,0 +1,162 @@
+"""How sources do: counted by the minute, so that no page has to read their calls.
+
+A worker adds up what it sees and writes it once a second, and at once when a source
+begins to fail or to answer again. What a worker that dies has not written is lost to
+these figures and to nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import accumulate
+
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.jobs.sweeping import in_steps
+from verification.sources import resting
+from verification.sources.models import End, Minute
+
+# Upper ends in milliseconds, each a quarter above the last; beyond the last one it is
+# told as that. Half of a step is how wrong a percentile may be.
+BOUNDS = [round(10 * 1.25**step) for step in range(40)]
+HOUR, KEPT = timedelta(hours=1), timedelta(days=2)
+FLUSH_SECONDS = 1.0
+
+ADD = """
+INSERT INTO sources_minute AS m (source, minute, answered, refused, unavailable, took)
+VALUES (%s, date_trunc('minute', %s::timestamptz), %s, %s, %s, %s)
+ON CONFLICT (source, minute) DO UPDATE SET
+    answered = m.answered + excluded.answered,
+    refused = m.refused + excluded.refused,
+    unavailable = m.unavailable + excluded.unavailable,
+    took = ARRAY(
+        SELECT a + b FROM unnest(m.took, excluded.took) WITH ORDINALITY AS t(a, b, n)
+        ORDER BY n
+    )
+"""
+PURGE = """
+DELETE FROM sources_minute WHERE id IN (
+    SELECT id FROM sources_minute WHERE minute < %(before)s LIMIT %(limit)s
+)
+"""
+
+
+@dataclass(slots=True)
+class _Seen:
+    ends: Counter[str] = field(default_factory=Counter)
+    took: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    # Of the latest ends, and whether any before them was an answer.
+    failures: int = 0
+    answers: bool = False
+
+
+class Tally:
+    """What one worker sees of the sources."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = defaultdict(_Seen)
+        self._failing: set[str] = set()
+        self._known: set[str] = set()
+        self._flush_at = 0.0
+
+    def note(self, source: str, end: str, seconds: float) -> None:
+        """`end` is the outcome of a call that was just made."""
+        seen = self._seen[source]
+        seen.ends[end] += 1
+        if end == End.UNAVAILABLE:
+            seen.failures += 1
+            self._failing.add(source)
+            self._flush_at = 0.0
+            return
+        seen.answers, seen.failures = True, 0
+        if end == End.ANSWERED:
+            seen.took[bisect_left(BOUNDS, seconds * 1000)] += 1
+        if source in self._failing or source not in self._known:
+            self._flush_at = 0.0
+
+    def flush(self, *, at_last: bool = False) -> None:
+        """Write what was seen, if it is time to."""
+        if not self._seen or (time.monotonic() < self._flush_at and not at_last):
+            return
+        self._flush_at = time.monotonic() + FLUSH_SECONDS
+        seen, self._seen = self._seen, defaultdict(_Seen)
+        at = now()
+        with transaction.atomic():
+            # In one order everywhere, so that two never wait for each other.
+            for name in sorted(seen):
+                self._write(name, seen[name], at)
+        self._known |= set(seen)
+
+    def _write(self, name: str, seen: _Seen, at: datetime) -> None:
+        ends = [seen.ends[e] for e in (End.ANSWERED, End.REFUSED, End.UNAVAILABLE)]
+        with connection.cursor() as cursor:
+            cursor.execute(ADD, [name, at, *ends, seen.took])
+        if seen.answers:
+            resting.answered(name, at)
+            self._failing.discard(name)
+        if seen.failures:
+            resting.failed(name, seen.failures, at)
+            self._failing.add(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A source's last hour. Without calls nothing is known of it."""
+
+    answered: int = 0
+    refused: int = 0
+    unavailable: int = 0
+    median_ms: int | None = None
+    slow_ms: int | None = None
+
+    @property
+    def calls(self) -> int:
+        return self.answered + self.refused + self.unavailable
+
+    @property
+    def success_rate(self) -> float | None:
+        """Of 1: calls that the source answered, whatever it said."""
+        if not self.calls:
+            return None
+        return round(1 - self.unavailable / self.calls, 4)
+
+
+def last_hour(at: datetime | None = None) -> dict[str, Health]:
+    """Of every source that was asked in it."""
+    since = (at or now()) - HOUR
+    rows: dict[str, list[Minute]] = defaultdict(list)
+    for row in Minute.objects.filter(minute__gt=since):
+        rows[row.source].append(row)
+    return {source: _together(minutes) for source, minutes in rows.items()}
+
+
+def purge() -> None:
+    """Nobody looks at minutes of the day before yesterday."""
+    in_steps(PURGE, before=now() - KEPT)
+
+
+def _together(minutes: Iterable[Minute]) -> Health:
+    minutes = list(minutes)
+    took = [sum(counts) for counts in zip(*(m.took for m in minutes), strict=True)]
+    return Health(
+        sum(m.answered for m in minutes),
+        sum(m.refused for m in minutes),
+        sum(m.unavailable for m in minutes),
+        _percentile(took, 0.5),
+        _percentile(took, 0.95),
+    )
+
+
+def _percentile(took: list[int], share: float) -> int | None:
+    """The upper end of the step that it lies in."""
+    wanted = share * sum(took)
+    if not wanted:
+        return None
+    reached = next(i for i, n in enumerate(accumulate(took)) if n >= wanted)
+    return BOUNDS[min(reached, len(BOUNDS) - 1)]
