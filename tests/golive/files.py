@@ -7,6 +7,7 @@ import zlib
 from PIL import Image
 from pypdf import PdfWriter
 from pypdf.generic import (
+    ArrayObject,
     DecodedStreamObject,
     DictionaryObject,
     NameObject,
@@ -15,7 +16,7 @@ from pypdf.generic import (
 )
 
 
-def pdf(change=None, **options) -> bytes:
+def pdf(change=None) -> bytes:
     writer = PdfWriter()
     writer.add_blank_page(595, 842)
     if change:
@@ -94,7 +95,9 @@ def pdf_bomb(times: int = 1) -> bytes:
         stream._data = packed
         names = ["/FlateDecode"] * times
         stream[NameObject("/Filter")] = (
-            NameObject(names[0]) if times == 1 else _array(names)
+            NameObject(names[0])
+            if times == 1
+            else ArrayObject([NameObject(name) for name in names])
         )
         writer._add_object(stream)
 
@@ -124,9 +127,3 @@ def pdf_with_text(text: str) -> bytes:
         page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
 
     return pdf(change)
-
-
-def _array(names):
-    from pypdf.generic import ArrayObject
-
-    return ArrayObject([NameObject(name) for name in names])
