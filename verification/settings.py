@@ -5,7 +5,6 @@ secrets that are not given are made once and kept in DATA_DIR; with DEBUG off th
 start is refused until they are given.
 """
 
-from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ import dj_database_url
 from environs import Env
 
 from verification import embedded
+from verification.account_settings import *  # noqa: F403
 from verification.backoffice.look import UNFOLD as UNFOLD
 from verification.document_settings import document_storage
 from verification.mail_settings import mail_settings
+from verification.openapi_settings import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
 from verification.payment_settings import payment_providers
 from verification.secret_settings import (
     field_keys,
@@ -193,94 +194,6 @@ NOTIFICATION_ATTACHMENTS = {
     "PAYMENT_RECEIPT": "verification.payment_receipts.attachments",
     "REFERENCE_RECEIPT": "verification.receipts.reference_attachments",
 }
-
-AUTHENTICATION_BACKENDS = [
-    "axes.backends.AxesStandaloneBackend",
-    "allauth.account.auth_backends.AuthenticationBackend",
-]
-PASSWORD_HASHERS = [
-    "django.contrib.auth.hashers.Argon2PasswordHasher",
-    # Read, and replaced at the next login.
-    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
-]
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "verification.accounts.passwords.LengthByRole"},
-    *(
-        {"NAME": f"django.contrib.auth.password_validation.{name}"}
-        for name in (
-            "UserAttributeSimilarityValidator",
-            "CommonPasswordValidator",
-            "NumericPasswordValidator",
-        )
-    ),
-]
-PASSWORD_RESET_TIMEOUT = 3600
-LOGIN_URL = "account_login"
-LOGIN_REDIRECT_URL = "console:home"
-LOGOUT_REDIRECT_URL = "landing"
-
-ACCOUNT_ADAPTER = "verification.accounts.adapters.AccountAdapter"
-ACCOUNT_LOGIN_METHODS = {"email"}
-ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
-ACCOUNT_EMAIL_VERIFICATION = "mandatory"
-# One address a person; another one replaces it once it is confirmed.
-ACCOUNT_CHANGE_EMAIL = True
-ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
-ACCOUNT_PREVENT_ENUMERATION = True
-# Strangers get no mail because somebody typed their address.
-ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
-ACCOUNT_EMAIL_NOTIFICATIONS = True
-ACCOUNT_REAUTHENTICATION_REQUIRED = True
-ACCOUNT_SESSION_REMEMBER = False
-# Those by address are counted by us, over all processes.
-ACCOUNT_RATE_LIMITS = {
-    "login": None,
-    "signup": None,
-    "reset_password": "5/m/key",
-    "reset_password_from_key": None,
-}
-ACCOUNT_FORMS = {
-    "login": "verification.accounts.forms.Login",
-    "signup": "verification.accounts.forms.SignUp",
-    "add_email": "verification.accounts.forms.NewAddress",
-    "reset_password": "verification.accounts.forms.Reset",
-    "reset_password_from_key": "verification.accounts.forms.NewPassword",
-    "change_password": "verification.accounts.forms.ChangePassword",
-    "reauthenticate": "verification.accounts.forms.PasswordAgain",
-}
-MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
-MFA_FORMS = {
-    "authenticate": "verification.accounts.forms.Code",
-    "reauthenticate": "verification.accounts.forms.CodeAgain",
-    "activate_totp": "verification.accounts.forms.SetUpCode",
-}
-
-# Who guesses is locked out together with the address they guess from.
-AXES_ENABLE_ADMIN = False
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_FAILURE_LIMIT = 5
-AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15))
-AXES_RESET_ON_SUCCESS = True
-AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_USERNAME_CALLABLE = "verification.accounts.lockout.username"
-AXES_CLIENT_IP_CALLABLE = "verification.accounts.lockout.address"
-AXES_LOCKOUT_CALLABLE = "verification.accounts.lockout.locked"
-# What was typed is kept nowhere.
-AXES_SENSITIVE_PARAMETERS = ["login", "password", "code", "next", "email"]
-AXES_DISABLE_ACCESS_LOG = True
-AXES_ENABLE_ADMIN = False
-AXES_VERBOSE = False
-
-# Idle, and from the login on.
-STAFF_SESSION = (
-    timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15)),
-    timedelta(hours=env.int("STAFF_SESSION_HOURS", 8)),
-)
-MEMBER_SESSION = (
-    timedelta(minutes=env.int("MEMBER_IDLE_MINUTES", 120)),
-    timedelta(hours=env.int("MEMBER_SESSION_HOURS", 24)),
-)
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
@@ -474,48 +387,4 @@ LOGGING = {
         "axes": {"level": "CRITICAL"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
     },
-}
-
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Verification report service",
-    "VERSION": "1.0.0",
-    "DESCRIPTION": (
-        "Verify a person or a company: create reports, let their checks run, read "
-        "the results.\n\nAn API key with the prefix `vrf_test_` works in the sandbox, "
-        "where `GET /api/v1/sandbox/subjects` lists numbers that decide how a check "
-        "ends. Every error is a problem (RFC 9457) whose `type` leads to a page that "
-        "explains it. Unknown members and parameters are refused."
-    ),
-    "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-    "TAGS": [
-        {"name": "reports", "description": "Create, launch, follow and read reports."},
-        {"name": "checks", "description": "What can be checked, and what it costs."},
-        {"name": "monitoring", "description": "Run checks again, be told of changes."},
-        {"name": "sandbox", "description": "Subjects with a known outcome."},
-        {"name": "webhooks", "description": "Events, pushed to your own receiver."},
-    ],
-    "WEBHOOKS": [
-        f"verification.api.webhook_operations.{name}"
-        for name in (
-            "REPORT_CREATED",
-            "REPORT_READY",
-            "REPORT_FAILED",
-            "CHECK_COMPLETED",
-            "CHECK_FAILED",
-            "REFERENCE_SUBMITTED",
-            "MONITORING_ALERT_CREATED",
-            "PAYMENT_PAID",
-            "WEBHOOK_TEST",
-        )
-    ],
-    "OAS_VERSION": "3.1.1",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": [],
-    "SERVE_AUTHENTICATION": [],
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
-    "SCHEMA_PATH_PREFIX": "/api/v1",
-    "COMPONENT_SPLIT_REQUEST": True,
-    "SORT_OPERATIONS": True,
 }

@@ -1,0 +1,97 @@
+"""Who logs in and how: passwords, second factors, lock-out and sessions.
+
+Part of `verification.settings`, which has all of these names.
+"""
+
+from datetime import timedelta
+
+from environs import Env
+
+env = Env()
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    # Read, and replaced at the next login.
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "verification.accounts.passwords.LengthByRole"},
+    *(
+        {"NAME": f"django.contrib.auth.password_validation.{name}"}
+        for name in (
+            "UserAttributeSimilarityValidator",
+            "CommonPasswordValidator",
+            "NumericPasswordValidator",
+        )
+    ),
+]
+PASSWORD_RESET_TIMEOUT = 3600
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "console:home"
+LOGOUT_REDIRECT_URL = "landing"
+
+ACCOUNT_ADAPTER = "verification.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+# One address a person; another one replaces it once it is confirmed.
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
+ACCOUNT_PREVENT_ENUMERATION = True
+# Strangers get no mail because somebody typed their address.
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_SESSION_REMEMBER = False
+# Those by address are counted by us, over all processes.
+ACCOUNT_RATE_LIMITS = {
+    "login": None,
+    "signup": None,
+    "reset_password": "5/m/key",
+    "reset_password_from_key": None,
+}
+ACCOUNT_FORMS = {
+    "login": "verification.accounts.forms.Login",
+    "signup": "verification.accounts.forms.SignUp",
+    "add_email": "verification.accounts.forms.NewAddress",
+    "reset_password": "verification.accounts.forms.Reset",
+    "reset_password_from_key": "verification.accounts.forms.NewPassword",
+    "change_password": "verification.accounts.forms.ChangePassword",
+    "reauthenticate": "verification.accounts.forms.PasswordAgain",
+}
+MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_FORMS = {
+    "authenticate": "verification.accounts.forms.Code",
+    "reauthenticate": "verification.accounts.forms.CodeAgain",
+    "activate_totp": "verification.accounts.forms.SetUpCode",
+}
+
+# Who guesses is locked out together with the address they guess from.
+AXES_ENABLE_ADMIN = False
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15))
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_USERNAME_CALLABLE = "verification.accounts.lockout.username"
+AXES_CLIENT_IP_CALLABLE = "verification.accounts.lockout.address"
+AXES_LOCKOUT_CALLABLE = "verification.accounts.lockout.locked"
+# What was typed is kept nowhere.
+AXES_SENSITIVE_PARAMETERS = ["login", "password", "code", "next", "email"]
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
+
+# Idle, and from the login on.
+STAFF_SESSION = (
+    timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15)),
+    timedelta(hours=env.int("STAFF_SESSION_HOURS", 8)),
+)
+MEMBER_SESSION = (
+    timedelta(minutes=env.int("MEMBER_IDLE_MINUTES", 120)),
+    timedelta(hours=env.int("MEMBER_SESSION_HOURS", 24)),
+)
