@@ -33,9 +33,7 @@ BOTH = ["IDENTITY", "CRB_SCORE"]
 
 
 @bench(reports=20, rounds=1)
-def sources(
-    service: Service, reports: int = 1_500, rounds: int = 3
-) -> Iterator[Figure]:
+def sources(service: Service, reports: int = 800, rounds: int = 3) -> Iterator[Figure]:
     service.close()
     ordering, _ = client("production")
     with _registers(service) as port, service.connect() as db:
