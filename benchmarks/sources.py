@@ -19,7 +19,6 @@ from verification.ordering.client import Client
 from verification.ordering.creating import create_reports
 from verification.ordering.intake import catalogue, read_orders
 
-AT_ONCE = 128
 DUE = """
 SELECT count(*) FROM checks_checkresult
 WHERE next_attempt_at IS NOT NULL AND name = ANY(%s)
@@ -102,11 +101,9 @@ def _asking(service: Service, port: int, place: str = "") -> Iterator[psutil.Pro
         "SMILE_ID_PARTNER_ID": registers.PARTNER,
         "SMILE_ID_API_KEY": registers.KEY,
         "SMILE_ID_URL": url,
-        "SMILE_ID_AT_ONCE": str(AT_ONCE),
         "METROPOL_PUBLIC_KEY": "public",
         "METROPOL_PRIVATE_KEY": registers.KEY,
         "METROPOL_URL": f"{url}/{place}/v2_1" if place else f"{url}/v2_1",
-        "METROPOL_AT_ONCE": str(AT_ONCE),
     }
     os.environ |= sources
     try:
