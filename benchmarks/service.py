@@ -191,7 +191,7 @@ def free_port() -> int:
 def _end(root: psutil.Popen) -> None:
     processes = family(root) if root.is_running() else []
     root.send_signal(signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
+    with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
         root.wait(STOP_SECONDS)
     _, left = psutil.wait_procs(processes, 3)
     for process in left:

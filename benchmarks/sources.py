@@ -19,7 +19,6 @@ from verification.ordering.client import Client
 from verification.ordering.creating import create_reports
 from verification.ordering.intake import catalogue, read_orders
 
-AT_ONCE = 128
 DUE = """
 SELECT count(*) FROM checks_checkresult
 WHERE next_attempt_at IS NOT NULL AND name = ANY(%s)
@@ -33,9 +32,7 @@ BOTH = ["IDENTITY", "CRB_SCORE"]
 
 
 @bench(reports=20, rounds=1)
-def sources(
-    service: Service, reports: int = 1_500, rounds: int = 3
-) -> Iterator[Figure]:
+def sources(service: Service, reports: int = 800, rounds: int = 3) -> Iterator[Figure]:
     service.close()
     ordering, _ = client("production")
     with _registers(service) as port, service.connect() as db:
@@ -104,11 +101,9 @@ def _asking(service: Service, port: int, place: str = "") -> Iterator[psutil.Pro
         "SMILE_ID_PARTNER_ID": registers.PARTNER,
         "SMILE_ID_API_KEY": registers.KEY,
         "SMILE_ID_URL": url,
-        "SMILE_ID_AT_ONCE": str(AT_ONCE),
         "METROPOL_PUBLIC_KEY": "public",
         "METROPOL_PRIVATE_KEY": registers.KEY,
         "METROPOL_URL": f"{url}/{place}/v2_1" if place else f"{url}/v2_1",
-        "METROPOL_AT_ONCE": str(AT_ONCE),
     }
     os.environ |= sources
     try:
