@@ -231,7 +231,9 @@ def _held(member: Member) -> Member:
 
 
 def _keep_an_owner(member: Member) -> None:
-    owners = Member.objects.filter(workspace=member.workspace_id, role=Role.OWNER)
+    owners = Member.objects.filter(
+        workspace=member.workspace_id, role=Role.OWNER, user__is_active=True
+    )
     if member.role == Role.OWNER and not owners.exclude(pk=member.pk).exists():
         raise LastOwner
 
