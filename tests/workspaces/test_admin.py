@@ -4,6 +4,7 @@ from decimal import Decimal
 import pytest
 
 from tests.office import act, change, listing, opened, page
+from tests.workspaces.people import token_sent_to
 from workspaces import keys
 from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
 
@@ -21,6 +22,8 @@ def test_a_new_workspace_gets_its_accounts(superuser):
     assert workspace.owner_email == "owner@baobab.test"
     billing = workspace.accounts.values_list("environment", "billing")
     assert dict(billing) == {"sandbox": "PLAY", "production": "POSTPAID"}
+    # And somebody who can open it.
+    assert token_sent_to("owner@baobab.test")
 
 
 def test_a_new_workspace_needs_an_address(superuser):
