@@ -9,6 +9,7 @@ from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity
 from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
 from monitoring.running import RunRefused, run_now
+from verification.backoffice import trail
 from verification.backoffice.office import ReadOnlyAdmin, asking_page
 from verification.backoffice.rendering import link, pretty, table
 from verification.backoffice.staff import staff_of
@@ -94,6 +95,11 @@ class RuleAdmin(ReadOnlyAdmin):
             )
             rule.shown_runs = list(rule.runs.order_by("-number")[:SHOWN])
         return rule
+
+    def render_change_form(self, request, context, *arguments, **more):
+        # The page shows a name, and what became of it: who looks is written down.
+        trail.record("rule.opened", trail.actor_of(request), more["obj"])
+        return super().render_change_form(request, context, *arguments, **more)
 
     @admin.display(description="Status", ordering="status")
     def standing(self, rule):

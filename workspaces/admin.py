@@ -5,6 +5,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import FileResponse, Http404
+from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.timezone import now
@@ -377,10 +378,13 @@ class ApiKeyAdmin(OfficeAdmin):
         if change:
             super().save_model(request, obj, form, change)
             return
-        shown_once = format_html(
-            "The key is <code>{}</code>. Copy it now: it is not shown again.", form.text
-        )
-        self.message_user(request, shown_once, messages.WARNING)
+        obj.text = form.text
+
+    def response_add(self, request, obj, post_url_continue=None):
+        # Not told on the next page: what is said there travels in a cookie.
+        context = self.admin_site.each_context(request)
+        context |= {"title": "The new key", "key": obj, "text": obj.text}
+        return TemplateResponse(request, "admin/key_shown.html", context)
 
     @admin.action(description="Revoke now", permissions=["change"])
     def revoke(self, request, api_keys):

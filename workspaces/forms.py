@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 
 from workspaces import keys
 from workspaces.accounts import create_workspace
+from workspaces.members import give_to
 from workspaces.models import Account, ApiKey, Environment, Scope, Workspace, all_scopes
 
 # Play money is for the sandbox, and the sandbox is for play money.
@@ -25,12 +26,15 @@ class NewWorkspace(forms.ModelForm):
         fields = ["name", "kind"]
 
     def save(self, commit: bool = True) -> Workspace:
-        return create_workspace(
+        email = self.cleaned_data["owner"]
+        workspace = create_workspace(
             name=self.cleaned_data["name"],
-            owner_email=self.cleaned_data["owner"],
+            owner_email=email,
             kind=Workspace.Kind(self.cleaned_data["kind"]),
             billing=Account.Billing(self.cleaned_data["billing"]),
         )
+        give_to(workspace, email)
+        return workspace
 
     def save_m2m(self) -> None:
         pass

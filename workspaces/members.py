@@ -104,9 +104,15 @@ def invite(actor: Member, email: str, role: Role) -> Invitation:
 
 
 @transaction.atomic
-def invite_owner(workspace: Workspace, email: str) -> Invitation:
-    """By an operator, who makes a workspace for somebody without an account."""
-    return _invite(workspace, email, Role.OWNER, None)
+def give_to(workspace: Workspace, email: str) -> bool:
+    """By an operator, who made it for somebody: whoever logs in with this address owns
+    it at once, and anybody else is invited to. True for the former."""
+    user = _user_of(email)
+    if user:
+        Member.objects.create(workspace=workspace, user=user, role=Role.OWNER)
+    else:
+        _invite(workspace, email, Role.OWNER, None)
+    return user is not None
 
 
 @transaction.atomic
@@ -202,13 +208,17 @@ def leave(member: Member) -> None:
     member.delete()
 
 
-def user_of(email: str) -> User | None:
-    """Whoever logs in with this address."""
-    return User.objects.filter(email__iexact=email.strip(), is_active=True).first()
-
-
 def email_hash(email: str) -> bytes:
     return keyed_hash("member e-mail", email.strip().casefold())
+
+
+def _user_of(email: str) -> User | None:
+    """Whoever has confirmed this address: anybody can sign up with one."""
+    return User.objects.filter(
+        is_active=True,
+        emailaddress__email__iexact=email.strip(),
+        emailaddress__verified=True,
+    ).first()
 
 
 def _require_over(actor: Member, workspace_id: UUID, role: Role) -> None:
@@ -233,7 +243,9 @@ def _held(member: Member) -> Member:
 
 
 def _keep_an_owner(member: Member) -> None:
-    owners = Member.objects.filter(workspace=member.workspace_id, role=Role.OWNER)
+    owners = Member.objects.filter(
+        workspace=member.workspace_id, role=Role.OWNER, user__is_active=True
+    )
     if member.role == Role.OWNER and not owners.exclude(pk=member.pk).exists():
         raise LastOwner
 

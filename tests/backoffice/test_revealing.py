@@ -76,6 +76,16 @@ def test_it_is_shown_on_that_page_in_that_session_for_ten_minutes(
     assert NUMBER not in opened(staff, change(report))
 
 
+def test_it_is_masked_again_for_who_may_not_reveal_any_more(report, staff):
+    reveal(staff, report)
+    assert NUMBER in opened(staff, change(report))
+
+    User.objects.get(username="grace").user_permissions.remove(
+        Permission.objects.get(codename="reveal_personal")
+    )
+    assert NUMBER not in opened(staff, change(report))
+
+
 def test_who_may_not_reveal_is_refused_and_offered_nothing(report):
     user = User.objects.create_user("looks", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_report"))

@@ -37,6 +37,7 @@ def test_a_rules_page_shows_its_runs_reports_alerts_and_changes(
     with django_assert_max_num_queries(12):
         html = opened(staff, change(watched))
 
+    assert AuditEvent.objects.get().action == "rule.opened"
     for run in watched.runs.all():
         assert change(run) in html
         assert change(run.report) in html

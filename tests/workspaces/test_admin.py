@@ -4,6 +4,7 @@ from decimal import Decimal
 import pytest
 
 from tests.office import act, change, listing, opened, page
+from tests.workspaces.people import token_sent_to
 from workspaces import keys
 from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
 
@@ -21,6 +22,8 @@ def test_a_new_workspace_gets_its_accounts(superuser):
     assert workspace.owner_email == "owner@baobab.test"
     billing = workspace.accounts.values_list("environment", "billing")
     assert dict(billing) == {"sandbox": "PLAY", "production": "POSTPAID"}
+    # And somebody who can open it.
+    assert token_sent_to("owner@baobab.test")
 
 
 def test_a_new_workspace_needs_an_address(superuser):
@@ -75,8 +78,10 @@ def test_a_new_key_is_shown_once(workspace, superuser):
         "scopes": ["reports:create", "reports:read"],
     }
 
-    first = superuser.post(page(ApiKey, "add"), filled, follow=True)
+    first = superuser.post(page(ApiKey, "add"), filled)
 
+    # It is in this answer alone, and in no cookie.
+    assert "messages" not in first.cookies
     text = re.search(r"vrf_test_[0-9A-Za-z]{38}", first.content.decode())[0]
     found = keys.find(text)
     assert found.workspace == workspace
@@ -98,7 +103,8 @@ def test_a_production_key_needs_approval_here_too(workspace, superuser):
     assert not ApiKey.objects.exists()
 
     Workspace.objects.update(go_live="APPROVED")
-    assert superuser.post(page(ApiKey, "add"), filled).status_code == 302
+    assert superuser.post(page(ApiKey, "add"), filled).status_code == 200
+    assert ApiKey.objects.get().environment == "production"
 
 
 def test_limits_of_a_key_are_edited_and_its_scopes_are_not(api, superuser):

@@ -5,10 +5,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
+from tests.accounts.visitor import known
 from tests.clients import Api, person
 from verification.checks.models import CheckResult
 from workspaces import keys, ledger
@@ -362,11 +364,14 @@ def test_an_owner_without_an_account_is_sent_an_invitation(capsys):
     assert "a@acacia.test has no account" in capsys.readouterr().err
 
 
-def test_an_owner_with_an_account_is_the_owner_at_once(django_user_model):
-    user = django_user_model.objects.create_user("a", "a@acacia.test")
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_who_has_confirmed_the_owners_address_is_the_owner_at_once(confirmed):
+    user = known()
+    EmailAddress.objects.update(verified=confirmed)
 
-    made = answer("create_workspace", "Acacia", "--owner", "A@acacia.test")
+    made = answer("create_workspace", "Acacia", "--owner", "Grace@people.test")
 
     workspace = Workspace.objects.get(pk=made["workspaceId"])
-    assert [(m.user, m.role) for m in workspace.members.all()] == [(user, "OWNER")]
-    assert not workspace.invitations.exists()
+    owners = [(m.user, m.role) for m in workspace.members.all()]
+    assert owners == ([(user, "OWNER")] if confirmed else [])
+    assert workspace.invitations.exists() is not confirmed

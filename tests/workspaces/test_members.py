@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from django.contrib.auth.models import User
 from django.db import IntegrityError
 from django.utils.timezone import now
 
@@ -105,7 +106,13 @@ def test_a_workspace_keeps_an_owner(workspace, owner):
         with pytest.raises(members.LastOwner):
             verb()
 
-    member(workspace, "OWNER", "second")
+    second = member(workspace, "OWNER", "second")
+    # Whose account is closed owns nothing that anybody could do something about.
+    User.objects.filter(pk=second.user_id).update(is_active=False)
+    with pytest.raises(members.LastOwner):
+        members.leave(owner)
+
+    User.objects.update(is_active=True)
     members.leave(owner)
     assert [m.user.username for m in workspace.members.all()] == ["second"]
 

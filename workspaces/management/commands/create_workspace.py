@@ -5,8 +5,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from workspaces.accounts import create_workspace
 from workspaces.management import arguments
-from workspaces.members import invite_owner, user_of
-from workspaces.models import Account, Member, Role, Workspace
+from workspaces.members import give_to
+from workspaces.models import Account, Workspace
 
 
 class Command(BaseCommand):
@@ -30,10 +30,7 @@ class Command(BaseCommand):
             kind=Workspace.Kind(options["account"].upper()),
             billing=Account.Billing(options["billing"].upper()),
         )
-        if user := user_of(owner_email):
-            Member.objects.create(workspace=workspace, user=user, role=Role.OWNER)
-        else:
-            invite_owner(workspace, owner_email)
+        if not give_to(workspace, owner_email):
             self.stderr.write(
                 f"{owner_email} has no account, and is sent an invitation."
             )
