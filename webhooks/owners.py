@@ -39,7 +39,7 @@ def _tell(configuration: Configuration, kind: Kind, since: datetime) -> None:
             kind,
             Channel.EMAIL,
             cause=f"{_word(kind)}:{configuration.pk}:{utc_text(since)}",
-            recipient=configuration.workspace.owner_email,
+            recipient=configuration.workspace.contact_email,
             context={
                 "workspace": configuration.workspace.name,
                 "environment": configuration.environment,
