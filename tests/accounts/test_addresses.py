@@ -9,7 +9,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.accounts.visitor import is_logged_in, known, log_in, path_mailed_to
+from tests.accounts.visitor import SIGN_UP, is_logged_in, known, log_in, path_mailed_to
 from tests.workspaces.people import PASSWORD, member, token_sent_to
 from verification.accounts.tasks import purge_sessions, purge_unconfirmed
 from verification.backoffice.models import AuditEvent
@@ -17,6 +17,7 @@ from verification.notifications.models import Notification
 from workspaces import members
 from workspaces.models import Invitation, Member, Role, Workspace
 
+SIGNING_UP = {"name": "Grace", "password1": PASSWORD}
 PAGE, OLD, NEW = "/accounts/email/", "grace@people.test", "wambui@people.test"
 
 
@@ -84,6 +85,16 @@ def test_no_form_makes_an_unconfirmed_address_ones_own(client):
     client.post(PAGE, {"email": NEW, "action_primary": ""})
 
     assert User.objects.get().email == OLD
+
+
+def test_an_address_that_is_too_long_is_told(client):
+    long = "a" * 60 + "@" + ".".join(["b" * 60] * 4) + ".test"
+
+    for path, more in ((PAGE, {"action_add": ""}), (SIGN_UP, SIGNING_UP)):
+        visitor = client if path == PAGE else Client()
+        answer = visitor.post(path, {"email": long, **more})
+        assert "Enter an e-mail address" in answer.content.decode()
+    assert User.objects.count() == 1
 
 
 def test_the_present_address_can_be_kept(client):

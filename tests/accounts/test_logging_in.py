@@ -18,6 +18,7 @@ from tests.accounts.visitor import (
     path_mailed_to,
 )
 from tests.workspaces.people import PASSWORD
+from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
 from workspaces.models import Member, Workspace
 
@@ -49,6 +50,9 @@ def test_signing_up_and_confirming_makes_a_workspace_with_its_owner(client):
         "INDIVIDUAL",
     )
     assert member.workspace.accounts.count() == 2
+    # The first address is no change of it.
+    assert not AuditEvent.objects.exists()
+    assert not Notification.objects.filter(kind="ACCOUNT_CHANGED").exists()
 
 
 def test_opening_the_link_alone_confirms_nothing(client):

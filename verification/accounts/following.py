@@ -20,7 +20,6 @@ from workspaces.members import is_invited
 NOTED = {
     "password-changed": account.password_changed,
     "password-reset": account.password_reset,
-    "email-changed": account.email_changed,
     "factor-added": mfa.authenticator_added,
     "factor-removed": mfa.authenticator_removed,
     "recovery-codes-made": mfa.authenticator_reset,
@@ -35,6 +34,7 @@ def connect() -> None:
     user_logged_in.connect(_has_logged_in, dispatch_uid="begin a session")
     account.user_logged_in.connect(_staff_has_logged_in, dispatch_uid="note a login")
     mfa.authenticator_added.connect(_has_a_factor, dispatch_uid="count the first code")
+    account.email_changed.connect(_has_another_address, dispatch_uid="note an address")
     for act, signal in NOTED.items():
         signal.connect(_noting(act), weak=False, dispatch_uid=f"note {act}")
 
@@ -62,6 +62,14 @@ def _has_a_factor(request: Any, user: User, authenticator: Any, **_: Any) -> Non
     """Who sets TOTP up has just typed a code of it, in this session."""
     if authenticator.type == Authenticator.Type.TOTP:
         record_authentication(request, user, "mfa", type=authenticator.type)
+
+
+def _has_another_address(
+    request: Any, user: User, from_email_address: Any, **_: Any
+) -> None:
+    # The first one is no change, though allauth tells of it alike.
+    if from_email_address:
+        _note(request, user, "email-changed")
 
 
 def _noting(act: str) -> Any:

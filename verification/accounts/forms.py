@@ -18,6 +18,8 @@ from verification.encryption import keyed_hash
 from workspaces import rates
 
 CODES_PER_MINUTE = 5
+# Of an address, and of the column that holds it.
+LONGEST = 254
 EMAIL_NEEDED = {
     "required": _("Enter your e-mail address"),
     "invalid": _("Enter an e-mail address, such as name@example.com"),
@@ -30,6 +32,13 @@ def in_our_words(form: forms.Form, **labels: Any) -> None:
         field.widget.attrs.pop("placeholder", None)
         field.label = labels.get(name, field.label)
         field.error_messages["required"] = _("This is needed")
+
+
+def whole(email: str) -> str:
+    """allauth would cut off what the column cannot hold, or fail."""
+    if len(email) > LONGEST:
+        raise forms.ValidationError(EMAIL_NEEDED["invalid"])
+    return email
 
 
 class Login(account.LoginForm):
@@ -52,6 +61,9 @@ class SignUp(account.SignupForm):
         self.fields["email"].error_messages.update(EMAIL_NEEDED)
         self.fields["password1"].help_text = NEW
 
+    def clean_email(self) -> str:
+        return whole(super().clean_email())
+
     def try_save(self, request: HttpRequest) -> Any:
         if self.account_already_exists:
             # As slow as a new account, so that nobody measures who has one.
@@ -64,6 +76,9 @@ class NewAddress(account.AddEmailForm):
         super().__init__(*args, **kwargs)
         in_our_words(self, email=_("New e-mail address"))
         self.fields["email"].error_messages.update(EMAIL_NEEDED)
+
+    def clean_email(self) -> str:
+        return whole(super().clean_email())
 
 
 class Reset(account.ResetPasswordForm):
