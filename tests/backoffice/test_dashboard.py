@@ -116,7 +116,7 @@ def test_the_dashboard_costs_few_queries_and_none_for_a_minute(
 ):
     # Session and user, a count for each box, and three for the figures.
     # Two of them for who has a second factor.
-    with django_assert_max_num_queries(15):
+    with django_assert_max_num_queries(17):
         superuser.get("/admin/")
     with django_assert_max_num_queries(4):
         superuser.get("/admin/")

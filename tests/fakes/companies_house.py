@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request
+from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.companies_house import CompaniesHouse
 
 KEY = "of no worth"
@@ -59,7 +59,7 @@ OWNERS = [
 ]
 
 
-class FakeCompaniesHouse(CheckoutServer):
+class FakeCompaniesHouse(FakeServer):
     api_prefixes: ClassVar = ("/",)
 
     def __init__(self) -> None:

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request
+from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.gleif import Gleif
 
 ACACIA, BARAKA = "5493001KJTIIGC8Y1R12", "7ZW8QJWVPR4P1J1KQY45"
 
 
-class FakeGleif(CheckoutServer):
+class FakeGleif(FakeServer):
     api_prefixes: ClassVar = ("/",)
 
     def __init__(self) -> None:

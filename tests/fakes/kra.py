@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request
+from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.kra import Kra
 
 BY_PIN, BY_ID = "/checker/v1/pinbypin", "/checker/v1/pin"
@@ -38,7 +38,7 @@ FAULT = {
 }
 
 
-class FakeKra(CheckoutServer):
+class FakeKra(FakeServer):
     api_prefixes: ClassVar = ("/",)
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request
+from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.metropol import Metropol
 
 PUBLIC, PRIVATE = "pub-test", "priv-test"
@@ -69,7 +69,7 @@ FULL = {
 }
 
 
-class FakeMetropol(CheckoutServer):
+class FakeMetropol(FakeServer):
     api_prefixes: ClassVar = ("/",)
 
     def __init__(self) -> None:

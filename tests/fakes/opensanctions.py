@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request
+from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.opensanctions import OpenSanctions
 
 KEY = "of no worth"
@@ -33,7 +33,7 @@ ENTITIES = {
 }
 
 
-class FakeOpenSanctions(CheckoutServer):
+class FakeOpenSanctions(FakeServer):
     api_prefixes: ClassVar = ("/",)
 
     def __init__(self) -> None:

@@ -21,7 +21,8 @@ from urllib.parse import unquote, urlencode
 import pytest
 
 from tests.fakes import paystack_shapes as shapes
-from tests.fakes.checkouts import Answer, CheckoutServer, Request, back, page
+from tests.fakes.checkouts import CheckoutServer, back, page
+from tests.fakes.server import Answer, Request
 from verification.providers.paystack import Paystack
 
 KEY = "sk_test_of_no_worth"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request
+from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.prembly import Prembly
 
 APP, KEY = "app-1", "of no worth"
@@ -68,7 +68,7 @@ RECORDS: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-class FakePrembly(CheckoutServer):
+class FakePrembly(FakeServer):
     api_prefixes: ClassVar = ("/",)
 
     def __init__(self) -> None:

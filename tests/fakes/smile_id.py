@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request
+from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.smile_id import SmileId
 
 PARTNER, KEY = "085", "test-api-key"
@@ -61,7 +61,7 @@ COMPANY = {
 }
 
 
-class FakeSmileId(CheckoutServer):
+class FakeSmileId(FakeServer):
     api_prefixes: ClassVar = ("/",)
 
     def __init__(self) -> None:
@@ -111,10 +111,6 @@ class FakeSmileId(CheckoutServer):
             self.happened(self._sealed(answer))
             return Answer(200, {"success": True})
         return Answer(200, self._sealed(answer))
-
-    def sign(self, body: bytes, secret: str | None = None) -> dict[str, str]:
-        """It is within the body."""
-        return {}
 
     def _answer(self, asked: dict[str, Any], *, is_company: bool) -> dict[str, Any]:
         digits = re.findall(r"\d", asked["id_number"])

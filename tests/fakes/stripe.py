@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.checkouts import Answer, CheckoutServer, Request, back, page
+from tests.fakes.checkouts import CheckoutServer, back, page
+from tests.fakes.server import Answer, Request
 from tests.fakes.stripe_shapes import error, expiry, is_asked_for, nested, public
 from verification.providers.stripe_checkout import StripeCheckout
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tests.fakes.checkouts import Answer
+from tests.fakes.server import Answer
 
 
 def expiry(asked: dict[str, Any]) -> int | None:

@@ -7,6 +7,17 @@ from tests.console.conftest import viewer as viewer
 
 
 @pytest.fixture(autouse=True)
+def a_folder_of_its_own(settings, tmp_path):
+    """Other tests hand documents in at the same time."""
+    documents = settings.STORAGES["documents"]
+    options = {**documents["OPTIONS"], "location": tmp_path / "documents"}
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "documents": {**documents, "OPTIONS": options},
+    }
+
+
+@pytest.fixture(autouse=True)
 def the_sandbox_answers(settings):
     """In production no register is configured."""
     settings.GO_LIVE_ENVIRONMENT = "sandbox"

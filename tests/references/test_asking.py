@@ -18,7 +18,7 @@ from tests.references.employment import (
     result_of,
 )
 from verification import links
-from verification.checks import refereeing, running
+from verification.checks import asking, refereeing
 from verification.checks.claiming import claim
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
@@ -172,7 +172,7 @@ def test_a_worker_that_comes_late_does_not_put_off_what_was_submitted(
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
         return outcome
 
-    monkeypatch.setattr(running, "ask_referee", overtaken)
+    monkeypatch.setattr(asking, "ask_referee", overtaken)
     paying_api.work()
     paying_api.work()
 

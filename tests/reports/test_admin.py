@@ -15,7 +15,7 @@ def test_a_report_shows_all_that_happened_on_one_page(
 ):
     report = Report.objects.filter(payment_mode="SELF").earliest("id")
 
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         html = opened(superuser, change(report))
 
     for result in report.results.all():
@@ -57,7 +57,7 @@ def test_a_report_is_found_by_its_id_and_its_reference(rows, superuser):
     assert listed_ids(superuser, Report, q=wanted.pk.hex) == {str(wanted.pk)}
     assert listed_ids(superuser, Report, q=" ORDER-7 ") == {str(wanted.pk)}
     assert listed_ids(superuser, Report, q="ORDER") == set()
-    assert len(listed_ids(superuser, Report)) == 3
+    assert len(listed_ids(superuser, Report)) == Report.objects.count() > 1
 
 
 def test_what_belongs_to_a_report_is_found_by_its_id(rows, superuser):

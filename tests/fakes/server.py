@@ -1,0 +1,220 @@
+"""What the fake sources and payment providers share: a server, its faults and events.
+
+    paystack.faults.status = 503          # every call of the API is answered so
+    paystack.faults.half = True           # done, but the answer breaks off
+    paystack.deliver(url)                 # events go out, signed as the real ones
+    body, headers = paystack.signed(paystack.events[0])
+
+Where `webhook_url` is set, each event is delivered to it as soon as it happens, before
+the payer is sent back.
+"""
+
+import json
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlsplit
+
+import requests
+
+HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"
+
+
+@dataclass
+class Faults:
+    """Of calls to the API by `method` whose path contains `path`; pages go on working.
+
+    Left empty, these stand for any.
+    """
+
+    method: str = ""
+    path: str = ""
+    # Answered instead of doing what is asked.
+    status: int | None = None
+    html: bool = False
+    # What is asked is done, and then the answer takes this many seconds, or breaks off.
+    slow: float = 0
+    half: bool = False
+    # Events that are made while it is set are never delivered.
+    events_lost: bool = False
+    # How `deliver` sends those that are left.
+    events_twice: bool = False
+    events_backwards: bool = False
+    wrong_signature: bool = False
+
+    def concern(self, request: "Request") -> bool:
+        return self.method in ("", request.method) and self.path in request.path
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    # Names in lower case.
+    headers: dict[str, str]
+    query: dict[str, str]
+    body: bytes
+    form: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Answer:
+    status: int
+    # JSON, or a text that is HTML.
+    body: Any = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class FakeServer(ABC):
+    """A fake API; the subclass says what it answers."""
+
+    api_prefixes: ClassVar[tuple[str, ...]]
+
+    def __init__(self) -> None:
+        self.faults = Faults()
+        self.webhook_url = ""
+        # Every event that happened, in order, and those that `deliver` will send.
+        self.events: list[dict[str, Any]] = []
+        self.outbox: list[dict[str, Any]] = []
+        # Calls of the API.
+        self.requests: list[Request] = []
+        # One call of the API at a time; no event is sent meanwhile, as the service may
+        # ask something before it answers to one.
+        self._lock = threading.Lock()
+        self._calling = threading.local()
+
+    def __enter__(self) -> Any:
+        handler = type("Handler", (_Handler,), {"fake": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.host = f"127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{self.host}"
+        # Looks whether it shall stop this often.
+        serve = partial(self._server.serve_forever, poll_interval=0.01)
+        self._thread = threading.Thread(target=serve)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @abstractmethod
+    def api(self, request: Request) -> Answer: ...
+
+    def page(self, request: Request) -> Answer:
+        """What is not of the API; most have no pages."""
+        return Answer(404, HTML)
+
+    def sign(self, body: bytes, secret: str | None = None) -> dict[str, str]:
+        """Headers of an event; of some it is signed within the body."""
+        return {}
+
+    # Events.
+
+    def signed(
+        self, event: dict[str, Any], secret: str | None = None
+    ) -> tuple[bytes, dict[str, str]]:
+        """The body and the headers of an event, as they are sent."""
+        body = json.dumps(event, separators=(",", ":")).encode()
+        headers = {"Content-Type": "application/json", **self.sign(body, secret)}
+        return body, headers
+
+    def send_event(
+        self,
+        url: str,
+        event: dict[str, Any] | None = None,
+        *,
+        secret: str | None = None,
+    ) -> int:
+        """Send one, or the latest, and return the status it is answered with."""
+        wrong = "of somebody else" if self.faults.wrong_signature else None
+        body, headers = self.signed(event or self.events[-1], secret or wrong)
+        # Without the environment's proxies.
+        with requests.Session() as session:
+            session.trust_env = False
+            answer = session.post(url, data=body, headers=headers, timeout=30)
+        return answer.status_code
+
+    def deliver(self, url: str) -> list[int]:
+        """Send all that have not been sent, as `faults` says."""
+        events, self.outbox = self.outbox, []
+        if self.faults.events_backwards:
+            events = events[::-1]
+        if self.faults.events_twice:
+            events = [event for event in events for _ in range(2)]
+        return [self.send_event(url, event) for event in events]
+
+    def happened(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+        if not self.faults.events_lost:
+            self.outbox.append(event)
+        if self.webhook_url and not getattr(self._calling, "now", False):
+            self.deliver(self.webhook_url)
+
+    # The server.
+
+    def answer(self, request: Request) -> Answer:
+        if not request.path.startswith(self.api_prefixes):
+            return self.page(request)
+        self.requests.append(request)
+        faulty = self.faults.concern(request)
+        if faulty and self.faults.status:
+            # Real ones, too, repeat in errors what they were asked.
+            told = {"message": f"Out of order: {request.body.decode()}"}
+            return Answer(self.faults.status, {**told, "error": told})
+        if faulty and self.faults.html:
+            return Answer(200, HTML)
+        with self._lock:
+            self._calling.now = True
+            answer = self.api(request)
+        self._calling.now = False
+        if self.webhook_url:
+            self.deliver(self.webhook_url)
+        if faulty and self.faults.slow:
+            time.sleep(self.faults.slow)
+        return answer
+
+    def is_cut(self, request: Request) -> bool:
+        is_api = request.path.startswith(self.api_prefixes)
+        return is_api and self.faults.half and self.faults.concern(request)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fake: FakeServer
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = Request(
+            self.command,
+            parts.path,
+            {name.lower(): value for name, value in self.headers.items()},
+            dict(parse_qsl(parts.query)),
+            body,
+        )
+        if "urlencoded" in request.headers.get("content-type", ""):
+            request.form = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        answer = self.fake.answer(request)
+        is_text = isinstance(answer.body, str)
+        sent = (answer.body if is_text else json.dumps(answer.body)).encode()
+        self.send_response(answer.status)
+        kind = "text/html; charset=utf-8" if is_text else "application/json"
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(sent)))
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            cut = self.fake.is_cut(request)
+            self.wfile.write(sent[: len(sent) // 2] if cut else sent)
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
