@@ -14,6 +14,7 @@ from tests.fakes.smile_id import smile_id as smile_id
 from tests.live import Service
 from tests.service.conftest import Client
 
+pytestmark = pytest.mark.slow
 DONE_SECONDS = 120
 ROUNDS = 10
 CHECKS = ["IDENTITY", "CRB_SCORE"]
@@ -94,26 +95,26 @@ def assert_nothing_was_paid_twice(service, client, smile_id, metropol, ordered):
 
 @pytest.mark.timeout(240)
 def test_an_answer_that_was_paid_for_and_lost_is_not_paid_for_again(
-    asking, live_client, smile_id, metropol
+    asking, smile_id, metropol
 ):
+    client = Client(asking, "production")
     smile_id.faults.slow = metropol.faults.slow = 4
     asking.manage(
-        "top_up", live_client.workspace, "--environment=production", "--amount=100000"
+        "top_up", client.workspace, "--environment=production", "--amount=100000"
     )
-    order(live_client, 50000009, 2)
+    order(client, 50000009, 2)
     # Done and paid for; the answers are on their way.
     until(lambda: len(smile_id.jobs) == len(metropol.seen) == 2, asking)
 
     asking.kill_jobs()
     smile_id.faults.slow = metropol.faults.slow = 0
     asking.start_jobs()
-    until(lambda: rows(asking, live_client, LEFT) == [(0,)], asking)
+    until(lambda: rows(asking, client, LEFT) == [(0,)], asking)
 
-    both = assert_nothing_was_paid_twice(asking, live_client, smile_id, metropol, 2)
+    both = assert_nothing_was_paid_twice(asking, client, smile_id, metropol, 2)
     assert both == 2
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_paid_call_is_made_twice_however_often_workers_are_killed(
     asking, smile_id, metropol
