@@ -221,3 +221,20 @@ def test_who_waits_for_a_source_is_served_in_the_order_of_turns(
     asked = [int(asked["idNumber"]) for asked in two.first.asked]
     assert asked == sorted(asked)
     assert completed() == 8
+
+
+def test_who_waits_for_a_source_that_is_configured_no_more_asks_the_others(
+    paying_api, two
+):
+    two.routed("first")
+    paying_api.create(*orders(2))
+    Source.objects.create(name="first")
+    CheckResult.objects.update(status="RUNNING", waits_for="first")
+    registry.configure(
+        {"second": two.sources["second"]}, everything_by("first", "second")
+    )
+
+    paying_api.work()
+
+    assert calls() == [("second", "ANSWERED")] * 2
+    assert completed() == 2

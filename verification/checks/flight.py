@@ -15,8 +15,8 @@ from verification.checks.claiming import Claim
 from verification.checks.outcomes import Outcome, end_of
 from verification.checks.recording import Ended
 from verification.providers.base import Provider
-from verification.providers.registry import live_sources
 from verification.sources.health import Tally
+from verification.sources.models import Source
 
 # Of one job: more than sources that hang can hold, each of which gets no more than its
 # limit.
@@ -91,7 +91,8 @@ class Queues:
         """How many to claim of those that wait for each source."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_SECONDS
-            self._waiting = set(live_sources())
+            # Also of those that are not configured any more: nobody is left waiting.
+            self._waiting = set(Source.objects.values_list("name", flat=True))
             self._room = dict.fromkeys(self._waiting, AT_A_TIME)
         rooms = {name: self._room.get(name, 0) for name in sorted(self._waiting)}
         return {name: min(room, AT_A_TIME) for name, room in rooms.items() if room > 0}
