@@ -1,11 +1,19 @@
 """A worker dies between the call and the record of what came of it."""
 
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError
+from django.utils.timezone import now
+
 from tests.checks.engine import definitions, let_time_pass, only_result, paid
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
 from verification.checks.asking import ask, route_of
 from verification.checks.claiming import claim
 from verification.checks.flight import Queues
+from verification.checks.models import CheckResult
 from verification.checks.recording import record
 from verification.checks.routing import let_begin
 from verification.sources.models import Call
@@ -113,3 +121,23 @@ def test_an_answer_and_the_end_of_its_call_are_recorded_together(
     assert calls() == [("first", "")]
     assert only_result().status == "RUNNING"
     assert Call.objects.get().ended_at is None
+
+
+def test_answers_on_their_way_are_recorded_where_the_worker_comes_to_grief(
+    paying_api, two
+):
+    two.routed("second")
+    going, broken = (paying_api.create(*orders(1)) for _ in range(2))
+    result = only_result(report=broken["id"])
+    # A call of another run that nobody has ended: no other may be written beside it.
+    made = {"tries": 0, "reference": "r", "source": "second", "attempt": 9}
+    Call.objects.create(result=result, **made)
+    soon = now() + timedelta(seconds=0.2)
+    CheckResult.objects.filter(pk=result.pk).update(next_attempt_at=soon)
+    two.second.play = lambda asked: time.sleep(0.5) or CLEAR
+
+    with pytest.raises(IntegrityError, match="one_call_under_way"):
+        paying_api.work()
+
+    assert paying_api.report(going["id"])["status"] == "READY"
+    assert only_result(report=broken["id"]).status == "RUNNING"
