@@ -97,6 +97,47 @@ def test_what_a_cancelled_check_was_asked_for_is_in_doubt(paying_api, two):
     assert only_result().status == "CANCELLED"
 
 
+@pytest.mark.parametrize(
+    ("is_cancelled", "ends"), [(True, "CANCELLED"), (False, "FAILED")]
+)
+def test_what_was_asked_before_a_suspension_is_in_doubt_if_it_is_not_asked_again(
+    paying_api, two, is_cancelled, ends
+):
+    two.routed("second")
+    ordered = paying_api.create(*orders(1))
+    asked_by_a_worker_that_dies()
+    paying_api.workspace.suspend("KYB is out of date.")
+    let_time_pass()
+    paying_api.work()
+    paying_api.workspace.resume()
+    if is_cancelled:
+        paying_api.post(f"/reports/{ordered['id']}/cancel")
+    two.routed("nobody")
+    let_time_pass()
+
+    paying_api.work()
+
+    assert calls() == [("second", "IN_DOUBT")]
+    assert only_result().status == ends
+
+
+@pytest.mark.parametrize("since", [[], ["NOT_ASKED"]])
+def test_whose_answer_was_lost_is_asked_again_before_any_other(paying_api, two, since):
+    two.routed("second", "first")
+    paying_api.create(*orders(1))
+    (claimed,) = claim(1)
+    made = {"attempt": 1, "tries": 0, "reference": "r", "result_id": claimed.result_id}
+    for end in ["LOST", *since]:
+        source = "first" if end == "LOST" else "second"
+        Call.objects.create(source=source, end=end, ended_at=now(), **made)
+    let_time_pass()
+
+    paying_api.work()
+
+    assert calls()[-1] == ("first", "ANSWERED")
+    assert two.second.asked == []
+
+
 def test_a_worker_that_dies_before_any_source_leaves_no_doubt(paying_api, two):
     two.routed("second")
     ordered = paying_api.create(*orders(1))

@@ -124,7 +124,7 @@ def _start(
         at_once.append((claimed, outcome))
     # Of what was claimed before and has ended without being asked, a call may be left
     # whose worker died in the midst of it.
-    unasked = [c for c, o in at_once if c.claims > 1 and not isinstance(o, Again)]
+    unasked = [c for c, o in at_once if c.fence > 1 and not isinstance(o, Again)]
     close(claimed.result_id for claimed in unasked)
     return at_once + _let_go(live, definitions, flight)
 

@@ -209,8 +209,10 @@ def _earlier(wishes: Iterable[Wish]) -> dict[UUID, list[Call]]:
 def _decide(wish: Wish, round_: _Round) -> Decision:
     earlier = round_.earlier.get(wish.result_id, [])
     order = list(wish.route.providers)
-    if earlier and earlier[-1].end in {End.UNDER_WAY, End.NOT_YET}:
-        last = earlier[-1]
+    # Also where nobody could be asked since.
+    asked = [call for call in earlier if call.end != End.NOT_ASKED]
+    if asked and asked[-1].end in {End.UNDER_WAY, End.NOT_YET, End.LOST}:
+        last = asked[-1]
         same = next((p for p in order if p.name == last.source), None)
         if last.end == End.UNDER_WAY:
             round_.closed[last.pk] = _lost(same)
