@@ -383,6 +383,8 @@ LOGGING = {
         "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
         "django.security.TooManyFilesSent": {"level": "CRITICAL"},
         "django.security.RequestDataTooBig": {"level": "CRITICAL"},
+        # At DEBUG it logs the path of each call, in which a name may be looked for.
+        "urllib3": {"level": "INFO"},
         # Names addresses.
         "axes": {"level": "CRITICAL"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},

@@ -1,3 +1,4 @@
+import logging
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -270,3 +271,11 @@ def test_what_it_cannot_be_asked_is_refused(companies_house, check, subject):
     with pytest.raises(Refused):
         companies_house.adapter().ask(inquiry(check, **subject))
     assert not companies_house.requests
+
+
+def test_whom_it_is_asked_about_is_not_logged_at_any_level(companies_house, caplog):
+    caplog.set_level(logging.DEBUG)
+
+    found(companies_house, **BY_NAME)
+
+    assert "acacia" not in caplog.text.casefold()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
@@ -12,6 +13,7 @@ from tests.checks.engine import let_time_pass, only_result
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.sources.two import calls, orders
+from verification.checks.models import CheckResult
 from verification.jobs.models import Job
 from verification.providers import registry
 from verification.sources.models import Call
@@ -156,3 +158,23 @@ def test_a_callback_that_never_comes_costs_a_minute(paying_api, asked, ordered):
 
 def test_without_a_contract_there_is_no_such_address(client, db):
     assert client.post(PATH, b"{}", content_type="application/json").status_code == 404
+
+
+def test_a_job_that_is_begun_late_is_given_time_all_the_same(paying_api, asked):
+    paying_api.create(*orders(1))
+    # It waited for its turn at the source for most of that time.
+    CheckResult.objects.update(started_at=now() - timedelta(hours=1))
+
+    paying_api.work()
+
+    assert calls() == [("smile_id", "NOT_YET")]
+
+
+def test_a_job_that_takes_too_long_is_given_up(paying_api, asked, ordered):
+    asked.is_at_work = True
+    Call.objects.update(begun_at=now() - timedelta(minutes=16))
+    CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
+
+    paying_api.work()
+
+    assert calls() == [("smile_id", "NOT_YET"), ("smile_id", "UNAVAILABLE")]

@@ -1,11 +1,19 @@
 """A worker dies between the call and the record of what came of it."""
 
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError
+from django.utils.timezone import now
+
 from tests.checks.engine import definitions, let_time_pass, only_result, paid
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
 from verification.checks.asking import ask, route_of
 from verification.checks.claiming import claim
 from verification.checks.flight import Queues
+from verification.checks.models import CheckResult
 from verification.checks.recording import record
 from verification.checks.routing import let_begin
 from verification.sources.models import Call
@@ -89,6 +97,47 @@ def test_what_a_cancelled_check_was_asked_for_is_in_doubt(paying_api, two):
     assert only_result().status == "CANCELLED"
 
 
+@pytest.mark.parametrize(
+    ("is_cancelled", "ends"), [(True, "CANCELLED"), (False, "FAILED")]
+)
+def test_what_was_asked_before_a_suspension_is_in_doubt_if_it_is_not_asked_again(
+    paying_api, two, is_cancelled, ends
+):
+    two.routed("second")
+    ordered = paying_api.create(*orders(1))
+    asked_by_a_worker_that_dies()
+    paying_api.workspace.suspend("KYB is out of date.")
+    let_time_pass()
+    paying_api.work()
+    paying_api.workspace.resume()
+    if is_cancelled:
+        paying_api.post(f"/reports/{ordered['id']}/cancel")
+    two.routed("nobody")
+    let_time_pass()
+
+    paying_api.work()
+
+    assert calls() == [("second", "IN_DOUBT")]
+    assert only_result().status == ends
+
+
+@pytest.mark.parametrize("since", [[], ["NOT_ASKED"]])
+def test_whose_answer_was_lost_is_asked_again_before_any_other(paying_api, two, since):
+    two.routed("second", "first")
+    paying_api.create(*orders(1))
+    (claimed,) = claim(1)
+    made = {"attempt": 1, "tries": 0, "reference": "r", "result_id": claimed.result_id}
+    for end in ["LOST", *since]:
+        source = "first" if end == "LOST" else "second"
+        Call.objects.create(source=source, end=end, ended_at=now(), **made)
+    let_time_pass()
+
+    paying_api.work()
+
+    assert calls()[-1] == ("first", "ANSWERED")
+    assert two.second.asked == []
+
+
 def test_a_worker_that_dies_before_any_source_leaves_no_doubt(paying_api, two):
     two.routed("second")
     ordered = paying_api.create(*orders(1))
@@ -113,3 +162,23 @@ def test_an_answer_and_the_end_of_its_call_are_recorded_together(
     assert calls() == [("first", "")]
     assert only_result().status == "RUNNING"
     assert Call.objects.get().ended_at is None
+
+
+def test_answers_on_their_way_are_recorded_where_the_worker_comes_to_grief(
+    paying_api, two
+):
+    two.routed("second")
+    going, broken = (paying_api.create(*orders(1)) for _ in range(2))
+    result = only_result(report=broken["id"])
+    # A call of another run that nobody has ended: no other may be written beside it.
+    made = {"tries": 0, "reference": "r", "source": "second", "attempt": 9}
+    Call.objects.create(result=result, **made)
+    soon = now() + timedelta(seconds=0.2)
+    CheckResult.objects.filter(pk=result.pk).update(next_attempt_at=soon)
+    two.second.play = lambda asked: time.sleep(0.5) or CLEAR
+
+    with pytest.raises(IntegrityError, match="one_call_under_way"):
+        paying_api.work()
+
+    assert paying_api.report(going["id"])["status"] == "READY"
+    assert only_result(report=broken["id"]).status == "RUNNING"

@@ -10,6 +10,7 @@ from tests.checks.source import CLEAR, DOWN, everything_by
 from tests.clients import person
 from tests.sources.two import calls, orders
 from verification.checks.claiming import claim
+from verification.checks.flight import Queues
 from verification.checks.models import CheckResult
 from verification.providers import registry
 from verification.source_routes import Limit
@@ -221,3 +222,26 @@ def test_who_waits_for_a_source_is_served_in_the_order_of_turns(
     asked = [int(asked["idNumber"]) for asked in two.first.asked]
     assert asked == sorted(asked)
     assert completed() == 8
+
+
+def test_who_waits_for_a_source_that_is_configured_no_more_asks_the_others(
+    paying_api, two
+):
+    two.routed("first")
+    paying_api.create(*orders(2))
+    Source.objects.create(name="first")
+    CheckResult.objects.update(status="RUNNING", waits_for="first")
+    registry.configure(
+        {"second": two.sources["second"]}, everything_by("first", "second")
+    )
+
+    paying_api.work()
+
+    assert calls() == [("second", "ANSWERED")] * 2
+    assert completed() == 2
+
+
+def test_a_worker_claims_no_more_that_waited_than_it_has_threads_for(db):
+    Source.objects.bulk_create(Source(name=name) for name in ("first", "second"))
+
+    assert Queues().rooms(70) == {"first": 64, "second": 6}

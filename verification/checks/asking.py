@@ -56,7 +56,7 @@ def _inquiry(claimed: Claim) -> Inquiry:
         reference=reference_of(claimed),
         result_id=claimed.result_id,
         attempt=claimed.tries + 1,
-        asked_at=claimed.started_at,
+        asked_at=claimed.asked_at or claimed.started_at,
     )
 
 

@@ -35,9 +35,11 @@ class Claim:
     reused_from_id: UUID | None
     # The source that it waited for, if it did.
     waited_for: str = ""
-    # The call of a live source that is made for it, and whether another is left to ask.
+    # The call of a live source that is made for it, whether another is left to ask, and
+    # when that source was first asked: a check may have waited long for its turn there.
     call_id: UUID | None = None
     more: bool = False
+    asked_at: datetime | None = None
 
 
 DUE = """

@@ -15,8 +15,8 @@ from verification.checks.claiming import Claim
 from verification.checks.outcomes import Outcome, end_of
 from verification.checks.recording import Ended
 from verification.providers.base import Provider
-from verification.providers.registry import live_sources
 from verification.sources.health import Tally
+from verification.sources.models import Source
 
 # Of one job: more than sources that hang can hold, each of which gets no more than its
 # limit.
@@ -49,8 +49,8 @@ class Flight:
         return IN_FLIGHT - self.under_way
 
     def start(self, provider: Provider, claimed: Claim, policy: Policy) -> None:
-        self.under_way += 1
         asked = self._pool.submit(_asked, provider, claimed, policy)
+        self.under_way += 1
         asked.add_done_callback(self._landed.put)
 
     def ask(self, provider: Provider, claimed: Claim, policy: Policy) -> Ended:
@@ -87,14 +87,24 @@ class Queues:
         self._waiting: set[str] = set()
         self._look_at = 0.0
 
-    def rooms(self) -> dict[str, int]:
-        """How many to claim of those that wait for each source."""
+    def rooms(self, left: int) -> dict[str, int]:
+        """How many to claim of those that wait for each source, `left` in all.
+
+        One without a thread would use up its lease before it is asked.
+        """
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_SECONDS
-            self._waiting = set(live_sources())
+            # Also of those that are not configured any more: nobody is left waiting.
+            self._waiting = set(Source.objects.values_list("name", flat=True))
             self._room = dict.fromkeys(self._waiting, AT_A_TIME)
-        rooms = {name: self._room.get(name, 0) for name in sorted(self._waiting)}
-        return {name: min(room, AT_A_TIME) for name, room in rooms.items() if room > 0}
+        rooms = {}
+        for name in sorted(
+            self._waiting, key=lambda name: (self._room.get(name, 0), name)
+        ):
+            if (room := min(self._room.get(name, 0), AT_A_TIME, left)) > 0:
+                rooms[name] = room
+                left -= room
+        return rooms
 
     def claimed(self, rooms: Mapping[str, int], claims: Iterable[Claim]) -> None:
         got = Counter(claimed.waited_for for claimed in claims)

@@ -53,11 +53,14 @@ def let_begin(
         if isinstance(decision, Queue):
             queues.queued(decision.source)
         if isinstance(decision, Go):
-            called = replace(claimed, call_id=decision.call, more=decision.more)
-            yield called, decision
+            yield _called(claimed, decision), decision
         else:
             policy = definitions[claimed.definition_id].retry_policy
             yield claimed, _outcome(claimed, decision, policy)
+
+
+def _called(claimed: Claim, go: Go) -> Claim:
+    return replace(claimed, call_id=go.call, more=go.more, asked_at=go.asked_at)
 
 
 def _wish(claimed: Claim, route: Route) -> Wish:

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
+from django.db import connection
 from django.utils.timezone import now
 
 from verification.checks.asking import ask, route_of
@@ -48,33 +49,54 @@ Definitions = Mapping[Any, CheckDefinition]
 
 def drain(call_for_help: Callable[[], None]) -> bool:
     """Run what is due until nothing is; False if time was up before that."""
-    stop_at = time.monotonic() + JOB_SECONDS
     definitions = _definitions()
-    helped = False
     with Flight() as flight:
-        while True:
-            in_time = beat() and time.monotonic() < stop_at
-            room = min(AT_A_TIME, flight.room)
-            claims = claim(room) if in_time and room else []
-            if claims and len(claims) == room and not helped:
-                # There is more than one worker's share: let another begin as well.
-                helped = True
-                call_for_help()
-            claims += _that_waited(flight) if in_time else []
-            if any(claimed.definition_id not in definitions for claimed in claims):
-                definitions = _definitions()
-            record(_start(claims, definitions, flight), definitions)
-            landed = flight.landed()
-            record(landed, definitions)
-            flight.tally.flush()
-            # While the last answers were on their way more may have come due.
-            if not (claims or flight.under_way or landed):
-                return in_time
+        try:
+            return _drain(flight, definitions, call_for_help)
+        except Exception:
+            _save(flight)
+            raise
 
 
-def _that_waited(flight: Flight) -> list[Claim]:
-    """Those that waited for sources, as far as these now have room."""
-    rooms = flight.queues.rooms() if flight.room >= AT_A_TIME else {}
+def _save(flight: Flight) -> None:
+    """Whatever went wrong: answers that are on their way may have been paid for."""
+    if not connection.is_usable():
+        # It is made anew for the next statement.
+        connection.close()
+    definitions = _definitions()
+    while flight.under_way:
+        record(flight.landed(), definitions)
+
+
+def _drain(
+    flight: Flight, definitions: Definitions, call_for_help: Callable[[], None]
+) -> bool:
+    stop_at = time.monotonic() + JOB_SECONDS
+    helped = False
+    while True:
+        in_time = beat() and time.monotonic() < stop_at
+        room = min(AT_A_TIME, flight.room)
+        claims = claim(room) if in_time and room else []
+        if claims and len(claims) == room and not helped:
+            # There is more than one worker's share: let another begin as well.
+            helped = True
+            call_for_help()
+        claims += _that_waited(flight, len(claims)) if in_time else []
+        if any(claimed.definition_id not in definitions for claimed in claims):
+            definitions = _definitions()
+        record(_start(claims, definitions, flight), definitions)
+        landed = flight.landed()
+        record(landed, definitions)
+        flight.tally.flush()
+        # While the last answers were on their way more may have come due.
+        if not (claims or flight.under_way or landed):
+            return in_time
+
+
+def _that_waited(flight: Flight, claimed: int) -> list[Claim]:
+    """Those that waited for sources, as far as these and this worker have room."""
+    room = flight.room - claimed
+    rooms = flight.queues.rooms(room) if flight.room >= AT_A_TIME else {}
     claims = claim_waiting(rooms) if rooms else []
     flight.queues.claimed(rooms, claims)
     return claims
@@ -102,7 +124,7 @@ def _start(
         at_once.append((claimed, outcome))
     # Of what was claimed before and has ended without being asked, a call may be left
     # whose worker died in the midst of it.
-    unasked = [c for c, o in at_once if c.claims > 1 and not isinstance(o, Again)]
+    unasked = [c for c, o in at_once if c.fence > 1 and not isinstance(o, Again)]
     close(claimed.result_id for claimed in unasked)
     return at_once + _let_go(live, definitions, flight)
 

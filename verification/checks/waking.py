@@ -6,7 +6,6 @@ from datetime import datetime
 
 from verification.checks.models import CheckResult
 from verification.jobs.queue import later, later_row, wake_up_by
-from verification.providers.registry import live_sources
 from verification.reports.models import Report
 from verification.tables import Rows
 
@@ -47,8 +46,6 @@ def _next_due() -> datetime | None:
 
 def _next_for_a_source() -> datetime | None:
     """Whoever has a call of that source under way goes on with these, if anybody."""
-    if not live_sources():
-        return None
     queued = CheckResult.objects.filter(next_attempt_at__isnull=False)
     times = queued.exclude(waits_for="").values_list("next_attempt_at", flat=True)
     return times.order_by("waits_for", "turn_at", "id").first()

@@ -15,6 +15,7 @@ from verification.ordering.telling import stop_asking
 from verification.payments.models import PaymentStatus
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.transitions import Move, move
+from verification.sources.gate import close
 from verification.tables import insert
 from webhooks.events import event_rows
 from webhooks.models import Event
@@ -43,6 +44,8 @@ def stop(
     CheckResult.objects.filter(pk__in=[result.pk for result in unasked]).update(
         status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
     )
+    # Of one that was claimed before, a call may be left whose worker died.
+    close(result.pk for result in unasked if result.fence)
     code, message = failure
     changes = {"completed_at": at, "failure_code": code, "failure_message": message}
     move([Move(report, target, trigger, client.actor, changes)], at)

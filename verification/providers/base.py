@@ -28,7 +28,7 @@ class Inquiry:
     result_id: UUID
     # 1, and one more each time the source was unavailable.
     attempt: int
-    # When this run was first asked.
+    # When the source was first asked in this run.
     asked_at: datetime
 
 

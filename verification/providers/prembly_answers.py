@@ -42,14 +42,9 @@ NOT_COMPARED = "A record was found; not all of it could be compared."
 
 def identity(subject: Record, data: Record | None, **evidence: Any) -> Finding:
     found = data or {}
-    parts = [_text(found.get(key)) for key in ("first_name", "other_name", "surname")]
-    parts[2] = parts[2] or _text(found.get("last_name"))
-    whole = _text(found.get("identity_name")) or _text(found.get("full_name"))
-    name = whole or " ".join(filter(None, parts)) or None
-    birth, stated = (
-        _first_day(found, "date_of_birth", "dob"),
-        subject.get("dateOfBirth"),
-    )
+    name = _person(found)
+    birth = _first_day(found, "date_of_birth", "dob")
+    stated = subject.get("dateOfBirth")
     same_birth = None
     if birth and stated:
         same_birth = "MATCH" if birth == stated else "NO_MATCH"

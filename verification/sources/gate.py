@@ -70,11 +70,15 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """The call may be made; `more` says that another source is left to ask."""
+    """The call may be made; `more` says that another source is left to ask.
+
+    `asked_at` is when this source was first asked in this run of the check.
+    """
 
     call: UUID
     provider: Provider
     more: bool
+    asked_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +209,10 @@ def _earlier(wishes: Iterable[Wish]) -> dict[UUID, list[Call]]:
 def _decide(wish: Wish, round_: _Round) -> Decision:
     earlier = round_.earlier.get(wish.result_id, [])
     order = list(wish.route.providers)
-    if earlier and earlier[-1].end in {End.UNDER_WAY, End.NOT_YET}:
-        last = earlier[-1]
+    # Also where nobody could be asked since.
+    asked = [call for call in earlier if call.end != End.NOT_ASKED]
+    if asked and asked[-1].end in {End.UNDER_WAY, End.NOT_YET, End.LOST}:
+        last = asked[-1]
         same = next((p for p in order if p.name == last.source), None)
         if last.end == End.UNDER_WAY:
             round_.closed[last.pk] = _lost(same)
@@ -234,7 +240,8 @@ def _first_of(left: Sequence[Provider], wish: Wish, round_: _Round) -> Decision:
         if wait := _limited(source, round_):
             return wait
         call = _write(wish, provider.name, passed_over, round_)
-        return Go(call, provider, more=number + 1 < len(left))
+        more = number + 1 < len(left)
+        return Go(call, provider, more, _first_asked(wish, provider, round_))
     if probed:
         return Later(round_.at + WHILE_PROBED)
     rests = [round_.sources[p.name].resting_until for p in left]
@@ -242,6 +249,15 @@ def _first_of(left: Sequence[Provider], wish: Wish, round_: _Round) -> Decision:
     name = left[0].name if left else wish.route.providers[0].name
     _write(wish, name, passed_over, round_, is_asked=False)
     return Nobody(until)
+
+
+def _first_asked(wish: Wish, provider: Provider, round_: _Round) -> datetime:
+    begun = [
+        call.begun_at
+        for call in round_.earlier.get(wish.result_id, [])
+        if call.source == provider.name and call.end != End.NOT_ASKED
+    ]
+    return min(begun, default=round_.at)
 
 
 def _rests(source: Source, at: datetime) -> str:

@@ -1,0 +1,34 @@
+from pathlib import Path
+
+from verification.source_routes import EVERYWHERE, HOME, ORDER, known
+
+DOCS = Path(__file__).parents[2] / "docs"
+PLACES = {HOME: {"Kenya"}, "GB": {"the United Kingdom"}, EVERYWHERE: {"all"}}
+PLACES[EVERYWHERE] |= {"all others"}
+
+
+def test_the_page_on_sources_has_every_route():
+    rows = [
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in (DOCS / "providers.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
+    told = {
+        (check, place): names.strip("`").split("`, `")
+        for checks, place, names in (row for row in rows if len(row) == 3)
+        for check in checks.split(", ")
+    }
+
+    for check, by_country in ORDER.items():
+        for country, names in by_country.items():
+            (row,) = (told[check, p] for p in PLACES[country] if (check, p) in told)
+            assert row == list(names)
+
+
+def test_the_page_on_settings_has_the_limits_of_every_source():
+    text = (DOCS / "configuration.md").read_text()
+
+    for name in known():
+        assert all(
+            f"`{name.upper()}_{limit}`" in text for limit in ("AT_ONCE", "A_MINUTE")
+        )
