@@ -104,6 +104,38 @@ def pdf_bomb(times: int = 1) -> bytes:
     return pdf(change)
 
 
+def pdf_with_packed_objects(streams: int, size: int, filters="/FlateDecode") -> bytes:
+    """Objects that stand in packed streams, each of which becomes `size` bytes."""
+    bodies = {
+        1: b"<</Type/Catalog/Pages 2 0 R>>",
+        2: b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        3: b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>",
+    }
+    first, table = 4 + streams, 4 + 2 * streams
+    rows = [(0, 0, 0)]
+    for n in range(4, first):
+        # The objects come before what holds them.
+        head = b"%d 0 " % n
+        packed = zlib.compress(head + b"null" + b" " * size, 9)
+        told = f"/Type/ObjStm/N 1/First {len(head)}/Filter{filters}"
+        bodies[n + streams] = (
+            f"<<{told}/Length {len(packed)}>>stream\n".encode()
+            + packed
+            + b"\nendstream"
+        )
+    written, at = b"%PDF-1.5\n", {}
+    for n in sorted(bodies):
+        at[n] = len(written)
+        written += b"%d 0 obj\n" % n + bodies[n] + b"\nendobj\n"
+    at[table] = len(written)
+    rows += [(1, at[n], 0) if n in at else (2, n + streams, 0) for n in range(1, table)]
+    rows.append((1, at[table], 0))
+    data = b"".join(struct.pack(">BIH", *row) for row in rows)
+    told = f"/Type/XRef/Size {table + 1}/W[1 4 2]/Root 1 0 R/Length {len(data)}"
+    written += f"{table} 0 obj\n<<{told}>>stream\n".encode() + data
+    return written + f"\nendstream\nendobj\nstartxref\n{at[table]}\n%%EOF\n".encode()
+
+
 def pdf_with_password() -> bytes:
     return pdf(lambda writer: writer.encrypt("secret", algorithm="RC4-128"))
 

@@ -105,6 +105,17 @@ def test_what_is_small_and_opens_into_something_huge_is_refused():
         assert fault("a.pdf", "application/pdf", bomb) == Fault.BOMB
 
 
+def test_packed_objects_are_taken_until_they_are_more_than_is_kept_open():
+    few = files.pdf_with_packed_objects(4, 1000)
+    assert inspect("a.pdf", "application/pdf", few).content == few
+    for many in (
+        files.pdf_with_packed_objects(4, 9 * 1024 * 1024),
+        files.pdf_with_packed_objects(1, 1000, "[/ASCII85Decode/FlateDecode]"),
+    ):
+        assert len(many) < 100_000
+        assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
+
+
 def test_locked_and_endless_pdfs_are_refused():
     locked = files.pdf_with_password()
     assert fault("a.pdf", "application/pdf", locked) == Fault.ENCRYPTED

@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from pypdf import PdfReader
+from pypdf import PdfReader, apply_configuration
+from pypdf.errors import LimitReachedError
 from pypdf.generic import ArrayObject, DictionaryObject, IndirectObject, StreamObject
 
 from verification.golive.inspecting import Fault, Unacceptable
@@ -19,6 +20,12 @@ MOST_DEPTH = 60
 # What all streams of a document may become, and one of them.
 MOST_OPENED = 400 * 1024 * 1024
 MOST_IN_ONE = 120 * 1024 * 1024
+# What the table of its objects, and all streams that hold objects, may become: unlike
+# others these are opened and kept while we look.
+MOST_OF_TABLE = 4 * 1024 * 1024
+MOST_PACKED = 32 * 1024 * 1024
+# How such a stream is packed by everybody.
+PLAINLY: list[list[str]] = [[], ["/FlateDecode"]]
 STEP = 1024 * 1024
 # What may follow the end of the document.
 TRAILING = 2048
@@ -49,13 +56,24 @@ def harmless(content: bytes) -> bytes:
         # Also where our table of its objects leads nowhere: readers make their own.
         raise Unacceptable(Fault.ACTIVE)
     try:
-        _look_through(PdfReader(io.BytesIO(content), strict=False))
+        with apply_configuration(**_limits(MOST_OF_TABLE)):
+            reader = PdfReader(io.BytesIO(content), strict=False)
+        with apply_configuration(**_limits(MOST_PACKED)):
+            _look_through(reader)
     except Unacceptable:
         raise
+    except LimitReachedError:
+        raise Unacceptable(Fault.BOMB) from None
     # pypdf raises nearly anything for bytes that were made to break it.
     except Exception:
         raise Unacceptable(Fault.DAMAGED) from None
     return content
+
+
+def _limits(most: int) -> dict[str, int]:
+    """Of what pypdf opens, by whatever it is packed with."""
+    ways = ("zlib", "lzw", "run_length", "brotli")
+    return {f"{way}_maximum_output_length": most for way in ways}
 
 
 def _look_through(reader: PdfReader) -> None:
@@ -81,8 +99,17 @@ def _look_through(reader: PdfReader) -> None:
 
 def _refuse_packed_bombs(reader: PdfReader) -> None:
     """Streams that hold objects are opened by whoever looks for these."""
+    opened = 0
     for number in {packed[0] for packed in reader.xref_objStm.values()}:
-        _opened_size(reader.get_object(IndirectObject(number, 0, reader)))
+        if number in reader.xref_objStm:
+            # Within another one, as no stream can be.
+            raise Unacceptable(Fault.DAMAGED)
+        found = reader.get_object(IndirectObject(number, 0, reader))
+        if not isinstance(found, StreamObject) or _filters(found) not in PLAINLY:
+            raise Unacceptable(Fault.BOMB)
+        opened += _opened_size(found)
+        if opened > MOST_PACKED:
+            raise Unacceptable(Fault.BOMB)
 
 
 def _objects(reader: PdfReader) -> Iterator[Any]:
@@ -124,16 +151,20 @@ def _refuse_active(found: DictionaryObject) -> None:
         raise Unacceptable(Fault.ACTIVE)
 
 
-def _opened_size(found: Any) -> int:
+def _opened_size(found: StreamObject) -> int:
     """How much a packed stream holds, counted and not kept."""
-    filters = found.get("/Filter") if isinstance(found, StreamObject) else None
-    names = [filters] if isinstance(filters, str) else list(filters or [])
+    names = _filters(found)
     if names.count("/FlateDecode") + names.count("/LZWDecode") > 1:
         # Packed twice, as nobody does who has nothing to hide.
         raise Unacceptable(Fault.BOMB)
     if not names or names[0] != "/FlateDecode":
         return 0
     return _inflated_size(found._data)
+
+
+def _filters(found: StreamObject) -> list[str]:
+    filters = found.get("/Filter")
+    return [filters] if isinstance(filters, str) else list(filters or [])
 
 
 def _inflated_size(packed: bytes) -> int:
