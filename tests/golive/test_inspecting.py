@@ -1,4 +1,5 @@
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
@@ -6,7 +7,13 @@ from pypdf import PdfReader
 
 from tests.golive import files
 from tests.golive.files import pdf, picture
-from verification.golive.inspecting import MOST_BYTES, Fault, Unacceptable, inspect
+from verification.golive.inspecting import (
+    MOST_BYTES,
+    ONE_AT_A_TIME,
+    Fault,
+    Unacceptable,
+    inspect,
+)
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 ZIP = b"PK\x03\x04" + b"\0" * 200
@@ -151,3 +158,18 @@ def test_a_large_scan_is_made_as_large_as_is_read():
 
     with Image.open(io.BytesIO(kept)) as scan:
         assert scan.size == (4000, 2000)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "content"),
+    [("a.pdf", "application/pdf", files.pdf()), ("a.png", "", files.picture("PNG"))],
+)
+def test_a_process_looks_into_one_file_at_a_time(name, declared, content):
+    with ThreadPoolExecutor(1) as another:
+        with ONE_AT_A_TIME:
+            waiting = another.submit(inspect, name, declared, content)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.05)
+            # What is refused by its name waits for nobody.
+            assert fault("a.txt", "text/plain", content) == Fault.LIES
+        assert waiting.result(10).content
