@@ -4,6 +4,7 @@ import io
 import struct
 import zlib
 
+from django.core.files.uploadedfile import SimpleUploadedFile
 from PIL import Image
 from pypdf import PdfWriter
 from pypdf.generic import (
@@ -30,6 +31,11 @@ def picture(kind="JPEG", size=(60, 40), mode="RGB", **options) -> bytes:
     written = io.BytesIO()
     Image.new(mode, size, None if mode == "RGB" else 1).save(written, kind, **options)
     return written.getvalue()
+
+
+def sent(content: bytes, name="cr12.pdf", declared="application/pdf"):
+    """As the field of a form."""
+    return {"file": SimpleUploadedFile(name, content, declared)}
 
 
 def photo_with_place() -> bytes:

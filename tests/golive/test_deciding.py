@@ -100,7 +100,9 @@ def test_a_reviewer_takes_reveals_and_approves_and_the_owner_has_a_key(
     http = Client(headers={"Authorization": f"Bearer {text}"})
     assert http.get("/api/v1/reports").status_code == 200
     done = [e for e in events(application) if e != "opened"]
-    assert done == ["submitted", "taken", "revealed", "approved"]
+    assert done[-4:] == ["submitted", "taken", "revealed", "approved"]
+    event = AuditEvent.objects.get(action="api-key.created")
+    assert (event.actor, event.object_id) == ("reviewer", str(key.pk))
 
 
 def test_other_owners_and_who_applied_are_told_without_the_key(owner, admin):

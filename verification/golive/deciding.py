@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
+from verification.backoffice import trail
 from verification.golive.checking import ACTOR, is_completed
 from verification.golive.models import Application, Status
 from verification.golive.telling import owners_of, tell_approved, tell_rejected
@@ -53,6 +54,7 @@ def approve(application_id: Any, by: By) -> Application:
             environment=Environment.PRODUCTION,
             name=KEY_NAME,
         )
+        trail.record(f"{trail.noun(key)}.created", by.actor, key)
         tell_approved(application, text)
         return {"api_key": key}
 
