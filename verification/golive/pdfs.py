@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from pypdf import PdfReader, apply_configuration
+from pypdf import Configuration, PdfReader, apply_configuration
 from pypdf.errors import LimitReachedError
 from pypdf.generic import ArrayObject, DictionaryObject, IndirectObject, StreamObject
 
@@ -56,9 +56,9 @@ def harmless(content: bytes) -> bytes:
         # Also where our table of its objects leads nowhere: readers make their own.
         raise Unacceptable(Fault.ACTIVE)
     try:
-        with apply_configuration(**_limits(MOST_OF_TABLE)):
+        with apply_configuration(_at_most(MOST_OF_TABLE)):
             reader = PdfReader(io.BytesIO(content), strict=False)
-        with apply_configuration(**_limits(MOST_PACKED)):
+        with apply_configuration(_at_most(MOST_PACKED)):
             _look_through(reader)
     except Unacceptable:
         raise
@@ -70,10 +70,14 @@ def harmless(content: bytes) -> bytes:
     return content
 
 
-def _limits(most: int) -> dict[str, int]:
-    """Of what pypdf opens, by whatever it is packed with."""
-    ways = ("zlib", "lzw", "run_length", "brotli")
-    return {f"{way}_maximum_output_length": most for way in ways}
+def _at_most(size: int) -> Configuration:
+    """For what pypdf opens, by whatever it is packed with."""
+    return Configuration(
+        zlib_maximum_output_length=size,
+        lzw_maximum_output_length=size,
+        run_length_maximum_output_length=size,
+        brotli_maximum_output_length=size,
+    )
 
 
 def _look_through(reader: PdfReader) -> None:
