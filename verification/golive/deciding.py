@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import Q
 
 from verification.backoffice import trail
 from verification.golive.checking import ACTOR, is_completed
@@ -25,7 +26,7 @@ class Refused(Exception):
 
 class OwnWorkspace(Refused):
     def __init__(self) -> None:
-        super().__init__("You are a member of this workspace: somebody else decides.")
+        super().__init__("You have to do with this workspace: somebody else decides.")
 
 
 class NotChecked(Refused):
@@ -83,7 +84,15 @@ def check_again(application: Application, actor: str) -> None:
 
 
 def _outsider(application: Application, user: User) -> dict[str, Any]:
-    is_member = Member.objects.filter(workspace=application.workspace_id, user=user)
-    if application.submitted_by_id == user.pk or is_member.exists():
+    """Also not who has another account with a member's address, or has left since."""
+    is_member = Q(user=user)
+    if user.email:
+        is_member |= Q(user__email__iexact=user.email)
+    members = Member.objects.filter(is_member, workspace=application.workspace_id)
+    if (
+        application.submitted_by_id == user.pk
+        or members.exists()
+        or application.documents.filter(uploaded_by=user).exists()
+    ):
         raise OwnWorkspace
     return {}
