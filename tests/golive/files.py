@@ -142,6 +142,32 @@ def pdf_with_packed_objects(streams: int, size: int, filters="/FlateDecode") -> 
     return written + f"\nendstream\nendobj\nstartxref\n{at[table]}\n%%EOF\n".encode()
 
 
+def pdf_with_tables(count: int, size: int) -> bytes:
+    """Tables of its objects, each before another; the oldest becomes `size` bytes."""
+    written, at = b"%PDF-1.5\n", []
+    for n, body in enumerate(
+        (
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>",
+        ),
+        1,
+    ):
+        at.append(len(written))
+        written += b"%d 0 obj\n" % n + body + b"\nendobj\n"
+    rows = b"".join(struct.pack(">BIH", 1, each, 0) for each in at)
+    before = ""
+    for n in range(4, 4 + count):
+        start = len(written)
+        packed = zlib.compress(rows + b"\0" * (size if n == 4 else 0), 9)
+        told = f"/Type/XRef/Size 4/Index[1 3]/W[1 4 2]/Root 1 0 R{before}"
+        told += f"/Filter/FlateDecode/Length {len(packed)}"
+        written += f"{n} 0 obj\n<<{told}>>stream\n".encode() + packed
+        written += b"\nendstream\nendobj\n"
+        before = f"/Prev {start}"
+    return written + f"startxref\n{start}\n%%EOF\n".encode()
+
+
 def pdf_with_password() -> bytes:
     return pdf(lambda writer: writer.encrypt("secret", algorithm="RC4-128"))
 

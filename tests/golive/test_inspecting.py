@@ -123,6 +123,14 @@ def test_packed_objects_are_taken_until_they_are_more_than_is_kept_open():
         assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
 
 
+def test_tables_of_objects_are_taken_until_they_are_more_than_is_kept_open():
+    changed_often = files.pdf_with_tables(20, 1000)
+    assert inspect("a.pdf", "application/pdf", changed_often).content == changed_often
+    for many in (files.pdf_with_tables(65, 0), files.pdf_with_tables(2, 5_000_000)):
+        assert len(many) < 100_000
+        assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
+
+
 def test_locked_and_endless_pdfs_are_refused():
     locked = files.pdf_with_password()
     assert fault("a.pdf", "application/pdf", locked) == Fault.ENCRYPTED

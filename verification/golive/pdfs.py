@@ -10,7 +10,13 @@ from typing import Any
 
 from pypdf import Configuration, PdfReader, apply_configuration
 from pypdf.errors import LimitReachedError
-from pypdf.generic import ArrayObject, DictionaryObject, IndirectObject, StreamObject
+from pypdf.generic import (
+    ArrayObject,
+    DictionaryObject,
+    IndirectObject,
+    PdfObject,
+    StreamObject,
+)
 
 from verification.golive.inspecting import Fault, Unacceptable
 
@@ -23,8 +29,10 @@ MOST_IN_ONE = 120 * 1024 * 1024
 # What the table of its objects, and all streams that hold objects, may become: unlike
 # others these are opened and kept while we look.
 MOST_OF_TABLE = 4 * 1024 * 1024
+# Each time that a PDF is changed it may get another table.
+MOST_TABLES = 64
 MOST_PACKED = 32 * 1024 * 1024
-# How such a stream is packed by everybody.
+# How such streams are packed by everybody.
 PLAINLY: list[list[str]] = [[], ["/FlateDecode"]]
 STEP = 1024 * 1024
 # What may follow the end of the document.
@@ -48,6 +56,24 @@ ACTIVE_VALUES = {
 IN_THE_OPEN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
 
 
+class Reader(PdfReader):
+    """Keeps packed tables open, as any reader here, but not any number of them."""
+
+    tables = 0
+    is_bomb = False
+
+    def cache_indirect_object(
+        self, generation: int, idnum: int, obj: PdfObject | None
+    ) -> PdfObject | None:
+        if isinstance(obj, StreamObject) and obj.get("/Type") == "/XRef":
+            self.tables += 1
+            if self.tables > MOST_TABLES or not _is_small_table(obj):
+                # Remembered, as pypdf goes on without what raises.
+                self.is_bomb = True
+                raise LimitReachedError
+        return super().cache_indirect_object(generation, idnum, obj)
+
+
 def harmless(content: bytes) -> bytes:
     """The document itself, or Unacceptable."""
     if b"%%EOF" not in content[-TRAILING:]:
@@ -57,7 +83,7 @@ def harmless(content: bytes) -> bytes:
         raise Unacceptable(Fault.ACTIVE)
     try:
         with apply_configuration(_at_most(MOST_OF_TABLE)):
-            reader = PdfReader(io.BytesIO(content), strict=False)
+            reader = Reader(io.BytesIO(content), strict=False)
         with apply_configuration(_at_most(MOST_PACKED)):
             _look_through(reader)
     except Unacceptable:
@@ -80,7 +106,9 @@ def _at_most(size: int) -> Configuration:
     )
 
 
-def _look_through(reader: PdfReader) -> None:
+def _look_through(reader: Reader) -> None:
+    if reader.is_bomb:
+        raise Unacceptable(Fault.BOMB)
     if reader.is_encrypted:
         raise Unacceptable(Fault.ENCRYPTED)
     known = sum(len(numbers) for numbers in reader.xref.values())
@@ -169,6 +197,10 @@ def _opened_size(found: StreamObject) -> int:
 def _filters(found: StreamObject) -> list[str]:
     filters = found.get("/Filter")
     return [filters] if isinstance(filters, str) else list(filters or [])
+
+
+def _is_small_table(found: StreamObject) -> bool:
+    return _filters(found) in PLAINLY and _opened_size(found) <= MOST_OF_TABLE
 
 
 def _inflated_size(packed: bytes) -> int:
