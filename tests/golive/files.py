@@ -12,6 +12,7 @@ from pypdf.generic import (
     DecodedStreamObject,
     DictionaryObject,
     NameObject,
+    NumberObject,
     StreamObject,
     TextStringObject,
 )
@@ -88,6 +89,17 @@ def pdf_that_carries_a_file() -> bytes:
 def pdf_with_a_script_by_another_name() -> bytes:
     """/J#61vaScript is /JavaScript."""
     return pdf_with("/JavaXXript").replace(b"/JavaXXript", b"/J#61vaScript")
+
+
+def pdf_with_a_script_beside_a_long_list() -> bytes:
+    """Too long a list for who looks for the script, and not for who runs it."""
+
+    def change(writer):
+        words = {NameObject("/JS"): TextStringObject("app.alert(1)")}
+        words[NameObject("/X")] = ArrayObject([NumberObject(0)] * 100_001)
+        writer._add_object(DictionaryObject(words))
+
+    return pdf(change)
 
 
 def pdf_bomb(times: int = 1) -> bytes:

@@ -123,6 +123,11 @@ def test_packed_objects_are_taken_until_they_are_more_than_is_kept_open():
         assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
 
 
+def test_what_is_too_long_to_be_looked_at_is_refused():
+    script = files.pdf_with_a_script_beside_a_long_list()
+    assert fault("a.pdf", "application/pdf", script) == Fault.BOMB
+
+
 def test_tables_of_objects_are_taken_until_they_are_more_than_is_kept_open():
     changed_often = files.pdf_with_tables(20, 1000)
     assert inspect("a.pdf", "application/pdf", changed_often).content == changed_often

@@ -157,7 +157,8 @@ def _objects(reader: PdfReader) -> Iterator[Any]:
             found = reader.get_object(IndirectObject(number, generation, reader))
         except Exception as e:
             # A free entry, or a wrong one: no reader gets anything from it either.
-            if isinstance(e, RecursionError | MemoryError):
+            # Not so where it is we who stop early.
+            if isinstance(e, RecursionError | MemoryError | LimitReachedError):
                 raise
             continue
         yield from _within(found)
