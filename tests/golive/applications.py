@@ -56,9 +56,10 @@ def reviewer(name: str = "reviewer") -> User:
 
 def draft(member: Member, **details: str) -> Application:
     """With every document."""
-    application = applying.describe(member, NAME, {**DETAILS, **details})
+    who = by(member.user, ActorKind.MEMBER)
+    application = applying.describe(member, NAME, {**DETAILS, **details}, who)
     for kind in DocumentKind:
-        applying.hand_in(member, kind, f"{kind.lower()}.pdf", PDF)
+        applying.hand_in(member, kind, f"{kind.lower()}.pdf", PDF, who)
     return application
 
 

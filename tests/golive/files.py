@@ -4,6 +4,7 @@ import io
 import struct
 import zlib
 
+from django.core.files.uploadedfile import SimpleUploadedFile
 from PIL import Image
 from pypdf import PdfWriter
 from pypdf.generic import (
@@ -11,6 +12,7 @@ from pypdf.generic import (
     DecodedStreamObject,
     DictionaryObject,
     NameObject,
+    NumberObject,
     StreamObject,
     TextStringObject,
 )
@@ -30,6 +32,11 @@ def picture(kind="JPEG", size=(60, 40), mode="RGB", **options) -> bytes:
     written = io.BytesIO()
     Image.new(mode, size, None if mode == "RGB" else 1).save(written, kind, **options)
     return written.getvalue()
+
+
+def sent(content: bytes, name="cr12.pdf", declared="application/pdf"):
+    """As the field of a form."""
+    return {"file": SimpleUploadedFile(name, content, declared)}
 
 
 def photo_with_place() -> bytes:
@@ -84,6 +91,17 @@ def pdf_with_a_script_by_another_name() -> bytes:
     return pdf_with("/JavaXXript").replace(b"/JavaXXript", b"/J#61vaScript")
 
 
+def pdf_with_a_script_beside_a_long_list() -> bytes:
+    """Too long a list for who looks for the script, and not for who runs it."""
+
+    def change(writer):
+        words = {NameObject("/JS"): TextStringObject("app.alert(1)")}
+        words[NameObject("/X")] = ArrayObject([NumberObject(0)] * 100_001)
+        writer._add_object(DictionaryObject(words))
+
+    return pdf(change)
+
+
 def pdf_bomb(times: int = 1) -> bytes:
     """One stream of 200 MB, packed; or packed again."""
     packed = zlib.compress(b"\0" * 200_000_000, 9)
@@ -102,6 +120,64 @@ def pdf_bomb(times: int = 1) -> bytes:
         writer._add_object(stream)
 
     return pdf(change)
+
+
+def pdf_with_packed_objects(streams: int, size: int, filters="/FlateDecode") -> bytes:
+    """Objects that stand in packed streams, each of which becomes `size` bytes."""
+    bodies = {
+        1: b"<</Type/Catalog/Pages 2 0 R>>",
+        2: b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        3: b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>",
+    }
+    first, table = 4 + streams, 4 + 2 * streams
+    rows = [(0, 0, 0)]
+    for n in range(4, first):
+        # The objects come before what holds them.
+        head = b"%d 0 " % n
+        packed = zlib.compress(head + b"null" + b" " * size, 9)
+        told = f"/Type/ObjStm/N 1/First {len(head)}/Filter{filters}"
+        bodies[n + streams] = (
+            f"<<{told}/Length {len(packed)}>>stream\n".encode()
+            + packed
+            + b"\nendstream"
+        )
+    written, at = b"%PDF-1.5\n", {}
+    for n in sorted(bodies):
+        at[n] = len(written)
+        written += b"%d 0 obj\n" % n + bodies[n] + b"\nendobj\n"
+    at[table] = len(written)
+    rows += [(1, at[n], 0) if n in at else (2, n + streams, 0) for n in range(1, table)]
+    rows.append((1, at[table], 0))
+    data = b"".join(struct.pack(">BIH", *row) for row in rows)
+    told = f"/Type/XRef/Size {table + 1}/W[1 4 2]/Root 1 0 R/Length {len(data)}"
+    written += f"{table} 0 obj\n<<{told}>>stream\n".encode() + data
+    return written + f"\nendstream\nendobj\nstartxref\n{at[table]}\n%%EOF\n".encode()
+
+
+def pdf_with_tables(count: int, size: int) -> bytes:
+    """Tables of its objects, each before another; the oldest becomes `size` bytes."""
+    written, at = b"%PDF-1.5\n", []
+    for n, body in enumerate(
+        (
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>",
+        ),
+        1,
+    ):
+        at.append(len(written))
+        written += b"%d 0 obj\n" % n + body + b"\nendobj\n"
+    rows = b"".join(struct.pack(">BIH", 1, each, 0) for each in at)
+    before = ""
+    for n in range(4, 4 + count):
+        start = len(written)
+        packed = zlib.compress(rows + b"\0" * (size if n == 4 else 0), 9)
+        told = f"/Type/XRef/Size 4/Index[1 3]/W[1 4 2]/Root 1 0 R{before}"
+        told += f"/Filter/FlateDecode/Length {len(packed)}"
+        written += f"{n} 0 obj\n<<{told}>>stream\n".encode() + packed
+        written += b"\nendstream\nendobj\n"
+        before = f"/Prev {start}"
+    return written + f"startxref\n{start}\n%%EOF\n".encode()
 
 
 def pdf_with_password() -> bytes:

@@ -5,8 +5,7 @@ import stat
 
 import pytest
 from django.conf import settings as django_settings
-from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.urls import reverse
 
@@ -22,6 +21,7 @@ from tests.golive.applications import (
     submitted,
 )
 from tests.golive.files import pdf, photo_with_place, picture
+from tests.golive.files import sent as file
 from verification.backoffice.models import AuditEvent
 from verification.checks.tasks import run_due
 from verification.console.golive_forms import KINDS, TOLD
@@ -32,10 +32,6 @@ from verification.golive.models import Application, Document, DocumentKind
 from verification.reports.models import Report
 from workspaces.models import Account, LedgerEntry, Workspace
 from workspaces.operator import OPERATOR_ID
-
-
-def file(content: bytes, name="cr12.pdf", declared="application/pdf"):
-    return {"file": SimpleUploadedFile(name, content, declared)}
 
 
 def stored() -> list[str]:
@@ -238,6 +234,24 @@ def test_a_suspended_workspace_submits_nothing(owner):
         applying.submit(owner.member, by(owner.member.user))
 
 
+def test_one_that_is_suspended_while_it_submits_is_told(owner):
+    draft(owner.member)
+
+    def suspended_before_it_is_held(execute, sql, *more):
+        if "FOR NO KEY UPDATE" in sql and not suspended:
+            suspended.append(True)
+            owner.workspace.suspend("Looked at")
+        return execute(sql, *more)
+
+    suspended: list[bool] = []
+    with connection.execute_wrapper(suspended_before_it_is_held):
+        told = owner.told("golive-submit", {"confirmed": "on"})
+
+    assert suspended
+    assert told == ["It cannot be changed now."]
+    assert Application.objects.get().status == "DRAFT"
+
+
 def test_it_is_submitted_once(owner):
     draft(owner.member)
     for _ in range(2):
@@ -256,7 +270,9 @@ def test_what_is_submitted_cannot_be_changed(owner):
     assert owner.told("golive-submit", {"confirmed": "on"}) == told
     before = stored()
     with pytest.raises(applying.NotEditable):
-        applying.hand_in(owner.member, DocumentKind.CR12, "a.pdf", PDF)
+        applying.hand_in(
+            owner.member, DocumentKind.CR12, "a.pdf", PDF, by(owner.member.user)
+        )
     assert stored() == before
 
 
@@ -349,7 +365,7 @@ def test_who_was_approved_without_an_application_begins_none(owner):
     assert "Your company is approved." in owner.page("golive")
     assert owner.told("golive-company", COMPANY) == ["It cannot be changed now."]
     with pytest.raises(applying.NotEditable):
-        applying.describe(owner.member, NAME, DETAILS)
+        applying.describe(owner.member, NAME, DETAILS, by(owner.member.user))
     assert not Application.objects.exists()
 
 

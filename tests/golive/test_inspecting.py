@@ -1,4 +1,5 @@
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
@@ -6,7 +7,13 @@ from pypdf import PdfReader
 
 from tests.golive import files
 from tests.golive.files import pdf, picture
-from verification.golive.inspecting import MOST_BYTES, Fault, Unacceptable, inspect
+from verification.golive.inspecting import (
+    MOST_BYTES,
+    ONE_AT_A_TIME,
+    Fault,
+    Unacceptable,
+    inspect,
+)
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 ZIP = b"PK\x03\x04" + b"\0" * 200
@@ -105,6 +112,30 @@ def test_what_is_small_and_opens_into_something_huge_is_refused():
         assert fault("a.pdf", "application/pdf", bomb) == Fault.BOMB
 
 
+def test_packed_objects_are_taken_until_they_are_more_than_is_kept_open():
+    few = files.pdf_with_packed_objects(4, 1000)
+    assert inspect("a.pdf", "application/pdf", few).content == few
+    for many in (
+        files.pdf_with_packed_objects(4, 9 * 1024 * 1024),
+        files.pdf_with_packed_objects(1, 1000, "[/ASCII85Decode/FlateDecode]"),
+    ):
+        assert len(many) < 100_000
+        assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
+
+
+def test_what_is_too_long_to_be_looked_at_is_refused():
+    script = files.pdf_with_a_script_beside_a_long_list()
+    assert fault("a.pdf", "application/pdf", script) == Fault.BOMB
+
+
+def test_tables_of_objects_are_taken_until_they_are_more_than_is_kept_open():
+    changed_often = files.pdf_with_tables(20, 1000)
+    assert inspect("a.pdf", "application/pdf", changed_often).content == changed_often
+    for many in (files.pdf_with_tables(65, 0), files.pdf_with_tables(2, 5_000_000)):
+        assert len(many) < 100_000
+        assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
+
+
 def test_locked_and_endless_pdfs_are_refused():
     locked = files.pdf_with_password()
     assert fault("a.pdf", "application/pdf", locked) == Fault.ENCRYPTED
@@ -140,3 +171,18 @@ def test_a_large_scan_is_made_as_large_as_is_read():
 
     with Image.open(io.BytesIO(kept)) as scan:
         assert scan.size == (4000, 2000)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "content"),
+    [("a.pdf", "application/pdf", files.pdf()), ("a.png", "", files.picture("PNG"))],
+)
+def test_a_process_looks_into_one_file_at_a_time(name, declared, content):
+    with ThreadPoolExecutor(1) as another:
+        with ONE_AT_A_TIME:
+            waiting = another.submit(inspect, name, declared, content)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.05)
+            # What is refused by its name waits for nobody.
+            assert fault("a.txt", "text/plain", content) == Fault.LIES
+        assert waiting.result(10).content

@@ -71,7 +71,7 @@ def company(place: Place) -> HttpResponse:
     if place.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["company_name"]
         try:
-            applying.describe(place.member, name, form.details)
+            applying.describe(place.member, name, form.details, _by(place))
         except applying.NotEditable:
             return _over(place)
         messages.success(place.request, _("Saved."))
@@ -92,7 +92,7 @@ def hand_in(place: Place, kind: str) -> HttpResponse:
     if sends and form.is_valid():
         name = one_line(form.cleaned_data["file"].name)[-150:]
         try:
-            applying.hand_in(place.member, wanted, name, form.found)
+            applying.hand_in(place.member, wanted, name, form.found, _by(place))
         except applying.NotEditable:
             return _over(place)
         messages.success(place.request, _("The document is kept."))
@@ -103,8 +103,10 @@ def hand_in(place: Place, kind: str) -> HttpResponse:
 @opened(GO_LIVE)
 def document(place: Place, document: UUID) -> HttpResponse:
     """One of their own, for who may hand them in."""
-    mine = Document.objects.filter(application__workspace=place.workspace)
-    found = mine.get(pk=document)
+    mine = Document.objects.select_related("application")
+    found = mine.get(pk=document, application__workspace=place.workspace)
+    read = f"{trail.noun(found.application)}.document-read"
+    place.record(read, found.application, found.kind)
     name = f"{slug(found.kind)}.{ENDINGS[found.content_type]}"
     return HttpResponse(
         content_of(found),
@@ -120,7 +122,7 @@ def document(place: Place, document: UUID) -> HttpResponse:
 @opened(GO_LIVE)
 def again(place: Place) -> HttpResponse:
     try:
-        applying.begin_again(place.member)
+        applying.begin_again(place.member, _by(place))
     except applying.NotEditable:
         return _over(place)
     return place.to("golive")
@@ -142,20 +144,26 @@ def submit(place: Place) -> HttpResponse:
 
 
 def _submitted(place: Place) -> bool:
-    user = place.request.user
-    assert isinstance(user, User)  # noqa: S101
     told = ""
     try:
-        applying.submit(place.member, By(user, trail.actor_of(place.request)))
+        applying.submit(place.member, _by(place))
     except applying.Incomplete:
         told = _("A document is missing.")
     except InvalidRequest:
         told = _("The company cannot be checked as it is described. Correct it.")
+    except applying.Suspended:
+        told = _("It cannot be changed now.")
     except (applying.NotEditable, InvalidTransition):
         told = _("It is submitted already.")
     if told:
         messages.error(place.request, told)
     return not told
+
+
+def _by(place: Place) -> By:
+    user = place.request.user
+    assert isinstance(user, User)  # noqa: S101
+    return By(user, trail.actor_of(place.request))
 
 
 def _is_edited(application: Application | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from verification.backoffice import trail
 from verification.golive import documents
 from verification.golive.checking import order_of, ordered
 from verification.golive.documents import Stored
@@ -53,21 +54,25 @@ def missing(application: Application) -> list[DocumentKind]:
 
 
 @transaction.atomic
-def describe(member: Member, company_name: str, details: dict[str, Any]) -> Application:
+def describe(
+    member: Member, company_name: str, details: dict[str, Any], by: By
+) -> Application:
     """Write what the company is into the draft, or begin one. Raises NotEditable."""
     require(member, Permission.GO_LIVE)
     application = _draft(member)
     if application is None:
         is_first = newest(member.workspace) is None
         fresh = Application(workspace=member.workspace)
-        application = fresh if is_first else begin_again(member)
+        application = fresh if is_first else begin_again(member, by)
+    changed = _changed(application, company_name, details)
     application.company_name, application.details = company_name, details
     application.save()
+    _record("described", by, application, *changed)
     return application
 
 
 @transaction.atomic
-def begin_again(member: Member) -> Application:
+def begin_again(member: Member, by: By) -> Application:
     """A draft like the one that was rejected. Raises NotEditable."""
     require(member, Permission.GO_LIVE)
     if draft := _draft(member):
@@ -81,20 +86,24 @@ def begin_again(member: Member) -> Application:
         details=before.details,
     )
     _copy(before.documents.all(), application)
+    _record("begun-again", by, application)
     return application
 
 
 def hand_in(
-    member: Member, kind: DocumentKind, name: str, found: Inspected
+    member: Member, kind: DocumentKind, name: str, found: Inspected, by: By
 ) -> Document:
     """Keep a file, in place of the one of its kind. Raises NotEditable."""
     require(member, Permission.GO_LIVE)
     stored = documents.store(found.content)
     try:
-        return _hand_in(member, kind, name, found, stored)
+        with transaction.atomic():
+            document = _hand_in(member, kind, name, found, stored)
+            _record("document-handed-in", by, document.application, kind)
     except BaseException:
         documents.forget(stored.name)
         raise
+    return document
 
 
 def submit(member: Member, by: By) -> Application:
@@ -121,7 +130,6 @@ def submit(member: Member, by: By) -> Application:
     return move(draft.pk, Status.SUBMITTED, by, prepare)
 
 
-@transaction.atomic
 def _hand_in(
     member: Member, kind: DocumentKind, name: str, found: Inspected, stored: Stored
 ) -> Document:
@@ -158,6 +166,19 @@ def _draft(member: Member) -> Application | None:
     if found.status != Status.DRAFT:
         raise NotEditable
     return found
+
+
+def _changed(
+    before: Application, company_name: str, details: dict[str, Any]
+) -> list[str]:
+    kept = before.details or {}
+    changed = [name for name in details if details[name] != kept.get(name)]
+    return ["companyName"] * (before.company_name != company_name) + changed
+
+
+def _record(what: str, by: By, application: Application, *fields: str) -> None:
+    action = f"{trail.noun(application)}.{what}"
+    trail.record(action, by.actor, application, fields=fields)
 
 
 def _copy(files: Iterable[Document], application: Application) -> None:

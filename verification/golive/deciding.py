@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import Q
 
+from verification.backoffice import trail
 from verification.golive.checking import ACTOR, is_completed
 from verification.golive.models import Application, Status
 from verification.golive.telling import owners_of, tell_approved, tell_rejected
@@ -24,7 +26,7 @@ class Refused(Exception):
 
 class OwnWorkspace(Refused):
     def __init__(self) -> None:
-        super().__init__("You are a member of this workspace: somebody else decides.")
+        super().__init__("You have to do with this workspace: somebody else decides.")
 
 
 class NotChecked(Refused):
@@ -53,6 +55,7 @@ def approve(application_id: Any, by: By) -> Application:
             environment=Environment.PRODUCTION,
             name=KEY_NAME,
         )
+        trail.record(f"{trail.noun(key)}.created", by.actor, key)
         tell_approved(application, text)
         return {"api_key": key}
 
@@ -81,7 +84,15 @@ def check_again(application: Application, actor: str) -> None:
 
 
 def _outsider(application: Application, user: User) -> dict[str, Any]:
-    is_member = Member.objects.filter(workspace=application.workspace_id, user=user)
-    if application.submitted_by_id == user.pk or is_member.exists():
+    """Also not who has another account with a member's address, or has left since."""
+    is_member = Q(user=user)
+    if user.email:
+        is_member |= Q(user__email__iexact=user.email)
+    members = Member.objects.filter(is_member, workspace=application.workspace_id)
+    if (
+        application.submitted_by_id == user.pk
+        or members.exists()
+        or application.documents.filter(uploaded_by=user).exists()
+    ):
         raise OwnWorkspace
     return {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from pathlib import PurePosixPath
+from threading import Lock
 
 MOST_BYTES = 10 * 1024 * 1024
 
@@ -20,6 +21,9 @@ SIGNATURES = {b"%PDF-": PDF, b"\xff\xd8\xff": JPEG, b"\x89PNG\r\n\x1a\n": PNG}
 ENDINGS = {".pdf": PDF, ".jpg": JPEG, ".jpeg": JPEG, ".png": PNG}
 # What browsers say where they do not know.
 UNDECLARED = {"", "application/octet-stream"}
+# A file of a few kilobytes may be hundreds of megabytes while it is looked into, so a
+# process looks into one at a time, however many are sent together.
+ONE_AT_A_TIME = Lock()
 
 
 class Fault(StrEnum):
@@ -53,10 +57,6 @@ class Inspected:
 
 def inspect(name: str, declared: str, content: bytes) -> Inspected:
     """Raises Unacceptable."""
-    # Imported where they are needed: most processes never look into a file.
-    from verification.golive.pdfs import harmless
-    from verification.golive.pictures import drawn_anew
-
     if not content:
         raise Unacceptable(Fault.EMPTY)
     if len(content) > MOST_BYTES:
@@ -66,9 +66,18 @@ def inspect(name: str, declared: str, content: bytes) -> Inspected:
     declared = declared.partition(";")[0].strip().lower()
     if by_name != found or declared not in {found, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
+    with ONE_AT_A_TIME:
+        return Inspected(found, _looked_into(found, content))
+
+
+def _looked_into(found: str, content: bytes) -> bytes:
+    # Imported where they are needed: most processes never look into a file.
+    from verification.golive.pdfs import harmless
+    from verification.golive.pictures import drawn_anew
+
     if found == PDF:
-        return Inspected(found, harmless(content))
-    return Inspected(found, drawn_anew(content, "JPEG" if found == JPEG else "PNG"))
+        return harmless(content)
+    return drawn_anew(content, "JPEG" if found == JPEG else "PNG")
 
 
 def _by_signature(content: bytes) -> str:

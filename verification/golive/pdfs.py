@@ -8,8 +8,15 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from pypdf import PdfReader
-from pypdf.generic import ArrayObject, DictionaryObject, IndirectObject, StreamObject
+from pypdf import Configuration, PdfReader, apply_configuration
+from pypdf.errors import LimitReachedError
+from pypdf.generic import (
+    ArrayObject,
+    DictionaryObject,
+    IndirectObject,
+    PdfObject,
+    StreamObject,
+)
 
 from verification.golive.inspecting import Fault, Unacceptable
 
@@ -19,6 +26,14 @@ MOST_DEPTH = 60
 # What all streams of a document may become, and one of them.
 MOST_OPENED = 400 * 1024 * 1024
 MOST_IN_ONE = 120 * 1024 * 1024
+# What the table of its objects, and all streams that hold objects, may become: unlike
+# others these are opened and kept while we look.
+MOST_OF_TABLE = 4 * 1024 * 1024
+# Each time that a PDF is changed it may get another table.
+MOST_TABLES = 64
+MOST_PACKED = 32 * 1024 * 1024
+# How such streams are packed by everybody.
+PLAINLY: list[list[str]] = [[], ["/FlateDecode"]]
 STEP = 1024 * 1024
 # What may follow the end of the document.
 TRAILING = 2048
@@ -41,6 +56,24 @@ ACTIVE_VALUES = {
 IN_THE_OPEN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
 
 
+class Reader(PdfReader):
+    """Keeps packed tables open, as any reader here, but not any number of them."""
+
+    tables = 0
+    is_bomb = False
+
+    def cache_indirect_object(
+        self, generation: int, idnum: int, obj: PdfObject | None
+    ) -> PdfObject | None:
+        if isinstance(obj, StreamObject) and obj.get("/Type") == "/XRef":
+            self.tables += 1
+            if self.tables > MOST_TABLES or not _is_small_table(obj):
+                # Remembered, as pypdf goes on without what raises.
+                self.is_bomb = True
+                raise LimitReachedError
+        return super().cache_indirect_object(generation, idnum, obj)
+
+
 def harmless(content: bytes) -> bytes:
     """The document itself, or Unacceptable."""
     if b"%%EOF" not in content[-TRAILING:]:
@@ -49,16 +82,33 @@ def harmless(content: bytes) -> bytes:
         # Also where our table of its objects leads nowhere: readers make their own.
         raise Unacceptable(Fault.ACTIVE)
     try:
-        _look_through(PdfReader(io.BytesIO(content), strict=False))
+        with apply_configuration(_at_most(MOST_OF_TABLE)):
+            reader = Reader(io.BytesIO(content), strict=False)
+        with apply_configuration(_at_most(MOST_PACKED)):
+            _look_through(reader)
     except Unacceptable:
         raise
+    except LimitReachedError:
+        raise Unacceptable(Fault.BOMB) from None
     # pypdf raises nearly anything for bytes that were made to break it.
     except Exception:
         raise Unacceptable(Fault.DAMAGED) from None
     return content
 
 
-def _look_through(reader: PdfReader) -> None:
+def _at_most(size: int) -> Configuration:
+    """For what pypdf opens, by whatever it is packed with."""
+    return Configuration(
+        zlib_maximum_output_length=size,
+        lzw_maximum_output_length=size,
+        run_length_maximum_output_length=size,
+        brotli_maximum_output_length=size,
+    )
+
+
+def _look_through(reader: Reader) -> None:
+    if reader.is_bomb:
+        raise Unacceptable(Fault.BOMB)
     if reader.is_encrypted:
         raise Unacceptable(Fault.ENCRYPTED)
     known = sum(len(numbers) for numbers in reader.xref.values())
@@ -81,8 +131,17 @@ def _look_through(reader: PdfReader) -> None:
 
 def _refuse_packed_bombs(reader: PdfReader) -> None:
     """Streams that hold objects are opened by whoever looks for these."""
+    opened = 0
     for number in {packed[0] for packed in reader.xref_objStm.values()}:
-        _opened_size(reader.get_object(IndirectObject(number, 0, reader)))
+        if number in reader.xref_objStm:
+            # Within another one, as no stream can be.
+            raise Unacceptable(Fault.DAMAGED)
+        found = reader.get_object(IndirectObject(number, 0, reader))
+        if not isinstance(found, StreamObject) or _filters(found) not in PLAINLY:
+            raise Unacceptable(Fault.BOMB)
+        opened += _opened_size(found)
+        if opened > MOST_PACKED:
+            raise Unacceptable(Fault.BOMB)
 
 
 def _objects(reader: PdfReader) -> Iterator[Any]:
@@ -98,7 +157,8 @@ def _objects(reader: PdfReader) -> Iterator[Any]:
             found = reader.get_object(IndirectObject(number, generation, reader))
         except Exception as e:
             # A free entry, or a wrong one: no reader gets anything from it either.
-            if isinstance(e, RecursionError | MemoryError):
+            # Not so where it is we who stop early.
+            if isinstance(e, RecursionError | MemoryError | LimitReachedError):
                 raise
             continue
         yield from _within(found)
@@ -124,16 +184,24 @@ def _refuse_active(found: DictionaryObject) -> None:
         raise Unacceptable(Fault.ACTIVE)
 
 
-def _opened_size(found: Any) -> int:
+def _opened_size(found: StreamObject) -> int:
     """How much a packed stream holds, counted and not kept."""
-    filters = found.get("/Filter") if isinstance(found, StreamObject) else None
-    names = [filters] if isinstance(filters, str) else list(filters or [])
+    names = _filters(found)
     if names.count("/FlateDecode") + names.count("/LZWDecode") > 1:
         # Packed twice, as nobody does who has nothing to hide.
         raise Unacceptable(Fault.BOMB)
     if not names or names[0] != "/FlateDecode":
         return 0
     return _inflated_size(found._data)
+
+
+def _filters(found: StreamObject) -> list[str]:
+    filters = found.get("/Filter")
+    return [filters] if isinstance(filters, str) else list(filters or [])
+
+
+def _is_small_table(found: StreamObject) -> bool:
+    return _filters(found) in PLAINLY and _opened_size(found) <= MOST_OF_TABLE
 
 
 def _inflated_size(packed: bytes) -> int:

@@ -36,9 +36,9 @@ def drawn_anew(content: bytes, kind: str) -> bytes:
 
 
 def _drawn(picture: Image.Image, kind: str) -> bytes:
-    picture.load()
+    # First of all, as each step below has another copy of it in memory.
+    picture.thumbnail((LONGEST, LONGEST))
     upright = ImageOps.exif_transpose(picture)
-    upright.thumbnail((LONGEST, LONGEST))
     plain = upright.convert("L" if upright.mode in {"1", "L"} else "RGB")
     # A new picture takes nothing along but what is seen.
     clean = Image.new(plain.mode, plain.size)

@@ -1,0 +1,63 @@
+"""Who has to do with a company that wants to go live decides nothing about it."""
+
+import pytest
+from django.contrib.auth.models import User
+
+from tests.golive.applications import PDF, by, draft, reviewer
+from tests.workspaces.people import member
+from verification.backoffice.models import ActorKind
+from verification.checks.tasks import run_due
+from verification.golive import applying, deciding
+from verification.golive.models import DocumentKind
+from workspaces.models import ApiKey
+
+
+def the_other_account_of(user: User) -> User:
+    named = reviewer("by-day")
+    named.email = user.email.upper()
+    named.save()
+    return named
+
+
+def who_submitted_it_and_left(owner, helper):
+    owner.delete()
+    return owner.user
+
+
+def who_handed_a_document_in_and_left(owner, helper):
+    helper.delete()
+    return helper.user
+
+
+def who_is_a_member_by_another_account(owner, helper):
+    return the_other_account_of(owner.user)
+
+
+@pytest.mark.parametrize(
+    "insider",
+    [
+        who_submitted_it_and_left,
+        who_handed_a_document_in_and_left,
+        who_is_a_member_by_another_account,
+    ],
+)
+def test_nobody_decides_about_what_they_had_a_hand_in(owner, insider):
+    helper = member(owner.workspace, "ADMIN", "helper")
+    draft(owner.member)
+    helps = by(helper.user, ActorKind.MEMBER)
+    applying.hand_in(helper, DocumentKind.KRA, "kra.pdf", PDF, helps)
+    application = applying.submit(owner.member, by(owner.member.user))
+    run_due()
+    user = insider(owner.member, helper)
+
+    with pytest.raises(deciding.OwnWorkspace):
+        deciding.take(application.pk, by(user))
+    deciding.take(application.pk, by(reviewer()))
+    for decide in (
+        lambda: deciding.approve(application.pk, by(user)),
+        lambda: deciding.reject(application.pk, by(user), "No"),
+    ):
+        with pytest.raises(deciding.OwnWorkspace):
+            decide()
+
+    assert not ApiKey.objects.filter(environment="production").exists()
