@@ -338,3 +338,11 @@ def test_mails_are_queued_so_that_nobody_measures_who_has_an_account(
 
     assert mailoutbox == []
     assert Notification.objects.get().status == "PENDING"
+
+
+def test_each_form_is_counted_for_itself(client):
+    for number in range(11):
+        log_in(client, f"nobody{number}@people.test", "not the password")
+
+    sign_ups = [client.post("/accounts/signup/", {}).status_code for _ in range(11)]
+    assert sign_ups == [200] * 10 + [429]

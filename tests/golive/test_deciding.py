@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.db import IntegrityError, transaction
 from django.test import Client
+from django.utils.timezone import now
 
 from tests.clients import person
 from tests.golive.applications import NAME, by, draft, in_review, reviewer, submitted
@@ -290,6 +291,10 @@ def test_the_database_refuses_what_the_verbs_refuse(owner):
         {"status": "REJECTED", **decided},
         {"status": "SUBMITTED", "taken_by": None, "taken_at": None},
     ):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            mine.update(**wrong)
+    mine.update(status="REJECTED", **decided, reason="x")
+    for wrong in ({"reason": "y"}, {"decided_at": now()}, {"status": "APPROVED"}):
         with pytest.raises(IntegrityError), transaction.atomic():
             mine.update(**wrong)
 

@@ -46,8 +46,10 @@ def email(request: HttpRequest) -> HttpResponse:
 
 
 def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:
+    # Functions that `as_view` makes are all called alike.
+    form = f"form {getattr(view, 'view_class', view).__name__}"
     address = lockout.address(request) or ""
-    return rates.count_from(address, f"form {view.__name__}", limit).exceeded
+    return rates.count_from(address, form, limit).exceeded
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
