@@ -20,8 +20,7 @@ test: $(READY) ## run the tests
 	@$(BIN)/python -m pytest -m "not slow" -n 3
 
 test-slow: $(READY) ## run the long tests, which kill the service again and again
-	@$(BIN)/python -m pytest -m "slow and not lengthy"
-	@$(BIN)/python -m pytest -m lengthy -n 3
+	@$(BIN)/python -m pytest -m slow -n 3
 
 check: export DEBUG = True
 check: $(READY) ## check style, types, import layers, migrations and the API schema

@@ -34,7 +34,6 @@ def test_nothing_that_happens_in_any_order_breaks_the_books(prepaid_api: Api):
 
 
 @pytest.mark.slow
-@pytest.mark.lengthy
 @pytest.mark.timeout(1200)
 def test_ten_thousand_operations_leave_the_books_in_order(prepaid_api: Api):
     done = play(lambda done: Machine(prepaid_api, done), operations=10_000, steps=40)

@@ -47,7 +47,6 @@ def test_no_payment_in_any_order_breaks_the_books(paid_api: Api):
 
 
 @pytest.mark.slow
-@pytest.mark.lengthy
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("half", ["first", "second"])
 def test_ten_thousand_operations_leave_both_books_in_order(paid_api: Api, half: str):
