@@ -40,7 +40,7 @@ ORDER: Routes = {
 }
 PREFIX = "SOURCES_"
 # Calls to one source at once, over all clusters.
-AT_ONCE = 64
+AT_ONCE = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,7 @@ def test_limits_of_a_source_come_from_the_environment(env):
     env.update(KRA_AT_ONCE="7", KRA_A_MINUTE="60")
 
     assert limits(Env())["kra"] == Limit(7, 60)
-    assert limits(Env())["metropol"] == Limit(64, None)
+    assert limits(Env())["metropol"] == Limit(128, None)
 
 
 def test_checks_at_the_start_say_which_check_nobody_answers(env, settings):
