@@ -26,6 +26,17 @@ from verification.payments.sandbox import play
 from verification.providers.checkout import CheckoutState
 
 GRACE, WANGARI = Staff(1, "staff grace"), Staff(2, "staff wangari")
+# For a service that runs; `manage.py shell` takes it.
+BY_SHELL = """
+from decimal import Decimal
+from verification.backoffice.staff import Staff
+from verification.ordering.refunding import ask_for_refund
+from verification.payments.models import Checkout
+checkout = Checkout.objects.get(report_id="{report}", status="PAID")
+ask_for_refund(
+    checkout.pk, Decimal({amount}), reason="They asked", by=Staff(1, "staff grace")
+)
+"""
 
 
 def paystack_settings(paystack: FakePaystack) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tests.browser.test_consent import sees, tab_to, wait_for
 from tests.browser.test_weight import LOADED, PAGE_BYTES
 from tests.clients import HOSTED, person
 from tests.orders import PAYER
+from tests.refunds import BY_SHELL
 from verification import links
 
 pytestmark = pytest.mark.slow
@@ -23,16 +24,6 @@ PAID = "You paid KES 250.00"
 DUE = "Pay KES 250.00"
 LOOKS = "verification.ordering.tasks.look_at_checkouts"
 THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
-REFUND = """
-from decimal import Decimal
-from verification.backoffice.staff import Staff
-from verification.ordering.refunding import ask_for_refund
-from verification.payments.models import Checkout
-checkout = Checkout.objects.get(report_id="{report}", status="PAID")
-ask_for_refund(
-    checkout.pk, Decimal({amount}), reason="They asked", by=Staff(1, "staff grace")
-)
-"""
 
 
 @pytest.fixture
@@ -287,10 +278,10 @@ def test_money_that_was_given_back_is_shown(page, owed, look, service):
     pay(page)
     told(page, PAID)
 
-    service.manage("shell", "-c", REFUND.format(report=report["id"], amount=50))
+    service.manage("shell", "-c", BY_SHELL.format(report=report["id"], amount=50))
     reloaded(page, "KES 50.00 was given back on")
     look("payment-15-given-back-in-part")
-    service.manage("shell", "-c", REFUND.format(report=report["id"], amount=200))
+    service.manage("shell", "-c", BY_SHELL.format(report=report["id"], amount=200))
     reloaded(page, "Your money was given back")
     look("payment-16-given-back")
 

@@ -19,17 +19,17 @@ def the_other_account_of(user: User) -> User:
     return named
 
 
-def who_submitted_it_and_left(owner, helper):
+def who_submitted_it_and_left(owner, colleague):
     owner.delete()
     return owner.user
 
 
-def who_handed_a_document_in_and_left(owner, helper):
-    helper.delete()
-    return helper.user
+def who_handed_a_document_in_and_left(owner, colleague):
+    colleague.delete()
+    return colleague.user
 
 
-def who_is_a_member_by_another_account(owner, helper):
+def who_is_a_member_by_another_account(owner, colleague):
     return the_other_account_of(owner.user)
 
 
@@ -42,13 +42,13 @@ def who_is_a_member_by_another_account(owner, helper):
     ],
 )
 def test_nobody_decides_about_what_they_had_a_hand_in(owner, insider):
-    helper = member(owner.workspace, "ADMIN", "helper")
+    colleague = member(owner.workspace, "ADMIN", "colleague")
     draft(owner.member)
-    helps = by(helper.user, ActorKind.MEMBER)
-    applying.hand_in(helper, DocumentKind.KRA, "kra.pdf", PDF, helps)
+    acts = by(colleague.user, ActorKind.MEMBER)
+    applying.hand_in(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)
     application = applying.submit(owner.member, by(owner.member.user))
     run_due()
-    user = insider(owner.member, helper)
+    user = insider(owner.member, colleague)
 
     with pytest.raises(deciding.OwnWorkspace):
         deciding.take(application.pk, by(user))
