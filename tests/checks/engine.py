@@ -8,6 +8,7 @@ from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.outcomes import Completed, Failed
+from verification.sources.models import Call
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
 
@@ -37,6 +38,8 @@ def definitions() -> Any:
 def let_time_pass() -> None:
     """Whatever waits for its time, or for a lease to end, is due now."""
     waiting = CheckResult.objects.filter(next_attempt_at__isnull=False)
+    calls = Call.objects.filter(result__in=waiting)
+    calls.update(begun_at=F("begun_at") - HOUR)
     waiting.update(
         next_attempt_at=now(), turn_at=now(), started_at=F("started_at") - HOUR
     )
