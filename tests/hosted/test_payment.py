@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 import time_machine
+from django.db import connection
 from django.utils.timezone import now
 
 from tests.clients import Api
@@ -80,6 +81,22 @@ def test_what_is_paid_makes_the_report_go_on_and_gives_a_receipt(api: Api):
     assert pdf["Content-Type"] == "application/pdf"
     assert pdf["Cache-Control"] == "no-store"
     assert pdf.content.startswith(b"%PDF")
+
+
+def test_what_is_paid_while_the_page_is_made_is_shown_as_paid(api: Api):
+    visitor = payer(api)
+    visitor.come_back(visitor.choose("pay"))
+    left = ["once"]
+
+    def paid_before_its_checkouts_are_read(run, sql, *rest):
+        if 'FROM "payments_checkout"' in sql and left:
+            left.clear()
+            work()
+        return run(sql, *rest)
+
+    with connection.execute_wrapper(paid_before_its_checkouts_are_read):
+        assert "You paid KES 250.00" in visitor.reload()
+    assert not left
 
 
 def test_a_paid_draft_waits_for_its_launch(api: Api):

@@ -33,7 +33,7 @@ from verification.ordering import paying
 from verification.ordering.looking import look_soon
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
 from verification.payment_receipts import payment_receipt_pdf
-from verification.payments.models import Checkout, Payment
+from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.payments.registry import NoPaymentProvider
 from verification.policy import allow
 from workspaces import rates
@@ -43,6 +43,7 @@ CHECKOUTS_PER_MINUTE = 30
 # The newest; nobody opens more, and a page shows no end of them.
 MOST_CHECKOUTS = 20
 UNAVAILABLE = "?unavailable"
+SETTLED = {PaymentStatus.PAID, PaymentStatus.REFUNDED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,9 @@ def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
     found = Checkout.objects.filter(payment_id=payment.pk)
     found = found.order_by("-is_counted", "-id")
     checkouts = list(found.prefetch_related("refunds")[:MOST_CHECKOUTS])
+    if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
+        # It may have been paid between the two looks.
+        payment = rows.get(pk=payment_id)
     came_back = _return_of(request, checkouts)
     stage = stage_of(payment, generation, came_back, now())
     return Opened(payment, generation, checkouts, came_back, stage)
