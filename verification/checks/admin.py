@@ -2,6 +2,7 @@ from datetime import timedelta
 
 from django import forms
 from django.contrib import admin
+from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, link, pretty
@@ -105,10 +106,11 @@ class TroubleFilter(admin.SimpleListFilter):
 
     def queryset(self, request, results):
         if self.value() == "waiting":
-            return results.filter(
-                next_attempt_at__isnull=False,
-                report__updated_at__lt=now() - timedelta(hours=1),
-            )
+            # In two parts, as the indexes of what waits are.
+            waits = Q(next_attempt_at__isnull=False)
+            waits = (waits & Q(waits_for="")) | (waits & ~Q(waits_for=""))
+            hour_ago = now() - timedelta(hours=1)
+            return results.filter(waits, report__updated_at__lt=hour_ago)
         if self.value() == "gave-up":
             return results.filter(
                 status=ResultStatus.FAILED, failure_code="ENGINE_GAVE_UP"
