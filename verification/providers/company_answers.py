@@ -13,13 +13,18 @@ from datetime import date
 from typing import Any
 
 from verification.providers.base import Finding
-from verification.providers.scoring import name_match, stated_name, weighed
+from verification.providers.scoring import (
+    NOT_COMPARED,
+    OTHER_NAME,
+    is_compared,
+    name_match,
+    weighed,
+)
 
 logger = logging.getLogger(__name__)
 
 ACTIVE, DISSOLVED = "ACTIVE", "DISSOLVED"
 CLEAR = "The company is registered and active."
-NOT_COMPARED = "A record was found; not all of it could be compared."
 BY_NAME = "A company of this name was found, and not under this number."
 
 
@@ -51,11 +56,11 @@ def found(
     match = name_match(subject, company.name)
     flags = {}
     if match == "NO_MATCH":
-        flags["NAME_MISMATCH"] = "The register has another name for this number."
+        flags["NAME_MISMATCH"] = OTHER_NAME
     if told := _not_active(company):
         flags["COMPANY_DISSOLVED"] = told
-    compared = match is not None or not stated_name(subject)
-    known = compared and company.status is not None and not company.doubt
+    known = is_compared(subject, match) and company.status is not None
+    known = known and not company.doubt
     clear = BY_NAME if by_name else company.doubt or (CLEAR if known else NOT_COMPARED)
     return weighed(
         source,

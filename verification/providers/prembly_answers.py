@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
-from verification.providers import company_answers
+from verification.providers import company_answers, person_answers
 from verification.providers.base import Finding
 from verification.providers.company_answers import ACTIVE, DISSOLVED, Company, code
-from verification.providers.scoring import name_match, stated_name, weighed
+from verification.providers.person_answers import Person
+from verification.providers.scoring import (
+    NOT_COMPARED,
+    is_compared,
+    name_match,
+    weighed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -33,50 +39,30 @@ COMPANY_STATUSES = {
     "DEREGISTERED": DISSOLVED,
     "CEASED": DISSOLVED,
 }
+PIN_CLEAR = "The PIN is active."
 PIN_LETTERS = {"A": "INDIVIDUAL", "P": "COMPANY"}
 # By the number's beginning; the extract does not say.
 TYPES = {"BN": "BUSINESS_NAME", "LLP": "LIMITED_LIABILITY_PARTNERSHIP"}
-OTHER_NAME = "The register has another name for this number."
-NOT_COMPARED = "A record was found; not all of it could be compared."
 
 
 def identity(subject: Record, data: Record | None, **evidence: Any) -> Finding:
     found = data or {}
-    name = _person(found)
-    birth = _first_day(found, "date_of_birth", "dob")
-    stated = subject.get("dateOfBirth")
-    same_birth = None
-    if birth and stated:
-        same_birth = "MATCH" if birth == stated else "NO_MATCH"
-    is_dead = bool(_text(found.get("date_of_death")) or _text(found.get("dod")))
-    match = name_match(subject, name)
-    details = {
-        "idNumber": subject.get("idNumber"),
-        "serialNumber": _text(
-            found.get("serial_number") or found.get("id_serial_number")
-        ),
-        "fullName": name,
-        "dateOfBirth": birth,
-        "gender": GENDERS.get((_text(found.get("gender")) or "").upper()),
-        "citizenship": _text(found.get("citizenship")),
-        "placeOfBirth": _text(found.get("place_of_birth")),
-        "lifeStatus": "DECEASED" if is_dead else None,
-        "nameMatch": match,
-        "dateOfBirthMatch": same_birth,
-    }
-    flags = {} if data else {"ID_NOT_FOUND": "The register has no such ID number."}
-    if match == "NO_MATCH":
-        flags["NAME_MISMATCH"] = OTHER_NAME
-    if same_birth == "NO_MATCH":
-        flags["DOB_MISMATCH"] = "The register has another date of birth."
-    if is_dead:
-        flags["DECEASED"] = "The register records the person as deceased."
-    known = _compared(subject, match) and (not stated or same_birth is not None)
-    clear = "The ID number is registered and the details match."
-    return _finding(flags, details, known=known, clear=clear, **evidence)
+    serial = _text(found.get("serial_number") or found.get("id_serial_number"))
+    person = Person(
+        name=_name(found),
+        born_on=_first_day(found, "date_of_birth", "dob"),
+        gender=GENDERS.get((_text(found.get("gender")) or "").upper()),
+        serial_number=serial,
+        citizenship=_text(found.get("citizenship")),
+        place_of_birth=_text(found.get("place_of_birth")),
+        is_dead=bool(_text(found.get("date_of_death")) or _text(found.get("dod"))),
+    )
+    return person_answers.identity(subject, person if data else None, **evidence)
 
 
-def taxpayer(subject: Record, data: Record | None, **evidence: Any) -> Finding:
+def taxpayer(
+    subject: Record, data: Record | None, *, source: str, **evidence: Any
+) -> Finding:
     found = data or {}
     name, word = _text(found.get("taxpayer_name")), code(found.get("pin_status"))
     obligations = _text(found.get("obligation_details"))
@@ -103,8 +89,15 @@ def taxpayer(subject: Record, data: Record | None, **evidence: Any) -> Finding:
             logger.warning("Prembly gave a PIN a status that is not known")
         told = "The revenue authority does not say that the PIN is active."
         flags["PIN_INACTIVE"] = f"The PIN is {status.lower()}." if status else told
-    known = status is not None and _compared(subject, match)
-    return _finding(flags, details, known=known, clear="The PIN is active.", **evidence)
+    known = status is not None and is_compared(subject, match)
+    return weighed(
+        source,
+        summary=next(iter(flags.values()), PIN_CLEAR if known else NOT_COMPARED),
+        flags=flags,
+        details=details,
+        known=known,
+        **evidence,
+    )
 
 
 def business(
@@ -149,36 +142,13 @@ def _partners(value: Any) -> list[dict[str, Any]] | None:
     ]
 
 
-def _finding(
-    flags: dict[str, str],
-    details: dict[str, Any],
-    *,
-    known: bool,
-    clear: str,
-    source: str,
-    **evidence: Any,
-) -> Finding:
-    return weighed(
-        source,
-        summary=next(iter(flags.values()), clear if known else NOT_COMPARED),
-        flags=flags,
-        details=details,
-        known=known,
-        **evidence,
-    )
-
-
-def _person(found: Record) -> str | None:
+def _name(found: Record) -> str | None:
     """The name, which comes whole or in parts."""
     if whole := _text(found.get("identity_name")) or _text(found.get("full_name")):
         return whole
     last = found.get("surname") or found.get("last_name")
     parts = [found.get("first_name"), found.get("other_name"), last]
     return " ".join(filter(None, map(_text, parts))) or None
-
-
-def _compared(subject: Record, match: str | None) -> bool:
-    return match is not None or not stated_name(subject)
 
 
 def _text(value: Any) -> str | None:

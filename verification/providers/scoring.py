@@ -43,6 +43,8 @@ SCORES = {
     "PEP_HIT": 50,
 }
 MEDIUM, HIGH = 30, 70
+NOT_COMPARED = "A record was found; not all of it could be compared."
+OTHER_NAME = "The register has another name for this number."
 # How long a source may be at work on one run of a check.
 PATIENCE = timedelta(minutes=15)
 
@@ -90,6 +92,11 @@ def name_match(subject: Mapping[str, Any], given: str | None) -> Likeness | None
     """None where one of the two has no name."""
     compare = companies_alike if is_company(subject) else names_alike
     return compare(stated_name(subject), given)
+
+
+def is_compared(subject: Mapping[str, Any], match: Likeness | None) -> bool:
+    """Whether the name was, or none was stated."""
+    return match is not None or not stated_name(subject)
 
 
 def is_company(subject: Mapping[str, Any]) -> bool:

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from verification.providers import company_answers, person_answers
 from verification.providers.base import Finding
-from verification.providers.scoring import name_match, stated_name, weighed
+from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
+from verification.providers.person_answers import Person
+from verification.providers.scoring import OTHER_NAME, name_match, weighed
 
 logger = logging.getLogger(__name__)
 
@@ -28,18 +31,14 @@ TYPES = {
     "PUBLIC_COMPANY": "PUBLIC_LIMITED_COMPANY",
 }
 STATUSES = {
-    "ACTIVE": "ACTIVE",
-    "REGISTERED": "ACTIVE",
-    "DISSOLVED": "DISSOLVED",
-    "STRUCK_OFF": "DISSOLVED",
-    "DEREGISTERED": "DISSOLVED",
-    "CEASED": "DISSOLVED",
+    "ACTIVE": ACTIVE,
+    "REGISTERED": ACTIVE,
+    "DISSOLVED": DISSOLVED,
+    "STRUCK_OFF": DISSOLVED,
+    "DEREGISTERED": DISSOLVED,
+    "CEASED": DISSOLVED,
 }
-NO_ID = "The register has no such ID number."
 NO_PIN = "The revenue authority knows no such PIN or ID."
-NO_COMPANY = "The business register has no such number."
-OTHER_NAME = "The register has another name for this number."
-NOT_ACTIVE = "The business register does not say that the company is active."
 
 
 def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
@@ -48,37 +47,21 @@ def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding
         re.sub("[^a-z]", "", key.casefold()): value
         for key, value in _record(found.get("FullData")).items()
     }
-    is_dead = any(told(more.get(key)) for key in DEATH)
-    name, birth = told(found.get("FullName")), _day(found.get("DOB"))
-    stated = subject.get("dateOfBirth")
-    same_birth = None
-    if birth and stated:
-        same_birth = "MATCH" if birth == stated else "NO_MATCH"
-    details = {
-        "idNumber": subject.get("idNumber"),
-        "serialNumber": told(more.get("serialnumber")),
-        "fullName": name,
-        "dateOfBirth": birth,
-        "gender": GENDERS.get((told(found.get("Gender")) or "").casefold()),
-        "citizenship": told(more.get("citizenship")),
-        "placeOfBirth": told(more.get("placeofbirth")),
-        "lifeStatus": "DECEASED" if is_dead else None,
-        "nameMatch": name_match(subject, name),
-        "dateOfBirthMatch": same_birth,
-    }
-    flags = {} if answer else {"ID_NOT_FOUND": NO_ID}
-    if details["nameMatch"] == "NO_MATCH":
-        flags["NAME_MISMATCH"] = OTHER_NAME
-    if same_birth == "NO_MATCH":
-        flags["DOB_MISMATCH"] = "The register has another date of birth."
-    if is_dead:
-        flags["DECEASED"] = "The register records the person as deceased."
-    known = _compared(subject, name) and (not stated or same_birth is not None)
-    clear = "The ID number is registered and the details match."
-    return _finding(flags, details, known=known, clear=clear, **evidence)
+    person = Person(
+        name=told(found.get("FullName")),
+        born_on=_day(found.get("DOB")),
+        gender=GENDERS.get((told(found.get("Gender")) or "").casefold()),
+        serial_number=told(more.get("serialnumber")),
+        citizenship=told(more.get("citizenship")),
+        place_of_birth=told(more.get("placeofbirth")),
+        is_dead=any(told(more.get(key)) for key in DEATH),
+    )
+    return person_answers.identity(subject, person if answer else None, **evidence)
 
 
-def taxpayer(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
+def taxpayer(
+    subject: Record, answer: Record | None, *, source: str, **evidence: Any
+) -> Finding:
     """Without the PIN's status, which is not told: found is not yet clear."""
     found = answer or {}
     name = told(found.get("FullName"))
@@ -97,36 +80,33 @@ def taxpayer(subject: Record, answer: Record | None, **evidence: Any) -> Finding
     if details["nameMatch"] == "NO_MATCH":
         flags["NAME_MISMATCH"] = OTHER_NAME
     clear = "The PIN is registered; whether it is active is not known."
-    return _finding(flags, details, known=False, clear=clear, **evidence)
+    return weighed(
+        source,
+        summary=next(iter(flags.values()), clear),
+        flags=flags,
+        details=details,
+        known=False,
+        **evidence,
+    )
 
 
 def business(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
-    found = answer or {}
-    company = _record(found.get("company_information"))
-    name = told(company.get("legal_name"))
-    word, kind = _code(company.get("status")), _code(company.get("company_type"))
-    details = {
-        "registrationNumber": subject.get("registrationNumber"),
-        "registeredName": name,
-        "companyType": TYPES.get(kind or "", kind),
-        "companyStatus": STATUSES.get(word or "", word),
-        "incorporatedOn": _day(company.get("registration_date")),
-        "registeredAddress": told(company.get("address")),
-        "directors": _directors(found) if answer else None,
-        "shareholders": _shareholders(found) if answer else None,
-        "nameMatch": name_match(subject, name),
-    }
-    flags = {} if answer else {"COMPANY_NOT_FOUND": NO_COMPANY}
-    if details["nameMatch"] == "NO_MATCH":
-        flags["NAME_MISMATCH"] = OTHER_NAME
+    if not answer:
+        return company_answers.not_found(subject, **evidence)
+    record = _record(answer.get("company_information"))
+    word, kind = _code(record.get("status")), _code(record.get("company_type"))
     if word and word not in STATUSES:
         logger.warning("Smile ID gave a company a status that is not known")
-    if word and STATUSES.get(word) != "ACTIVE":
-        dissolved = "The business register records the company as dissolved."
-        flags["COMPANY_DISSOLVED"] = dissolved if word in STATUSES else NOT_ACTIVE
-    known = word is not None and _compared(subject, name)
-    clear = "The company is registered and active."
-    return _finding(flags, details, known=known, clear=clear, **evidence)
+    company = Company(
+        name=told(record.get("legal_name")),
+        kind=TYPES.get(kind or "", kind),
+        status=STATUSES.get(word or "", word),
+        incorporated_on=_day(record.get("registration_date")),
+        address=told(record.get("address")),
+        directors=_directors(answer),
+        shareholders=_shareholders(answer),
+    )
+    return company_answers.found(subject, company, **evidence)
 
 
 def told(value: Any) -> str | None:
@@ -135,32 +115,6 @@ def told(value: Any) -> str | None:
         return None
     text = " ".join(str(value).split())
     return None if text.casefold() in ABSENT else text
-
-
-def _finding(
-    flags: dict[str, str],
-    details: dict[str, Any],
-    *,
-    known: bool,
-    clear: str,
-    source: str,
-    **evidence: Any,
-) -> Finding:
-    if not known and details.get("pinStatus", "") is not None:
-        clear = "A record was found; not all of it could be compared."
-    summary = next(iter(flags.values()), clear)
-    return weighed(
-        source,
-        summary=summary,
-        flags=flags,
-        details=details,
-        known=known,
-        **evidence,
-    )
-
-
-def _compared(subject: Record, name: str | None) -> bool:
-    return not stated_name(subject) or name_match(subject, name) is not None
 
 
 def _directors(found: Record) -> list[dict[str, Any]]:

@@ -1,0 +1,72 @@
+"""What a register's record of a person becomes: our fields, flags and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from verification.providers.base import Finding
+from verification.providers.scoring import (
+    NOT_COMPARED,
+    OTHER_NAME,
+    is_compared,
+    name_match,
+    weighed,
+)
+
+CLEAR = "The ID number is registered and the details match."
+NO_ID = "The register has no such ID number."
+OTHER_BIRTH = "The register has another date of birth."
+DECEASED = "The register records the person as deceased."
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A record in our words; None is what the register does not tell."""
+
+    name: str | None = None
+    born_on: str | None = None
+    gender: str | None = None
+    serial_number: str | None = None
+    citizenship: str | None = None
+    place_of_birth: str | None = None
+    is_dead: bool = False
+
+
+def identity(
+    subject: Mapping[str, Any], person: Person | None, source: str, **evidence: Any
+) -> Finding:
+    """`person` is None where the register has no such number."""
+    of = person or Person()
+    stated, same_birth = subject.get("dateOfBirth"), None
+    if of.born_on and stated:
+        same_birth = "MATCH" if of.born_on == stated else "NO_MATCH"
+    match = name_match(subject, of.name)
+    told = {
+        "ID_NOT_FOUND": NO_ID if person is None else "",
+        "NAME_MISMATCH": OTHER_NAME if match == "NO_MATCH" else "",
+        "DOB_MISMATCH": OTHER_BIRTH if same_birth == "NO_MATCH" else "",
+        "DECEASED": DECEASED if of.is_dead else "",
+    }
+    flags = {flag: text for flag, text in told.items() if text}
+    known = is_compared(subject, match) and (not stated or same_birth is not None)
+    return weighed(
+        source,
+        summary=next(iter(flags.values()), CLEAR if known else NOT_COMPARED),
+        flags=flags,
+        details={
+            "idNumber": subject.get("idNumber"),
+            "serialNumber": of.serial_number,
+            "fullName": of.name,
+            "dateOfBirth": of.born_on,
+            "gender": of.gender,
+            "citizenship": of.citizenship,
+            "placeOfBirth": of.place_of_birth,
+            "lifeStatus": "DECEASED" if of.is_dead else None,
+            "nameMatch": match,
+            "dateOfBirthMatch": same_birth,
+        },
+        known=known,
+        **evidence,
+    )
