@@ -92,6 +92,8 @@ def look(page):
     """Leave a picture of the page, and see that everybody can use it."""
 
     def at(name):
+        # A click waits until another page begins, and not for the whole of it.
+        page.wait_for_load_state()
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
         found = Axe().run(page, options=WCAG)

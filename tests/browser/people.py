@@ -36,6 +36,19 @@ def make_staff(service: Service, email: str) -> None:
     service.manage("shell", "-v", "0", "-c", script)
 
 
+def make_member(service: Service, email: str) -> None:
+    """The owner of a workspace of their own, as a sign-up makes one."""
+    script = (
+        "from django.contrib.auth.models import User;"
+        "from allauth.account.models import EmailAddress as E;"
+        "from workspaces.accounts import open_for;"
+        f"u = User.objects.create_user({email!r}, {email!r}, {PASSWORD!r});"
+        f"E.objects.create(user=u, email={email!r}, verified=True, primary=True);"
+        "open_for(u)"
+    )
+    service.manage("shell", "-v", "0", "-c", script)
+
+
 def log_in(page, service: Service, email: str, path: str = "/console/") -> None:
     page.goto(service.url + path)
     page.get_by_label("E-mail address").fill(email)

@@ -49,6 +49,7 @@ def office(page, service, cookies, done, request):
 
 def see(page, name: str) -> None:
     """Leave a picture, and see that everybody can use the page."""
+    page.wait_for_load_state()
     page.wait_for_timeout(300)
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"admin-{name}-{page.theme}.png")

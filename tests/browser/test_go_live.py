@@ -228,6 +228,7 @@ def answer(
 
 def see(office, name: str) -> None:
     """Leave a picture, and see that everybody can use the page."""
+    office.wait_for_load_state()
     # As high as the page, whose foot would cover it otherwise.
     size = office.viewport_size
     height = office.evaluate("document.documentElement.scrollHeight")
