@@ -18,7 +18,7 @@ from verification.console.places import Place, opened
 from verification.console.templatetags.console import slug
 from verification.golive import applying
 from verification.golive.applying import newest
-from verification.golive.documents import content_of
+from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.golive.transitions import By, InvalidTransition
 from verification.ordering.faults import InvalidRequest
@@ -27,7 +27,6 @@ from workspaces.members import Permission
 from workspaces.models import Workspace
 
 GO_LIVE = Permission.GO_LIVE
-ENDINGS = {"application/pdf": "pdf", "image/jpeg": "jpg", "image/png": "png"}
 STATES: dict[str, Any] = {
     "": gettext_lazy("Not begun"),
     Status.DRAFT: gettext_lazy("Being filled in"),
@@ -107,15 +106,7 @@ def document(place: Place, document: UUID) -> HttpResponse:
     found = mine.get(pk=document, application__workspace=place.workspace)
     read = f"{trail.noun(found.application)}.document-read"
     place.record(read, found.application, found.kind)
-    name = f"{slug(found.kind)}.{ENDINGS[found.content_type]}"
-    return HttpResponse(
-        content_of(found),
-        content_type=found.content_type,
-        headers={
-            "Content-Disposition": f'attachment; filename="{name}"',
-            "Content-Security-Policy": "sandbox; default-src 'none'",
-        },
-    )
+    return download(found, slug(found.kind))
 
 
 @require_POST

@@ -2,7 +2,7 @@
 
 from django.contrib import admin, messages
 from django.db import transaction
-from django.http import Http404, HttpResponse
+from django.http import Http404
 from django.urls import path
 from unfold.decorators import action
 from unfold.enums import ActionVariant
@@ -12,7 +12,7 @@ from verification.backoffice import trail
 from verification.backoffice.office import ReadOnlyAdmin
 from verification.backoffice.revealing import ReasonForm, back_to, is_revealed
 from verification.golive import deciding
-from verification.golive.documents import content_of
+from verification.golive.documents import download
 from verification.golive.models import WAITING, Application, Status
 from verification.golive.reviewing import is_running, review_of
 from verification.golive.transitions import By, InvalidTransition
@@ -20,7 +20,6 @@ from verification.ordering.refusals import NotRetryable
 from verification.reports.models import ReportStatus
 
 REFUSALS = (InvalidTransition, deciding.Refused, NotRetryable)
-ENDINGS = {"application/pdf": "pdf", "image/jpeg": "jpg", "image/png": "png"}
 
 
 def waiting(applications):
@@ -109,15 +108,7 @@ class ApplicationAdmin(ReadOnlyAdmin):
             raise Http404
         read = f"{trail.noun(application)}.document-read"
         trail.record(read, trail.actor_of(request), application, fields=[found.kind])
-        name = f"{found.kind.lower()}-{application.pk}.{ENDINGS[found.content_type]}"
-        return HttpResponse(
-            content_of(found),
-            content_type=found.content_type,
-            headers={
-                "Content-Disposition": f'attachment; filename="{name}"',
-                "Content-Security-Policy": "sandbox; default-src 'none'",
-            },
-        )
+        return download(found, f"{found.kind.lower()}-{application.pk}")
 
     def has_take_permission(self, request, object_id=None):
         return self._is(request, object_id, Status.SUBMITTED)

@@ -17,13 +17,16 @@ from string import ascii_lowercase
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
+from django.http import HttpResponse
 
+from verification.golive.inspecting import JPEG, PDF, PNG
 from verification.golive.models import Document
 
 logger = logging.getLogger(__name__)
 NONCE_BYTES = 12
 # 150 random bits. Digits would be taken out of logs, as numbers of people are.
 NAME_LETTERS = 32
+KEPT_AS = {PDF: "pdf", JPEG: "jpg", PNG: "png"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,19 @@ def content_of(document: Document) -> bytes:
     key = AESGCM(b64decode(document.data_key))
     nonce, ciphertext = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
     return key.decrypt(nonce, ciphertext, document.file.encode())
+
+
+def download(document: Document, name: str) -> HttpResponse:
+    """A file to be kept, which no browser opens in our place; `name` has no ending."""
+    ending = KEPT_AS[document.content_type]
+    return HttpResponse(
+        content_of(document),
+        content_type=document.content_type,
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}.{ending}"',
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        },
+    )
 
 
 def forget(name: str) -> None:
