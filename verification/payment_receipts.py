@@ -15,11 +15,11 @@ from django.utils.translation import gettext
 from verification import pdf
 from verification.payments.models import Checkout
 from verification.payments.receipts import receipt_of
+from verification.payments.registry import LABELS
 from verification.wire import one_line
 from workspaces.models import Environment
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
-PROVIDERS = {"paystack": "Paystack", "stripe": "Stripe"}
 
 
 def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
@@ -50,7 +50,7 @@ def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
         "reference": one_line(receipt["reference"]),
         "payee": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
-        "provider": PROVIDERS.get(checkout.provider, ""),
+        "provider": LABELS.get(checkout.provider, ""),
         "transaction": one_line(checkout.transaction),
         "report": str(checkout.report_id),
         "isPlay": checkout.environment == Environment.SANDBOX,

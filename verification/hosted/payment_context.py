@@ -23,12 +23,15 @@ from verification.payments.models import (
     RefundStatus,
 )
 from verification.payments.receipts import receipt_of
-from verification.payments.registry import NoPaymentProvider, checkout_provider
+from verification.payments.registry import (
+    LABELS,
+    NoPaymentProvider,
+    checkout_provider,
+)
 from verification.reports.models import PaymentMode, Report
 from workspaces.models import Environment
 
 TIMEZONE = "Africa/Nairobi"
-PROVIDERS = {"paystack": "Paystack", "stripe": "Stripe"}
 # Staff may call checks otherwise; then they are shown by those names.
 CHECKS = (
     _("National identity"),
@@ -103,7 +106,7 @@ def provider_label(environment: str) -> str | None:
         name = checkout_provider(environment).name
     except NoPaymentProvider:
         return None
-    return PROVIDERS.get(name, "")
+    return LABELS.get(name, "")
 
 
 def checkout_origin(environment: str) -> str:
@@ -164,7 +167,7 @@ def receipt(payment: Payment, checkout: Checkout) -> dict[str, Any]:
             _priced(item["name"], Decimal(item["price"]), checkout.paid_currency)
             for item in kept["checks"]
         ],
-        "provider": PROVIDERS.get(checkout.provider, ""),
+        "provider": LABELS.get(checkout.provider, ""),
         "checkout": checkout,
         "amount": money(checkout.paid_amount, checkout.paid_currency),
         "given_back": given_back(checkout),

@@ -18,6 +18,8 @@ from verification.providers.base import Refused
 from verification.providers.checkout import BadSignature, CheckoutProvider
 from workspaces.models import Environment
 
+# What a payer knows them by; the sandbox's has no name.
+LABELS = {"paystack": "Paystack", "stripe": "Stripe"}
 # The header in which each signs its events.
 SIGNATURES = {"paystack": "x-paystack-signature", "stripe": "stripe-signature"}
 
