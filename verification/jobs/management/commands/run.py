@@ -26,6 +26,7 @@ from verification.jobs.processes import dying_with_us
 from verification.serving import HOST
 
 STAFF = "admin@example.com"
+OWNER = "demo@example.com"
 READY_SECONDS = 60
 STOP_SECONDS = 15
 # A part that ends so often within a minute does not work at all.
@@ -66,6 +67,7 @@ WELCOME = """
 """
 FIRST_REPORT = """  Staff      {email}, password {password}
              (the first login sets up an app for one-time codes)
+  Owner      {owner}, by the invitation in the mailbox
   Test key   {key}
 
   Order a report:
@@ -171,6 +173,7 @@ class Command(BaseCommand):
                     url=url,
                     email=STAFF,
                     password=_staff_password(),
+                    owner=OWNER,
                     key=_demo_key(),
                     order=order,
                 )
@@ -272,7 +275,7 @@ def _demo_key() -> str:
         key = path.read_text()
         if _status("/api/v1/checks/definitions", Authorization=f"Bearer {key}") == 200:
             return key
-    workspace = _printed("create_workspace", "Demo", owner="demo@example.com")
+    workspace = _printed("create_workspace", "Demo", owner=OWNER)
     key = _printed(
         "create_key", workspace["workspaceId"], environment="sandbox", name="Demo"
     )["key"]
@@ -288,6 +291,7 @@ def _keep(path: Path, secret: str) -> None:
 
 def _printed(command: str, *arguments: str, **options: str) -> dict[str, str]:
     output = StringIO()
-    call_command(command, *arguments, stdout=output, **options)
+    # What it says of the invitation is said in the welcome.
+    call_command(command, *arguments, stdout=output, stderr=StringIO(), **options)
     printed: dict[str, str] = json.loads(output.getvalue())
     return printed
