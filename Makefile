@@ -46,7 +46,7 @@ openapi: $(READY) ## write docs/openapi.yaml anew
 
 lock: ## choose versions anew (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header -o requirements.lock
+		--generate-hashes --no-header -o requirements.lock
 
 $(READY): requirements.lock
 	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed))
