@@ -44,6 +44,20 @@ def opened(report: dict[str, Any]) -> Checkout:
     return checkout
 
 
+def paid(taker: CheckoutServer, api: Api) -> Checkout:
+    """A checkout whose payer has paid, which nobody has told us yet."""
+    checkout = opened(api.create(candidate()))
+    taker.pay(checkout.reference)
+    return checkout
+
+
+def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
+    assert answer["Content-Type"] == "application/problem+json"
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer["X-Request-Id"] == answer.json()["requestId"]
+    return answer.json()
+
+
 def end(
     checkout: Checkout,
     state: CheckoutState = CheckoutState.PAID,

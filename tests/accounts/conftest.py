@@ -1,7 +1,1 @@
-import pytest
-from django.core.cache import cache
-
-
-@pytest.fixture(autouse=True)
-def nobody_was_here_before():
-    cache.clear()
+from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before

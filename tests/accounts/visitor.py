@@ -3,9 +3,11 @@
 import re
 import time
 
+import pytest
 from allauth.account.models import EmailAddress
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.test import Client
 
 from tests.workspaces.people import PASSWORD
@@ -17,6 +19,11 @@ LOGIN, SIGN_UP, RESET = (
     "/accounts/password/reset/",
 )
 ADMIN = "/admin/"
+
+
+@pytest.fixture(autouse=True)
+def nobody_was_here_before():
+    cache.clear()
 
 
 def known(name: str = "grace", **fields) -> User:

@@ -12,33 +12,18 @@ from tests.logs import LogLines
 from tests.logs import log_lines as log_lines
 from tests.orders import rows
 from tests.payments import (
-    candidate,
     configuration,
-    opened,
+    paid,
+    refused,
     send,
     sent,
 )
 from tests.payments import taker as taker
-from verification.payments.models import Checkout, PaymentEvent
+from verification.payments.models import PaymentEvent
 from verification.payments.registry import _live
 
 SIGNATURE = {"paystack": "x-paystack-signature", "stripe": "Stripe-Signature"}
 LIMIT = 256 * 1024
-NOBODYS = "019aa000-0000-7000-8000-000000000000"
-
-
-def paid(taker: CheckoutServer, api: Api) -> Checkout:
-    """A checkout whose payer has paid, which nobody has told us yet."""
-    checkout = opened(api.create(candidate()))
-    taker.pay(checkout.reference)
-    return checkout
-
-
-def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
-    assert answer["Content-Type"] == "application/problem+json"
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert answer["X-Request-Id"] == answer.json()["requestId"]
-    return answer.json()
 
 
 def wrong_signature(taker: CheckoutServer, body: bytes, right: dict[str, str]):

@@ -22,6 +22,8 @@ from tests.payments import (
     candidate,
     look,
     opened,
+    paid,
+    refused,
     send,
     sent,
     taking,
@@ -36,16 +38,7 @@ from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import LOOKS, look_at_due
 from verification.payments.models import Checkout, Doubt, PaymentEvent
 
-SIGNATURE = {"paystack": "x-paystack-signature", "stripe": "Stripe-Signature"}
-LIMIT = 256 * 1024
 NOBODYS = "019aa000-0000-7000-8000-000000000000"
-
-
-def paid(taker: CheckoutServer, api: Api) -> Checkout:
-    """A checkout whose payer has paid, which nobody has told us yet."""
-    checkout = opened(api.create(candidate()))
-    taker.pay(checkout.reference)
-    return checkout
 
 
 def taken(taker: Any, api: Api) -> Checkout:
@@ -58,13 +51,6 @@ def taken(taker: Any, api: Api) -> Checkout:
 @pytest.fixture
 def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
     yield from taking(FakeStripe(), settings)
-
-
-def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
-    assert answer["Content-Type"] == "application/problem+json"
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert answer["X-Request-Id"] == answer.json()["requestId"]
-    return answer.json()
 
 
 def test_an_event_pays_the_report(taker: CheckoutServer, live_api: Api):

@@ -1,14 +1,9 @@
 import pytest
-from django.core.cache import cache
 
+from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before
 from tests.clients import Api
 from tests.console.visitor import Visitor
 from tests.workspaces.people import member
-
-
-@pytest.fixture(autouse=True)
-def nobody_was_here_before():
-    cache.clear()
 
 
 @pytest.fixture
