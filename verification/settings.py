@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import dj_database_url
 from environs import Env
 
-from verification import embedded
+from verification import embedded, log_lines
 from verification.account_settings import *  # noqa: F403
 from verification.backoffice.look import UNFOLD as UNFOLD
 from verification.document_settings import document_storage
@@ -59,11 +59,13 @@ FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE",
 # Addresses of proxies whose X-Forwarded-For is believed.
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
+# Pages of the admin take 13 MB, which no process of a job cluster needs at its start.
+ADMIN = "SimpleAdminConfig" if env.str("JOB_CLUSTER", "") else "AdminConfig"
 INSTALLED_APPS = [
     # Before the admin: it dresses its pages.
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    "django.contrib.admin.apps." + ADMIN,
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -353,11 +355,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "json": {
-            "()": "pythonjsonlogger.orjson.OrjsonFormatter",
-            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
-            "rename_fields": {"asctime": "time", "levelname": "level"},
-        }
+        "json": {"()": "pythonjsonlogger.orjson.OrjsonFormatter"} | log_lines.FORMAT
     },
     "filters": {
         "request_id": {"()": "verification.requestlog.RequestIdFilter"},

@@ -6,6 +6,9 @@ from verification.api import problem_pages, source_callbacks
 from verification.api.docs import DocsView, SchemaView
 from verification.hosted import genuine, sandbox_checkout
 
+# Where the settings leave them out.
+admin.autodiscover()
+
 urlpatterns = [
     path("", pages.landing, name="landing"),
     path("admin/", admin.site.urls),

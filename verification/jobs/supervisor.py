@@ -4,12 +4,12 @@ The cluster's processes write what happens to a pipe (`heartbeat`). Whatever the
 fault, a process that died and was not replaced, one that hangs, a lock that nobody
 lets go, the sign is the same: work no longer flows.
 
-It loads no app, so that it needs little memory. `manage.py jobs` becomes it.
+It does without Django, so that it needs little memory. `manage.py jobs` becomes it,
+in the project's folder.
 """
 
 import logging
 import os
-import secrets
 import select
 import signal
 import socket
@@ -17,10 +17,10 @@ import subprocess
 import sys
 import time
 
-from django.conf import settings
-from django.utils.log import configure_logging
+from pythonjsonlogger.orjson import OrjsonFormatter
 
 from verification.jobs import processes, signs
+from verification.log_lines import FORMAT
 
 STALE_SECONDS = 6
 # The sentinel's round holds the scheduler's queries, which may wait for a lock.
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 class Supervisor:
     def __init__(self) -> None:
-        self._cluster = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        self._cluster = f"{socket.gethostname()}-{os.urandom(4).hex()}"
         self._stopping = False
         self._pause = 0.0
         self._worked = False
@@ -68,7 +68,6 @@ class Supervisor:
         os.set_blocking(self._pipe, False)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "django", "qcluster"],
-            cwd=settings.BASE_DIR,
             # Hundreds of threads share two arenas, in place of 16 that fill up.
             env={"MALLOC_ARENA_MAX": "2"}
             | os.environ
@@ -142,5 +141,7 @@ class Supervisor:
 
 
 if __name__ == "__main__":
-    configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(OrjsonFormatter(**FORMAT))
+    logging.basicConfig(handlers=[handler], level=os.environ.get("LOG_LEVEL", "INFO"))
     Supervisor().run()
