@@ -9,6 +9,7 @@ from tests.checks.engine import (
     FAILED,
     HOUR,
     definitions,
+    events,
     everything,
     found,
     let_time_pass,
@@ -93,6 +94,24 @@ def test_a_check_whose_worker_died_is_claimed_again_after_its_lease(one_check):
     assert second.result_id == first.result_id
     assert (second.fence, second.claims) == (first.fence + 1, first.claims + 1)
     assert second.started_at == first.started_at - HOUR
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
+def test_a_late_answer_counts_for_nothing_beside_the_newest(
+    one_check, ending, is_first
+):
+    late = claim_one()
+    let_time_pass()
+    both = [(claim_one(), FOUND), (late, ending)]
+
+    record(both[::-1] if is_first else both, definitions())
+
+    result = only_result()
+    assert result.status == "COMPLETED"
+    assert ("check.completed", f"{result.pk}:1") in events()
+    assert "check.failed" not in dict(events())
+    assert "REVERSAL" not in paid()
 
 
 @pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])

@@ -41,6 +41,12 @@ class Claim:
     more: bool = False
     asked_at: datetime | None = None
 
+    @property
+    def key(self) -> tuple[UUID, int]:
+        """A check that is claimed again while a slow answer is on its way is ours by
+        the newest fence alone."""
+        return self.result_id, self.fence
+
 
 DUE = """
 SELECT id, '' AS source,

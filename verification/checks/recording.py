@@ -56,7 +56,7 @@ FROM unnest(
 ) AS u(id, fence, status, tries, due, duration, score, level, finding, code, message,
     retryable, waits_for)
 WHERE r.id = u.id AND r.fence = u.fence AND r.status = 'RUNNING'
-RETURNING r.id, r.price
+RETURNING r.id, r.fence, r.price
 """
 
 
@@ -92,13 +92,14 @@ def _record_alone(one: Ended, definitions: Definitions) -> None:
 def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
     at = now()
     reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Again)})
-    ours = _update(ended, at)
-    _end_calls([(c, o) for c, o in ended if c.result_id in ours], at)
-    mine = [(c, o) for c, o in ended if c.result_id in ours and c.report.pk in reports]
+    prices = _update(ended, at)
+    ours = [(c, o) for c, o in ended if c.key in prices]
+    _end_calls(ours, at)
+    mine = [(c, o) for c, o in ours if c.report.pk in reports]
     if not mine:
         return
     settled = settle(reports, at)
-    movements = _reversals(mine, ours, reports)
+    movements = _reversals(mine, prices, reports)
     happenings = _check_events(mine, settled, definitions, at)
     insert(
         entries(movements, at),
@@ -120,13 +121,13 @@ def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
     return {report.pk: report for report in reports} if report_ids else {}
 
 
-def _update(ended: Sequence[Ended], at: datetime) -> dict[UUID, Any]:
-    """Write the results that are still ours; result id -> price of those."""
+def _update(ended: Sequence[Ended], at: datetime) -> dict[tuple[UUID, int], Any]:
+    """Write the results that are still ours; key of the claim -> price of those."""
     seal = CheckResult._meta.get_field("finding").seal
     rows = [_row(claimed, outcome, at, seal) for claimed, outcome in ended]
     with connection.cursor() as cursor:
         cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
-        return dict(cursor.fetchall())
+        return {(result, fence): price for result, fence, price in cursor}
 
 
 def _end_calls(ended: Iterable[Ended], at: datetime) -> None:
@@ -141,23 +142,22 @@ def _end_calls(ended: Iterable[Ended], at: datetime) -> None:
 
 def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
     took = _milliseconds(claimed, at)
-    key = (claimed.result_id, claimed.fence)
     tries, level = claimed.tries, RiskLevel.UNKNOWN.value
     match outcome:
         case Completed(score, finding):
             level = RiskLevel.of(score).value
             sealed = seal(finding, claimed.result_id)
             found = (tries, None, took, score, level, sealed)
-            return (*key, "COMPLETED", *found, "", "", False, "")
+            return (*claimed.key, "COMPLETED", *found, "", "", False, "")
         case Failed(code, message, retryable):
             took_only = (tries, None, took, None, level, None)
-            return (*key, "FAILED", *took_only, code, message, retryable, "")
+            return (*claimed.key, "FAILED", *took_only, code, message, retryable, "")
         case Again(due, spent, queue):
             waits = (spent, due, None, None, level, None)
-            return (*key, "RUNNING", *waits, "", "", False, queue)
+            return (*claimed.key, "RUNNING", *waits, "", "", False, queue)
         case Cancelled():
             nothing = (tries, None, None, None, level, None)
-            return (*key, "CANCELLED", *nothing, "", "", False, "")
+            return (*claimed.key, "CANCELLED", *nothing, "", "", False, "")
 
 
 def _milliseconds(claimed: Claim, at: datetime) -> int:
@@ -167,13 +167,15 @@ def _milliseconds(claimed: Claim, at: datetime) -> int:
 
 
 def _reversals(
-    mine: Iterable[Ended], prices: Mapping[UUID, Any], reports: Mapping[UUID, Report]
+    mine: Iterable[Ended],
+    prices: Mapping[tuple[UUID, int], Any],
+    reports: Mapping[UUID, Report],
 ) -> list[Movement]:
     """A check that could not be done, or was not begun, is given back."""
     given_back = [
         (claimed, reports[claimed.report.pk])
         for claimed, outcome in mine
-        if isinstance(outcome, Failed | Cancelled) and prices[claimed.result_id]
+        if isinstance(outcome, Failed | Cancelled) and prices[claimed.key]
     ]
     given_back = [
         (claimed, report)
@@ -185,7 +187,7 @@ def _reversals(
         Movement(
             accounts[report.workspace_id, report.environment],
             Kind.REVERSAL,
-            prices[claimed.result_id],
+            prices[claimed.key],
             ENGINE,
             report.pk,
             claimed.result_id,
