@@ -51,6 +51,9 @@ def crash_at(number: int, done: Counter[str], *, killed: bool) -> Iterator[None]
         if left:
             return run(sql, *rest)
         done["crash"] += 1
+        if str(sql).startswith("ROLLBACK"):
+            # What is not kept is gone all the same.
+            run(sql, *rest)
         # To lose the database at a commit is to see it rolled back.
         if killed and not str(sql).startswith("RELEASE"):
             raise Killed
