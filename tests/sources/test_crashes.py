@@ -21,11 +21,14 @@ from verification.sources.models import Call
 
 def asked_by_a_worker_that_dies():
     """Up to the answer; what is held in its hands."""
-    known = definitions()
-    (claimed,) = claim(1)
-    ((called, go),) = let_begin([(claimed, route_of(claimed))], known, Queues())
-    policy = known[claimed.definition_id].retry_policy
+    called, go = decided_by_a_worker_that_dies()
+    policy = definitions()[called.definition_id].retry_policy
     return called, ask(go.provider, called, policy)
+
+
+def decided_by_a_worker_that_dies():
+    (claimed,) = claim(1)
+    return next(let_begin([(claimed, route_of(claimed))], definitions(), Queues()))
 
 
 def test_a_source_that_knows_our_reference_is_asked_for_the_same_again(paying_api, two):
@@ -52,6 +55,23 @@ def test_a_source_that_would_be_paid_again_is_left_to_a_person(paying_api, two):
     report = paying_api.report(ordered["id"])
     assert report["checkResults"][0]["failure"]["code"] == "SOURCE_CALL_IN_DOUBT"
     assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert calls() == [("second", "IN_DOUBT")]
+    assert len(two.second.asked) == 1
+    assert two.first.asked == []
+
+
+def test_a_doubt_stays_where_whoever_found_it_dies_as_well(paying_api, two):
+    two.routed("second", "first")
+    ordered = paying_api.create(*orders(1))
+    asked_by_a_worker_that_dies()
+    let_time_pass()
+    decided_by_a_worker_that_dies()
+    let_time_pass()
+
+    paying_api.work()
+
+    report = paying_api.report(ordered["id"])
+    assert report["checkResults"][0]["failure"]["code"] == "SOURCE_CALL_IN_DOUBT"
     assert calls() == [("second", "IN_DOUBT")]
     assert len(two.second.asked) == 1
     assert two.first.asked == []

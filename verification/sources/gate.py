@@ -211,6 +211,9 @@ def _decide(wish: Wish, round_: _Round) -> Decision:
     order = list(wish.route.providers)
     # Also where nobody could be asked since.
     asked = [call for call in earlier if call.end != End.NOT_ASKED]
+    if asked and asked[-1].end == End.IN_DOUBT:
+        # Whoever found that out died before it was recorded.
+        return InDoubt(asked[-1].source)
     if asked and asked[-1].end in {End.UNDER_WAY, End.NOT_YET, End.LOST}:
         last = asked[-1]
         same = next((p for p in order if p.name == last.source), None)
