@@ -15,8 +15,8 @@ from tests.live import Service
 from tests.service.conftest import Client
 
 pytestmark = pytest.mark.slow
-DONE_SECONDS = 120
-ROUNDS = 10
+DONE_SECONDS = 240
+ROUNDS = 20
 CHECKS = ["IDENTITY", "CRB_SCORE"]
 LEFT = """
 SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
@@ -115,13 +115,13 @@ def test_an_answer_that_was_paid_for_and_lost_is_not_paid_for_again(
     assert both == 2
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_no_paid_call_is_made_twice_however_often_workers_are_killed(
     asking, smile_id, metropol
 ):
-    client, ordered = Client(asking, "production"), 500
+    client, ordered = Client(asking, "production"), 5000
     asking.manage(
-        "top_up", client.workspace, "--environment=production", "--amount=1000000"
+        "top_up", client.workspace, "--environment=production", "--amount=10000000"
     )
     smile_id.faults.slow = metropol.faults.slow = 0.2
     for first in range(0, ordered, 250):
