@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.utils.timezone import now
 
 from tests.clients import Api
 from tests.hosted.visitor import Visitor, words
@@ -61,6 +62,11 @@ def payer(api: Api, **item: Any) -> Payer:
     found = Payer(made["id"])
     found.open()
     return found
+
+
+def is_due(checkout: Checkout) -> bool:
+    """Whether its provider is to be asked now."""
+    return checkout.next_look_at is not None and checkout.next_look_at <= now()
 
 
 def work() -> None:

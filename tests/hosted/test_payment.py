@@ -10,14 +10,17 @@ from django.db import connection
 from django.utils.timezone import now
 
 from tests.clients import Api
-from tests.hosted.payer import Payer, payer, work
+from tests.hosted.payer import Payer, is_due, payer, work
 from tests.hosted.visitor import words
 from tests.orders import PAYER
 from tests.refunds import GRACE
 from verification.ordering.giving_back import send_refunds
+from verification.ordering.looking import PAUSE
 from verification.ordering.paying import PaymentClosed, open_checkout
 from verification.ordering.refunding import ask_for_refund
 from verification.payments.models import Checkout, Refund
+from verification.payments.sandbox import play
+from verification.providers.checkout import CheckoutState
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
@@ -193,6 +196,37 @@ def test_coming_back_without_paying_pays_nothing(api: Api):
     assert "Pay KES 250.00" in page
     assert visitor.payment.status == "PENDING"
     assert api.report(visitor.report_id)["status"] == "PENDING_PAYMENT"
+
+
+def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
+    visitor = payer(api)
+    visitor.pay()
+    visitor.come_back(f"{visitor.page}back/{visitor.checkout.pk}")
+    shall_reload = visitor.script(visitor.path)
+    assert not shall_reload()
+    work()
+
+    with time_machine.travel(now() + 2 * PAUSE):
+        assert shall_reload()
+        # Or the page would be made while the provider is asked once more.
+        assert not is_due(visitor.checkout)
+        assert "Not paid yet." in visitor.reload()
+
+
+def test_who_goes_on_waiting_has_the_provider_asked_again(api: Api):
+    visitor = payer(api)
+    visitor.pay()
+    visitor.come_back(f"{visitor.page}back/{visitor.checkout.pk}")
+    work()
+    shall_reload = visitor.script(visitor.path)
+
+    with time_machine.travel(now() + 2 * PAUSE):
+        assert not shall_reload()
+        assert is_due(visitor.checkout)
+        play(visitor.checkout.reference, CheckoutState.PAID)
+        work()
+        assert shall_reload()
+        assert "You paid KES 250.00" in visitor.reload()
 
 
 def test_what_failed_can_be_tried_again(api: Api):

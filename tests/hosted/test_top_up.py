@@ -4,16 +4,19 @@ from decimal import Decimal
 from uuid import uuid4
 
 import pytest
+import time_machine
 from django.test import Client
+from django.utils.timezone import now
 
 from tests.clients import Api
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.hosted.payer import work
+from tests.hosted.payer import is_due, work
 from tests.hosted.test_payment_provider import form_action
 from tests.hosted.visitor import Visitor, words
 from tests.refunds import paystack_api as paystack_api
 from verification import links
+from verification.ordering.looking import PAUSE
 from verification.ordering.paying import PaymentClosed, open_top_up
 from verification.payments.models import Checkout
 from workspaces.models import LedgerEntry
@@ -255,3 +258,22 @@ def test_it_speaks_kiswahili(api: Api):
 
     assert "Ongeza salio la Acacia Lenders" in words(visitor.text())
     assert "Andika kiasi" in visitor.post("", amount="").content.decode()
+
+
+def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
+    visitor = owner(api)
+    visitor.post("", amount="5000")
+    back = f"{visitor.page}back/{Checkout.objects.get().pk}"
+    path = visitor.browser.get(back)["Location"]
+    shall_reload = visitor.script(path)
+    assert not shall_reload()
+    work()
+
+    with time_machine.travel(now() + 2 * PAUSE):
+        assert shall_reload()
+        assert not is_due(Checkout.objects.get())
+        page = words(visitor.browser.get(path).content.decode())
+        assert "Nothing has been paid so far" in page
+        # On that page it goes on asking.
+        assert not visitor.script(path)()
+        assert is_due(Checkout.objects.get())

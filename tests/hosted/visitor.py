@@ -1,6 +1,7 @@
 """A subject with a browser, without one: follows the link and posts the forms."""
 
 import re
+from collections.abc import Callable
 from html import unescape
 
 from django.conf import settings
@@ -49,6 +50,14 @@ class Visitor:
     def text(self, name: str = "") -> str:
         """The page, as HTML."""
         return self.get(name).content.decode()
+
+    def script(self, path: str) -> Callable[[], bool]:
+        """What the page's script asks every five seconds: whether to load it anew."""
+        page = self.browser.get(path).content.decode()
+        found = re.search(r'data-ask="([^"]+)".* data-state="([^"]+)"', page)
+        assert found, page
+        ask, state = map(unescape, found.groups())
+        return lambda: self.browser.get(ask).content.decode() != state
 
 
 def words(html: str) -> str:

@@ -30,7 +30,6 @@ from verification.hosted.payment_stages import (
 )
 from verification.hosted.retired import retired_link
 from verification.ordering import paying
-from verification.ordering.looking import look_soon
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
 from verification.payment_receipts import payment_receipt_pdf
 from verification.payments.models import Checkout, Payment, PaymentStatus
@@ -167,9 +166,9 @@ back = returning.back(
 @opened
 def state(request: HttpRequest, visited: Opened) -> HttpResponse:
     """For the script of who waits; has the provider asked again as well."""
-    if visited.came_back:
-        look_soon(visited.came_back.checkout.pk)
-    return returning.word(*_state(visited))
+    told = returning.word(*_state(visited))
+    left = visited.came_back
+    return returning.asked_again(request, left.checkout, told) if left else told
 
 
 def to_page(payment_id: UUID, query: str = "") -> HttpResponse:

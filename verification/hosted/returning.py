@@ -52,6 +52,19 @@ def word(*said: object) -> HttpResponse:
     return HttpResponse("/".join(map(str, said)), content_type="text/plain")
 
 
+def asked_again(
+    request: HttpRequest, checkout: Checkout, told: HttpResponse
+) -> HttpResponse:
+    """What the script is `told`; has the provider asked again.
+
+    Not if the script is on another page: the one that it loads now would say once more
+    that the provider is being asked, and so on each time.
+    """
+    if request.GET.get("seen") == told.content.decode():
+        look_soon(checkout.pk)
+    return told
+
+
 def with_script(response: HttpResponse) -> HttpResponse:
     allow(response, **SCRIPTS)
     return response

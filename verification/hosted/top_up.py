@@ -23,7 +23,6 @@ from verification.hosted.cookies import VisitCookie
 from verification.hosted.pages import answer, hosted, opening, see_other
 from verification.hosted.payment_stages import Return
 from verification.ordering import paying
-from verification.ordering.looking import look_soon
 from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
 from verification.policy import allow
@@ -136,8 +135,7 @@ def state(request: HttpRequest, account: Account) -> HttpResponse:
     came_back = _return_of(request, account)
     if came_back is None:
         return returning.word("unknown")
-    look_soon(came_back.checkout.pk)
-    return _state(came_back)
+    return returning.asked_again(request, came_back.checkout, _state(came_back))
 
 
 def _state(came_back: Return) -> HttpResponse:
