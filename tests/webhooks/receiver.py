@@ -142,7 +142,9 @@ class Receiver:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop()
-        # For connections whose handshake failed to be gone, too.
+        # And those in their handshake, to which no public name leads.
+        for transport in list(self._loop._transports.values()):
+            transport.abort()
         await asyncio.sleep(0.02)
 
     def script(self, received: Received) -> Script:
