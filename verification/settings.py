@@ -5,6 +5,7 @@ secrets that are not given are made once and kept in DATA_DIR; with DEBUG off th
 start is refused until they are given.
 """
 
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE",
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
 # Pages of the admin take 13 MB, which no process of a job cluster needs at its start.
-ADMIN = "SimpleAdminConfig" if env.str("JOB_CLUSTER", "") else "AdminConfig"
+ADMIN = "SimpleAdminConfig" if os.environ.get("JOB_CLUSTER") else "AdminConfig"
 INSTALLED_APPS = [
     # Before the admin: it dresses its pages.
     "unfold",
