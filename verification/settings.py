@@ -61,7 +61,7 @@ FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE",
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
 # Pages of the admin take 13 MB, which no process of a job cluster needs at its start.
-ADMIN = "SimpleAdminConfig" if os.environ.get("JOB_CLUSTER") else "AdminConfig"
+ADMIN = "SimpleAdminConfig" if "JOB_CLUSTER" in os.environ else "AdminConfig"
 INSTALLED_APPS = [
     # Before the admin: it dresses its pages.
     "unfold",

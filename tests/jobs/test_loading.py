@@ -42,4 +42,4 @@ def test_a_job_finds_pages_of_the_back_office_all_the_same():
 
 
 def test_other_processes_have_the_back_office_from_the_start():
-    assert loaded("import django;django.setup()", BACK_OFFICE, JOB_CLUSTER="")
+    assert loaded("import django;django.setup()", BACK_OFFICE)
