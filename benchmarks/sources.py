@@ -45,7 +45,7 @@ def sources(service: Service, reports: int = 800, rounds: int = 3) -> Iterator[F
             yield Figure(
                 "calls of two sources", rates, "calls/s", target=400, rate=True
             )
-            yield Figure("job cluster meanwhile", held, "MiB", target=250)
+            yield Figure("job cluster meanwhile", held, "MB", target=250)
             alone = [
                 _all_of(ordering, db, reports, ["IDENTITY"]) for _ in range(rounds)
             ]
@@ -139,4 +139,4 @@ def _all_of(
 
 def _held(root: psutil.Process) -> float:
     held = sum(process.memory_full_info().pss for process in family(root))
-    return float(held) / 2**20
+    return float(held) / 10**6

@@ -14,6 +14,7 @@ from verification.checks.asking import ask
 from verification.checks.claiming import Claim
 from verification.checks.outcomes import Outcome, end_of
 from verification.checks.recording import Ended
+from verification.jobs.processes import give_back_memory
 from verification.providers.base import Provider
 from verification.sources.health import Tally
 from verification.sources.models import Source
@@ -33,6 +34,7 @@ class Flight:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="ask")
         self._landed: SimpleQueue[Future[_Asked]] = SimpleQueue()
+        self._has_started = False
         self.under_way = 0
         self.tally = Tally()
         self.queues = Queues()
@@ -43,6 +45,8 @@ class Flight:
     def __exit__(self, *exc: object) -> None:
         self._pool.shutdown()
         self.tally.flush(at_last=True)
+        if self._has_started:
+            give_back_memory()
 
     @property
     def room(self) -> int:
@@ -50,6 +54,7 @@ class Flight:
 
     def start(self, provider: Provider, claimed: Claim, policy: Policy) -> None:
         asked = self._pool.submit(_asked, provider, claimed, policy)
+        self._has_started = True
         self.under_way += 1
         asked.add_done_callback(self._landed.put)
 
