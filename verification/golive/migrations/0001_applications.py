@@ -25,11 +25,6 @@ BEGIN
     THEN
         RAISE EXCEPTION 'what was submitted is not changed' USING ERRCODE = '23001';
     END IF;
-    IF OLD.status IN ('APPROVED', 'REJECTED') AND (NEW.decided_by_id, NEW.decided_at,
-        NEW.reason) IS DISTINCT FROM (OLD.decided_by_id, OLD.decided_at, OLD.reason)
-    THEN
-        RAISE EXCEPTION 'what was decided is not changed' USING ERRCODE = '23001';
-    END IF;
     IF NEW.status = OLD.status THEN RETURN NEW; END IF;
     IF (OLD.status, NEW.status) NOT IN (('DRAFT', 'SUBMITTED'),
         ('SUBMITTED', 'IN_REVIEW'), ('IN_REVIEW', 'APPROVED'),
