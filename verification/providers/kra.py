@@ -18,7 +18,12 @@ from typing import Any, ClassVar, Literal
 from verification.providers.base import Finding, Inquiry, Refused
 from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
 from verification.providers.kra_token import SECONDS, Token, has_expired
-from verification.providers.scoring import is_company, name_match, stated_name, weighed
+from verification.providers.scoring import (
+    is_company,
+    is_compared,
+    name_match,
+    weighed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +180,7 @@ def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
     # The PIN by ID may be whole where the one by PIN is masked, and so may the name.
     whole = [answer.data for answer in answers[::-1]]
     name = _clearest([each.get("Name") for each in whole])
+    match = name_match(subject, name)
     status = STATUSES.get(_plain(data.get("StatusOfPIN")))
     details = {
         "kraPin": _clearest(
@@ -186,18 +192,17 @@ def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
         "taxStation": None,
         "registeredAddress": None,
         "obligations": None,
-        "nameMatch": name_match(subject, name),
+        "nameMatch": match,
     }
     found = all(answer.verdict == "FOUND" for answer in answers)
     by_pin = bool(subject.get("kraPin")) or len(answers) > 1
     flags = _flags(details, found=found, status_is_told=by_pin)
-    compared = not stated_name(subject) or details["nameMatch"] is not None
     return weighed(
         Kra.name,
         summary=_summary(flags, status),
         flags=flags,
         details=details,
-        known=status is not None and compared,
+        known=status is not None and is_compared(subject, match),
         response_digest=sha256(
             b"".join(answer.reply.body for answer in answers)
         ).hexdigest(),
