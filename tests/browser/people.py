@@ -27,26 +27,24 @@ def mailed_link(service: Service, address: str, kind: str) -> str:
 
 
 def make_staff(service: Service, email: str) -> None:
-    script = (
-        "from django.contrib.auth.models import User;"
-        "from allauth.account.models import EmailAddress as E;"
-        f"u = User.objects.create_superuser({email!r}, {email!r}, {PASSWORD!r});"
-        f"E.objects.create(user=u, email={email!r}, verified=True, primary=True)"
-    )
-    service.manage("shell", "-v", "0", "-c", script)
+    _make(service, email, "create_superuser")
 
 
 def make_member(service: Service, email: str) -> None:
     """The owner of a workspace of their own, as a sign-up makes one."""
+    _make(service, email, "create_user", "open_for(u)")
+
+
+def _make(service: Service, email: str, create: str, then: str = "") -> None:
+    """Somebody who has confirmed their address."""
     script = (
         "from django.contrib.auth.models import User;"
         "from allauth.account.models import EmailAddress as E;"
         "from workspaces.accounts import open_for;"
-        f"u = User.objects.create_user({email!r}, {email!r}, {PASSWORD!r});"
+        f"u = User.objects.{create}({email!r}, {email!r}, {PASSWORD!r});"
         f"E.objects.create(user=u, email={email!r}, verified=True, primary=True);"
-        "open_for(u)"
     )
-    service.manage("shell", "-v", "0", "-c", script)
+    service.manage("shell", "-v", "0", "-c", script + then)
 
 
 def log_in(page, service: Service, email: str, path: str = "/console/") -> None:
