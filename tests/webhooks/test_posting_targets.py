@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import ssl
 import threading
 from contextlib import ExitStack
 
@@ -54,7 +55,7 @@ def test_a_receiver_without_tls_is_not_connected(impostor, post):
 def test_old_tls_is_refused(authority, impostor, post):
     context = authority.context(HOST)
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        context.maximum_version = context.maximum_version.TLSv1_1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
     old = impostor(context)
 
     assert answer(post, old.url()).error == E.NOT_CONNECTED
