@@ -18,6 +18,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 SCREENSHOTS = settings.BASE_DIR / ".data" / "screenshots"
 NARROW = {"width": 320, "height": 640}
 PHONE = {"width": 360, "height": 740}
+DESK = {"width": 1280, "height": 900}
 # What a reader may set, by WCAG 2.2, 1.4.12.
 SPACED = """() => {
     const sheet = new CSSStyleSheet();
@@ -28,6 +29,18 @@ SPACED = """() => {
 }"""
 WIDTH = "document.documentElement.scrollWidth"
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+def take_screenshots(page, name):
+    """Save `<name>-1280.png` and `<name>-360.png` for a person to look at.
+
+    Leaves the page at the width of a phone.
+    """
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        path = SCREENSHOTS / f"{name}-{size['width']}.png"
+        page.screenshot(path=path, full_page=True)
 
 
 @pytest.fixture(scope="session")
@@ -94,8 +107,7 @@ def look(page):
     def at(name):
         # A click waits until another page begins, and not for the whole of it.
         page.wait_for_load_state()
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        take_screenshots(page, name)
         found = Axe().run(page, options=WCAG)
         assert found.violations_count == 0, found.generate_report()
         page.set_viewport_size(NARROW)
