@@ -14,12 +14,13 @@ from uuid import UUID
 
 from django.db import connection
 
+from verification.wire import NAIROBI
 from workspaces.operator import OPERATOR_ID
 
 HOURS, DAYS = 24, 7
 
 CHECKS = """
-SELECT date_trunc(%(unit)s, completed_at), count(*),
+SELECT date_trunc(%(unit)s, completed_at, 'Africa/Nairobi'), count(*),
     count(*) FILTER (WHERE status = 'FAILED'),
     percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_ms),
     percentile_cont(0.95) WITHIN GROUP (ORDER BY duration_ms)
@@ -32,13 +33,13 @@ GROUP BY 1
 # operator orders for itself earns nothing.
 REVENUE = """
 SELECT day, sum(amount) FROM (
-    SELECT date_trunc('day', e.created_at) AS day, -e.amount AS amount
+    SELECT date_trunc('day', e.created_at, 'Africa/Nairobi') AS day, -e.amount AS amount
     FROM workspaces_ledgerentry e JOIN workspaces_account a ON a.id = e.account_id
     WHERE e.id >= %(first)s AND e.created_at >= %(since)s AND e.created_at < %(until)s
         AND e.kind IN ('CHARGE', 'REVERSAL') AND a.environment = 'production'
         AND a.workspace_id <> %(operator)s
     UNION ALL
-    SELECT date_trunc('day', paid_at), paid_amount - refunded
+    SELECT date_trunc('day', paid_at, 'Africa/Nairobi'), paid_amount - refunded
     FROM payments_checkout
     WHERE id >= %(first)s AND paid_at >= %(since)s AND paid_at < %(until)s
         AND is_counted AND report_id IS NOT NULL AND environment = 'production'
@@ -73,8 +74,8 @@ class Figures:
 
 
 def figures(at: datetime) -> Figures:
-    """The last 24 hours and the last 7 days, each with the one that is under way."""
-    hour = at.replace(minute=0, second=0, microsecond=0)
+    """The last 24 hours and 7 days, of Nairobi, each with the one under way."""
+    hour = at.astimezone(NAIROBI).replace(minute=0, second=0, microsecond=0)
     day = hour.replace(hour=0)
     hours = [hour - timedelta(hours=n) for n in reversed(range(HOURS))]
     days = [day - timedelta(days=n) for n in reversed(range(DAYS))]

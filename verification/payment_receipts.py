@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.utils import translation
@@ -16,10 +15,8 @@ from verification import pdf
 from verification.payments.models import Checkout
 from verification.payments.receipts import receipt_of
 from verification.payments.registry import LABELS
-from verification.wire import one_line
+from verification.wire import NAIROBI, one_line
 from workspaces.models import Environment
-
-NAIROBI = ZoneInfo("Africa/Nairobi")
 
 
 def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:

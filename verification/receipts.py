@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.utils import translation
@@ -14,9 +13,8 @@ from verification import pdf
 from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
 from verification.references.models import Reference
-from verification.wire import one_line
+from verification.wire import NAIROBI, one_line
 
-NAIROBI = ZoneInfo("Africa/Nairobi")
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that are shown as they are, on one line.
 SHOWN = ("purpose", "requester", "typedName", "reason", "address", "userAgent")

@@ -3,9 +3,14 @@
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
+
+# The time of the people who read documents and messages, and of the tax months of their
+# books. The API speaks UTC.
+NAIROBI = ZoneInfo("Africa/Nairobi")
 
 
 class Shape(BaseModel):
@@ -29,6 +34,11 @@ def one_line(text: str) -> str:
 def utc_text(value: datetime) -> str:
     """`2026-11-21T08:15:30.123456Z`"""
     return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def nairobi_text(value: datetime) -> str:
+    """`2026-11-21T11:15:30.123456+03:00`"""
+    return value.astimezone(NAIROBI).isoformat(timespec="microseconds")
 
 
 Timestamp = Annotated[

@@ -189,7 +189,7 @@ class AccountAdmin(OfficeAdmin):
             return "-"
         return format_html('<a href="{0}">{0}</a>', links.top_up_url(account.pk))
 
-    @admin.display(description="Statements (months in UTC)")
+    @admin.display(description="Statements (months of Nairobi)")
     def statements(self, account):
         rows = (
             (month, *(_statement_url(account, month, kind) for kind in ("csv", "pdf")))

@@ -9,7 +9,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any, Protocol
 
 from verification import pdf
-from verification.wire import utc_text
+from verification.wire import NAIROBI, nairobi_text
 from workspaces.models import Environment
 from workspaces.statements import Line, Statement
 
@@ -77,7 +77,7 @@ def statement_pdf(statement: Statement) -> bytes:
 
 def _row(line: Line, currency: str) -> Iterable[object]:
     return (
-        utc_text(line.at),
+        nairobi_text(line.at),
         line.kind,
         line.amount,
         line.balance,
@@ -95,7 +95,7 @@ def _balance(statement: Statement, kind: str) -> Iterable[object]:
     at = statement.month.start if is_first else statement.until
     balance = statement.opening if is_first else statement.closing
     currency = statement.account.currency
-    return (utc_text(at), kind, "", balance, currency, "", "", "", "", "")
+    return (nairobi_text(at), kind, "", balance, currency, "", "", "", "", "")
 
 
 def _text(value: str) -> str:
@@ -133,7 +133,7 @@ def _data(statement: Statement) -> dict[str, Any]:
 def _shown(line: Line) -> dict[str, str]:
     what = [line.check, line.note, "" if line.check else line.actor]
     return {
-        "at": f"{line.at:%Y-%m-%d %H:%M:%S}",
+        "at": f"{line.at.astimezone(NAIROBI):%Y-%m-%d %H:%M:%S}",
         "kind": line.kind,
         "what": ", ".join(filter(None, what)),
         "report": str(line.report_id or ""),

@@ -1,7 +1,7 @@
 """What a month did to an account: the balance before, the entries, the balance after.
 
-Months and times are those of UTC, as everywhere in the API, so that who adds up what
-the API told gets the same.
+Months and times are those of Nairobi, as in the books and tax returns that a statement
+is for: a charge at 22:30 UTC on the 31st belongs to the next month.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -18,6 +18,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils.timezone import now
 
+from verification.wire import NAIROBI
 from workspaces.models import Account, LedgerEntry
 
 # A month of a million entries is added up in a second or two.
@@ -47,15 +48,15 @@ ORDER BY e.created_at, e.id
 # One look into the index for each month that has entries, however many they are.
 MONTHS = """
 WITH RECURSIVE months(start) AS (
-    SELECT date_trunc('month', min(created_at), 'UTC')
+    SELECT date_trunc('month', min(created_at), 'Africa/Nairobi')
     FROM workspaces_ledgerentry WHERE account_id = %(account)s
     UNION ALL
     SELECT date_trunc('month', (
         SELECT min(created_at) FROM workspaces_ledgerentry
         WHERE account_id = %(account)s
-            AND created_at >= (start AT TIME ZONE 'UTC' + interval '1 month')
-                AT TIME ZONE 'UTC'
-    ), 'UTC')
+            AND created_at >= (start AT TIME ZONE 'Africa/Nairobi' + interval '1 month')
+                AT TIME ZONE 'Africa/Nairobi'
+    ), 'Africa/Nairobi')
     FROM months WHERE start IS NOT NULL
 )
 SELECT start FROM months WHERE start IS NOT NULL ORDER BY start DESC
@@ -75,7 +76,7 @@ class Month(NamedTuple):
 
     @classmethod
     def of(cls, moment: datetime) -> Month:
-        moment = moment.astimezone(UTC)
+        moment = moment.astimezone(NAIROBI)
         return cls(moment.year, moment.month)
 
     def __str__(self) -> str:
@@ -83,13 +84,13 @@ class Month(NamedTuple):
 
     @property
     def start(self) -> datetime:
-        return datetime(self.year, self.month, 1, tzinfo=UTC)
+        return datetime(self.year, self.month, 1, tzinfo=NAIROBI)
 
     @property
     def end(self) -> datetime:
         """When the next one begins."""
         years, month = divmod(self.month, 12)
-        return datetime(self.year + years, month + 1, 1, tzinfo=UTC)
+        return datetime(self.year + years, month + 1, 1, tzinfo=NAIROBI)
 
 
 class Total(NamedTuple):
@@ -121,7 +122,7 @@ class Statement:
     totals: list[Total]
     # The month goes on: `closing` is the balance so far.
     is_so_far: bool
-    # When a month that is over was, and when the last entry so far.
+    # When a month that is over was, and when the last entry so far; Nairobi's time.
     until: datetime
 
     @property
@@ -174,7 +175,7 @@ def _statement(account_id: UUID, month: Month) -> Statement:
         closing=opening + sum(total.amount for total in totals),
         totals=totals,
         is_so_far=is_so_far,
-        until=last if is_so_far else month.end,
+        until=last.astimezone(NAIROBI) if is_so_far else month.end,
     )
 
 

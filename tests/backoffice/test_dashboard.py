@@ -179,6 +179,22 @@ def test_revenue_is_what_was_charged_less_what_was_given_back(api, live_api):
     assert figures(AT).revenue == [0, 0, 0, 0, 0, Decimal(200), 0]
 
 
+def test_day_of_revenue_begins_at_midnight_in_nairobi(live_api):
+    for hour in (20, 22):
+        at = datetime(2026, 11, 19, hour, 30, tzinfo=UTC)
+        LedgerEntry.objects.create(
+            id=first_id(at),
+            account=live_api.account,
+            kind="CHARGE",
+            amount=-hour,
+            result_id=uuid7(),
+            attempt=1,
+            created_at=at,
+        )
+
+    assert figures(AT).revenue == [0, 0, 0, 0, 0, 20, 22]
+
+
 def test_a_chart_says_what_it_shows_and_stands_empty_data():
     assert 'aria-label="2 checks"' in charts.bars("2 checks", [1, 1], [0, 1])
     assert charts.bars("none", [0, 0]).count("<rect") == 2

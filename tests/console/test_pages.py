@@ -16,6 +16,7 @@ from verification.reports.models import ReportStatus
 from webhooks.models import Configuration
 from workspaces import keys, members
 from workspaces.models import ApiKey, Invitation, Member, Role, Workspace
+from workspaces.statements import Month
 
 SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 
@@ -162,7 +163,7 @@ def test_a_report_is_downloaded(owner, api):
 @pytest.mark.django_db(transaction=True)
 def test_the_balance_shows_what_moved_it_and_gives_statements(owner, api):
     api.create(person())
-    month = f"{now():%Y-%m}"
+    month = str(Month.of(now()))
 
     assert "CHARGE" in owner.page("money")
     csv = b"".join(owner.get("money-csv", month=month).streaming_content)

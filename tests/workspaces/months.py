@@ -9,6 +9,7 @@ import pytest
 
 from verification.ids import uuid7
 from verification.tables import insert
+from verification.wire import NAIROBI
 from workspaces import ledger
 from workspaces.accounts import create_workspace
 from workspaces.ledger import Kind, Movement
@@ -49,7 +50,8 @@ def move(account: Account, *movements: tuple[str, str, datetime], note="") -> No
 
 
 def at(month: int, day: int, hour: int = 0, second: int = 0) -> datetime:
-    return datetime(2026, month, day, hour, 0, second, tzinfo=UTC)
+    """The time of Nairobi."""
+    return datetime(2026, month, day, hour, 0, second, tzinfo=NAIROBI)
 
 
 def table(account: Account, month: Month) -> list[dict[str, str]]:

@@ -58,12 +58,25 @@ def test_a_month_without_entries_has_a_balance(three_months: Account):
         assert list(before.lines()) == []
 
 
-def test_months_are_those_of_utc_and_only_those_with_entries(three_months: Account):
-    move(three_months, ("TOP_UP", "1", datetime(2024, 2, 29, 23, 59, tzinfo=UTC)))
+def test_months_are_only_those_with_entries(three_months: Account):
+    move(three_months, ("TOP_UP", "1", datetime(2024, 2, 29, 20, 59, tzinfo=UTC)))
     other = ledger.account_of(three_months.workspace, "sandbox")
 
     assert months(three_months.pk) == [DECEMBER, NOVEMBER, OCTOBER, Month(2024, 2)]
     assert months(other.pk) == []
+
+
+def test_month_ends_at_midnight_in_nairobi(account: Account):
+    before = datetime(2026, 10, 31, 20, 59, 59, tzinfo=UTC)
+    after = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)
+    move(account, ("TOP_UP", "1000", before), ("CHARGE", "-50", after))
+
+    assert months(account.pk) == [NOVEMBER, OCTOBER]
+    _, october, closing = table(account, OCTOBER)
+    assert (october["amount"], closing["balance"]) == ("1000.00", "1000.00")
+    _, november, _ = table(account, NOVEMBER)
+    assert november["time"] == "2026-11-01T01:30:00.000000+03:00"
+    assert november["amount"] == "-50.00"
 
 
 def test_entries_of_another_account_are_left_out(three_months: Account):
@@ -83,8 +96,8 @@ def test_the_csv_begins_and_ends_with_the_balance(three_months: Account):
 
     assert (first["kind"], first["balance"]) == ("OPENING_BALANCE", "1000.00")
     assert (last["kind"], last["balance"]) == ("CLOSING_BALANCE", "690.00")
-    assert first["time"] == "2026-11-01T00:00:00.000000Z"
-    assert last["time"] == "2026-12-01T00:00:00.000000Z"
+    assert first["time"] == "2026-11-01T00:00:00.000000+03:00"
+    assert last["time"] == "2026-12-01T00:00:00.000000+03:00"
     assert [e["amount"] for e in entries] == ["-300.00", "-50.50", "50.50", "-10.00"]
     assert [e["balance"] for e in entries] == ["700.00", "649.50", "700.00", "690.00"]
     assert {e["currency"] for e in entries} == {"KES"}

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.template import Context, engines
@@ -22,9 +21,8 @@ from django.utils.module_loading import import_string
 
 from verification.notifications.gsm import LONGEST, LONGEST_OF_TWO, as_gsm, gsm_length
 from verification.notifications.models import Channel, Language, Notification
-from verification.wire import one_line
+from verification.wire import NAIROBI, one_line
 
-NAIROBI = ZoneInfo("Africa/Nairobi")
 # What is left of a requester's name in an SMS, at least.
 SHORTEST_NAME = 12
 BELOW = "Kiswahili hapa chini."

@@ -6,7 +6,6 @@ import io
 import re
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import segno
 from django.conf import settings
@@ -16,10 +15,9 @@ from verification import links, pdf
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.wire import one_line
+from verification.wire import NAIROBI, one_line
 from workspaces.models import Environment
 
-NAIROBI = ZoneInfo("Africa/Nairobi")
 SHOWN_DIGITS = 4
 RESULTS = {
     ResultStatus.PENDING: "Waiting",

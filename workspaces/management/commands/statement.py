@@ -12,7 +12,9 @@ from workspaces.statements import Month, opened
 
 
 class Command(BaseCommand):
-    help = "Writes the statement of a month (UTC): CSV to standard output, or a file."
+    help = (
+        "Writes the statement of a month in Nairobi: CSV to standard output, or a file."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("workspace", metavar="WORKSPACE_ID")
