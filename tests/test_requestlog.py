@@ -123,7 +123,7 @@ def test_only_what_looks_personal_or_secret_is_masked(
 
 
 def test_a_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> None:
-    Client().get("/healthz")
+    Client().get("/problems/")
     logging.getLogger("a.job").warning("later")
 
     inside, outside = log_lines()

@@ -24,6 +24,7 @@ KEPT_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # A method is the client's own text, as long as nobody has checked it.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 TEST_PREFIX = "vrf_test_"
+PROBES = {"/healthz", "/readyz"}
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -74,7 +75,7 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
     match = request.resolver_match
     key = getattr(request, "api_key", None)
     log.log(
-        logging.ERROR if response.status_code >= 500 else logging.INFO,
+        _level(request, response),
         "request",
         extra={
             "method": request.method if request.method in METHODS else "OTHER",
@@ -85,6 +86,13 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
             "key_id": str(key.id) if key else None,
         },
     )
+
+
+def _level(request: HttpRequest, response: HttpResponse) -> int:
+    if response.status_code >= 500:
+        return logging.ERROR
+    # Asked every few seconds, by a load balancer or by ourselves.
+    return logging.DEBUG if request.path_info in PROBES else logging.INFO
 
 
 class RequestIdFilter(logging.Filter):

@@ -5,6 +5,7 @@ one would be enough for the work, but a client that sends its body drop by drop 
 one as long as it likes. Does not load Django in its main process.
 """
 
+import logging
 import os
 
 from granian import Granian
@@ -25,6 +26,10 @@ STOP_SECONDS = 8
 
 def main() -> None:
     bind_children()
+    # It thinks that each thread wants a core. Ours wait for the database.
+    logging.getLogger("_granian").addFilter(
+        lambda record: "Python threads" not in record.getMessage()
+    )
     Granian(
         "verification.wsgi:application",
         address=os.environ.get("HOST") or HOST,

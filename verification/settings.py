@@ -102,6 +102,7 @@ INSTALLED_APPS = [
     "monitoring",
     "verification.hosted",
     "verification.api",
+    *(["verification.development"] if DEBUG else []),
 ]
 
 MIDDLEWARE = [

@@ -1,3 +1,4 @@
+from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 
@@ -34,6 +35,8 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics.metrics, name="metrics"),
 ]
+if settings.DEBUG:
+    urlpatterns.append(path("dev/", include("verification.development.urls")))
 # Those of the API are made into problems by its middleware.
 handler400 = "verification.pages.bad_request"
 handler404 = "verification.pages.not_found"

@@ -12,8 +12,10 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 import pytest
+import requests
 from django.conf import settings
 
 from tests.live import free_port
@@ -22,7 +24,7 @@ from verification import embedded
 # The whole service is started and stopped.
 pytestmark = pytest.mark.slow
 
-SECONDS_TO_START = 60
+SECONDS_TO_START = 90
 
 
 class Run:
@@ -94,6 +96,32 @@ def test_it_prints_what_works_stops_cleanly_and_keeps_its_data(run: Run):
     assert run.interrupt() == 0
 
 
+def test_welcome_fits_ten_lines_without_log_lines(run: Run):
+    lines = run.start().splitlines()
+
+    assert len(lines) <= 10
+    # A line of the log is an object, or begins with the level of the web server's.
+    assert [line for line in lines if line.startswith(("{", "["))] == []
+
+
+def test_welcome_links_log_in_on_this_machine_alone(run: Run):
+    welcome = run.start()
+    links = re.findall(r"\S+/dev/login/\S+", welcome)
+
+    pages = [_opened(link).url for link in links]
+    assert [urlsplit(url).path.split("/")[1] for url in pages] == ["console", "admin"]
+
+    for link in links:
+        for url, headers in [
+            (link[:-1] + ("0" if link[-1] != "0" else "1"), {}),
+            (link, {"Host": "rebound.example"}),
+            (link, {"X-Forwarded-For": "203.0.113.7"}),
+        ]:
+            answer = _opened(url, **headers)
+            assert answer.status_code == 404
+            assert not answer.cookies
+
+
 def test_a_database_that_dies_is_started_again(run: Run):
     url, key, order = _command(run.start())
 
@@ -103,6 +131,10 @@ def test_a_database_that_dies_is_started_again(run: Run):
     while _status(url, key, order) == 503 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _status(url, key, order) == 201
+
+
+def _opened(url: str, **headers: str) -> requests.Response:
+    return requests.Session().get(url, headers=headers, timeout=10)
 
 
 def _status(url: str, key: str, body: bytes) -> int:

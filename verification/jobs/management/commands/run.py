@@ -1,6 +1,5 @@
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -10,12 +9,9 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
-from allauth.account.models import EmailAddress
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
 from django.db import connections
@@ -25,8 +21,6 @@ from verification.jobs import heartbeat
 from verification.jobs.processes import dying_with_us
 from verification.serving import HOST
 
-STAFF = "admin@example.com"
-OWNER = "demo@example.com"
 READY_SECONDS = 60
 STOP_SECONDS = 15
 # A part that ends so often within a minute does not work at all.
@@ -57,25 +51,16 @@ ORDER = {
 }
 
 WELCOME = """
-  The verification report service runs. Ctrl-C stops it.
-
-  Service    {url}
-  API docs   {url}/docs
-  Console    {url}/console/
-  Admin      {url}/admin/
-  Mailbox    {mailbox}
+  The verification report service runs at {url}; Ctrl-C stops it.
 """
-FIRST_REPORT = """  Staff      {email}, password {password}
-             (the first login sets up an app for one-time codes)
-  Owner      {owner}, by the invitation in the mailbox
-  Test key   {key}
-
-  Order a report:
-    curl -s {url}/api/v1/reports -H 'Authorization: Bearer {key}' \\
-      -H 'Content-Type: application/json' -d '{order}'
-
-  Read it, by the id of the answer:
-    curl -s {url}/api/v1/reports/ID -H 'Authorization: Bearer {key}'
+DEMO = """  Console      {ownerUrl}
+  Admin        {staffUrl}
+  Messages     {url}/dev/mail
+  API          {url}/docs
+  Test key     {key}
+  Order        curl -s {url}/api/v1/reports -H 'Authorization: Bearer {key}' \
+                 -H 'Content-Type: application/json' -d '{order}'
+  Read         curl -s {url}/api/v1/reports/ID -H 'Authorization: Bearer {key}'
 """
 
 
@@ -143,7 +128,7 @@ class Command(BaseCommand):
 
     def _prepare(self) -> None:
         _refuse_port_in_use()
-        if not os.environ.get("DATABASE_URL"):
+        if _is_own_database():
             try:
                 embedded.use(settings.DATA_DIR)
             except embedded.EmbeddedServerError as e:
@@ -165,19 +150,12 @@ class Command(BaseCommand):
 
     def _welcome(self) -> None:
         url = settings.BASE_URL
-        self.stdout.write(WELCOME.format(url=url, mailbox=settings.DATA_DIR / "mail"))
-        if settings.DEBUG:
-            order = json.dumps(ORDER)
-            self.stdout.write(
-                FIRST_REPORT.format(
-                    url=url,
-                    email=STAFF,
-                    password=_staff_password(),
-                    owner=OWNER,
-                    key=_demo_key(),
-                    order=order,
-                )
-            )
+        self.stdout.write(WELCOME.format(url=url), ending="")
+        if settings.DEBUG and _is_own_database():
+            output = StringIO()
+            call_command("setup_demo", stdout=output)
+            told = json.loads(output.getvalue())
+            self.stdout.write(DEMO.format(url=url, order=json.dumps(ORDER), **told))
         # It may go to a file or a pipe, and is wanted now.
         self.stdout.flush()
 
@@ -187,9 +165,7 @@ class Command(BaseCommand):
             time.sleep(0.5)
 
     def _restart_ended(self) -> None:
-        if not os.environ.get("DATABASE_URL") and not embedded.is_running(
-            settings.DATA_DIR
-        ):
+        if _is_own_database() and not embedded.is_running(settings.DATA_DIR):
             self.stderr.write("The database ended and is started again.")
             embedded.start(settings.DATA_DIR)
         for part in self.parts:
@@ -221,6 +197,11 @@ def _beats_since(started_at: float) -> bool:
     return age is not None and age < time.monotonic() - started_at
 
 
+def _is_own_database() -> bool:
+    """False for a server named by DATABASE_URL, which may hold somebody's accounts."""
+    return not os.environ.get("DATABASE_URL")
+
+
 def _refuse_port_in_use() -> None:
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -244,54 +225,3 @@ def _status(path: str, **headers: str) -> int:
         return e.code
     except OSError:
         return 0
-
-
-def _staff_password() -> str:
-    """The password of the development account that can open the admin."""
-    path = settings.DATA_DIR / "admin_password"
-    user, created = User.objects.get_or_create(
-        username="admin",
-        defaults={"email": STAFF, "is_staff": True, "is_superuser": True},
-    )
-    # Nobody reads this mailbox.
-    EmailAddress.objects.get_or_create(
-        user=user, defaults={"email": STAFF, "verified": True, "primary": True}
-    )
-    if user.email != STAFF:
-        user.email = STAFF
-        user.save(update_fields=["email"])
-    if created or not path.exists():
-        password = secrets.token_urlsafe(12)
-        user.set_password(password)
-        user.save()
-        _keep(path, password)
-    return path.read_text()
-
-
-def _demo_key() -> str:
-    """The key of the demo workspace; shown once by the service, so kept in a file."""
-    path = settings.DATA_DIR / "demo_key"
-    if path.exists():
-        key = path.read_text()
-        if _status("/api/v1/checks/definitions", Authorization=f"Bearer {key}") == 200:
-            return key
-    workspace = _printed("create_workspace", "Demo", owner=OWNER)
-    key = _printed(
-        "create_key", workspace["workspaceId"], environment="sandbox", name="Demo"
-    )["key"]
-    _keep(path, key)
-    return key
-
-
-def _keep(path: Path, secret: str) -> None:
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(secret)
-
-
-def _printed(command: str, *arguments: str, **options: str) -> dict[str, str]:
-    output = StringIO()
-    # What it says of the invitation is said in the welcome.
-    call_command(command, *arguments, stdout=output, stderr=StringIO(), **options)
-    printed: dict[str, str] = json.loads(output.getvalue())
-    return printed

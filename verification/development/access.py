@@ -1,0 +1,112 @@
+"""Log in without a password on a developer's own machine, for `make run`.
+
+Nothing here answers unless DEBUG is on and the request comes from this machine, by a
+name of this machine: a page of another site that has its name point here is refused.
+"""
+
+from __future__ import annotations
+
+import hmac
+from functools import wraps
+from ipaddress import ip_address
+from typing import Any
+
+from allauth.account.internal.flows.login import record_authentication
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from django.conf import settings
+from django.contrib.auth import login
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.request import split_domain_port
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from verification.encryption import keyed_hash
+from verification.pages import View, private
+
+STAFF, OWNER = "staff", "owner"
+ADDRESSES = {STAFF: "admin@example.com", OWNER: "demo@example.com"}
+# The page that each of them begins with.
+FIRST_PAGES = {STAFF: "admin:index", OWNER: "console:home"}
+HOSTS = {"localhost", "127.0.0.1", "[::1]"}
+BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
+
+
+def only_on_this_machine(view: View) -> View:
+    """Answer 404 unless DEBUG is on and a browser on this machine asks."""
+
+    @private
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not (settings.DEBUG and _is_from_here(request)):
+            raise Http404
+        return view(request, *args, **kwargs)
+
+    return shown
+
+
+@require_safe
+@only_on_this_machine
+def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
+    """Log in the demo's owner or staff and go to their first page.
+
+    The link holds a token, so that no other site can send a browser here.
+    """
+    expected = login_token(person)
+    user = User.objects.filter(email=ADDRESSES.get(person, "")).first()
+    if user is None or not hmac.compare_digest(token.encode(), expected.encode()):
+        raise Http404
+    login(request, user, backend=BACKEND)
+    if user.is_staff:
+        record_authentication(request, user, "mfa", type=Authenticator.Type.TOTP)
+    return HttpResponseRedirect(reverse(FIRST_PAGES[person]))
+
+
+def login_url(person: str) -> str:
+    path = reverse("development:log-in", args=[person, login_token(person)])
+    return f"{settings.BASE_URL}{path}"
+
+
+def login_token(person: str) -> str:
+    return keyed_hash("development login", person).hex()[:24]
+
+
+def make_person(person: str, *, name: str, username: str = "") -> User:
+    """The account of the demo's owner or staff, made if it is missing.
+
+    Nobody knows its password: `log_in` is the way in.
+    """
+    email = ADDRESSES[person]
+    user = User.objects.filter(email=email).first()
+    if user is None:
+        is_staff = person == STAFF
+        user = User.objects.create_user(
+            username or keyed_hash("development user", person).hex()[:24],
+            email,
+            first_name=name,
+            is_staff=is_staff,
+            is_superuser=is_staff,
+        )
+    EmailAddress.objects.get_or_create(
+        user=user, defaults={"email": email, "verified": True, "primary": True}
+    )
+    has_factor = Authenticator.objects.filter(
+        user=user, type=Authenticator.Type.TOTP
+    ).exists()
+    if user.is_staff and not has_factor:
+        TOTP.activate(user, generate_totp_secret())
+    return user
+
+
+def _is_from_here(request: HttpRequest) -> bool:
+    # A proxy's address is this machine's, whoever asks it.
+    if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
+        return False
+    host, _port = split_domain_port(request.get_host())
+    try:
+        address = ip_address(request.META.get("REMOTE_ADDR", ""))
+    except ValueError:
+        return False
+    return host in HOSTS and address.is_loopback

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class DevelopmentConfig(AppConfig):
+    name = "verification.development"
+    label = "development"
