@@ -112,6 +112,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "verification.policy.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "verification.local_time.LocalTimeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "verification.hosted.limits.FormMiddleware",
@@ -201,7 +202,14 @@ NOTIFICATION_ATTACHMENTS = {
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
+# Of the API and of jobs; pages are in Nairobi's (`verification.local_time`).
 TIME_ZONE = "UTC"
+# Of times on pages that name no pattern of their own; T is the label, EAT.
+DATE_FORMAT = "j M Y"
+TIME_FORMAT = "H:i"
+DATETIME_FORMAT = "j M Y, H:i:s T"
+SHORT_DATETIME_FORMAT = "j M Y, H:i T"
+FORMAT_MODULE_PATH = "verification.formats"
 USE_TZ = True
 USE_I18N = True
 
