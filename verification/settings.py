@@ -111,6 +111,7 @@ MIDDLEWARE = [
     "verification.api.chunked.ChunkedBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "verification.policy.PolicyMiddleware",
+    "verification.pages.PageMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "verification.local_time.LocalTimeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -141,7 +142,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "verification.accounts.views.frame",
+                "verification.pages.frame",
             ]
         },
     }
@@ -165,7 +166,12 @@ DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
 )
 # Statements that come again and again are parsed and planned once a connection: a
 # fifth of what creating a report takes.
-DATABASES["default"]["OPTIONS"] |= {"server_side_binding": True, "prepare_threshold": 5}
+DATABASES["default"]["OPTIONS"] |= {
+    "server_side_binding": True,
+    "prepare_threshold": 5,
+    # Then the answer is 503; a host that is off would keep a thread for two minutes.
+    "connect_timeout": 5,
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.str("REDIS_URL", "")
