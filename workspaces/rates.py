@@ -53,6 +53,14 @@ def count(subject: str, limit: int) -> Rate:
     )
 
 
+def is_first(subject: str, at: int) -> bool:
+    """Whether nobody has called this for the subject and the moment `at` before.
+
+    PostgreSQL says so even where Redis counts: it may have gone away in between.
+    """
+    return _count_in_database(subject, at) == 1
+
+
 def count_failed_authentication(address: str) -> Rate:
     """Count one more refused key of this client address."""
     return count_from(

@@ -1,9 +1,11 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
 from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import generate_totp_secret
 from django.core.cache import cache
+from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils.timezone import now
 
@@ -11,6 +13,7 @@ from tests import office
 from tests.accounts.visitor import ADMIN, code_of, is_logged_in, known, log_in
 from tests.workspaces.people import PASSWORD
 from verification.accounts.adapters import SecondFactorAdapter
+from verification.accounts.forms import use_up
 from verification.backoffice.models import AuditEvent
 
 EMAIL = "grace@people.test"
@@ -72,6 +75,50 @@ def test_a_code_works_once_whichever_process_it_is_sent_to(staff):
         client.post("/accounts/code/", {"code": code})
 
     assert [is_logged_in(client) for client in clients] == [True, False]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_used_code_does_not_work_again_anywhere(is_staff, time_machine):
+    """Set up, log in, confirm again: each takes a code of its own."""
+    time_machine.move_to(datetime(2026, 11, 20, 12, 0, 31, tzinfo=UTC), tick=False)
+    known(is_staff=is_staff)
+    client = with_password(Client())
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    secret = client.get("/accounts/totp/activate/").context["form"].secret
+    setting_up = {"code": code_of(secret)}
+    assert client.post("/accounts/totp/activate/", setting_up).status_code == 302
+
+    def enters(code: str) -> bool:
+        cache.clear()
+        another = with_password(Client())
+        another.post("/accounts/code/", {"code": code})
+        return is_logged_in(another)
+
+    def confirms(code: str) -> bool:
+        cache.clear()
+        answer = client.post("/accounts/code/again/", {"code": code, "next": "/"})
+        return answer.status_code == 302
+
+    used = code_of(secret)
+    spaced = f"{used[:3]} {used[3:]}"
+    assert [enters(used), confirms(used), enters(spaced)] == [False, False, False]
+    time_machine.shift(timedelta(seconds=30))
+    assert [confirms(code_of(secret)), enters(code_of(secret))] == [True, False]
+    time_machine.shift(timedelta(minutes=1))
+    assert [enters(code_of(secret)), confirms(code_of(secret))] == [True, False]
+
+
+def test_one_code_in_two_processes_at_once_works_once(db):
+    """The minute of the clock ends between the two."""
+    secret = generate_totp_secret()
+    edge = datetime(2026, 11, 20, 12, 0, 59, 999_000, tzinfo=UTC)
+    with time_machine.travel(edge, tick=False):
+        code = code_of(secret)
+        use_up(secret, code)
+    later = time_machine.travel(edge + timedelta(seconds=1), tick=False)
+    with later, pytest.raises(ValidationError):
+        use_up(secret, code)
 
 
 def test_that_staff_logged_in_is_recorded(staff):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from allauth.account import forms as account
+from allauth.core.internal.cryptokit import compare_user_code
+from allauth.mfa import app_settings
 from allauth.mfa.adapter import get_adapter
 from allauth.mfa.base import forms as mfa
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp import forms as totp
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
+from allauth.mfa.utils import decrypt
 from django import forms
 from django.contrib.auth.hashers import make_password
 from django.http import HttpRequest
@@ -18,6 +23,8 @@ from verification.encryption import keyed_hash
 from workspaces import rates
 
 CODES_PER_MINUTE = 5
+# Seconds that a one-time code lives.
+TOTP_PERIOD = app_settings.TOTP_PERIOD
 # Of an address, and of the column that holds it.
 LONGEST = 254
 EMAIL_NEEDED = {
@@ -128,16 +135,22 @@ class Code(mfa.AuthenticateForm):
             raise forms.ValidationError(told)
         code: str = super().clean_code()
         if self.authenticator.type == Authenticator.Type.TOTP:
-            self._use_up(code)
+            use_up(decrypt(self.authenticator.data["secret"]), code)
         return code
 
-    def _use_up(self, code: str) -> None:
-        """A code of an app counts once, whichever process it is sent to."""
-        digits = "".join(filter(str.isalnum, code))
-        hashed = keyed_hash("used code", self.user.pk, digits).hex()
-        # Codes change with the half minute, so each belongs to one minute of the count.
-        if rates.count(f"code:{hashed}", 1).exceeded:
-            raise get_adapter().validation_error("incorrect_code")
+
+def use_up(secret: str, code: str) -> None:
+    """Refuse a one-time code of an app that was used, in any form and any process."""
+    present = int(time.time()) // TOTP_PERIOD
+    # The half minute may have ended since allauth looked at the code.
+    for step in (present, present - 1):
+        if compare_user_code(
+            actual=code, expected=format_hotp_value(hotp_value(secret, step))
+        ):
+            used = keyed_hash("used code", secret, step).hex()
+            if rates.is_first(f"code:{used}", step * TOTP_PERIOD):
+                return
+    raise get_adapter().validation_error("incorrect_code")
 
 
 class CodeAgain(Code, mfa.ReauthenticateForm):
@@ -149,3 +162,8 @@ class SetUpCode(totp.ActivateTOTPForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         in_our_words(self, code=_("The code that the app shows"))
+
+    def clean_code(self) -> str:
+        code: str = super().clean_code()
+        use_up(self.secret, code)
+        return code
