@@ -28,7 +28,7 @@ from verification.jobs.queue import later, wake_up_by
 from verification.jobs.sweeping import in_steps
 from verification.ordering.intake import Catalogue, catalogue
 from workspaces.ledger import InsufficientBalance
-from workspaces.models import Account, Workspace
+from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -180,9 +180,9 @@ def _split(
 def _pays(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
     """Tells of one rule after another whether its workspace can pay for it as well."""
     left = {
-        account.pk: account.balance + account.credit_limit
+        account.pk: account.spendable
         for account in accounts.values()
-        if account.billing == Account.Billing.PREPAID
+        if account.spendable is not None
     }
 
     def pays(rule: Rule) -> bool:

@@ -21,7 +21,6 @@ from verification.ordering.stopping import stop
 from verification.reports.holding import held as held_reports
 from verification.reports.models import Report, ReportStatus
 from workspaces.ledger import InsufficientBalance, account_of
-from workspaces.models import Account
 
 RUN_DUE = "monitoring.tasks.run_due"
 SUBJECT = "subject"
@@ -195,8 +194,8 @@ def _refuse_what_stays(rule: Rule, definitions: Catalogue) -> None:
         return
     price = price_of(rule, definitions)
     account = account_of(rule.workspace, rule.environment)
-    left = account.balance + account.credit_limit
-    if account.billing == Account.Billing.PREPAID and price and left < price:
+    left = account.spendable
+    if left is not None and price and left < price:
         raise InsufficientBalance(price, account)
 
 

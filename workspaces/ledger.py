@@ -24,18 +24,28 @@ from workspaces.models import Account, Environment, LedgerEntry, Workspace
 
 Kind = LedgerEntry.Kind
 MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = %s"
+# The constraints that a charge beyond an account's limit breaks.
+OVERDRAFTS = {"prepaid_is_never_overdrawn", "postpaid_stays_below_its_ceiling"}
 
 
 class InsufficientBalance(Exception):
-    """A prepaid account cannot pay; nothing was moved."""
+    """The account cannot pay, or may not owe more; nothing was moved."""
 
     def __init__(self, needed: Decimal, account: Account) -> None:
-        available = account.balance + account.credit_limit
-        currency = account.currency
-        super().__init__(
-            f"This needs {currency} {needed:.2f} and the workspace has "
-            f"{currency} {available:.2f}, its credit included. Top up and try again."
-        )
+        available, currency = account.spendable or Decimal(0), account.currency
+        told = f"This needs {currency} {needed:.2f} and the workspace "
+        if account.billing == Account.Billing.POSTPAID:
+            told += (
+                f"owes {currency} {-account.balance:.2f}, of {currency} "
+                f"{account.ceiling:.2f} that it may owe (its ceiling). Pay what is "
+                "owed, or ask for a higher ceiling, and try again."
+            )
+        else:
+            told += (
+                f"has {currency} {available:.2f}, its credit included. Top up and "
+                "try again."
+            )
+        super().__init__(told)
         self.needed, self.available = needed, available
         self.account_id, self.environment = account.pk, account.environment
 
@@ -140,8 +150,7 @@ def paid_with(movements: Sequence[Movement]) -> Iterator[Update | None]:
 def _is_overdraft(error: IntegrityError) -> bool:
     broken = error.__cause__
     return (
-        isinstance(broken, CheckViolation)
-        and broken.diag.constraint_name == "prepaid_is_never_overdrawn"
+        isinstance(broken, CheckViolation) and broken.diag.constraint_name in OVERDRAFTS
     )
 
 
@@ -194,8 +203,9 @@ def _move_balance(account_id: UUID, amount: Decimal) -> None:
             """
             UPDATE workspaces_account SET balance = balance + %(amount)s
             WHERE id = %(id)s AND (
-                billing <> 'PREPAID' OR %(amount)s > 0
-                OR balance + %(amount)s >= -credit_limit
+                %(amount)s > 0 OR (balance + %(amount)s >= -CASE billing
+                    WHEN 'PREPAID' THEN credit_limit WHEN 'POSTPAID' THEN ceiling
+                END) IS NOT FALSE
             )
             """,
             {"id": account_id, "amount": amount},

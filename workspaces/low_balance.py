@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Case, Exists, F, OuterRef, QuerySet, When
 from django.utils.timezone import now
 
 from verification.links import top_up_url
@@ -16,38 +16,38 @@ from verification.notifications.notifying import Wanted, notify
 from verification.wire import utc_text
 from workspaces.models import Account, LedgerEntry
 
-# What can still be spent is the balance and the credit.
-LOW = Q(
-    billing=Account.Billing.PREPAID,
-    low_balance_at__isnull=False,
-    balance__lte=F("low_balance_at") - F("credit_limit"),
-)
-NOT_LOW = (
-    ~Q(billing=Account.Billing.PREPAID)
-    | Q(low_balance_at=None)
-    | Q(balance__gt=F("low_balance_at") - F("credit_limit"))
+# As `Account.spendable`.
+SPENDABLE = F("balance") + Case(
+    When(billing=Account.Billing.PREPAID, then=F("credit_limit")),
+    When(billing=Account.Billing.POSTPAID, then=F("ceiling")),
 )
 
 
 def tell_owners() -> None:
     """Any number of these may run at once; nobody is told of one crossing twice."""
     told = Account.objects.filter(low_balance_told_at__isnull=False)
-    told.filter(NOT_LOW).update(low_balance_told_at=None)
+    told.exclude(pk__in=_low()).update(low_balance_told_at=None)
     charges = LedgerEntry.objects.filter(
         account=OuterRef("pk"), kind=LedgerEntry.Kind.CHARGE
     )
     # Who never bought anything expects no balance.
-    low = Account.objects.filter(
-        LOW, Exists(charges), low_balance_told_at=None, workspace__suspended_at=None
+    low = _low().filter(
+        Exists(charges), low_balance_told_at=None, workspace__suspended_at=None
     )
     for account_id in list(low.values_list("pk", flat=True)):
         _tell(account_id)
 
 
+def _low() -> QuerySet[Account]:
+    """Accounts that can spend no more than the owner wants to be told at."""
+    accounts = Account.objects.alias(left=SPENDABLE)
+    return accounts.filter(left__lte=F("low_balance_at"))
+
+
 @transaction.atomic
 def _tell(account_id: UUID) -> None:
     moment = now()
-    untold = Account.objects.filter(LOW, pk=account_id, low_balance_told_at=None)
+    untold = _low().filter(pk=account_id, low_balance_told_at=None)
     if not untold.update(low_balance_told_at=moment):
         return
     account = Account.objects.select_related("workspace").get(pk=account_id)
@@ -69,8 +69,8 @@ def _context(account: Account) -> dict[str, str]:
         "workspaceId": str(account.workspace_id),
         "currency": account.currency,
         "balance": _money(account.balance),
-        "credit": _money(account.credit_limit) if account.credit_limit else "",
-        "available": _money(account.balance + account.credit_limit),
+        "credit": _money(account.limit) if account.limit else "",
+        "available": _money(account.spendable or Decimal(0)),
         "threshold": _money(account.low_balance_at or Decimal(0)),
         # The page where the workspace pays, where somebody takes the money.
         "topUpUrl": top_up_url(account.pk) if settings.PAYMENT_PROVIDER else "",

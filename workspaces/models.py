@@ -108,7 +108,7 @@ class Account(models.Model):
 
     class Billing(models.TextChoices):
         PREPAID = "PREPAID", "Prepaid: refused when balance and credit are used up"
-        POSTPAID = "POSTPAID", "Postpaid: invoiced"
+        POSTPAID = "POSTPAID", "Postpaid: pays afterwards what it has used"
         PLAY = "PLAY", "Play money of the sandbox, without limit"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -120,8 +120,14 @@ class Account(models.Model):
     credit_limit = models.DecimalField(
         max_digits=14, decimal_places=2, default=Decimal(0)
     )
-    # The owner is told when no more than this can be spent. Only prepaid accounts run
-    # out of money.
+    ceiling = models.DecimalField(
+        max_digits=14,
+        decimal_places=2,
+        null=True,
+        blank=True,
+        help_text="How much a postpaid workspace may owe; empty for any amount.",
+    )
+    # The owner is told when no more than this can be spent.
     low_balance_at = models.DecimalField(
         "tell the owner at",
         max_digits=14,
@@ -144,6 +150,16 @@ class Account(models.Model):
                 condition=~Q(billing="PREPAID") | Q(balance__gte=-F("credit_limit")),
             ),
             models.CheckConstraint(
+                name="postpaid_stays_below_its_ceiling",
+                condition=~Q(billing="POSTPAID")
+                | Q(ceiling__isnull=True)
+                | Q(balance__gte=-F("ceiling")),
+            ),
+            models.CheckConstraint(
+                name="ceiling_is_not_negative",
+                condition=Q(ceiling__isnull=True) | Q(ceiling__gte=0),
+            ),
+            models.CheckConstraint(
                 name="play_money_is_for_the_sandbox",
                 condition=Q(billing="PLAY", environment="sandbox")
                 | (~Q(billing="PLAY") & Q(environment="production")),
@@ -160,6 +176,18 @@ class Account(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workspace} ({self.environment})"
+
+    @property
+    def limit(self) -> Decimal | None:
+        """How far below zero the balance may go; None for any amount."""
+        if self.billing == self.Billing.PREPAID:
+            return self.credit_limit
+        return self.ceiling if self.billing == self.Billing.POSTPAID else None
+
+    @property
+    def spendable(self) -> Decimal | None:
+        """What orders can still cost; None for any amount."""
+        return None if self.limit is None else self.balance + self.limit
 
 
 class LedgerEntry(models.Model):

@@ -41,11 +41,27 @@ def test_credit_pays_for_runs_and_a_check_that_costs_nothing_runs_without_any(
     assert live_api.account.balance == -50
 
 
-def test_who_pays_by_invoice_runs_without_a_balance(live_api: Api):
+def test_postpaid_workspace_runs_without_a_balance(live_api: Api):
     Account.objects.filter(pk=live_api.account.pk).update(billing="POSTPAID")
     stored(live_api)
 
     assert len(launch()) == 1
+
+
+def test_run_beyond_the_ceiling_pauses_the_rule(live_api: Api):
+    account = Account.objects.filter(pk=live_api.account.pk)
+    account.update(billing="POSTPAID", ceiling=50)
+    first, second = stored(live_api), stored(live_api)
+
+    assert len(launch()) == 1
+
+    standings = [standing(rule) for rule in (first, second)]
+    assert sorted(standings) == [("ACTIVE", ""), ("PAUSED", "INSUFFICIENT_BALANCE")]
+    paused = first if standings[0][0] == "PAUSED" else second
+    problem = live_api.refused(f"/monitoring/{paused.pk}/resume", {})
+    assert (problem["status"], problem["code"]) == (402, "insufficient-balance")
+    account.update(ceiling=100)
+    assert live_api.post(f"/monitoring/{paused.pk}/resume").status_code == 200
 
 
 def test_a_rule_that_was_paused_for_money_runs_once_when_it_is_resumed(live_api: Api):

@@ -81,7 +81,8 @@ class Machine(RuleBasedStateMachine):
         self.prices = {entry.name: entry.price for entry in CATALOGUE}
         # What was put in, less what was taken out.
         self.paid_in = Decimal(0)
-        self.prepaid, self.credit = True, Decimal(0)
+        # How far below zero the balance may go; None for any amount.
+        self.limit: Decimal | None = Decimal(0)
         self.numbers = count()
         # What workers that were slow or died hold in their hands.
         self.late: list[Claim] = []
@@ -101,8 +102,9 @@ class Machine(RuleBasedStateMachine):
         return self.paid_in - self.spent()
 
     def can_pay(self, amount: Decimal) -> bool:
-        covered = self.balance() + self.credit >= amount
-        return not (self.prepaid and amount) or covered
+        if not amount or self.limit is None:
+            return True
+        return self.balance() + self.limit >= amount
 
     def priced(self, order: Order) -> Order:
         """The same at today's prices; what was answered before is free."""
@@ -302,13 +304,20 @@ class Machine(RuleBasedStateMachine):
         )
         self.put_in("adjust", sign * amount, lambda: ledger.record(moved))
 
-    @rule(credit=some.sampled_from([0, 100, 1000]), prepaid=some.booleans())
-    def change_terms(self, credit: int, prepaid: bool) -> None:
-        if prepaid and self.balance() < -credit:
+    @rule(
+        billing=some.sampled_from(["PREPAID", "POSTPAID"]),
+        limit=some.sampled_from([0, 100, 1000, None]),
+    )
+    def change_terms(self, billing: str, limit: int | None) -> None:
+        if billing == "PREPAID":
+            limit = limit or 0
+        if limit is not None and self.balance() < -limit:
             return
-        self.prepaid, self.credit = prepaid, Decimal(credit)
+        self.limit = None if limit is None else Decimal(limit)
         Account.objects.filter(pk=self.api.account.pk).update(
-            billing="PREPAID" if prepaid else "POSTPAID", credit_limit=credit
+            billing=billing,
+            credit_limit=(limit or 0) if billing == "PREPAID" else 0,
+            ceiling=limit if billing == "POSTPAID" else None,
         )
 
     @rule(check=some.sampled_from(["IDENTITY", "CRB_SCORE"]), price=AMOUNTS)

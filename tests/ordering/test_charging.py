@@ -131,6 +131,35 @@ def test_who_pays_later_has_no_limit(postpaid_api: Api):
     assert postpaid_api.account.balance == -3000
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("reports", [1, 60], ids=["alone", "by COPY"])
+def test_order_beyond_the_ceiling_is_refused(postpaid_api: Api, reports: int):
+    Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=reports * 300)
+    postpaid_api.create(*[company()] * reports)
+    before = rows()
+
+    answer = postpaid_api.post("/reports", {"reports": [company()] * reports})
+
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (402, "insufficient-balance")
+    assert (
+        f"owes KES {reports * 300}.00, of KES {reports * 300}.00" in problem["detail"]
+    )
+    assert "ceiling" in problem["detail"]
+    assert rows() == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_orders_at_once_stay_below_the_ceiling(postpaid_api: Api):
+    Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=1000)
+
+    def order(_: int) -> int:
+        return postpaid_api.post("/reports", {"reports": [company()]}).status_code
+
+    assert sorted(at_once(8, order)) == [201] * 3 + [402] * 5
+    assert postpaid_api.account.balance == -900
+
+
 def test_without_a_live_source_checks_fail_and_cost_nothing(live_api: Api):
     money(live_api, 600)
     made = live_api.create(company(), person(idNumber="12345678", kraPin="A012345678Z"))

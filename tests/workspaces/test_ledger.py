@@ -94,6 +94,16 @@ def test_a_prepaid_account_pays_with_its_credit_too(prepaid):
     assert balance(prepaid) == -50
 
 
+def test_postpaid_account_owes_up_to_its_ceiling(postpaid):
+    Account.objects.filter(pk=postpaid.pk).update(ceiling=60)
+
+    ledger.record(charge(postpaid))
+    with pytest.raises(InsufficientBalance, match=r"owes KES 50\.00, of KES 60\.00"):
+        ledger.record(charge(postpaid))
+
+    assert balance(postpaid) == -50
+
+
 def test_a_request_is_covered_as_a_whole_or_not_at_all(prepaid):
     top_up(prepaid, "100.00")
 
@@ -224,6 +234,11 @@ def test_a_charge_names_no_checkout(postpaid):
     [
         ({"balance": -1}, "prepaid_is_never_overdrawn"),
         ({"credit_limit": -1}, "credit_limit_is_not_negative"),
+        ({"ceiling": -1}, "ceiling_is_not_negative"),
+        (
+            {"billing": "POSTPAID", "ceiling": 5, "balance": -6},
+            "postpaid_stays_below_its_ceiling",
+        ),
         ({"billing": "PLAY"}, "play_money_is_for_the_sandbox"),
         ({"environment": "sandbox"}, "play_money_is_for_the_sandbox"),
     ],

@@ -109,6 +109,16 @@ def test_who_does_not_want_it_or_pays_later_is_not_told(low_api: Api, changes):
     assert told() == 0
 
 
+def test_owner_is_told_before_the_ceiling_is_reached(live_api: Api):
+    terms(live_api, billing="POSTPAID", ceiling=1300)
+    live_api.create(company())
+
+    assert told() == 1
+    terms(live_api, ceiling=1301)
+    assert told() == 1
+    assert live_api.account.low_balance_told_at is None
+
+
 def test_play_money_does_not_run_out(api: Api):
     api.create(company())
 

@@ -70,10 +70,10 @@ _KINDS = [
         "insufficient-balance",
         402,
         "The balance is too low",
-        "The prepaid balance and credit of the workspace do not cover this request, "
-        "and nothing was created.",
-        "Top up the workspace and send the request again. The detail says how "
-        "much is needed.",
+        "The prepaid balance and credit of the workspace do not cover this request, or "
+        "a postpaid workspace would owe more than its ceiling. Nothing was created.",
+        "Top up the workspace, or pay what it owes, and send the request again. The "
+        "detail says how much is needed.",
     ),
     Kind(
         "insufficient-scope",

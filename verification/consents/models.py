@@ -7,7 +7,6 @@ from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
-from verification.local_time import in_nairobi
 from verification.reports.models import Report
 
 
@@ -160,7 +159,7 @@ class ConsentRecord(models.Model):
         ordering = ["created_at", "id"]
 
     def __str__(self) -> str:
-        return f"{self.happened} {in_nairobi(self.created_at)}"
+        return f"{self.happened} {self.created_at:%Y-%m-%d %H:%M}"
 
     @property
     def number(self) -> str:

@@ -26,7 +26,7 @@ def balance(place: Place) -> HttpResponse:
     can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
     shown = {
         "account": place.account,
-        "available": place.account.balance + place.account.credit_limit,
+        "available": place.account.spendable,
         "page": page,
         "months": statements.months(place.account.pk),
         "top_up_url": top_up_url(place.account.pk) if can_pay else "",
