@@ -20,6 +20,8 @@ from tests.monitoring.rules import watched
 from tests.workspaces.people import member
 from verification.checks.models import CheckResult
 from verification.ids import uuid7
+from verification.notifications.blocks import block
+from verification.notifications.models import Block
 from verification.sources.models import Call, Source
 
 
@@ -34,6 +36,7 @@ def rows(api: Api) -> Api:
     api.work()
     a_call(CheckResult.objects.first().report_id)
     Source.objects.create(name="acme")
+    block(api.workspace.pk, [("EMAIL", "amina@payer.test")], Block.Reason.UNKNOWN)
     return api
 
 

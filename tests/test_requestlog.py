@@ -131,7 +131,7 @@ def test_a_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> N
     assert outside["request_id"] is None
 
 
-@pytest.mark.parametrize("page", ["c", "p", "r"])
+@pytest.mark.parametrize("page", ["b", "c", "p", "r"])
 def test_a_link_to_a_hosted_page_is_masked(page: str):
     text = f"Forbidden (CSRF cookie not set.): /{page}/1dWk88Rb1MPtkmQDM3Oyxe"
     assert redacted(text).endswith(f"/{page}/[link]")

@@ -17,7 +17,12 @@ from verification.figures import Figures, figures
 from verification.golive.admin import waiting
 from verification.golive.models import Application
 from verification.jobs.models import Job
-from verification.notifications.models import Notification, NotificationStatus
+from verification.notifications.admin import to_review
+from verification.notifications.models import (
+    Block,
+    Notification,
+    NotificationStatus,
+)
 from verification.ordering.report_admin import stuck
 from verification.payments.models import Checkout, Refund, RefundStatus
 from verification.reports.models import Report
@@ -103,6 +108,13 @@ BOXES = [
         "webhooks.configuration",
         "trouble=any",
         lambda: failing(Configuration.objects.all()),
+    ),
+    Box(
+        "Requesters unknown to recipients",
+        "block",
+        "notifications.block",
+        "review=open",
+        lambda: to_review(Block.objects.all()),
     ),
     Box(
         "Jobs that gave up",

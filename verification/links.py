@@ -10,6 +10,7 @@ import hashlib
 from uuid import UUID
 
 from django.conf import settings
+from django.utils.crypto import constant_time_compare
 
 from verification.encryption import keyed_hash
 
@@ -18,12 +19,7 @@ TOKEN_LENGTH = 22
 
 
 def token(purpose: str, row: UUID, generation: int) -> str:
-    number = int.from_bytes(keyed_hash(f"link:{purpose}", row, generation))
-    characters = []
-    for _ in range(TOKEN_LENGTH):
-        number, digit = divmod(number, 62)
-        characters.append(ALPHABET[digit])
-    return "".join(characters)
+    return _base62(int.from_bytes(keyed_hash(f"link:{purpose}", row, generation)))
 
 
 def digest(token: str) -> bytes:
@@ -52,6 +48,25 @@ def genuine_url(report_id: UUID) -> str:
     return f"{settings.BASE_URL}/v/{report_id}/{token('genuine', report_id, 1)}"
 
 
+def block_url(notification_id: UUID) -> str:
+    """Where the recipient of a message can block its sender."""
+    known = _base62(notification_id.int) + token("block", notification_id, 1)
+    return f"{settings.BASE_URL}/b/{known}"
+
+
+def blocked_by(text: str) -> UUID | None:
+    """The notification that a block link belongs to, or None for a wrong link."""
+    number = 0
+    for character in reversed(text[:TOKEN_LENGTH]):
+        number = number * 62 + ALPHABET.find(character)
+    if not 0 <= number < 1 << 128:
+        return None
+    notification_id = UUID(int=number)
+    known = token("block", notification_id, 1)
+    is_ours = constant_time_compare(text[TOKEN_LENGTH:], known)
+    return notification_id if is_ours else None
+
+
 def payment_path(payment_id: UUID) -> str:
     """The page behind the link, for who opened it in this browser."""
     return f"/p/v/{payment_id}/"
@@ -59,3 +74,12 @@ def payment_path(payment_id: UUID) -> str:
 
 def top_up_path(account_id: UUID) -> str:
     return f"/t/v/{account_id}/"
+
+
+def _base62(number: int) -> str:
+    """The lowest 131 bits, in 22 characters."""
+    characters = []
+    for _ in range(TOKEN_LENGTH):
+        number, digit = divmod(number, 62)
+        characters.append(ALPHABET[digit])
+    return "".join(characters)

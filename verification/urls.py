@@ -5,7 +5,7 @@ from django.urls import include, path
 from verification import health, metrics, pages
 from verification.api import problem_pages, source_callbacks
 from verification.api.docs import DocsView, SchemaView
-from verification.hosted import genuine, sandbox_checkout
+from verification.hosted import blocks, genuine, sandbox_checkout
 
 # Where the settings leave them out.
 admin.autodiscover()
@@ -24,6 +24,7 @@ urlpatterns = [
         sandbox_checkout.show,
         name="sandbox-checkout",
     ),
+    path("b/<str:token>", blocks.show, name="block"),
     path("v/<uuid:report_id>/<str:token>", genuine.show, name="genuine"),
     path("api/v1/schema", SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),

@@ -48,6 +48,7 @@ class WorkspaceAdmin(OfficeAdmin):
         "retention_days",
         "suspended_at",
         "suspension_reason",
+        "blocked_by",
         "created_at",
     ]
     readonly_fields = [
@@ -56,6 +57,7 @@ class WorkspaceAdmin(OfficeAdmin):
         "go_live",
         "suspended_at",
         "suspension_reason",
+        "blocked_by",
         "created_at",
     ]
     inlines = [AccountInline]
@@ -69,6 +71,12 @@ class WorkspaceAdmin(OfficeAdmin):
     @admin.display(boolean=True, description="Suspended")
     def is_suspended(self, workspace):
         return workspace.is_suspended
+
+    @admin.display(description="Blocked by")
+    def blocked_by(self, workspace):
+        found = workspace.blocks.filter(lifted_at=None)
+        unknown = found.filter(reason="UNKNOWN").count()
+        return f"{found.count()} recipients, {unknown} of whom do not know it"
 
     def get_form(self, request, obj=None, change=False, **kwargs):
         if not change:

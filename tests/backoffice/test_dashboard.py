@@ -21,7 +21,8 @@ from verification.dashboard import BOXES
 from verification.figures import figures, first_id
 from verification.ids import uuid7
 from verification.jobs.models import Job
-from verification.notifications.models import Notification
+from verification.notifications.blocks import block
+from verification.notifications.models import Block, Notification
 from verification.payments.models import Refund
 from verification.reports.models import Report
 from webhooks.models import Configuration
@@ -72,6 +73,7 @@ def trouble(api):
     configured(api.workspace)
     Configuration.objects.update(failures_in_row=3, failing_since=now())
     Job.objects.create(function="x", gave_up_at=now())
+    block(api.workspace.pk, [("EMAIL", "amina@payer.test")], Block.Reason.UNKNOWN)
     a_call(stuck, end="IN_DOUBT", ended_at=now())
     Notification.objects.filter(pk=Notification.objects.first().pk).update(
         status="FAILED", next_attempt_at=None
@@ -116,7 +118,7 @@ def test_the_dashboard_costs_few_queries_and_none_for_a_minute(
 ):
     # Session and user, a count for each box, and three for the figures.
     # Two of them for who has a second factor.
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(18):
         superuser.get("/admin/")
     with django_assert_max_num_queries(4):
         superuser.get("/admin/")

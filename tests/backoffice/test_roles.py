@@ -21,7 +21,12 @@ STORY = {
 }
 # What each role may look at, said a second time; and what it may edit on a form.
 SEES = {
-    "Reviewer": STORY | {"golive.application", "workspaces.apikey"},
+    "Reviewer": STORY
+    | {
+        "golive.application",
+        "workspaces.apikey",
+        "notifications.block",
+    },
     "Operations": STORY
     | {
         "payments.payment",
@@ -31,6 +36,7 @@ SEES = {
         "monitoring.rule",
         "monitoring.run",
         "monitoring.alert",
+        "notifications.block",
         "notifications.notification",
         "sources.source",
         "sources.call",

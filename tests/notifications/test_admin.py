@@ -4,14 +4,18 @@ from django.core import mail
 from django.test import Client
 from django.urls import reverse
 
+from tests.hosted.visitor import words
 from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
 from tests.office import log_in
+from verification.backoffice.models import AuditEvent
 from verification.notifications.admin import masked
-from verification.notifications.models import Channel, Notification
+from verification.notifications.blocks import block
+from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.notifying import cancel
 from verification.notifications.tasks import send_due
 
 pytestmark = pytest.mark.django_db
+BLOCKS = reverse("admin:notifications_block_changelist")
 LIST = reverse("admin:notifications_notification_changelist")
 
 
@@ -76,3 +80,34 @@ def test_who_may_only_look_sends_nothing_again():
 def test_recipients_are_masked():
     assert masked(ADDRESS, Channel.EMAIL) == "w…@subject.test"
     assert masked(NUMBER, Channel.SMS) == "+2547…11"
+
+
+def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
+    block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
+    block(workspace.pk, [("SMS", NUMBER)], Block.Reason.UNWANTED)
+    ids = list(Block.objects.values_list("pk", flat=True))
+    to_review = f"{BLOCKS}?review=open"
+    client = staff("view_block", "change_block")
+    assert "1 block" in words(client.get(to_review).content.decode())
+    data = {"action": "mark_reviewed", "_selected_action": ids}
+    client.post(BLOCKS, data)
+
+    assert "0 blocks" in words(client.get(to_review).content.decode())
+    assert Block.objects.filter(reviewed_at=None).get().reason == "UNWANTED"
+    assert AuditEvent.objects.filter(action="block.reviewed").count() == 1
+
+
+def test_staff_who_only_look_cannot_mark_as_reviewed(workspace):
+    block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
+    data = {"action": "mark_reviewed", "_selected_action": [Block.objects.get().pk]}
+    staff("view_block").post(BLOCKS, data)
+
+    assert Block.objects.get().reviewed_at is None
+
+
+def test_workspace_page_counts_who_blocked_it(workspace, admin_client):
+    block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
+    block(workspace.pk, [("SMS", NUMBER)], Block.Reason.UNWANTED)
+    path = reverse("admin:workspaces_workspace_change", args=[workspace.pk])
+    page = words(admin_client.get(path).content.decode())
+    assert "2 recipients, 1 of whom do not know it" in page

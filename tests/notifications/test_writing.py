@@ -1,5 +1,6 @@
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.conf import settings
@@ -134,6 +135,7 @@ def written(kind: Kind, language: str = "en", **fields: Any) -> Notification:
     context = {**CONTEXTS[kind], **fields.pop("context", {})}
     want = wanted(kind=kind, language=language, context=context)
     return Notification(
+        id=UUID(int=1),
         kind=want.kind,
         channel=fields.pop("channel", want.channel),
         recipient=want.recipient,
@@ -262,4 +264,5 @@ def test_every_template_belongs_to_a_kind():
         for kind in kinds
         for language in [*Language.values, *(["both"] if channel == "sms" else [])]
     }
-    assert names == wanted_names
+    footers = {f"footer.email.{language}.txt" for language in Language.values}
+    assert names == wanted_names | footers

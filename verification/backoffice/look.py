@@ -37,6 +37,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Go-live", "rocket_launch", "golive.application"),
         ("Workspaces", "business", "workspaces.workspace"),
         ("API keys", "key", "workspaces.apikey"),
+        ("Blocked by recipients", "block", "notifications.block"),
     ],
     "Webhooks": [
         ("Receivers", "webhook", "webhooks.configuration"),

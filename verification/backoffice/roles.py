@@ -31,6 +31,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         **REVEAL,
         "golive.application": ("view", "decide_application"),
         "workspaces.apikey": VIEW,
+        "notifications.block": VIEW,
     },
     "Operations": {
         **_STORY,
@@ -48,6 +49,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "monitoring.run": VIEW,
         "monitoring.alert": ACT,
         "notifications.notification": ACT,
+        "notifications.block": ACT,
         "sources.source": VIEW,
         "sources.call": ACT,
         "jobs.job": ACT,

@@ -17,15 +17,17 @@ from verification.consents.models import (
     RetiredLink,
 )
 from verification.hosted import context, forms
+from verification.hosted.blocks import block_page
 from verification.hosted.context import notice_of
 from verification.hosted.opened import Opened, acting, opened, to_page
 from verification.hosted.pages import answer, document, hosted
 from verification.hosted.retired import retired_link
 from verification.hosted.stages import ANSWERED, Stage
-from verification.hosted.visits import Visit, remember
+from verification.hosted.visits import CONSENT, Visit, remember
 from verification.ordering import consenting
 from verification.ordering.challenging import answer_challenge, challenge_of
 from verification.ordering.consent_links import send_new_link
+from verification.ordering.telling import addresses_of
 from verification.receipts import consent_receipt_pdf
 from workspaces import rates
 
@@ -123,6 +125,15 @@ def not_me(request: HttpRequest, visited: Opened) -> HttpResponse:
     evidence = _evidence(request, visited, notice_of(consent).not_me)
     consenting.decline(consent.pk, consent.generation, evidence, NOT_ME)
     return to_page(consent.pk, "not-me")
+
+
+@opened
+def block(request: HttpRequest, visited: Opened) -> HttpResponse:
+    consent = visited.consent
+    if not context.stop_path(visited):
+        return to_page(consent.pk)
+    addresses = addresses_of(consent.report.subject or {})
+    return block_page(request, consent.report, addresses, CONSENT.path_of(consent.pk))
 
 
 @acting(Stage.EXPIRED)

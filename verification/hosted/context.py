@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.translation import get_language
 
 from verification import links
@@ -32,6 +33,7 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
     consent = visited.consent
     return {
         "consent_id": consent.pk,
+        "stop": stop_path(visited),
         "client": consent.report.workspace.name,
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
@@ -40,6 +42,14 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
         "too_soon": "too-soon" in request.GET,
         "locked_until": consent.locked_until,
     }
+
+
+def stop_path(visited: Opened) -> str:
+    """Where the visitor can block the workspace. Another link's subject may be
+    somebody else, so replaced links lead nowhere."""
+    if visited.stage in {Stage.REPLACED, Stage.CANCELLED}:
+        return ""
+    return reverse("hosted:block", args=[visited.consent.pk])
 
 
 def challenge(request: HttpRequest, visited: Opened) -> Shown:

@@ -11,7 +11,7 @@ from django.http.multipartparser import MultiPartParserError
 
 from verification.hosted.pages import answer, hosted
 
-PATHS = ("/c/", "/p/", "/r/", "/sandbox/checkout/", "/t/")
+PATHS = ("/b/", "/c/", "/p/", "/r/", "/sandbox/checkout/", "/t/")
 MAX_BYTES = 64 * 1024
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
@@ -19,6 +20,7 @@ from verification.addresses import client_address
 from verification.consents.models import RetiredLink
 from verification.hosted import payment_context as context
 from verification.hosted import returning
+from verification.hosted.blocks import block_page
 from verification.hosted.cookies import VisitCookie
 from verification.hosted.pages import answer, hosted, opening, see_other
 from verification.hosted.payment_stages import (
@@ -30,7 +32,9 @@ from verification.hosted.payment_stages import (
 )
 from verification.hosted.retired import retired_link
 from verification.ordering import paying
+from verification.ordering.payers import payer_of
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
+from verification.ordering.telling import addresses_of
 from verification.payment_receipts import payment_receipt_pdf
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.payments.registry import NoPaymentProvider
@@ -142,6 +146,15 @@ def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
     return to_page(visited.payment.pk)
 
 
+@opened
+def block(request: HttpRequest, visited: Opened) -> HttpResponse:
+    payment = visited.payment
+    if visited.stage == Stage.REPLACED:
+        return to_page(payment.pk)
+    addresses = addresses_of(payer_of(payment.report))
+    return block_page(request, payment.report, addresses, COOKIE.path_of(payment.pk))
+
+
 @require_safe
 @opened
 def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
@@ -188,6 +201,8 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
         **context.order(payment),
         "payment": payment,
         "path": COOKIE.path_of(payment.pk),
+        "stop": visited.stage != Stage.REPLACED
+        and reverse("payment:block", args=[payment.pk]),
         "extras": context.extras(visited.checkouts),
         "earlier": context.opened_earlier(visited.checkouts),
         "latest": max(visited.checkouts, key=lambda one: one.pk, default=None),

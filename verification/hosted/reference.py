@@ -7,12 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.addresses import client_address, user_agent
 from verification.consents.models import RetiredLink
+from verification.hosted.blocks import block_page
 from verification.hosted.cookies import VisitCookie
 from verification.hosted.forms import Reason
 from verification.hosted.pages import (
@@ -25,6 +27,7 @@ from verification.hosted.pages import (
 )
 from verification.hosted.reference_form import Answers
 from verification.hosted.retired import retired_link
+from verification.notifications.models import Channel
 from verification.ordering import referring
 from verification.receipts import reference_receipt_pdf
 from verification.references.models import Reference
@@ -117,6 +120,18 @@ def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
     return to_page(reference.pk)
 
 
+@opened
+def block(request: HttpRequest, visited: Opened) -> HttpResponse:
+    reference = visited.reference
+    if visited.page == "replaced":
+        return to_page(reference.pk)
+    email = (reference.report.subject or {}).get("refereeEmail")
+    addresses = [(Channel.EMAIL.value, email)] if email else []
+    return block_page(
+        request, reference.report, addresses, COOKIE.path_of(reference.pk)
+    )
+
+
 @require_safe
 @opened
 def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
@@ -141,6 +156,8 @@ def page(
         "reference": reference,
         "client": reference.report.workspace.name,
         "timezone": TIMEZONE,
+        "stop": visited.page != "replaced"
+        and reverse("reference:block", args=[reference.pk]),
     }
     if visited.page in RECEIPTS:
         url = links.reference_url(reference.pk, visited.generation)

@@ -9,5 +9,6 @@ urlpatterns = [
     path("v/<uuid:row>/", reference.show, name="page"),
     path("v/<uuid:row>/submit", reference.submit, name="submit"),
     path("v/<uuid:row>/decline", reference.decline, name="decline"),
+    path("v/<uuid:row>/block", reference.block, name="block"),
     path("v/<uuid:row>/receipt.pdf", reference.receipt, name="receipt"),
 ]

@@ -1,8 +1,9 @@
 from django.contrib import admin, messages
 from django.db import transaction
+from django.utils.timezone import now
 
 from verification.backoffice.office import ReadOnlyAdmin
-from verification.notifications.models import Channel, Notification
+from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.notifying import CannotBeSent, send_again
 
 
@@ -62,6 +63,56 @@ class NotificationAdmin(ReadOnlyAdmin):
             self.message_user(
                 request, f"{notification} is sent again.", messages.SUCCESS
             )
+
+
+def to_review(blocks):
+    """Those of recipients who do not know the workspace, which nobody looked into."""
+    return blocks.filter(reason=Block.Reason.UNKNOWN, lifted_at=None, reviewed_at=None)
+
+
+class ReviewFilter(admin.SimpleListFilter):
+    title = "review"
+    parameter_name = "review"
+
+    def lookups(self, request, model_admin):
+        return [("open", "to review")]
+
+    def queryset(self, request, blocks):
+        return to_review(blocks) if self.value() == "open" else blocks
+
+
+@admin.register(Block)
+class BlockAdmin(ReadOnlyAdmin):
+    list_display = ["workspace", "reason", "channel", "is_active", "created_at"]
+    list_filter = [ReviewFilter, "reason", ("lifted_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace")
+    actions = ["mark_reviewed"]  # type: ignore[assignment]
+    fields = [
+        "id",
+        "workspace",
+        "reason",
+        "channel",
+        "notification",
+        "created_at",
+        "lifted_at",
+        "reviewed_at",
+    ]
+
+    @admin.display(boolean=True, description="Active")
+    def is_active(self, block):
+        return block.lifted_at is None
+
+    def has_mark_reviewed_permission(self, request):
+        return request.user.has_perm("notifications.change_block")
+
+    @admin.action(description="Mark as reviewed", permissions=["mark_reviewed"])
+    def mark_reviewed(self, request, blocks):
+        for block in to_review(blocks):
+            with transaction.atomic():
+                Block.objects.filter(pk=block.pk).update(reviewed_at=now())
+                self.log_change(request, block, "reviewed", verb="reviewed")
+            self.message_user(request, f"{block} is reviewed.", messages.SUCCESS)
 
 
 def masked(recipient, channel):

@@ -12,7 +12,12 @@ from typing import Self
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
-from verification.notifications.models import Notification, NotificationError
+from verification import links
+from verification.notifications.models import (
+    TO_STRANGERS,
+    Notification,
+    NotificationError,
+)
 from verification.notifications.outcome import Outcome
 from verification.notifications.writing import Letter
 
@@ -56,15 +61,20 @@ class Mailer:
 
 
 def _message(notification: Notification, letter: Letter) -> EmailMessage:
+    headers = {
+        "Message-ID": message_id(notification),
+        # So that nobody's absence is answered to us.
+        "Auto-Submitted": "auto-generated",
+    }
+    if notification.kind in TO_STRANGERS:
+        # One click in the mail program blocks the sender (RFC 8058).
+        headers["List-Unsubscribe"] = f"<{links.block_url(notification.pk)}>"
+        headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     message = EmailMessage(
         letter.subject,
         letter.text,
         to=[str(notification.recipient)],
-        headers={
-            "Message-ID": message_id(notification),
-            # So that nobody's absence is answered to us.
-            "Auto-Submitted": "auto-generated",
-        },
+        headers=headers,
     )
     for attachment in letter.attachments:
         message.attach(*attachment)

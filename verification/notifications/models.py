@@ -36,6 +36,17 @@ class Kind(models.TextChoices):
     GO_LIVE_REJECTED = "GO_LIVE_REJECTED"
 
 
+# To people whom a workspace names: subjects, payers and referees.
+TO_PEOPLE = frozenset(k for k in Kind if k.startswith(("CONSENT_", "REFERENCE_"))) | {
+    Kind.PAYMENT_REQUEST,
+    Kind.PAYMENT_REMINDER,
+    Kind.PAYMENT_RECEIPT,
+    Kind.PAYMENT_REFUNDED,
+}
+# To people who may never have heard of the workspace: they can block it.
+TO_STRANGERS = TO_PEOPLE | {Kind.INVITATION}
+
+
 class Channel(models.TextChoices):
     EMAIL = "EMAIL", "E-mail"
     SMS = "SMS", "SMS"
@@ -55,6 +66,8 @@ class NotificationStatus(models.TextChoices):
     SENT = "SENT"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+    # Nobody may be sent it; `error` says why.
+    WITHHELD = "WITHHELD"
 
 
 class NotificationError(models.TextChoices):
@@ -65,6 +78,7 @@ class NotificationError(models.TextChoices):
     UNREACHABLE = "UNREACHABLE", "The mail server or gateway could not be reached."
     NOT_WRITTEN = "NOT_WRITTEN", "The message could not be written."
     INTERRUPTED = "INTERRUPTED", "Every attempt ended before its outcome was known."
+    BLOCKED = "BLOCKED", "The recipient has blocked messages of this workspace."
 
 
 S = NotificationStatus
@@ -111,7 +125,7 @@ class Notification(models.Model):
     fence = models.PositiveIntegerField(db_default=0)
     next_attempt_at = models.DateTimeField(null=True, editable=False)
     leased_until = models.DateTimeField(null=True, editable=False)
-    error = models.CharField(max_length=11, choices=NotificationError, db_default="")
+    error = models.CharField(max_length=15, choices=NotificationError, db_default="")
     # What the gateway calls the message.
     provider_reference = models.CharField(max_length=100, db_default="")
     created_at = models.DateTimeField(default=now, editable=False)
@@ -163,3 +177,51 @@ class Notification(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
+
+
+class Block(models.Model):
+    """A recipient's wish that a workspace does not write to an address again.
+
+    Only a keyed hash of the address is kept. A block ends when its recipient lifts it.
+    """
+
+    class Reason(models.TextChoices):
+        UNWANTED = "UNWANTED", "Does not want messages of this workspace"
+        UNKNOWN = "UNKNOWN", "Does not know this workspace"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Found by the index of the constraint.
+    workspace = models.ForeignKey(
+        "workspaces.Workspace", models.PROTECT, related_name="blocks", db_index=False
+    )
+    channel = models.CharField(max_length=5, choices=Channel)
+    address_hash = models.BinaryField()
+    reason = models.CharField(max_length=8, choices=Reason)
+    # The message whose link the recipient opened; null from a hosted page.
+    notification = models.ForeignKey(
+        Notification, models.PROTECT, null=True, related_name="blocks"
+    )
+    created_at = models.DateTimeField(default=now, editable=False)
+    lifted_at = models.DateTimeField(null=True, editable=False)
+    # When staff have looked into a workspace that a recipient does not know.
+    reviewed_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "address_hash"],
+                condition=Q(lifted_at=None),
+                name="one_block_an_address",
+            ),
+        ]
+        indexes = [
+            # What staff look at.
+            models.Index(
+                fields=["id"],
+                condition=Q(reason="UNKNOWN", lifted_at=None, reviewed_at=None),
+                name="blocks_to_review",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reason} {self.id}"

@@ -13,5 +13,7 @@ class Outcome:
 
     error: NotificationError | None = None
     permanent: bool = False
+    # The recipient may not be written to.
+    withheld: bool = False
     # What the gateway calls the message.
     reference: str = ""

@@ -17,6 +17,7 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.notifications.outcome import Outcome
+from verification.notifications.recipients import reason_to_withhold
 from verification.notifications.schedule import MOST_ATTEMPTS, next_wait
 from verification.notifications.sms import send_sms
 from verification.notifications.writing import write_letter, write_sms
@@ -43,6 +44,8 @@ def attempt(notification: Notification, mailer: Mailer) -> Outcome:
     """Errors are outcomes; nothing is raised for them."""
     if notification.attempts > MOST_ATTEMPTS:
         return Outcome(NotificationError.INTERRUPTED, permanent=True)
+    if reason := reason_to_withhold(notification):
+        return Outcome(reason, permanent=True, withheld=True)
     try:
         if notification.channel == Channel.EMAIL:
             return mailer.send(notification, write_letter(notification))
@@ -59,6 +62,8 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     wait = None if outcome.permanent else next_wait(notification.attempts)
     if outcome.error is None:
         status, wait = NotificationStatus.SENT, None
+    elif outcome.withheld:
+        status = NotificationStatus.WITHHELD
     else:
         status = NotificationStatus.PENDING if wait else NotificationStatus.FAILED
     ours = Notification.objects.filter(

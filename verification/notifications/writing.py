@@ -4,6 +4,8 @@ The first line of an e-mail is its subject. What people typed is put in as it is
 one line and without control characters, and is never markup.
 
 Where the language is not known an e-mail is that of each language, one below the other.
+What goes to people who may not know the sender ends with `footer.email.<language>`:
+who operates the service, and a link to block the sender.
 An SMS has a template of its own for it (`both`), because the link is said only once.
 """
 
@@ -19,8 +21,14 @@ from django.template import Context, engines
 from django.utils import translation
 from django.utils.module_loading import import_string
 
+from verification import links
 from verification.notifications.gsm import LONGEST, LONGEST_OF_TWO, as_gsm, gsm_length
-from verification.notifications.models import Channel, Language, Notification
+from verification.notifications.models import (
+    TO_STRANGERS,
+    Channel,
+    Language,
+    Notification,
+)
 from verification.wire import NAIROBI, one_line
 
 # What is left of a requester's name in an SMS, at least.
@@ -43,7 +51,7 @@ def write_letter(notification: Notification) -> Letter:
     context = _clean(notification)
     languages = [notification.language] if notification.language else Language.values
     written = [
-        _render(notification, context, language).strip().partition("\n")
+        _with_footer(notification, context, language).partition("\n")
         for language in languages
     ]
     subject = " / ".join(first for first, _, _ in written)
@@ -69,6 +77,22 @@ def write_sms(notification: Notification) -> str:
     return text
 
 
+def _with_footer(
+    notification: Notification, context: dict[str, Any], language: str
+) -> str:
+    text = _render(notification, context, language).strip()
+    if notification.kind not in TO_STRANGERS:
+        return text
+    shown = {
+        "operator": settings.OPERATOR_NAME,
+        "contact": settings.OPERATOR_CONTACT,
+        "requester": context.get("requester") or context.get("workspace"),
+        "blockLink": links.block_url(notification.pk),
+    }
+    footer = _rendered(f"footer.email.{language}", shown, language).strip()
+    return f"{text}\n\n{footer}"
+
+
 def _sms(notification: Notification, context: dict[str, Any]) -> str:
     language = notification.language or "both"
     text = " ".join(_render(notification, context, language).split())
@@ -77,8 +101,12 @@ def _sms(notification: Notification, context: dict[str, Any]) -> str:
 
 def _render(notification: Notification, context: dict[str, Any], language: str) -> str:
     kind, channel = notification.kind.lower(), notification.channel.lower()
-    name = f"notifications/{kind}.{channel}.{language}.txt"
-    template = engines["django"].engine.get_template(name)  # type: ignore[attr-defined]
+    return _rendered(f"{kind}.{channel}.{language}", context, language)
+
+
+def _rendered(name: str, context: dict[str, Any], language: str) -> str:
+    engine = engines["django"].engine  # type: ignore[attr-defined]
+    template = engine.get_template(f"notifications/{name}.txt")
     with translation.override("en" if language == "both" else language):
         # Plain text: an ampersand in a name stays one. Times are in their zone already.
         plain = Context(context, autoescape=False, use_tz=False)

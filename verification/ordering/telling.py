@@ -3,6 +3,7 @@ receipt of a referee."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,12 @@ from workspaces.models import Environment
 
 # Where a subject can be reached: channel -> member of the subject.
 REACHED_AT = {Channel.EMAIL: "email", Channel.SMS: "phone"}
+
+
+def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(channel, address) of a subject or payer."""
+    found = ((channel.value, person.get(key)) for channel, key in REACHED_AT.items())
+    return [(channel, address) for channel, address in found if address]
 
 
 def request_cause(consent: Consent) -> str:

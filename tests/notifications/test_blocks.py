@@ -1,0 +1,282 @@
+"""Recipients block the workspace that writes to them."""
+
+import re
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.test import Client
+
+from tests.clients import HOSTED, Api, company, person
+from tests.hosted.visitor import Visitor, words
+from tests.notifications.messages import ADDRESS, NUMBER, asked, sms, wanted
+from tests.orders import PAYER
+from tests.references.conftest import paying_api as paying_api
+from tests.references.employment import asked as request_reference
+from verification import links
+from verification.hosted.masking import DOTS
+from verification.notifications.blocks import address_hash
+from verification.notifications.models import BOTH, Block, Kind, Notification
+from verification.notifications.notifying import notify, send_again
+from verification.notifications.tasks import purge_recipients, send_due
+from verification.notifications.writing import write_letter
+from workspaces.models import Workspace
+
+BLOCK = re.compile(r"http://\S+(/b/\w{44})$", re.MULTILINE)
+
+
+@pytest.fixture
+def ask(workspace: Workspace, settings: Any):
+    settings.AFRICASTALKING_USERNAME = settings.AFRICASTALKING_API_KEY = "x"
+
+    def want(cause: str = "consent:1:1", **fields: Any) -> Notification:
+        fields = {"workspace_id": workspace.pk, **fields}
+        return asked(wanted(cause, **fields))
+
+    return want
+
+
+def path_of(notification: Notification) -> str:
+    return links.block_url(notification.pk).removeprefix("http://localhost:8000")
+
+
+def post(notification: Notification, **form: str) -> int:
+    browser = Client(enforce_csrf_checks=True)
+    return browser.post(path_of(notification), form).status_code
+
+
+def sent() -> list[str]:
+    mail.outbox.clear()
+    send_due()
+    return [one.to[0] for one in mail.outbox]
+
+
+def status(notification: Notification) -> tuple[str, str]:
+    notification.refresh_from_db()
+    return notification.status, notification.error
+
+
+def test_message_names_operator_and_has_block_link(ask, settings):
+    settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
+    row = ask(language=BOTH)
+    send_due()
+
+    (message,) = mail.outbox
+    assert "Uhakika (0800 111 222) sends this message for Acacia" in message.body
+    assert "Uhakika (0800 111 222) inatuma ujumbe huu kwa niaba ya" in message.body
+    assert BLOCK.findall(message.body) == [path_of(row)] * 2
+    assert message.extra_headers["List-Unsubscribe"] == f"<{links.block_url(row.pk)}>"
+    one_click = message.extra_headers["List-Unsubscribe-Post"]
+    assert one_click == "List-Unsubscribe=One-Click"
+
+
+def test_message_to_owner_has_no_block_link(ask):
+    context = {"workspace": "Acacia", "currency": "KES", "topUpUrl": ""}
+    ask(kind=Kind.LOW_BALANCE, context=context)
+    send_due()
+
+    (message,) = mail.outbox
+    assert "/b/" not in message.body
+    assert "List-Unsubscribe" not in message.extra_headers
+
+
+def test_opening_the_link_changes_nothing(ask):
+    row = ask()
+    answer = Client().get(path_of(row))
+
+    assert answer.status_code == 200
+    assert f"w{DOTS}@subject.test" in answer.content.decode()
+    assert "Acacia Lenders" in answer.content.decode()
+    assert answer["Cache-Control"] == "no-store"
+    assert not Block.objects.exists()
+    assert sent() == [ADDRESS]
+
+
+def test_one_click_of_mail_program_blocks_sender(ask):
+    row = ask()
+    assert post(row, **{"List-Unsubscribe": "One-Click"}) == 204
+    ask("consent:2:1", recipient="Wanjiku+loans@subject.test")
+
+    assert sent() == []
+    assert set(Notification.objects.values_list("status", "error")) == {
+        ("WITHHELD", "BLOCKED")
+    }
+
+
+@pytest.mark.parametrize("action", ["block", "unknown"])
+def test_blocked_sender_reaches_recipient_by_no_channel(ask, action):
+    row = ask()
+    notify(sms("consent:1:1", workspace_id=row.workspace_id))
+    assert post(row, action=action) == 303
+    waiting = asked(sms("consent:2:1", workspace_id=row.workspace_id))
+    receipt = ask("receipt:1", kind=Kind.CONSENT_RECEIPT)
+
+    assert sent() == []
+    assert status(waiting) == status(receipt) == ("WITHHELD", "BLOCKED")
+    assert Block.objects.count() == 2
+
+
+def test_block_stops_a_message_that_failed_and_waits(ask, mail_server):
+    row = ask()
+    mail_server.refuses = "451 Later"
+    send_due()
+    assert status(row)[0] == "PENDING"
+    post(row, action="block")
+    Notification.objects.update(next_attempt_at=row.created_at)
+    mail_server.refuses = ""
+    send_due()
+
+    assert mail_server.messages == []
+    assert status(row) == ("WITHHELD", "BLOCKED")
+
+
+def test_block_holds_for_one_workspace_and_one_person(ask, another_api: Api):
+    post(ask(), action="block")
+    ask("consent:2:1", recipient="otieno@subject.test")
+    ask("consent:3:1", workspace_id=another_api.workspace.pk)
+
+    assert sent() == ["otieno@subject.test", ADDRESS]
+
+
+def test_recipient_lifts_the_block_by_the_same_link(ask):
+    row = ask()
+    post(row, action="unknown")
+    page = Client().get(path_of(row)).content.decode()
+    assert "is blocked" in page
+    assert "we look into it" in page
+    post(row, action="lift")
+    ask("consent:2:1")
+
+    assert sent() == [ADDRESS, ADDRESS]
+    assert "is blocked" not in Client().get(path_of(row)).content.decode()
+
+
+def test_second_block_changes_the_reason_alone(ask):
+    row = ask()
+    post(row, action="block")
+    post(row, action="unknown")
+
+    (block,) = Block.objects.all()
+    assert block.reason == "UNKNOWN"
+
+
+def test_blocked_invitation_is_not_sent(ask):
+    fields = {"kind": Kind.INVITATION, "context": {"workspace": "Acacia", "url": "x"}}
+    row = ask("invitation:1", **fields)
+    assert "for Acacia." in write_letter(row).text
+    post(row, action="block")
+
+    assert sent() == []
+
+
+def test_staff_cannot_send_a_blocked_message_again(ask):
+    row = ask()
+    sent()
+    post(row, action="block")
+    send_again(row)
+
+    assert sent() == []
+    assert status(row) == ("WITHHELD", "BLOCKED")
+
+
+@pytest.mark.parametrize("change", ["", "x", "0"])
+def test_wrong_link_blocks_nobody(ask, change):
+    path = path_of(ask())[: -1 if change else 30] + change
+    if path == path_of(Notification.objects.get()):
+        path = path[:-1] + "1"
+    assert Client().post(path, {"action": "block"}).status_code == 404
+    assert Client().get(path).status_code == 404
+    assert Client().get("/b/" + "é" * 44).status_code == 404
+    assert not Block.objects.exists()
+
+
+def test_block_outlives_the_address_and_can_be_lifted(ask):
+    row = ask()
+    post(row, action="block")
+    sent()
+    Notification.objects.update(created_at="2026-01-01T00:00:00Z")
+    purge_recipients()
+
+    assert "is blocked" in Client().get(path_of(row)).content.decode()
+    ask("consent:2:1")
+    assert sent() == []
+    post(row, action="lift")
+    page = Client().get(path_of(row)).content.decode()
+    assert "We do not keep your address" in page
+    assert post(row, action="block") == 303
+    ask("consent:3:1")
+    assert sent() == [ADDRESS]
+
+
+def test_one_mailbox_has_one_hash():
+    def same(*addresses: str) -> bool:
+        return len({address_hash("EMAIL", one) for one in addresses}) == 1
+
+    assert same("wanjiku@kamau.test", "Wanjiku+a@KAMAU.test ")
+    assert same("w.kamau@gmail.com", "wkamau+x.y@googlemail.com")
+    assert not same("w.kamau@kamau.test", "wkamau@kamau.test")
+    assert address_hash("EMAIL", NUMBER) != address_hash("SMS", NUMBER)
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_page_is_in_the_language_of_the_reader(ask, language):
+    page = Client().get(path_of(ask()), {"lang": language}).content.decode()
+    assert ("Siwafahamu" in page) is (language == "sw")
+
+
+ASKING = {
+    "consent": {
+        **person(email=ADDRESS, phone=NUMBER, dateOfBirth="1990-03-27"),
+        "consent": HOSTED,
+    },
+    "payment": {
+        **company(),
+        "paymentMode": "THIRD_PARTY",
+        "payer": {**PAYER, "email": ADDRESS, "phone": NUMBER},
+    },
+}
+
+
+@pytest.mark.parametrize("asking", ASKING)
+def test_hosted_page_lets_its_visitor_block_and_not_lift(api: Api, asking: str):
+    api.create(ASKING[asking])
+    block_on_page(Notification.objects.get(kind=f"{asking.upper()}_REQUEST"))
+
+    assert sent() == []
+
+
+def test_referee_blocks_on_the_page(paying_api: Api):
+    request_reference(paying_api)
+    block_on_page(Notification.objects.get(kind="REFERENCE_REQUEST"))
+
+    assert sent() == []
+
+
+def block_on_page(request: Notification) -> None:
+    visitor = Visitor(request.context["link"])
+    visitor.open()
+    assert f'href="{visitor.page}block"' in visitor.text()
+
+    assert DOTS + "@" not in visitor.text("block")
+    answer = visitor.post("block", action="unknown")
+    assert answer["Location"] == f"{visitor.page}block"
+    visitor.post("block", action="lift")
+    assert "Acacia Lenders is blocked" in words(visitor.text("block"))
+    assert 'value="lift"' not in visitor.text("block")
+    assert {block.reason for block in Block.objects.filter(lifted_at=None)} == {
+        "UNKNOWN"
+    }
+
+
+def test_replaced_link_blocks_nobody(api: Api):
+    """The draft may be about somebody else by now."""
+    made = api.create({**ASKING["consent"], "draft": True})
+    visitor = Visitor(made["consentState"]["consentUrl"])
+    visitor.open()
+    other = {"email": "otieno@subject.test", "phone": None}
+    body = {"subject": person(**other)["subject"]}
+    assert api.post(f"/reports/{made['id']}/draft", body).status_code == 200
+
+    assert "/block" not in visitor.text()
+    visitor.post("block", action="block")
+    assert not Block.objects.exists()

@@ -1,0 +1,109 @@
+"""Pages on which people block the workspace that wrote to them.
+
+The link at the end of a message leads to `show`, which can also lift the block. Pages
+of consents, payments and references offer `block_page`, which can only block: the
+workspace knows the links of those pages, and must not lift a block against itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from verification import links
+from verification.hosted.pages import answer, hosted, see_other
+from verification.masking import address, end
+from verification.notifications.blocks import (
+    active_blocks,
+    addresses_of,
+    block,
+    block_by,
+    blocks_of,
+    lift_by,
+)
+from verification.notifications.models import (
+    TO_STRANGERS,
+    Block,
+    Channel,
+    Notification,
+)
+from verification.reports.models import Report
+from workspaces.models import Environment
+
+# What the buttons say.
+REASONS = {"block": Block.Reason.UNWANTED, "unknown": Block.Reason.UNKNOWN}
+
+
+# A mail program posts here without a cookie; the link itself shows who may act.
+@csrf_exempt
+@hosted
+def show(request: HttpRequest, token: str) -> HttpResponse:
+    """Only POST changes anything: programs that look at links open this page, too."""
+    notification = _notification(token)
+    if notification is None:
+        return answer(request, "unknown", status=404)
+    if request.method == "POST":
+        return _act(request, notification)
+    known = addresses_of(notification)
+    assert notification.workspace  # noqa: S101
+    context = {
+        "client": notification.workspace.name,
+        "is_test": notification.sandbox,
+        "can_block": bool(known),
+        "can_lift": True,
+        "addresses": [
+            address(text) if channel == Channel.EMAIL else end(text, 3)
+            for channel, text in known
+        ],
+        "blocked": _shown(blocks_of(notification)),
+    }
+    return answer(request, "block", context)
+
+
+def block_page(
+    request: HttpRequest,
+    report: Report,
+    addresses: list[tuple[str, str]],
+    back: str,
+) -> HttpResponse:
+    """Let whoever a report asks for something block its workspace. `back` is the path
+    of the page that asks, as it shows no more of a person than that page does."""
+    reason = REASONS.get(request.POST.get("action", ""))
+    if reason:
+        block(report.workspace_id, addresses, reason)
+        return see_other(request.path)
+    context = {
+        "client": report.workspace.name,
+        "is_test": report.environment == Environment.SANDBOX,
+        "can_block": bool(addresses),
+        "back": back,
+        "blocked": _shown(active_blocks(report.workspace_id, addresses)),
+    }
+    return answer(request, "block", context)
+
+
+def _notification(token: str) -> Notification | None:
+    notification_id = links.blocked_by(token)
+    rows = Notification.objects.select_related("workspace")
+    rows = rows.filter(kind__in=TO_STRANGERS, workspace__isnull=False)
+    return rows.filter(pk=notification_id).first() if notification_id else None
+
+
+def _act(request: HttpRequest, notification: Notification) -> HttpResponse:
+    if request.POST.get("List-Unsubscribe") == "One-Click":
+        block_by(notification, Block.Reason.UNWANTED)
+        return HttpResponse(status=204)
+    action = request.POST.get("action", "")
+    if action == "lift":
+        lift_by(notification)
+    elif action in REASONS:
+        block_by(notification, REASONS[action])
+    return see_other(request.path)
+
+
+def _shown(blocks: Any) -> Block | None:
+    """One of several: the one that says more."""
+    found: Block | None = blocks.order_by("reason").first()
+    return found
