@@ -16,6 +16,7 @@ os.environ["DEBUG"] = "False"
 os.environ["ALLOWED_HOSTS"] = "*"
 os.environ["SECRET_KEY"] = "of no worth, for tests alone, and long enough for Django"
 os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
+os.environ["OPERATOR_CONTACT"] = "help@operator.test"
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 
 from tests.live_settings import *  # noqa: F403

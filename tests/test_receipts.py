@@ -14,6 +14,8 @@ from verification.notifications.models import Channel, Kind
 from verification.notifications.notifying import Wanted, notify
 from verification.notifications.tasks import send_due
 from verification.receipts import consent_receipt_pdf
+from verification.reports.models import Report
+from workspaces.models import Workspace
 
 NUMBER = "C-4567-89AB-CDEF"
 TEXT = "Acacia Lenders asks you.\n\nIt would check:\n- your identity\n- your credit"
@@ -30,11 +32,14 @@ EVIDENCE = {
 }
 
 
+REQUESTER = Workspace(name="Acacia Lenders", contact="privacy@acacia.test")
+
+
 def record(evidence: Any = EVIDENCE, **fields: Any) -> ConsentRecord:
     return ConsentRecord(
         **{
             "id": UUID("01234567-89ab-7def-8123-456789abcdef"),
-            "report_id": UUID(int=5),
+            "report": Report(id=UUID(int=5), workspace=REQUESTER),
             "consent_id": UUID(int=6),
             "happened": "GRANTED",
             "generation": 1,

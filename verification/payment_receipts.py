@@ -15,8 +15,9 @@ from verification import pdf
 from verification.payments.models import Checkout
 from verification.payments.receipts import receipt_of
 from verification.payments.registry import LABELS
+from verification.reports.models import Report
 from verification.wire import NAIROBI, one_line
-from workspaces.models import Environment
+from workspaces.models import Environment, Requester
 
 
 def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
@@ -28,9 +29,15 @@ def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
 
 def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
     """Of the e-mail with a receipt, whose context names its checkout: `checkoutId`."""
-    checkout = Checkout.objects.get(pk=context["checkoutId"])
+    checkout = Checkout.objects.select_related("report__workspace").get(
+        pk=context["checkoutId"]
+    )
     document = payment_receipt_pdf(checkout, checkout.language or "en")
     return [(f"{checkout.number}.pdf", document, "application/pdf")]
+
+
+def _requester(checkout: Checkout) -> Requester:
+    return cast(Report, checkout.report).workspace.requester
 
 
 def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
@@ -47,6 +54,7 @@ def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
         "reference": one_line(receipt["reference"]),
         "payee": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
+        "requesterContact": _requester(checkout).contact,
         "provider": LABELS.get(checkout.provider, ""),
         "transaction": one_line(checkout.transaction),
         "report": str(checkout.report_id),

@@ -13,6 +13,7 @@ from verification import pdf
 from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
 from verification.references.models import Reference
+from verification.reports.models import Report
 from verification.wire import NAIROBI, one_line
 
 LANGUAGES = frozenset({"en", "sw"})
@@ -36,8 +37,8 @@ def reference_receipt_pdf(reference: Reference) -> bytes:
         **_moment(at, evidence.get("language", "")),
         "number": reference.number,
         "decision": reference.status,
-        "requester": one_line(reference.report.workspace.name),
-        "contact": settings.OPERATOR_CONTACT,
+        "requester": reference.report.workspace.requester.name,
+        **_contacts(reference.report),
     }
     return pdf.document("reference_receipt.typ", at, data)
 
@@ -51,7 +52,9 @@ def reference_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str
 
 def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
     """Of the e-mail with a receipt, whose context names its record: `recordId`."""
-    record = ConsentRecord.objects.get(pk=context["recordId"])
+    record = ConsentRecord.objects.select_related("report__workspace").get(
+        pk=context["recordId"]
+    )
     name = f"{record.number}.pdf"
     return [(name, consent_receipt_pdf(record), "application/pdf")]
 
@@ -70,10 +73,20 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         # Where the report knows nothing to ask for, having the link is all there was.
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
         "report": str(record.report_id),
+        **_contacts(record.report),
         "version": record.notice_version,
         "hash": bytes(record.notice_sha256 or b"").hex(),
         "erased": record.evidence is None,
         "paragraphs": (evidence.get("text") or "").splitlines(),
+    }
+
+
+def _contacts(report: Report) -> dict[str, str]:
+    """Whom to ask by now, however old the receipt is."""
+    return {
+        "requesterContact": report.workspace.requester.contact,
+        "operator": settings.OPERATOR_NAME,
+        "operatorContact": settings.OPERATOR_CONTACT,
     }
 
 

@@ -308,7 +308,7 @@ Q_CLUSTER = {
 CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
 # Who runs this service, and where a person asks about their details: on hosted pages.
 OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
-OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "")
+OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
 # Who is written to when something about payments needs a person.
 OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 MFA_TOTP_ISSUER = OPERATOR_NAME

@@ -16,9 +16,15 @@ def create_workspace(
     owner_email: str,
     kind: Workspace.Kind = Workspace.Kind.BUSINESS,
     billing: Account.Billing = Account.Billing.PREPAID,
+    contact: str = "",
 ) -> Workspace:
-    """A workspace with its play money and its real money, billed as told."""
-    workspace = Workspace.objects.create(name=name, owner_email=owner_email, kind=kind)
+    """A workspace with its play money and its real money, billed as told.
+
+    `contact` is what people outside are shown; the owner's address if it is empty.
+    """
+    workspace = Workspace.objects.create(
+        name=name, owner_email=owner_email, kind=kind, contact=contact or owner_email
+    )
     open_accounts(workspace, billing=billing)
     return workspace
 

@@ -43,6 +43,8 @@ class WorkspaceAdmin(OfficeAdmin):
     fields = [
         "id",
         "name",
+        "legal_name",
+        "trading_name",
         "kind",
         "go_live",
         "retention_days",
@@ -53,6 +55,8 @@ class WorkspaceAdmin(OfficeAdmin):
     ]
     readonly_fields = [
         "id",
+        "legal_name",
+        "trading_name",
         "kind",
         "go_live",
         "suspended_at",
@@ -88,7 +92,11 @@ class WorkspaceAdmin(OfficeAdmin):
         return self.fields if obj else new
 
     def get_readonly_fields(self, request, obj=None):
-        return self.readonly_fields if obj else []
+        if obj is None:
+            return []
+        # Of an approved one a reviewed change of its names alone sets it.
+        is_reviewed = obj.requester.is_reviewed
+        return self.readonly_fields + (["name"] if is_reviewed else [])
 
     def get_inlines(self, request, obj):
         return self.inlines if obj else []

@@ -285,7 +285,7 @@ def _send(invitation: Invitation, token: str) -> None:
             cause=_cause(invitation),
             recipient=str(invitation.email),
             context={
-                "workspace": invitation.workspace.name,
+                "workspace": invitation.workspace.requester.name,
                 "by": by.get_full_name() if by else "",
                 "role": invitation.role,
                 "url": f"{settings.BASE_URL}/console/invitations/{token}",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
@@ -12,6 +13,7 @@ from django.utils.timezone import now
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
 from verification.jobs.queue import later
+from verification.wire import one_line
 from workspaces.staff_entry import StaffEntry
 
 
@@ -32,8 +34,35 @@ def all_scopes() -> list[str]:
     return list(Scope.values)
 
 
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """The client as people outside its workspace read it: on pages, in mails, on paper.
+
+    `legal_name` and `trading_name` are those that staff have reviewed; an unreviewed
+    workspace has neither. `contact` is an e-mail address, a phone number or both.
+    """
+
+    name: str
+    legal_name: str
+    trading_name: str
+    contact: str
+
+    @property
+    def is_reviewed(self) -> bool:
+        return bool(self.legal_name)
+
+    @property
+    def message_context(self) -> dict[str, str]:
+        """What every message to a person outside says of the client."""
+        return {"requester": self.name, "requesterContact": self.contact}
+
+
 class Workspace(models.Model):
-    """A client of the service: whose reports, keys and money these are."""
+    """A client of the service: whose reports, keys and money these are.
+
+    Once it is approved its name is one that staff have reviewed, and changes by a
+    review alone. People outside are shown `requester`, not `name`.
+    """
 
     class Kind(models.TextChoices):
         INDIVIDUAL = "INDIVIDUAL"
@@ -48,8 +77,13 @@ class Workspace(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=200)
+    # As reviewed; empty until then. From then on `name` is the trading name, if any.
+    legal_name = models.CharField(max_length=200, blank=True)
+    trading_name = models.CharField(max_length=200, blank=True)
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.BUSINESS)
     owner_email = EncryptedJSONField()
+    # Where people ask the client about their details.
+    contact = EncryptedJSONField()
     go_live = models.CharField(max_length=10, choices=GoLive, default=GoLive.NONE)
     retention_days = models.PositiveIntegerField(default=365)
     suspended_at = models.DateTimeField(null=True, blank=True)
@@ -62,7 +96,16 @@ class Workspace(models.Model):
                 name="a_suspension_says_why",
                 condition=Q(suspended_at__isnull=True, suspension_reason="")
                 | (Q(suspended_at__isnull=False) & ~Q(suspension_reason="")),
-            )
+            ),
+            models.CheckConstraint(
+                name="only_approved_workspaces_have_reviewed_names",
+                condition=Q(
+                    Q(name=F("legal_name")) | Q(name=F("trading_name")),
+                    ~Q(legal_name=""),
+                    go_live="APPROVED",
+                )
+                | (Q(legal_name="", trading_name="") & ~Q(go_live="APPROVED")),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -79,6 +122,18 @@ class Workspace(models.Model):
         owners = self.members.filter(role=Role.OWNER, user__is_active=True)
         found = owners.order_by("id").values_list("user__email", flat=True)
         return found.first() or self.owner_email
+
+    @property
+    def requester(self) -> Requester:
+        legal, trading = one_line(self.legal_name), one_line(self.trading_name)
+        name = f"{legal} ({trading})" if trading else legal or one_line(self.name)
+        return Requester(name, legal, trading, one_line(self.contact))
+
+    def set_reviewed_names(self, legal_name: str, trading_name: str) -> list[str]:
+        """The names of the columns that the caller saves."""
+        self.legal_name, self.trading_name = legal_name, trading_name
+        self.name = trading_name or legal_name
+        return ["legal_name", "trading_name", "name"]
 
     def suspend(self, reason: str) -> bool:
         """Refuse its keys and hold its jobs; False if it is suspended already."""

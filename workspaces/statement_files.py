@@ -106,7 +106,7 @@ def _data(statement: Statement) -> dict[str, Any]:
     account = statement.account
     is_whole = statement.count <= LINES_IN_PDF
     return {
-        "workspace": account.workspace.name,
+        "workspace": account.workspace.requester.name,
         "workspaceId": str(account.workspace_id),
         "environment": account.environment,
         "isPlay": account.environment == Environment.SANDBOX,

@@ -5,7 +5,7 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from tests.clients import company, person
+from tests.clients import approve, company, person
 from tests.monitoring.rules import raised, stored
 from tests.orders import report_in
 from tests.webhooks.deliveries import configured
@@ -57,9 +57,10 @@ def test_a_key_that_cannot_be_is_not_made(owner, wrong):
     assert not ApiKey.objects.filter(name="Loans").exists()
 
 
-@pytest.mark.parametrize("go_live", ["NONE", "APPROVED"])
-def test_production_keys_are_not_made_in_the_console(owner, go_live):
-    Workspace.objects.update(go_live=go_live)
+@pytest.mark.parametrize("is_live", [False, True])
+def test_production_keys_are_not_made_in_the_console(owner, is_live):
+    if is_live:
+        approve(owner.workspace)
     fields = {"name": "Loans", "scopes": ["reports:read"]}
 
     assert owner.post("keys-create", fields, "production").status_code == 403
@@ -312,11 +313,17 @@ def test_who_is_in_several_workspaces_chooses_one(owner, another_api):
 
 
 def test_settings_are_saved(owner):
-    fields = {"name": "Acacia Ltd", "retention_days": "90", "low_balance_at": "2500"}
+    fields = {
+        "name": "Acacia Ltd",
+        "contact": "Privacy@acacia.test, +254 712 345678",
+        "retention_days": "90",
+        "low_balance_at": "2500",
+    }
     assert owner.told("settings", fields) == ["Saved."]
 
     workspace = Workspace.objects.get()
     assert (workspace.name, workspace.retention_days) == ("Acacia Ltd", 90)
+    assert workspace.contact == "Privacy@acacia.test, +254712345678"
     assert workspace.accounts.get(environment="production").low_balance_at == 2500
 
 
@@ -325,6 +332,10 @@ def test_settings_are_saved(owner):
     [
         {"name": " "},
         {"name": "x" * 201},
+        {"contact": ""},
+        {"contact": "ask us"},
+        {"contact": "a@acacia.test, b@acacia.test"},
+        {"contact": "0712 345678"},
         {"retention_days": "29"},
         {"retention_days": "9" * 30},
         {"low_balance_at": "-1"},
@@ -332,7 +343,13 @@ def test_settings_are_saved(owner):
     ],
 )
 def test_settings_that_cannot_be_are_told(owner, wrong):
-    fields = {"name": "A", "retention_days": "90", "low_balance_at": "", **wrong}
+    fields = {
+        "name": "A",
+        "contact": "a@acacia.test",
+        "retention_days": "90",
+        "low_balance_at": "",
+        **wrong,
+    }
 
     assert "<title>Error:" in owner.post("settings", fields).content.decode()
     assert Workspace.objects.get().name == "Acacia Lenders"
@@ -341,7 +358,13 @@ def test_settings_that_cannot_be_are_told(owner, wrong):
 def test_a_form_changes_nothing_it_does_not_show(owner):
     owner.post(
         "settings",
-        {"name": "A", "retention_days": "90", "go_live": "APPROVED", "kind": "X"},
+        {
+            "name": "A",
+            "contact": "a@acacia.test",
+            "retention_days": "90",
+            "go_live": "APPROVED",
+            "kind": "X",
+        },
     )
 
     workspace = Workspace.objects.get()

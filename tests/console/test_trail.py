@@ -11,7 +11,12 @@ from webhooks.models import Delivery
 from workspaces.models import Invitation, Member
 
 KEY = {"name": "Loans", "scopes": ["reports:read"]}
-SETTINGS = {"name": "Acacia", "retention_days": "90", "low_balance_at": ""}
+SETTINGS = {
+    "name": "Acacia",
+    "contact": "owner@people.test",
+    "retention_days": "90",
+    "low_balance_at": "",
+}
 WEBHOOK = {"url": "https://hooks.example.com/", "secret": "s" * 16}
 
 
@@ -26,7 +31,12 @@ def test_an_act_names_the_member_the_workspace_and_the_request(owner):
     assert (event.actor_kind, event.actor) == ("MEMBER", owner.member.user.username)
     assert event.workspace_id == owner.workspace.pk
     assert event.action == "workspace.changed"
-    assert sorted(event.fields) == ["low_balance_at", "name", "retention_days"]
+    assert sorted(event.fields) == [
+        "contact",
+        "low_balance_at",
+        "name",
+        "retention_days",
+    ]
     assert event.request_id == answer["X-Request-Id"]
 
 

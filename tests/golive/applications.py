@@ -26,6 +26,8 @@ COMPANY = {
     "contact_name": "Grace Wambui",
     "contact_email": "grace@acacia.test",
     "contact_phone": "+254712345678",
+    "trading_name": "",
+    "public_contact": "privacy@acacia.test",
     "purpose": "Loans to people",
     "volume": "101-1000",
 }
@@ -37,6 +39,8 @@ DETAILS = {
     "contactName": "Grace Wambui",
     "contactEmail": "grace@acacia.test",
     "contactPhone": "+254712345678",
+    "tradingName": "",
+    "publicContact": "privacy@acacia.test",
     "purpose": "Loans to people",
     "volume": "101-1000",
 }

@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.urls import reverse
 
+from tests.clients import approve
 from tests.golive.applications import (
     COMPANY,
     DETAILS,
@@ -360,7 +361,7 @@ def test_a_form_from_elsewhere_changes_nothing(owner, name, more):
 
 
 def test_who_was_approved_without_an_application_begins_none(owner):
-    Workspace.objects.update(go_live="APPROVED")
+    approve(owner.workspace)
 
     assert "Your company is approved." in owner.page("golive")
     assert owner.told("golive-company", COMPANY) == ["It cannot be changed now."]

@@ -65,12 +65,20 @@ def reload(visitor: Visitor) -> str:
 def test_the_page_says_whose_account_and_which_and_not_what_is_in_it(api: Api):
     LedgerEntry.objects.all().delete()
     type(api.account).objects.filter(pk=api.account.pk).update(balance=7654)
+    api.workspace.contact = "privacy@acacia.test"
+    api.workspace.save()
 
     page = words(owner(api).text())
 
-    for said in ("Acacia Lenders", "Sandbox, with play money", "KES 100.00"):
+    for said in (
+        "Acacia Lenders",
+        "Sandbox, with play money",
+        "KES 100.00",
+        "privacy@",
+    ):
         assert said in page
     assert "7654" not in page.replace(",", "")
+    assert "privacy@acacia.test" in page
     assert "owner@acacia.test" not in page
     type(api.account).objects.filter(pk=api.account.pk).update(balance=0)
 

@@ -3,6 +3,7 @@ from decimal import Decimal
 
 import pytest
 
+from tests.clients import approve
 from tests.office import act, change, listing, opened, page
 from tests.workspaces.people import token_sent_to
 from workspaces import keys
@@ -102,7 +103,7 @@ def test_a_production_key_needs_approval_here_too(workspace, superuser):
     assert "Acacia Lenders is not approved to go live." in refused.content.decode()
     assert not ApiKey.objects.exists()
 
-    Workspace.objects.update(go_live="APPROVED")
+    approve(Workspace.objects.get())
     assert superuser.post(page(ApiKey, "add"), filled).status_code == 200
     assert ApiKey.objects.get().environment == "production"
 

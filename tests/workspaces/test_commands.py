@@ -45,6 +45,7 @@ def test_a_workspace_is_created_with_both_accounts():
     workspace = Workspace.objects.get(pk=made["workspaceId"])
     assert list(made) == ["workspaceId"]
     assert (workspace.name, workspace.owner_email) == ("Acacia", "a@acacia.test")
+    assert workspace.contact == "a@acacia.test"
     assert (workspace.kind, workspace.go_live) == ("BUSINESS", "NONE")
     billing = workspace.accounts.values_list("environment", "billing")
     assert dict(billing) == {"sandbox": "PLAY", "production": "PREPAID"}
@@ -54,9 +55,11 @@ def test_billing_and_kind_of_account_may_be_chosen():
     made = answer(
         *("create_workspace", "Amina", "--owner", "amina@mail.test"),
         *("--billing", "postpaid", "--account", "individual"),
+        *("--contact", "+254712345678"),
     )
 
     workspace = Workspace.objects.get(pk=made["workspaceId"])
+    assert workspace.requester.contact == "+254712345678"
     assert workspace.kind == "INDIVIDUAL"
     assert workspace.accounts.get(environment="production").billing == "POSTPAID"
 
@@ -64,6 +67,7 @@ def test_billing_and_kind_of_account_may_be_chosen():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["Acacia", "--owner", "a@acacia.test", "--contact", " "], "must not be empty"),
         ([" ", "--owner", "a@acacia.test"], "must not be empty"),
         (["A\0B", "--owner", "a@acacia.test"], "NUL"),
         (["A" * 201, "--owner", "a@acacia.test"], "at most 200"),

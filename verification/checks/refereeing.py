@@ -85,7 +85,7 @@ def message(kind: Kind, report: Report, reference: Reference) -> Wanted:
         cause_of(reference, kind),
         subject["refereeEmail"],
         {
-            "requester": report.workspace.name,
+            **report.workspace.requester.message_context,
             "subjectName": subject["fullName"],
             "refereeName": subject["refereeName"],
             "employer": subject["employerName"],

@@ -102,7 +102,7 @@ def _source(version: str, language: str) -> dict[str, Any]:
 
 def _values(report: Report) -> dict[str, Any]:
     return {
-        "client": one_line(report.workspace.name),
+        "client": report.workspace.requester.name,
         "service": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
         "retention_days": report.workspace.retention_days,

@@ -34,7 +34,7 @@ class Evidence:
 
     def kept(self, report: Report, reason: str) -> dict[str, Any]:
         return {
-            "requester": report.workspace.name,
+            "requester": report.workspace.requester.name,
             "purpose": report.purpose,
             "checks": report.checks_requested,
             "text": self.text,

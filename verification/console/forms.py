@@ -11,8 +11,10 @@ from django import forms
 from django.conf import settings
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
+from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
+from verification.ordering import formats
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.listing import Filters
 from verification.reports.models import ReportStatus, SubjectType
@@ -31,6 +33,26 @@ def days(**more: Any) -> forms.DateField:
     field = forms.DateField(required=False, error_messages=WRONG_DAY, **more)
     field.widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
     return field
+
+
+CONTACT_HINT = _(
+    "An e-mail address, a phone number, or both with a comma between; people see it"
+)
+
+
+def contact(typed: str) -> str:
+    """An e-mail address, a phone number, or one of each. Raises ValidationError."""
+    parts = [part.strip() for part in typed.split(",")]
+    emails = [part for part in parts if "@" in part]
+    phones = [part for part in parts if "@" not in part]
+    try:
+        found = [*map(formats.email, emails), *map(formats.phone, phones)]
+    except PydanticCustomError:
+        found = []
+    if not found or len(emails) > 1 or len(phones) > 1:
+        told = _("Enter name@example.com, +254712345678, or both with a comma between")
+        raise forms.ValidationError(told)
+    return ", ".join(found)
 
 
 class NewKey(forms.Form):
@@ -204,6 +226,12 @@ class NewMember(forms.Form):
 class Settings(forms.Form):
     name = forms.CharField(label=_("Name"), max_length=200, error_messages=NEEDED)
     name.help_text = _("People who are asked for their consent see it")
+    contact = forms.CharField(
+        label=_("Where people ask you about their details"),
+        max_length=254,
+        help_text=CONTACT_HINT,
+        error_messages=NEEDED,
+    )
     retention_days = forms.IntegerField(
         label=_("Days that results are kept"),
         min_value=30,
@@ -226,6 +254,9 @@ class Settings(forms.Form):
         },
     )
     low_balance_at.help_text = _("In production; empty for never")
+
+    def clean_contact(self) -> str:
+        return contact(self.cleaned_data["contact"])
 
 
 class Closing(forms.Form):

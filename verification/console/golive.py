@@ -140,6 +140,8 @@ def _submitted(place: Place) -> bool:
         applying.submit(place.member, _by(place))
     except applying.Incomplete:
         told = _("A document is missing.")
+    except applying.NoContact:
+        told = _("Say in the company's part where people reach you.")
     except InvalidRequest:
         told = _("The company cannot be checked as it is described. Correct it.")
     except applying.Suspended:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
-from verification.console.forms import NEEDED
+from verification.console.forms import CONTACT_HINT, NEEDED, contact
 from verification.golive.checking import can_be_checked
 from verification.golive.inspecting import (
     MOST_BYTES,
@@ -58,6 +58,11 @@ def text(label: Any, most: int = 200, **more: Any) -> forms.CharField:
 
 class Company(forms.Form):
     company_name = text(_("Legal name"), help_text=_("As on the certificate"))
+    trading_name = text(
+        _("Trading name"),
+        required=False,
+        help_text=_("If people know you by another name than the legal one"),
+    )
     registration_number = text(_("Registration number"), 64)
     kra_pin = text(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
     country = forms.ChoiceField(label=_("Country"), choices=COUNTRIES, initial="KE")
@@ -75,6 +80,12 @@ class Company(forms.Form):
     )
     contact_phone = text(_("Their phone number"), 30)
     contact_phone.help_text = _("With the country code, such as +254712345678")
+    public_contact = forms.CharField(
+        label=_("Where people ask you about their details"),
+        max_length=254,
+        help_text=CONTACT_HINT,
+        error_messages=NEEDED,
+    )
     purpose = text(
         _("What you verify people or companies for"),
         500,
@@ -88,6 +99,12 @@ class Company(forms.Form):
 
     def clean_company_name(self) -> str:
         return one_line(self.cleaned_data["company_name"])
+
+    def clean_trading_name(self) -> str:
+        return one_line(self.cleaned_data["trading_name"])
+
+    def clean_public_contact(self) -> str:
+        return contact(self.cleaned_data["public_contact"])
 
     def clean_kra_pin(self) -> str:
         pin = re.sub(r"\s", "", self.cleaned_data["kra_pin"]).upper()
@@ -118,6 +135,7 @@ class Company(forms.Form):
     def details(self) -> dict[str, str]:
         """As an application keeps them."""
         return {
+            "tradingName": self.cleaned_data["trading_name"],
             "registrationNumber": self.cleaned_data["registration_number"],
             "kraPin": self.cleaned_data["kra_pin"],
             "country": self.cleaned_data["country"],
@@ -125,6 +143,7 @@ class Company(forms.Form):
             "contactName": one_line(self.cleaned_data["contact_name"]),
             "contactEmail": self.cleaned_data["contact_email"],
             "contactPhone": self.cleaned_data["contact_phone"],
+            "publicContact": self.cleaned_data["public_contact"],
             "purpose": self.cleaned_data["purpose"],
             "volume": self.cleaned_data["volume"],
         }

@@ -26,10 +26,13 @@ def settings(place: Place) -> HttpResponse:
     account = workspace.accounts.get(environment=Environment.PRODUCTION)
     present = {
         "name": workspace.name,
+        "contact": workspace.contact,
         "retention_days": workspace.retention_days,
         "low_balance_at": account.low_balance_at,
     }
     form = forms.Settings(place.request.POST or None, initial=present)
+    if workspace.requester.is_reviewed:
+        del form.fields["name"]
     if place.request.method == "POST" and form.is_valid():
         _save(place, account, form)
         messages.success(place.request, _("Saved."))
@@ -61,9 +64,11 @@ def sandbox(place: Place) -> HttpResponse:
 @transaction.atomic
 def _save(place: Place, account: Account, form: django_forms.Form) -> None:
     workspace, typed = place.workspace, form.cleaned_data
-    workspace.name, workspace.retention_days = typed["name"], typed["retention_days"]
+    columns = [c for c in ("name", "contact", "retention_days") if c in typed]
+    for column in columns:
+        setattr(workspace, column, typed[column])
     # Others write other columns meanwhile.
-    workspace.save(update_fields=["name", "retention_days"])
+    workspace.save(update_fields=columns)
     account.low_balance_at = typed["low_balance_at"]
     account.save(update_fields=["low_balance_at"])
     place.record("workspace.changed", workspace, *form.changed_data)

@@ -29,6 +29,10 @@ class Suspended(Exception):
     """Nothing moves while the workspace is suspended."""
 
 
+class NoContact(Exception):
+    """It does not say where people reach the company."""
+
+
 @dataclass(slots=True)
 class Incomplete(Exception):
     """These are missing."""
@@ -109,8 +113,8 @@ def hand_in(
 def submit(member: Member, by: By) -> Application:
     """To be reviewed: the account becomes a business, and its company is checked.
 
-    Raises NotEditable, Incomplete, Suspended, and InvalidRequest where the company
-    cannot be checked as it is told.
+    Raises NotEditable, Incomplete, NoContact, Suspended, and InvalidRequest where the
+    company cannot be checked as it is told.
     """
     require(member, Permission.GO_LIVE)
     draft = newest(member.workspace)
@@ -121,6 +125,8 @@ def submit(member: Member, by: By) -> Application:
         workspace = application.workspace
         if workspace.is_suspended:
             raise Suspended
+        if not application.details.get("publicContact"):
+            raise NoContact
         if kinds := missing(application):
             raise Incomplete(kinds)
         workspace.kind = Workspace.Kind.BUSINESS

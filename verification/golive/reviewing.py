@@ -14,6 +14,7 @@ from verification.reports.models import Report
 from workspaces.models import ApiKey, Member
 
 LABELS = {
+    "tradingName": "Trading name",
     "registrationNumber": "Registration number",
     "kraPin": "KRA PIN",
     "country": "Country",
@@ -21,11 +22,12 @@ LABELS = {
     "contactName": "Contact",
     "contactEmail": "Contact's e-mail",
     "contactPhone": "Contact's phone",
+    "publicContact": "Contact for people",
     "volume": "Reports a month",
     "purpose": "Purpose",
 }
 # Says nothing about anybody.
-OPEN = {"country", "volume", "purpose"}
+OPEN = {"tradingName", "publicContact", "country", "volume", "purpose"}
 FOUND = {
     "registeredName": "Registered name",
     "registrationNumber": "Registration number",

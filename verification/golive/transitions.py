@@ -73,7 +73,14 @@ def move(
         raise InvalidTransition(application.status, target)
     workspace, stamp = application.workspace, STAMPS[target]
     workspace.go_live = Workspace.GoLive(target.value)
-    workspace.save(update_fields=["go_live"])
+    changed = ["go_live"]
+    if target == Status.APPROVED:
+        details = application.details
+        names = application.company_name, details.get("tradingName") or ""
+        changed += workspace.set_reviewed_names(*names)
+        workspace.contact = details["publicContact"]
+        changed.append("contact")
+    workspace.save(update_fields=changed)
     changes: dict[str, Any] = {
         "status": target,
         f"{stamp}_by": by.user,

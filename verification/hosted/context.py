@@ -14,7 +14,7 @@ from verification.consents.notices import Notice, notice_for
 from verification.hosted import forms
 from verification.hosted.masking import details_of
 from verification.hosted.opened import Opened
-from verification.hosted.pages import qr_code
+from verification.hosted.pages import client_of, qr_code
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES, challenge_of
 from verification.reports.models import ReportStatus
@@ -34,7 +34,7 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
     return {
         "consent_id": consent.pk,
         "stop": stop_path(visited),
-        "client": consent.report.workspace.name,
+        **client_of(consent.report.workspace),
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
         # An expired report has failed; a draft's link can be made anew.
@@ -78,7 +78,6 @@ def is_mine(visited: Opened) -> bool:
 
 def asked(request: HttpRequest, visited: Opened) -> Shown:
     consent = visited.consent
-    workspace = consent.report.workspace
     # Who was not asked to confirm anything is told nothing about the subject.
     known = consent.report.subject if challenge_of(consent) else None
     return {
@@ -88,7 +87,6 @@ def asked(request: HttpRequest, visited: Opened) -> Shown:
         "changed": "changed" in request.GET,
         "details": details_of(known or {}),
         "expires_at": consent.expires_at,
-        "is_reviewed": workspace.go_live == workspace.GoLive.APPROVED,
     }
 
 

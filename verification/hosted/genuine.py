@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.hosted.masking import initials
-from verification.hosted.pages import answer, hosted
+from verification.hosted.pages import answer, client_of, hosted
 from verification.ordering.report_document import number_of
 from verification.reports.models import Report
 from workspaces.models import Environment
@@ -28,7 +28,7 @@ def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
     context = {
         "report": report,
         "number": number_of(report),
-        "client": report.workspace.name,
+        **client_of(report.workspace),
         "initials": "" if report.subject is None else initials(report.subject_name),
         "results": report.results.select_related("definition").order_by("position"),
         "is_test": report.environment == Environment.SANDBOX,

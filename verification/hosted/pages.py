@@ -17,6 +17,7 @@ from verification.hosted.cookies import VisitCookie
 from verification.ordering.consent_links import TooSoon
 from verification.pages import View
 from verification.pages import private as hosted
+from workspaces.models import Workspace
 
 Visited = TypeVar("Visited")
 VisitedView = Callable[[HttpRequest, Visited], HttpResponse]
@@ -66,6 +67,16 @@ def answer(
     return render(
         request, f"hosted/{name}.html", {**frame, **(context or {})}, status=status
     )
+
+
+def client_of(workspace: Workspace) -> dict[str, Any]:
+    """What the pages of its reports show of the client."""
+    requester = workspace.requester
+    return {
+        "client": requester.name,
+        "client_contact": requester.contact,
+        "is_reviewed": requester.is_reviewed,
+    }
 
 
 def see_other(path: str) -> HttpResponse:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_noop as _
 from verification import links
 from verification.hosted.context import qr_code
 from verification.hosted.masking import initials
+from verification.hosted.pages import client_of
 from verification.ordering.payment_links import can_be_renewed
 from verification.payments.models import (
     Checkout,
@@ -78,7 +79,7 @@ def _priced(name: str, price: Decimal, currency: str) -> tuple[str, str]:
 
 def frame(report: Report) -> dict[str, Any]:
     return {
-        "client": report.workspace.name,
+        **client_of(report.workspace),
         "is_play": report.environment == Environment.SANDBOX,
         "timezone": TIMEZONE,
     }
@@ -87,7 +88,6 @@ def frame(report: Report) -> dict[str, Any]:
 def order(payment: Payment) -> dict[str, Any]:
     """What is paid for, by whom it was asked, and until when."""
     report = payment.report
-    workspace = report.workspace
     return {
         "amount": money(payment.amount, payment.currency),
         "checks": checks_of(report, payment.currency),
@@ -95,7 +95,6 @@ def order(payment: Payment) -> dict[str, Any]:
         "reference": report.reference,
         "about": _about(report),
         "expires_at": payment.expires_at,
-        "is_reviewed": workspace.go_live == workspace.GoLive.APPROVED,
         "provider": provider_label(report.environment),
     }
 

@@ -19,6 +19,7 @@ from verification.hosted.cookies import VisitCookie
 from verification.hosted.forms import Reason
 from verification.hosted.pages import (
     answer,
+    client_of,
     document,
     hosted,
     opening,
@@ -154,7 +155,7 @@ def page(
     reference = visited.reference
     context = {
         "reference": reference,
-        "client": reference.report.workspace.name,
+        **client_of(reference.report.workspace),
         "timezone": TIMEZONE,
         "stop": visited.page != "replaced"
         and reverse("reference:block", args=[reference.pk]),

@@ -20,7 +20,7 @@ from verification.addresses import client_address
 from verification.hosted import payment_context as context
 from verification.hosted import returning
 from verification.hosted.cookies import VisitCookie
-from verification.hosted.pages import answer, hosted, opening, see_other
+from verification.hosted.pages import answer, client_of, hosted, opening, see_other
 from verification.hosted.payment_stages import Return
 from verification.ordering import paying
 from verification.payments.models import Checkout
@@ -168,7 +168,7 @@ def _form(request: HttpRequest, account: Account, form: Amount) -> HttpResponse:
 def _frame(account: Account) -> dict[str, Any]:
     return {
         "account": account,
-        "client": account.workspace.name,
+        **client_of(account.workspace),
         "path": COOKIE.path_of(account.pk),
         "is_play": account.environment == Environment.SANDBOX,
         "timezone": context.TIMEZONE,

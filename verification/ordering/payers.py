@@ -44,7 +44,7 @@ def stop_asking_payer(payment: Payment) -> None:
 def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
     """By e-mail alone: it carries a document."""
     context = {
-        "requester": report.workspace.name,
+        **report.workspace.requester.message_context,
         "number": checkout.number,
         "checkoutId": str(checkout.pk),
         "link": _link_of(report),
@@ -72,7 +72,7 @@ def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
         # Who paid in vain, and was asked no longer, is not known any more.
         return []
     context = {
-        "requester": report.workspace.name,
+        **report.workspace.requester.message_context,
         "number": checkout.number,
         "link": _link_of(report) if is_asked else "",
         **_money(refund.amount, checkout.paid_currency),
@@ -102,7 +102,7 @@ def _request_cause(payment: Payment) -> str:
 
 def _about(report: Report, payment: Payment) -> dict[str, Any]:
     return {
-        "requester": report.workspace.name,
+        **report.workspace.requester.message_context,
         "link": links.payment_url(payment.pk, payment.generation),
         "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
         **_money(payment.amount, payment.currency),

@@ -155,12 +155,12 @@ def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
     if checkout.account:
         path = links.top_up_path(checkout.account.pk)
         workspace = checkout.account.workspace
-        description = _("Top-up for %(name)s") % {"name": workspace.name}
+        description = _("Top-up for %(name)s") % {"name": workspace.requester.name}
         email = workspace.contact_email
     else:
         report = cast(Report, checkout.report)
         path = links.payment_path(cast(UUID, checkout.payment_id))
-        name = report.workspace.name
+        name = report.workspace.requester.name
         description = _("Verification report for %(name)s") % {"name": name}
         email = payer_of(report).get("email", "")
     page = f"{settings.BASE_URL}{path}"

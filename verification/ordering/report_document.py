@@ -55,7 +55,7 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
         "operator": settings.OPERATOR_NAME,
         "number": number_of(report),
         "date": {"year": made.year, "month": made.month, "day": made.day},
-        "requester": one_line(report.workspace.name),
+        "requester": report.workspace.requester.name,
         "ordered": _moment(report.created_at),
         "ended": f"Completed {_moment(ended)}" if ended else "Not completed yet",
         "sandbox": report.environment == Environment.SANDBOX,
@@ -162,7 +162,7 @@ def _consent(report: Report) -> list[list[str]]:
     if consent.mode == Consent.Mode.SERVICE_HOSTED:
         told = f"{consent.status.capitalize()}, asked by {settings.OPERATOR_NAME}"
     else:
-        told = f"Attested by {one_line(report.workspace.name)}"
+        told = f"Attested by {report.workspace.requester.name}"
     rows.append(["Consent", told])
     records = report.consent_records.all()
     rows += [["Record", f"{r.number}, {_moment(r.created_at)}"] for r in records]

@@ -61,7 +61,7 @@ def consent_reminder(report: Report, consent: Consent) -> list[Wanted]:
 def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
     """By e-mail alone: it carries a document."""
     context = {
-        "requester": report.workspace.name,
+        **report.workspace.requester.message_context,
         "number": record.number,
         "decision": record.happened,
         "recordId": str(record.pk),
@@ -83,7 +83,7 @@ def reference_receipt(reference: Reference) -> list[Wanted]:
     if not subject.get("refereeEmail"):
         return []
     context = {
-        "requester": report.workspace.name,
+        **report.workspace.requester.message_context,
         "refereeName": subject.get("refereeName", ""),
         "number": reference.number,
         "decision": reference.status,
@@ -106,7 +106,7 @@ def reference_receipt(reference: Reference) -> list[Wanted]:
 
 def _about(report: Report, consent: Consent) -> dict[str, Any]:
     return {
-        "requester": report.workspace.name,
+        **report.workspace.requester.message_context,
         "purpose": report.purpose,
         "link": links.consent_url(consent.pk, consent.generation),
         "expiresAt": _text(consent.expires_at),

@@ -44,7 +44,7 @@ def written(report: Report, payer: dict[str, str], checkout: Checkout) -> Receip
     results = report.results.select_related("definition").order_by("position")
     receipt = Receipt(
         payer=payer,
-        requester=report.workspace.name,
+        requester=report.workspace.requester.name,
         purpose=report.purpose,
         reference=report.reference or "",
         checks=[

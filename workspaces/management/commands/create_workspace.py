@@ -22,6 +22,12 @@ class Command(BaseCommand):
             "--account", choices=["business", "individual"], default="business"
         )
 
+        parser.add_argument(
+            "--contact",
+            default="",
+            help="e-mail address or phone number that people are shown (the owner's)",
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         owner_email = arguments.email(options["owner"])
         workspace = create_workspace(
@@ -29,6 +35,7 @@ class Command(BaseCommand):
             owner_email=owner_email,
             kind=Workspace.Kind(options["account"].upper()),
             billing=Account.Billing(options["billing"].upper()),
+            contact=arguments.name(options["contact"] or owner_email, longest=254),
         )
         if not give_to(workspace, owner_email):
             self.stderr.write(
