@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.utils.formats import date_format
+from django.conf import settings
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from monitoring.models import Severity
+from verification.local_time import in_nairobi
 
 WIDTH, HEIGHT, MARGIN, LINE = 640, 96, 16, 72
 # How a run is drawn: height above the line, colour, and the points of its shape.
@@ -92,4 +93,4 @@ def _ends(first: datetime, last: datetime) -> SafeString:
 
 
 def _day(at: datetime) -> str:
-    return date_format(at, "j M Y")
+    return in_nairobi(at, settings.DATE_FORMAT)

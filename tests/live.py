@@ -83,8 +83,12 @@ class Service:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    @property
+    def database_url(self) -> str:
+        return self._environment["DATABASE_URL"]
+
     def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self._environment["DATABASE_URL"], autocommit=True)
+        return psycopg.connect(self.database_url, autocommit=True)
 
     def log(self) -> str:
         """All that web and jobs have written so far."""

@@ -117,9 +117,24 @@ def act(client: Client, action: str, *chosen, **fields) -> list[str]:
     """What the list says after this action on the chosen rows."""
     data = {"action": action, "_selected_action": [row.pk for row in chosen]}
     # As who has said yes on the page that some actions ask by.
-    data = {"_sure": "yes", "_once": str(uuid7()), **data, **fields}
+    data = {"_sure": "yes", **data, **fields}
     answer = client.post(listing(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
+
+
+def press(client: Client, button: str, row, **fields) -> list[str]:
+    """What is said once this button of the row's page and its dialog are pressed."""
+    answer = client.post(dialog_url(button, row), sent(**fields), follow=True)
+    return [str(message) for message in (answer.context or {}).get("messages", [])]
+
+
+def dialog_url(button: str, row) -> str:
+    return page(type(row), button, row.pk)
+
+
+def sent(**fields) -> dict[str, str]:
+    """What the last step of a dialog sends."""
+    return {"_form_submitted": "on", "sure": "on", "page": str(uuid7()), **fields}
 
 
 def reveal(client: Client, row, reason: str = "The subject asked") -> None:
@@ -128,7 +143,7 @@ def reveal(client: Client, row, reason: str = "The subject asked") -> None:
 
 
 def reveal_url(row) -> str:
-    return change(row).replace("/change/", "/reveal/")
+    return dialog_url("reveal", row)
 
 
 def listed_ids(client: Client, model, **query: str) -> set[str]:

@@ -69,7 +69,7 @@ def test_a_receipt_carries_what_was_shown_and_what_was_decided():
     for line in [
         NUMBER,
         "You gave your consent.",
-        "21 November 2026, 11:15:30 (UTC+3)",
+        "21 November 2026, 11:15:30 EAT",
         "Loan application",
         "Your identity, Your credit score",
         "Wanjiku Kamau",

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.utils import translation
-from django.utils.dateformat import format as formatted
 from django.utils.translation import gettext
 
 from verification import pdf
+from verification.local_time import IN_FULL, in_nairobi
 from verification.payments.models import Checkout
 from verification.payments.receipts import receipt_of
 from verification.payments.registry import LABELS
@@ -46,7 +46,7 @@ def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
     return {
         "language": language,
         "number": checkout.number,
-        "at": f"{formatted(at, 'j F Y, H:i:s')} (UTC+3)",
+        "at": in_nairobi(at, IN_FULL),
         "date": {"year": at.year, "month": at.month, "day": at.day},
         "amount": f"{checkout.paid_currency} {checkout.paid_amount:,.2f}",
         "requester": one_line(receipt["requester"]),

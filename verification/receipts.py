@@ -7,11 +7,11 @@ from typing import Any
 
 from django.conf import settings
 from django.utils import translation
-from django.utils.dateformat import format as formatted
 
 from verification import pdf
 from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
+from verification.local_time import IN_FULL, in_nairobi
 from verification.references.models import Reference
 from verification.reports.models import Report
 from verification.wire import NAIROBI, one_line
@@ -95,6 +95,6 @@ def _moment(at: datetime, language: str) -> dict[str, Any]:
     language = language if language in LANGUAGES else "en"
     at = at.astimezone(NAIROBI)
     with translation.override(language):
-        text = f"{formatted(at, 'j F Y, H:i:s')} (UTC+3)"
+        text = in_nairobi(at, IN_FULL)
     date = {"year": at.year, "month": at.month, "day": at.day}
     return {"language": language, "at": text, "date": date}

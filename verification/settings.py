@@ -111,7 +111,9 @@ MIDDLEWARE = [
     "verification.api.chunked.ChunkedBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "verification.policy.PolicyMiddleware",
+    "verification.pages.PageMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "verification.local_time.LocalTimeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "verification.hosted.limits.FormMiddleware",
@@ -140,7 +142,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "verification.accounts.views.frame",
+                "verification.pages.frame",
             ]
         },
     }
@@ -164,7 +166,12 @@ DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
 )
 # Statements that come again and again are parsed and planned once a connection: a
 # fifth of what creating a report takes.
-DATABASES["default"]["OPTIONS"] |= {"server_side_binding": True, "prepare_threshold": 5}
+DATABASES["default"]["OPTIONS"] |= {
+    "server_side_binding": True,
+    "prepare_threshold": 5,
+    # Then the answer is 503; a host that is off would keep a thread for two minutes.
+    "connect_timeout": 5,
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.str("REDIS_URL", "")
@@ -201,7 +208,14 @@ NOTIFICATION_ATTACHMENTS = {
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
+# Of the API and of jobs; pages are in Nairobi's (`verification.local_time`).
 TIME_ZONE = "UTC"
+# Of times on pages that name no pattern of their own; T is the label, EAT.
+DATE_FORMAT = "j M Y"
+TIME_FORMAT = "H:i"
+DATETIME_FORMAT = "j M Y, H:i:s T"
+SHORT_DATETIME_FORMAT = "j M Y, H:i T"
+FORMAT_MODULE_PATH = "verification.formats"
 USE_TZ = True
 USE_I18N = True
 

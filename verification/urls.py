@@ -40,5 +40,6 @@ if settings.DEBUG:
     urlpatterns.append(path("dev/", include("verification.development.urls")))
 # Those of the API are made into problems by its middleware.
 handler400 = "verification.pages.bad_request"
+handler403 = "verification.pages.forbidden"
 handler404 = "verification.pages.not_found"
 handler500 = "verification.pages.server_error"

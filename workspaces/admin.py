@@ -9,15 +9,13 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.timezone import now
+from unfold.decorators import action
+from unfold.enums import ActionVariant
 
 from verification import links
 from verification.backoffice.deciding import DecidingAdmin
-from verification.backoffice.office import (
-    OfficeAdmin,
-    ReadOnlyAdmin,
-    ReadOnlyInline,
-    sent_once,
-)
+from verification.backoffice.dialogs import back_to, dialog
+from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
 from verification.backoffice.staff import staff_of
 from workspaces import by_hand, forms, keys, ledger, statement_files, statements
 from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Workspace
@@ -27,6 +25,7 @@ VERBS = {
     LedgerEntry.Kind.TOP_UP: "topped-up",
     LedgerEntry.Kind.ADJUSTMENT: "adjusted",
 }
+FOR_GOOD = "The entry is made for good; another one puts a mistake right."
 
 
 class AccountInline(ReadOnlyInline):
@@ -65,12 +64,7 @@ class WorkspaceAdmin(OfficeAdmin):
         "created_at",
     ]
     inlines = [AccountInline]
-    action_form = forms.Suspension
-    actions = ["suspend", "resume"]
-    sure = {
-        "suspend": "Its keys answer 403 and its jobs stop until it is resumed.",
-        "resume": "Its keys work again, and what waited for it goes on.",
-    }
+    actions_detail = ["suspend", "resume"]
 
     @admin.display(boolean=True, description="Suspended")
     def is_suspended(self, workspace):
@@ -105,32 +99,62 @@ class WorkspaceAdmin(OfficeAdmin):
         if change:
             super().save_model(request, obj, form, change)
 
-    @admin.action(description="Suspend (with a reason)", permissions=["change"])
-    def suspend(self, request, workspaces):
-        reason = request.POST.get("reason", "").strip()
-        if not 0 < len(reason) <= 500:
-            told = "Give a reason of at most 500 characters."
-            self.message_user(request, told, messages.ERROR)
-            return
-        for workspace in workspaces:
-            with transaction.atomic():
-                done = workspace.suspend(reason)
-                more = {"verb": "suspended", "reason": reason}
-                self._tell(request, workspace, "is suspended", done=done, **more)
+    def has_suspend_permission(self, request, object_id=None):
+        return self._may_act(request, object_id, suspended=False)
 
-    @admin.action(description="Resume", permissions=["change"])
-    def resume(self, request, workspaces):
-        for workspace in workspaces:
-            with transaction.atomic():
-                done = workspace.resume()
-                self._tell(request, workspace, "works again", done=done, verb="resumed")
+    def has_resume_permission(self, request, object_id=None):
+        return self._may_act(request, object_id, suspended=True)
 
-    def _tell(self, request, workspace, outcome, *, done, **more):
-        if done:
-            self.log_change(request, workspace, outcome, **more)
-            self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
-        else:
-            self.message_user(request, f"{workspace} was so already.", messages.INFO)
+    def _may_act(self, request, object_id, *, suspended):
+        if not self.has_change_permission(request):
+            return False
+        workspace = self.get_object(request, object_id) if object_id else None
+        return workspace is not None and workspace.is_suspended == suspended
+
+    @action(
+        description="Suspend",
+        icon="block",
+        variant=ActionVariant.DANGER,
+        permissions=["suspend"],
+        dialog=dialog(
+            "Suspend this workspace",
+            "Its keys answer 403 and its jobs stop until it is resumed. Nothing is "
+            "lost. Its members read the reason.",
+            "Suspend",
+            forms.Suspension,
+        ),
+    )
+    def suspend(self, request, form, object_id):
+        reason = form.cleaned_data["reason"]
+        workspace = self.get_object(request, object_id)
+        with transaction.atomic():
+            if workspace.suspend(reason):
+                told = "is suspended"
+                self._tell(request, workspace, told, verb="suspended", reason=reason)
+        return back_to(request, workspace)
+
+    @action(
+        description="Resume",
+        icon="play_circle",
+        variant=ActionVariant.SUCCESS,
+        permissions=["resume"],
+        dialog=dialog(
+            "Resume this workspace",
+            "Its keys work again, and what waited for it goes on.",
+            "Resume",
+            forms.Resumption,
+        ),
+    )
+    def resume(self, request, form, object_id):
+        workspace = self.get_object(request, object_id)
+        with transaction.atomic():
+            if workspace.resume():
+                self._tell(request, workspace, "works again", verb="resumed")
+        return back_to(request, workspace)
+
+    def _tell(self, request, workspace, outcome, **more):
+        self.log_change(request, workspace, outcome, **more)
+        self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
 
 
 def low(accounts):
@@ -181,12 +205,7 @@ class AccountAdmin(OfficeAdmin):
         "top_up_page",
         "statements",
     ]
-    action_form = forms.MovementAsked
-    actions = ["top_up", "adjust"]
-    sure = {
-        "top_up": "The entry is made for good; another one puts a mistake right.",
-        "adjust": "The entry is made for good; another one puts a mistake right.",
-    }
+    actions_detail = actions_row = ["top_up", "adjust"]
 
     def has_add_permission(self, request):
         return False
@@ -234,39 +253,46 @@ class AccountAdmin(OfficeAdmin):
         is_play = obj and obj.billing == Account.Billing.PLAY
         return self.readonly_fields + (terms if is_play else [])
 
-    @admin.action(description="Top up by the amount", permissions=["change"])
-    def top_up(self, request, accounts):
-        self._move(request, accounts, LedgerEntry.Kind.TOP_UP)
+    def has_move_permission(self, request, object_id=None):
+        if object_id and self.get_object(request, object_id) is None:
+            return False
+        return self.has_change_permission(request)
 
-    @admin.action(
-        description="Adjust by the amount (may be below 0; needs a note)",
-        permissions=["change"],
+    @action(
+        description="Top up",
+        icon="add_card",
+        permissions=["move"],
+        dialog=dialog("Top up this account", FOR_GOOD, "Go on", forms.TopUp),
     )
-    def adjust(self, request, accounts):
-        self._move(request, accounts, LedgerEntry.Kind.ADJUSTMENT)
+    def top_up(self, request, form, object_id):
+        return self._move(request, form)
 
-    def _move(self, request, accounts, kind):
-        form, page = forms.Movement(request.POST), sent_once(request)
-        refusal = _refusal(form, accounts, kind)
-        if refusal or page is None:
-            told = refusal or "Begin again: no page has asked for this."
-            self.message_user(request, told, messages.ERROR)
-            return
-        account, note = accounts.get(), form.cleaned_data["note"]
-        amount = form.cleaned_data["amount"]
+    @action(
+        description="Adjust",
+        icon="tune",
+        permissions=["move"],
+        dialog=dialog("Adjust this account", FOR_GOOD, "Go on", forms.Adjustment),
+    )
+    def adjust(self, request, form, object_id):
+        return self._move(request, form)
+
+    def _move(self, request, form):
+        account, kind, typed = form.account, form.kind, form.cleaned_data
+        note, amount = typed["note"], typed["amount"]
         try:
             with transaction.atomic():
                 by = staff_of(request)
-                entry = by_hand.ask(page, account.pk, kind, amount, note, by)
+                entry = by_hand.ask(typed["page"], account.pk, kind, amount, note, by)
                 verb = VERBS[kind] + ("-asked" if entry.needs_second else "")
                 told = f"{kind} {entry.money} ({entry.pk})"
                 self.log_change(request, account, told, verb=verb, reason=note)
         except (ledger.InsufficientBalance, by_hand.NotBooked) as e:
             self.message_user(request, str(e), messages.ERROR)
-            return
+            return back_to(request, account)
         done = f"{kind} of {entry.money} on {account}"
         waits = " waits for a second person" if entry.needs_second else ""
         self.message_user(request, f"{done}{waits}.", messages.SUCCESS)
+        return back_to(request, account)
 
 
 def _statement_url(account, month, kind):
@@ -282,19 +308,6 @@ def _begun(text):
     if month.start > now():
         raise Http404
     return month
-
-
-def _refusal(form, accounts, kind):
-    """Why this movement is not made, or None."""
-    if not form.is_valid() or not form.cleaned_data["amount"]:
-        return "Give an amount other than 0, with two decimals, and a short note."
-    if accounts.count() != 1:
-        return "Choose one account."
-    if kind == LedgerEntry.Kind.TOP_UP and form.cleaned_data["amount"] < 0:
-        return "A top-up is above 0; take money back by an adjustment."
-    if kind == LedgerEntry.Kind.ADJUSTMENT and not form.cleaned_data["note"]:
-        return "An adjustment needs a note that says why."
-    return None
 
 
 @admin.register(LedgerEntry)

@@ -33,6 +33,16 @@ class SentBefore(NotBooked):
     """The page that asks for it was sent already."""
 
 
+def needs_second(account: Account, amount: Decimal) -> bool:
+    """Whether staff have moved so much here within a day that another must agree."""
+    if account.billing == Account.Billing.PLAY:
+        return False
+    lately = account.staff_entries.filter(created_at__gt=now() - TOGETHER)
+    others = lately.exclude(status=StaffEntryStatus.REJECTED)
+    moved = others.aggregate(sum=Sum(Abs("amount")))["sum"] or Decimal(0)
+    return moved + abs(amount) > settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE
+
+
 @transaction.atomic
 def ask(
     page: UUID, account_id: UUID, kind: Kind, amount: Decimal, note: str, by: Staff
@@ -54,7 +64,7 @@ def ask(
         kind=kind.value,
         amount=amount,
         note=note,
-        needs_second=_is_large(account, amount),
+        needs_second=needs_second(account, amount),
         status=StaffEntryStatus.REQUESTED,
         requested_by=by.name,
         requested_by_user=by.user,
@@ -87,15 +97,6 @@ def reject(entry_id: UUID, *, by: Staff) -> StaffEntry:
     entry = _hold(entry_id)
     _decide(entry, StaffEntryStatus.REJECTED, by)
     return entry
-
-
-def _is_large(account: Account, amount: Decimal) -> bool:
-    if account.billing == Account.Billing.PLAY:
-        return False
-    lately = account.staff_entries.filter(created_at__gt=now() - TOGETHER)
-    others = lately.exclude(status=StaffEntryStatus.REJECTED)
-    moved = others.aggregate(sum=Sum(Abs("amount")))["sum"] or Decimal(0)
-    return moved + abs(amount) > settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE
 
 
 def _hold(entry_id: UUID) -> StaffEntry:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from decimal import Decimal
+from typing import Any, ClassVar
 
 from django import forms
-from django.contrib.admin.helpers import ActionForm
 from django.core.exceptions import ValidationError
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from workspaces import keys
+from verification.backoffice.dialogs import Facts, FactsForm, ReasonForm
+from verification.ids import uuid7
+from workspaces import by_hand, keys
 from workspaces.accounts import create_workspace
+from workspaces.ledger import InsufficientBalance
 from workspaces.members import give_to
-from workspaces.models import Account, ApiKey, Environment, Scope, Workspace, all_scopes
+from workspaces.models import (
+    Account,
+    ApiKey,
+    Environment,
+    LedgerEntry,
+    Scope,
+    Workspace,
+    all_scopes,
+)
 
+SECOND = "Needed: it is booked once another person approves it"
 # Play money is for the sandbox, and the sandbox is for play money.
 REAL_MONEY = [c for c in Account.Billing.choices if c[0] != Account.Billing.PLAY]
 
 
 class NewWorkspace(forms.ModelForm):
     owner = forms.EmailField(label="E-mail of the owner")
-    billing = forms.ChoiceField(choices=REAL_MONEY)
+    billing = forms.ChoiceField(choices=REAL_MONEY, widget=UnfoldAdminSelectWidget)
 
     class Meta:
         model = Workspace
@@ -74,7 +87,7 @@ class NewKey(forms.ModelForm):
 class Terms(forms.ModelForm):
     """How a workspace pays in production."""
 
-    billing = forms.ChoiceField(choices=REAL_MONEY)
+    billing = forms.ChoiceField(choices=REAL_MONEY, widget=UnfoldAdminSelectWidget)
 
     class Meta:
         model = Account
@@ -93,17 +106,128 @@ class Terms(forms.ModelForm):
         return cleaned
 
 
-# Beside the list of actions Django takes no action whose form is wrong and does not
-# say why; so these take anything and the action itself looks at it.
-class Suspension(ActionForm):
-    reason = forms.CharField(required=False)
+class Suspension(ReasonForm):
+    def facts(self) -> Facts:
+        workspace = Workspace.objects.get(pk=self.object_id)
+        usable = [key for key in workspace.api_keys.all() if key.is_usable]
+        live = sum(key.environment == Environment.PRODUCTION for key in usable)
+        return [
+            ("Workspace", workspace.name),
+            ("Keys that stop", f"{live} production, {len(usable) - live} sandbox"),
+        ]
 
 
-class MovementAsked(ActionForm):
-    amount = forms.CharField(required=False)
-    note = forms.CharField(required=False)
+class Resumption(FactsForm):
+    def facts(self) -> Facts:
+        workspace = Workspace.objects.get(pk=self.object_id)
+        return [
+            ("Workspace", workspace.name),
+            ("Suspended", workspace.suspended_at),
+            ("Because", workspace.suspension_reason),
+        ]
 
 
-class Movement(forms.Form):
-    amount = forms.DecimalField(max_digits=14, decimal_places=2)
-    note = forms.CharField(max_length=200, required=False)
+class Movement(FactsForm):
+    """Money by hand, in two steps: what is typed, then what follows from it.
+
+    `page` is the id that the entry gets: sent twice, it is booked once.
+    """
+
+    kind: ClassVar[LedgerEntry.Kind]
+    data: Any
+    amount = forms.DecimalField(
+        max_digits=14,
+        decimal_places=2,
+        widget=UnfoldAdminTextInputWidget({"inputmode": "decimal"}),
+    )
+    note = forms.CharField(
+        max_length=200, required=False, widget=UnfoldAdminTextInputWidget
+    )
+    page = forms.UUIDField(widget=forms.HiddenInput, initial=uuid7)
+    sure = forms.BooleanField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        accounts = Account.objects.select_related("workspace")
+        self.account = accounts.get(pk=self.object_id)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        account, amount = self.account, cleaned.get("amount", Decimal(0))
+        left = account.balance + amount + account.credit_limit
+        is_short = (
+            account.billing == Account.Billing.PREPAID and amount < 0 and left < 0
+        )
+        # The second step is decided where it is booked: it may have been sent before.
+        if is_short and not cleaned["sure"]:
+            raise ValidationError(str(InsufficientBalance(-amount, account)))
+        return cleaned
+
+    def is_valid(self) -> bool:
+        """True once the second step is sent; the first one asks."""
+        if not super().is_valid():
+            return False
+        if not self.cleaned_data["sure"]:
+            self._ask()
+        return bool(self.cleaned_data["sure"])
+
+    def _ask(self) -> None:
+        # What came with a request cannot be written to.
+        self.data = {**self.data.dict(), "sure": "on"}
+        for name in ("amount", "note"):
+            self.fields[name].widget = forms.HiddenInput()
+        self.submit_text = f"{self.verb} {self.money(self.amount_moved)}"
+
+    @property
+    def verb(self) -> str:
+        return "Top up" if self.kind == LedgerEntry.Kind.TOP_UP else "Adjust by"
+
+    @property
+    def amount_moved(self) -> Decimal:
+        moved: Decimal = self.cleaned_data["amount"]
+        return moved
+
+    def money(self, amount: Decimal) -> str:
+        return f"{self.account.currency} {amount:,.2f}"
+
+    def facts(self) -> Facts:
+        account = self.account
+        facts = [
+            ("Account", account.workspace.name),
+            ("Environment", account.environment),
+            ("Balance", self.money(account.balance)),
+        ]
+        if not self.submit_text:
+            return facts
+        needs_second = by_hand.needs_second(account, self.amount_moved)
+        after = self.money(account.balance + self.amount_moved)
+        return [
+            *facts,
+            ("Amount", self.money(self.amount_moved)),
+            ("Balance after", after),
+            ("Note", self.cleaned_data["note"] or "-"),
+            ("Second person", SECOND if needs_second else "Not needed: booked at once"),
+        ]
+
+
+class TopUp(Movement):
+    kind = LedgerEntry.Kind.TOP_UP
+
+    def clean_amount(self) -> Decimal:
+        if self.amount_moved <= 0:
+            raise ValidationError("A top-up is above 0; take money back by adjusting.")
+        return self.amount_moved
+
+
+class Adjustment(Movement):
+    kind = LedgerEntry.Kind.ADJUSTMENT
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["amount"].help_text = "Below 0 takes money from the account."
+        self.fields["note"].required = True
+
+    def clean_amount(self) -> Decimal:
+        if not self.amount_moved:
+            raise ValidationError("An adjustment by 0 changes nothing.")
+        return self.amount_moved

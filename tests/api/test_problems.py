@@ -251,7 +251,7 @@ def test_pages_run_nothing_inline_and_load_nothing_from_elsewhere(
 
 
 def test_the_pages_find_their_stylesheet(client: Client) -> None:
-    response = client.get("/static/verification/pages.css")
+    response = client.get("/static/verification/hosted.css")
 
     assert response.status_code == 200
     response.close()

@@ -14,7 +14,7 @@ UNKNOWN_TEST_KEY = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"
 UNKNOWN_LIVE_KEY = "vrf_live_0123456789ABCDEFGHIJKLMNOPQRSTUV35Llxk"
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/static/verification/pages.css", "/docs"])
+@pytest.mark.parametrize("path", [*PATHS, "/static/verification/hosted.css", "/docs"])
 def test_every_answer_has_a_request_id(client: Client, path: str) -> None:
     response = client.get(path)
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from verification.api.problem_kinds import KINDS
 
 CATALOGUE = Path(settings.BASE_DIR, "verification/api/locale/sw/LC_MESSAGES/django.po")
-PAGES = ["base", "landing", "404", "500", "problems/index", "problems/detail"]
+PAGES = ["landing", "403", "404", "500", "503", "problems/index", "problems/detail"]
 MARKED = re.compile(r"""{% translate (?:"([^"]+)"|'([^']+)') %}""")
 
 

@@ -4,7 +4,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from tests.clients import HOSTED, person
-from tests.office import act, change, listing, log_in, page, reveal_url
+from tests.office import change, listing, log_in, page, press, reveal_url
 from verification.backoffice.roles import ROLES, write_roles
 from verification.reports.models import Report
 from workspaces.models import ApiKey, Workspace
@@ -113,7 +113,7 @@ def test_who_reviews_or_keeps_the_books_neither_revokes_keys_nor_suspends(api):
         client = member(role)
         chosen = {"action": "revoke", "_selected_action": api.key.pk}
         client.post(listing(ApiKey), chosen)
-        act(client, "suspend", api.workspace, reason="Because")
+        press(client, "suspend", api.workspace, reason="Because")
     api.key.refresh_from_db()
     assert api.key.revoked_at is None
     assert not Workspace.objects.get().is_suspended

@@ -2,14 +2,14 @@ import re
 
 import pytest
 from django.contrib import admin
-from django.utils.html import escape
 
+from tests.clients import Api
 from tests.office import listing
 from verification.backoffice.office import SURE, OfficeAdmin
-from workspaces.models import ApiKey, Workspace
+from workspaces.models import ApiKey
 
 pytestmark = pytest.mark.django_db
-# Those that ask by a page of their own, and one that only asks a provider.
+# Those that ask by a page of their own.
 ASK_THEMSELVES = {
     "resume",
     "run_now",
@@ -18,7 +18,6 @@ ASK_THEMSELVES = {
     "refund",
     "approve",
     "reject",
-    "look",
 }
 
 
@@ -41,21 +40,28 @@ def test_nothing_is_done_before_somebody_has_said_yes(api, superuser):
     assert ApiKey.objects.get().revoked_at
 
 
-def test_what_was_typed_beside_the_action_goes_with_it(workspace, superuser):
-    reason = 'Unpaid "again" & again'
-    data = {"action": "suspend", "reason": reason, "_selected_action": [workspace.pk]}
+def test_a_page_that_asks_names_the_rows_and_leads_back_to_the_list(api, superuser):
+    url = f"{listing(ApiKey)}?environment__exact=sandbox"
+    data = {"action": "revoke", "_selected_action": [api.key.pk]}
 
-    page = superuser.post(listing(Workspace), data).content.decode()
-    assert escape(reason) in page
-    superuser.post(listing(Workspace), {**data, SURE: "yes"})
+    page = superuser.post(url, data).content.decode()
 
-    workspace.refresh_from_db()
-    assert workspace.suspension_reason == reason
+    assert f"<li>{api.key}</li>" in page
+    assert f'<a class="cancel" href="{url}">Cancel</a>' in page
 
 
-def test_nothing_chosen_is_told_as_ever(workspace, superuser):
+def test_all_rows_of_a_list_are_counted_where_all_are_chosen(api, superuser):
+    Api(api.workspace, "production")
+    data = {"action": "revoke", "_selected_action": [api.key.pk], "select_across": "1"}
+
+    page = superuser.post(listing(ApiKey), data).content.decode()
+
+    assert "2 chosen:" in page
+
+
+def test_nothing_chosen_is_told_as_ever(api, superuser):
     answer = superuser.post(
-        listing(Workspace), {"action": "resume", "index": "0"}, follow=True
+        listing(ApiKey), {"action": "revoke", "index": "0"}, follow=True
     )
 
     assert "Items must be selected" in answer.content.decode()

@@ -2,7 +2,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from tests.office import act, change, listed_ids, listing, opened, page
+from tests.office import change, listed_ids, listing, opened, page, press
 from verification.backoffice import trail
 from verification.backoffice.models import AuditEvent
 from workspaces.models import ApiKey, Workspace
@@ -81,7 +81,7 @@ def test_an_act_that_fails_leaves_no_trace(workspace, superuser, monkeypatch):
 
     monkeypatch.setattr(trail, "record", fail)
     with pytest.raises(DatabaseError):
-        act(superuser, "suspend", workspace, reason="Unpaid")
+        press(superuser, "suspend", workspace, reason="Unpaid")
 
     workspace.refresh_from_db()
     assert not workspace.is_suspended

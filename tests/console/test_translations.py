@@ -28,7 +28,7 @@ MODULES = [
 IN_CODE = re.compile(r'\b(?:_|gettext_lazy)\(\s*"([^"]+)"')
 # Words of the API, which are the same in every language, and what languages and
 # formats are called.
-SAME = {"English", "Kiswahili", "doctype", "html", "UTC", "CSV", "PDF", "ms", "wide"}
+SAME = {"English", "Kiswahili", "doctype", "html", "EAT", "CSV", "PDF", "ms", "wide"}
 COMMAND = re.compile(r"<pre.*?</pre>", re.DOTALL)
 
 

@@ -4,8 +4,9 @@ from decimal import Decimal
 import pytest
 
 from tests.clients import approve
-from tests.office import act, change, listing, opened, page
+from tests.office import act, change, dialog_url, listing, opened, page, press, sent
 from tests.workspaces.people import token_sent_to
+from verification.ids import uuid7
 from workspaces import keys
 from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
 
@@ -37,20 +38,29 @@ def test_a_new_workspace_needs_an_address(superuser):
 
 
 def test_a_workspace_is_suspended_with_a_reason_and_resumed(workspace, superuser):
-    assert act(superuser, "suspend", workspace) == [
-        "Give a reason of at most 500 characters."
-    ]
+    press(superuser, "suspend", workspace)
     workspace.refresh_from_db()
     assert not workspace.is_suspended
 
-    told = act(superuser, "suspend", workspace, reason="Unpaid invoices")
+    told = press(superuser, "suspend", workspace, reason="Unpaid invoices")
     assert told == ["Acacia Lenders is suspended."]
     workspace.refresh_from_db()
     assert workspace.suspension_reason == "Unpaid invoices"
+    asked = opened(superuser, dialog_url("resume", workspace))
+    assert "Unpaid invoices" in asked
 
-    assert act(superuser, "resume", workspace) == ["Acacia Lenders works again."]
+    assert press(superuser, "resume", workspace) == ["Acacia Lenders works again."]
     workspace.refresh_from_db()
     assert not workspace.is_suspended
+
+
+def test_a_workspace_has_the_one_button_that_applies(workspace, superuser):
+    for button, other in [("suspend", "resume"), ("resume", "suspend")]:
+        page = opened(superuser, change(workspace))
+        assert dialog_url(button, workspace) in page
+        assert dialog_url(other, workspace) not in page
+        assert superuser.get(dialog_url(other, workspace)).status_code == 403
+        workspace.suspend("Unpaid invoices")
 
 
 def test_approval_and_suspension_are_not_fields_to_edit(workspace, superuser):
@@ -134,9 +144,9 @@ def test_a_key_is_revoked(api, superuser):
 def test_money_moves_by_entries(workspace, superuser):
     account = workspace.accounts.get(environment="production")
 
-    told = act(superuser, "top_up", account, amount="100.50", note="Transfer 7")
+    told = press(superuser, "top_up", account, amount="100.50", note="Transfer 7")
     assert told == ["TOP_UP of KES 100.50 on Acacia Lenders (production)."]
-    act(superuser, "adjust", account, amount="-0.50", note="Bank fee")
+    press(superuser, "adjust", account, amount="-0.50", note="Bank fee")
 
     account.refresh_from_db()
     assert account.balance == 100
@@ -145,31 +155,82 @@ def test_money_moves_by_entries(workspace, superuser):
     assert {entry.actor for entry in entries} == {"staff admin"}
 
 
-@pytest.mark.parametrize(
-    ("action", "fields", "told"),
-    [
-        ("top_up", {}, "Give an amount"),
-        ("top_up", {"amount": "0"}, "Give an amount"),
-        ("top_up", {"amount": "1.005"}, "Give an amount"),
-        ("top_up", {"amount": "NaN"}, "Give an amount"),
-        ("top_up", {"amount": "-5"}, "A top-up is above 0"),
-        ("adjust", {"amount": "5"}, "An adjustment needs a note"),
-        ("adjust", {"amount": "-5", "note": "Fee"}, "This needs KES 5.00"),
-    ],
-)
-def test_money_that_cannot_move_stays(workspace, superuser, action, fields, told):
+@pytest.mark.parametrize("button", ["top_up", "adjust"])
+def test_a_dialog_says_what_becomes_of_the_balance_before_it_books(
+    workspace, superuser, settings, button
+):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(5000)
     account = workspace.accounts.get(environment="production")
+    Account.objects.filter(pk=account.pk).update(balance=200)
 
-    (message,) = act(superuser, action, account, **fields)
+    def said(amount):
+        data = {"_form_submitted": "on", "amount": amount, "note": "Transfer 7"}
+        data["page"] = str(uuid7())
+        return superuser.post(dialog_url(button, account), data).content.decode()
 
-    assert message.startswith(told)
+    page = said("5000")
+
+    for fact in (
+        "Acacia Lenders",
+        "production",
+        "KES 200.00",
+        "KES 5,000.00",
+        "KES 5,200.00",
+        "Transfer 7",
+        "Not needed",
+        "Cancel",
+    ):
+        assert fact in page
+    assert "once another person approves it" in said("5000.01")
     assert not LedgerEntry.objects.exists()
 
 
-def test_money_moves_on_one_account_at_a_time(workspace, superuser):
-    told = act(superuser, "top_up", *workspace.accounts.all(), amount="5")
+@pytest.mark.parametrize(
+    ("button", "fields", "told"),
+    [
+        ("top_up", {}, "This field is required"),
+        ("top_up", {"amount": "0"}, "A top-up is above 0"),
+        ("top_up", {"amount": "1.005"}, "no more than 2 decimal places"),
+        ("top_up", {"amount": "NaN"}, "Enter a number"),
+        ("top_up", {"amount": "-5"}, "A top-up is above 0"),
+        ("adjust", {"amount": "0", "note": "Fee"}, "changes nothing"),
+        ("adjust", {"amount": "5"}, "This field is required"),
+        ("adjust", {"amount": "-5", "note": "Fee"}, "This needs KES 5.00"),
+    ],
+)
+def test_money_that_cannot_move_stays(workspace, superuser, button, fields, told):
+    account = workspace.accounts.get(environment="production")
 
-    assert told == ["Choose one account."]
+    for sure in ("", "on"):
+        form = sent(**fields, sure=sure)
+        answer = superuser.post(dialog_url(button, account), form, follow=True)
+        assert told in answer.content.decode()
+    assert not LedgerEntry.objects.exists()
+
+
+def test_rows_of_accounts_have_the_buttons_too(workspace, superuser):
+    page = opened(superuser, listing(Account))
+
+    for account in workspace.accounts.all():
+        assert dialog_url("top_up", account) in page
+        assert dialog_url("adjust", account) in page
+
+
+def test_a_dialog_leads_back_to_the_page_that_opened_it(workspace, superuser):
+    account = workspace.accounts.get(environment="production")
+
+    def led(page):
+        answer = superuser.post(
+            dialog_url("top_up", account),
+            sent(amount="5"),
+            headers={"HX-Request": "true", "HX-Current-URL": page},
+        )
+        return answer["HX-Redirect"]
+
+    assert (
+        led(f"http://testserver{change(workspace)}?x=1") == f"{change(workspace)}?x=1"
+    )
+    assert led("https://elsewhere.test/x") == change(account)
 
 
 def test_editing_an_account_does_not_touch_its_balance(workspace, superuser):

@@ -1,5 +1,6 @@
 """Staff top up accounts and adjust them: once a page, and the large ones by two."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
@@ -11,8 +12,7 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.backoffice.test_sure import sent_by
-from tests.office import act, listing
+from tests.office import act, dialog_url, listing, opened, press, sent
 from tests.ordering.test_refund_admin import browser
 from tests.threads import at_once
 from verification.backoffice.models import AuditEvent
@@ -46,29 +46,34 @@ def balance(account: Account) -> Decimal:
     return Account.objects.get(pk=account.pk).balance
 
 
-def test_a_page_that_is_sent_twice_books_once(account, superuser):
-    data = {"action": "top_up", "amount": "100", "note": "Transfer 7"}
-    first = superuser.post(listing(Account), {**data, "_selected_action": [account.pk]})
-    form = sent_by(first.content.decode())
+def test_a_dialog_that_is_sent_twice_books_once(account, superuser):
+    first = sent(amount="100", note="Transfer 7")
 
-    for told in ("TOP_UP of KES 100.00", "This page was sent before"):
-        answer = superuser.post(listing(Account), form, follow=True)
-        assert told in str(next(iter(answer.context["messages"])))
+    assert "TOP_UP of KES 100.00" in press(superuser, "top_up", account, **first)[0]
+    told = press(superuser, "top_up", account, **first)
+    assert told[0].startswith("This page was sent before")
     # Going back and typing another amount does not make it another page.
-    superuser.post(listing(Account), {**form, "amount": "900"})
+    press(superuser, "top_up", account, **{**first, "amount": "900"})
 
     assert (balance(account), LedgerEntry.objects.count()) == (100, 1)
     # Another page is another entry, whatever is typed there.
-    again = superuser.post(listing(Account), {**data, "_selected_action": [account.pk]})
-    superuser.post(listing(Account), sent_by(again.content.decode()))
+    press(superuser, "top_up", account, **sent(amount="100", note="Transfer 7"))
     assert balance(account) == 200
 
 
-@pytest.mark.parametrize("page", ["", "1", "../../x"])
-def test_what_no_page_has_asked_for_is_not_booked(account, superuser, page):
-    (told,) = act(superuser, "top_up", account, amount="100", _once=page)
+def test_each_dialog_that_is_opened_has_an_id_of_its_own(account, superuser):
+    url = dialog_url("top_up", account)
+    found = [
+        re.search(r'name="page" value="([^"]+)"', opened(superuser, url))[1]
+        for _ in range(2)
+    ]
+    assert found[0] != found[1]
 
-    assert told.startswith("Begin again")
+
+@pytest.mark.parametrize("page", ["", "1", "../../x"])
+def test_what_no_dialog_has_asked_for_is_not_booked(account, superuser, page):
+    assert press(superuser, "top_up", account, amount="100", page=page) == []
+
     assert not StaffEntry.objects.exists()
 
 
@@ -98,7 +103,7 @@ def test_a_large_entry_needs_a_second_person_and_both_are_in_the_trail(
 ):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(100)
     grace, wangari = finance("grace"), finance("wangari")
-    (told,) = act(grace, "top_up", account, amount="100.01", note="Transfer 7")
+    (told,) = press(grace, "top_up", account, amount="100.01", note="Transfer 7")
     assert told.endswith("waits for a second person.")
     entry = StaffEntry.objects.get()
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from allauth.account import views as account
 from allauth.account.decorators import reauthentication_required
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -50,8 +49,3 @@ def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:
     form = f"form {getattr(view, 'view_class', view).__name__}"
     address = lockout.address(request) or ""
     return rates.count_from(address, form, limit).exceeded
-
-
-def frame(request: HttpRequest) -> dict[str, Any]:
-    """What every page names: who runs the service."""
-    return {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from verification.api.problems import Problem, is_api
+from verification.api.problems import Problem
+from verification.pages import is_api
 
 
 def accept_chunks(request: HttpRequest) -> None:

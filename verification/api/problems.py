@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 from django.conf import settings
 from django.core import exceptions, signals
-from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.encoding import escape_uri_path
 from rest_framework import exceptions as rest
 
 from verification.api.problem_kinds import KINDS, Kind
 from verification.links import top_up_url
+from verification.pages import DATABASE_AWAY, error_of, is_api
 from verification.payments.registry import takes_payments
 from verification.request_ids import current_id
 from workspaces.ledger import InsufficientBalance
@@ -156,8 +156,7 @@ def _register_all(
 
 register(Problem, lambda problem: problem)
 register(InsufficientBalance, _insufficient)
-# Statement and lock timeouts and deadlocks are OperationalErrors, too.
-_register_all([OperationalError, InterfaceError], _unavailable)
+_register_all(DATABASE_AWAY, _unavailable)
 _register_all([Http404, rest.NotFound], lambda e: Problem("not-found"))
 _register_all(
     [rest.ParseError, UnreadablePostError], lambda e: Problem("malformed-body")
@@ -207,11 +206,9 @@ class ProblemMiddleware:
         return problem_for(error, request).response(request)
 
 
-def is_api(request: HttpRequest) -> bool:
-    return f"{request.path_info}/".startswith("/api/")
-
-
 def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    if isinstance(error := error_of(request), DATABASE_AWAY):
+        return problem_for(error, request).response(request)
     problem = _problem_of(request, response.status_code)
     for name in ("Allow", "Retry-After", "WWW-Authenticate"):
         if name in response:

@@ -39,7 +39,10 @@ def exactly(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilte
 
 
 class Between(RangeDateTimeFilter):
-    """Unfold's own asks for times without a zone, and drops a day without a time."""
+    """Unfold's own asks for times without a zone, and drops a day without a time.
+
+    Days and times are those that pages show.
+    """
 
     def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
         for side, lookup, time in (("from", "gte", "00:00"), ("to", "lte", "23:59:59")):

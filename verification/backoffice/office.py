@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -23,12 +22,11 @@ from verification.backoffice.rendering import once as once
 from verification.backoffice.rendering import pretty as pretty
 from verification.backoffice.rendering import table as table
 from verification.backoffice.revealing import RevealingAdmin
-from verification.ids import uuid7
 
 # Sent by who has read what follows.
 SURE = "_sure"
-# What tells a page that is sent twice from two pages; an id that can be kept.
-ONCE = "_once"
+# More rows than this are counted, and not named, on the page that asks.
+NAMED = 20
 
 
 class CheapPaginator(Paginator):
@@ -100,17 +98,24 @@ class OfficeAdmin(ModelAdmin):
         asks = name in self.sure and SURE not in request.POST and chosen
         if not (asks and name in self.get_actions(request)):
             return super().response_action(request, queryset)
-        kept = [
-            (key, value)
-            for key, values in request.POST.lists()
-            for value in values
-            if key not in {"csrfmiddlewaretoken", "index", ONCE}
-        ]
-        kept.append((ONCE, str(uuid7())))
-        title = self.get_actions(request)[name][2]
-        shown = {"told": self.sure[name], "kept": kept, "count": len(chosen)}
-        page = "admin/sure.html"
-        return asking_page(self, request, page, action=name, title=title, **shown)
+        if request.POST.get("select_across", "0") != "1":
+            queryset = queryset.filter(pk__in=chosen)
+        return asking_page(
+            self,
+            request,
+            "admin/sure.html",
+            action=name,
+            title=self.get_actions(request)[name][2],
+            told=self.sure[name],
+            kept=[
+                (key, value)
+                for key, values in request.POST.lists()
+                for value in values
+                if key not in {"csrfmiddlewaretoken", "index", "action"}
+            ],
+            rows=queryset[:NAMED],
+            count=CheapPaginator(queryset, NAMED).count,
+        )
 
     def save_model(
         self, request: HttpRequest, obj: Any, form: Any, change: bool
@@ -193,12 +198,6 @@ class ReadOnlyInline(TabularInline):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-
-def sent_once(request: HttpRequest) -> UUID | None:
-    """By what the page that asked is known; None where it was none of ours."""
-    text = request.POST.get(ONCE, "")
-    return UUID(text) if is_uuid(text) else None
 
 
 def asking_page(

@@ -11,18 +11,14 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django import forms
-from django.contrib.admin.utils import quote
 from django.db.models import Model
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
-from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminTextInputWidget
 
 from verification.backoffice import trail
+from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.rendering import pretty
 from verification.masking import DOTS, masked
 
@@ -30,12 +26,6 @@ SECONDS = 600
 KEY = "revealed"
 REVEAL = "backoffice.reveal_personal"
 ASK = "Who you are, what you open and the reason are recorded for good."
-
-
-class ReasonForm(BaseDialogForm):
-    reason = forms.CharField(
-        max_length=trail.LONGEST, widget=UnfoldAdminTextInputWidget
-    )
 
 
 class RevealingAdmin(ModelAdmin):
@@ -71,12 +61,12 @@ class RevealingAdmin(ModelAdmin):
         description="Reveal personal data",
         icon="visibility",
         permissions=["reveal"],
-        dialog={
-            "title": "Reveal personal data",
-            "description": f"{ASK} It is shown for ten minutes.",
-            "form_class": ReasonForm,
-            "form_submit_text": "Reveal",
-        },
+        dialog=dialog(
+            "Reveal personal data",
+            f"{ASK} It is shown for ten minutes.",
+            "Reveal",
+            ReasonForm,
+        ),
     )
     def reveal(
         self, request: HttpRequest, form: ReasonForm, object_id: str
@@ -100,16 +90,6 @@ def remember(request: HttpRequest, obj: Model) -> None:
     now = time.time()
     kept = {k: end for k, end in request.session.get(KEY, {}).items() if end > now}
     request.session[KEY] = {**kept, _name(obj): now + SECONDS}
-
-
-def back_to(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:
-    """To the row's page, from a dialog or from its form opened by itself."""
-    meta = obj._meta
-    name = f"admin:{meta.app_label}_{meta.model_name}_change"
-    url = url or reverse(name, args=[quote(obj.pk)])
-    if "HX-Request" in request.headers:
-        return HttpResponse(headers={"HX-Redirect": url})
-    return HttpResponseRedirect(url)
 
 
 def _name(obj: Model) -> str:

@@ -7,6 +7,7 @@ from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
+from verification.local_time import in_nairobi
 from verification.reports.models import Report
 
 
@@ -159,7 +160,7 @@ class ConsentRecord(models.Model):
         ordering = ["created_at", "id"]
 
     def __str__(self) -> str:
-        return f"{self.happened} {self.created_at:%Y-%m-%d %H:%M}"
+        return f"{self.happened} {in_nairobi(self.created_at)}"
 
     @property
     def number(self) -> str:

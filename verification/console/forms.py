@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.utils.timezone import now
+from django.utils.timezone import localdate, now
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
@@ -18,6 +18,7 @@ from verification.ordering import formats
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.listing import Filters
 from verification.reports.models import ReportStatus, SubjectType
+from verification.wire import NAIROBI
 from webhooks.models import DeliveryStatus, Event
 from webhooks.signing import signing_key
 from workspaces.models import Role, Scope, all_scopes
@@ -71,14 +72,14 @@ class NewKey(forms.Form):
 
     def clean_expires(self) -> date | None:
         last: date | None = self.cleaned_data["expires"]
-        if last and last < now().date():
+        if last and last < localdate():
             raise forms.ValidationError(_("Choose a day to come"))
         return last
 
     @property
     def expires_at(self) -> datetime | None:
         last = self.cleaned_data["expires"]
-        return datetime.combine(last, time.max, UTC) if last else None
+        return datetime.combine(last, time.max, NAIROBI) if last else None
 
 
 class Rotation(forms.Form):
@@ -119,6 +120,7 @@ class ReportFilters(forms.Form):
             subject_type=typed["subject_type"] or None,
             first_day=typed["first"],
             last_day=typed["last"],
+            zone=NAIROBI,
         )
 
 

@@ -6,11 +6,11 @@ from django.http import Http404
 from django.urls import path
 from unfold.decorators import action
 from unfold.enums import ActionVariant
-from unfold.forms import BaseDialogForm
 
 from verification.backoffice import trail
+from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import ReadOnlyAdmin
-from verification.backoffice.revealing import ReasonForm, back_to, is_revealed
+from verification.backoffice.revealing import is_revealed
 from verification.golive import deciding
 from verification.golive.documents import download
 from verification.golive.models import WAITING, Application, Status
@@ -36,15 +36,6 @@ class WaitingFilter(admin.SimpleListFilter):
 
     def queryset(self, request, applications):
         return waiting(applications) if self.value() == "staff" else applications
-
-
-def dialog(title, told, button, form=BaseDialogForm):
-    return {
-        "title": title,
-        "description": told,
-        "form_class": form,
-        "form_submit_text": button,
-    }
 
 
 @admin.register(Application)

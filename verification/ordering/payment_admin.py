@@ -178,6 +178,7 @@ class CheckoutAdmin(NumberAdmin):
     ]
     search_ids = ("id", "report_id", "payment_id", "account_id")
     actions = ["look", "refund", "clear_doubt"]  # type: ignore[assignment]
+    sure = {"look": "What became of the payment is known in a moment; no money moves."}
     fields = [
         "id",
         "number",

@@ -18,17 +18,11 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.timezone import now
 from unfold.decorators import action
-from unfold.forms import BaseDialogForm
 
 from verification.backoffice import trail
+from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import ReadOnlyAdmin
-from verification.backoffice.revealing import (
-    ASK,
-    ReasonForm,
-    back_to,
-    is_revealed,
-    remember,
-)
+from verification.backoffice.revealing import ASK, is_revealed, remember
 from verification.masking import masked
 from verification.ordering.cancelling import cancel
 from verification.ordering.client import Client
@@ -83,15 +77,6 @@ def facts_of(report: Any) -> list[tuple[str, str]]:
         for name, value in shown.items()
         if value and name not in {"fullName", "subjectType"}
     ]
-
-
-def dialog(title: str, told: str, button: str, form: type = BaseDialogForm) -> Any:
-    return {
-        "title": title,
-        "description": told,
-        "form_class": form,
-        "form_submit_text": button,
-    }
 
 
 @admin.register(Report)

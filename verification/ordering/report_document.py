@@ -9,11 +9,11 @@ from typing import Any
 
 import segno
 from django.conf import settings
-from django.utils.dateformat import format as formatted
 
 from verification import links, pdf
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent
+from verification.local_time import in_nairobi
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.wire import NAIROBI, one_line
 from workspaces.models import Environment
@@ -206,7 +206,7 @@ def words(name: str) -> str:
 
 
 def _moment(at: datetime) -> str:
-    return formatted(at.astimezone(NAIROBI), "j M Y, H:i") + " EAT"
+    return in_nairobi(at)
 
 
 def _qr(text: str) -> str:

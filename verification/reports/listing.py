@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
 from uuid import UUID
 
@@ -16,13 +16,14 @@ from verification.reports.search import matching
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Days are UTC, both ends included."""
+    """Days are those of `zone`, both ends included."""
 
     search: str | None = None
     status: str | None = None
     subject_type: str | None = None
     first_day: date | None = None
     last_day: date | None = None
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,10 @@ def _found(workspace_id: UUID, environment: str, filters: Filters) -> QuerySet[R
     exact: dict[str, Any] = {
         "status": filters.status,
         "subject_type": filters.subject_type,
-        "created_at__gte": _start_of(filters.first_day),
-        "created_at__lt": _start_of(filters.last_day, after=timedelta(days=1)),
+        "created_at__gte": _start_of(filters.first_day, filters.zone),
+        "created_at__lt": _start_of(
+            filters.last_day, filters.zone, after=timedelta(days=1)
+        ),
     }
     reports = reports.filter(**{k: v for k, v in exact.items() if v is not None})
     if filters.search:
@@ -66,11 +69,13 @@ def _found(workspace_id: UUID, environment: str, filters: Filters) -> QuerySet[R
     return reports
 
 
-def _start_of(day: date | None, after: timedelta = timedelta()) -> datetime | None:
+def _start_of(
+    day: date | None, zone: tzinfo, after: timedelta = timedelta()
+) -> datetime | None:
     if day is None:
         return None
     try:
-        return datetime.combine(day, time(), UTC) + after
+        return datetime.combine(day, time(), zone) + after
     except OverflowError:
         # The day after the calendar's last: nothing is later.
         return None

@@ -9,6 +9,7 @@ from typing import Literal
 from django.core.cache import cache
 from django.utils.timezone import now
 
+from verification.local_time import in_nairobi
 from verification.providers.registry import asks_referee, route_for
 from verification.source_routes import HOME
 from verification.sources.health import Health, last_hour
@@ -62,7 +63,7 @@ def state_of(source: Source, at: datetime) -> str:
     if source.failures_in_row < TRIPS_AT:
         return "asked"
     if source.resting_until and source.resting_until > at:
-        return f"rests until {source.resting_until:%H:%M:%S} UTC"
+        return f"rests until {in_nairobi(source.resting_until)}"
     return "is being tried"
 
 

@@ -1,5 +1,5 @@
-// What unfold's dialogs lack: a role, a name, the focus, and the way back; and names for
-// what only has an icon.
+// What unfold's dialogs lack: a role, the focus, and the way back; and names for what
+// only has an icon.
 document.addEventListener("DOMContentLoaded", () => {
   const box = document.getElementById("modal-content");
   let opener = null;
@@ -13,21 +13,10 @@ document.addEventListener("DOMContentLoaded", () => {
       if (!box.contains(event.target)) opener = event.target;
     });
     document.addEventListener("htmx:afterSettle", () => {
-      const title = box.querySelector("h1, h2");
-      if (title) {
-        title.id = "dialog-title";
-        box.setAttribute("aria-labelledby", "dialog-title");
-      }
-      box.querySelectorAll("[x-on\\:click='openModal = false']").forEach((close) => {
-        if (close.tagName === "A") return;
-        close.setAttribute("role", "button");
-        close.setAttribute("tabindex", "0");
-        close.setAttribute("aria-label", "Close");
-        close.addEventListener("keydown", (event) => {
-          if (event.key === "Enter" || event.key === " ") close.click();
-        });
-      });
-      setTimeout(() => (box.querySelector("input:not([type=hidden]), textarea") || inside()[0] || box).focus(), 60);
+      if (box.querySelector("#dialog-title")) box.setAttribute("aria-labelledby", "dialog-title");
+      // The way back comes first where there is nothing to type.
+      const first = box.querySelector("input:not([type=hidden]), textarea, select") || box.querySelector(".cancel");
+      setTimeout(() => (first || box).focus(), 60);
     });
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Tab") return;

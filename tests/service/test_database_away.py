@@ -1,0 +1,35 @@
+"""A database that nobody answers for, behind the real web server."""
+
+import pytest
+import requests
+
+from tests.live import free_port
+
+
+@pytest.fixture
+def database_away(service):
+    """The web server, started anew with the address of a closed port."""
+    url = service.database_url
+    service.stop_web()
+    service.set_environment(DATABASE_URL=f"postgres://x@127.0.0.1:{free_port()}/x")
+    service.start_web()
+    yield
+    service.stop_web()
+    service.set_environment(DATABASE_URL=url)
+    service.start_web()
+
+
+def test_pages_and_api_say_when_to_try_again(service, client, database_away):
+    def get(path, **headers):
+        return requests.get(service.url + path, headers=headers, timeout=10)
+
+    for path in ("/c/unknown", "/p/unknown", "/r/unknown"):
+        page = get(path, **{"Accept-Language": "sw"})
+        assert (page.status_code, page.headers["Retry-After"]) == (503, "60")
+        assert "jaribu tena baada ya dakika moja" in page.text
+    problem = client.get("/reports")
+    assert (problem.status_code, problem.json()["code"]) == (503, "unavailable")
+    assert int(problem.headers["Retry-After"]) > 0
+    assert get("/healthz").status_code == 200
+    assert get("/").status_code == 200
+    assert "the database did not answer" in service.log()

@@ -1,0 +1,70 @@
+"""Dialogs of the admin: what a button says before it acts, and where it leads after."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django import forms
+from django.contrib.admin.utils import quote
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from verification.backoffice import trail
+
+Facts = list[tuple[str, Any]]
+
+
+class FactsForm(BaseDialogForm):
+    """A dialog that names the row it acts on, and what changes, above its fields."""
+
+    form_before_template = "admin/facts.html"
+    # The label of the button, where the dialog's own does not fit.
+    submit_text = ""
+
+    def facts(self) -> Facts:
+        return []
+
+    def get_before_template_context(
+        self, request: HttpRequest, object_id: Any = None
+    ) -> dict[str, Any]:
+        return {"facts": self.facts()}
+
+
+class ReasonForm(FactsForm):
+    reason = forms.CharField(
+        max_length=trail.LONGEST, widget=UnfoldAdminTextInputWidget
+    )
+
+
+def dialog(
+    title: str, told: str, button: str, form: type[BaseDialogForm] = BaseDialogForm
+) -> Any:
+    """The `dialog=` of an action: without one it would act when its URL is opened."""
+    return {
+        "title": title,
+        "description": told,
+        "form_class": form,
+        "form_submit_text": button,
+    }
+
+
+def back_to(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:
+    """Return to `url`, to the page that opened the dialog, or to the row's page."""
+    meta = obj._meta
+    name = f"admin:{meta.app_label}_{meta.model_name}_change"
+    url = url or _opened_on(request) or reverse(name, args=[quote(obj.pk)])
+    if "HX-Request" in request.headers:
+        return HttpResponse(headers={"HX-Redirect": url})
+    return HttpResponseRedirect(url)
+
+
+def _opened_on(request: HttpRequest) -> str:
+    """The page of the admin that htmx names, without a host that it could name."""
+    asked = urlsplit(request.headers.get("HX-Current-URL", ""))
+    if not asked.path.startswith(reverse("admin:index")):
+        return ""
+    return f"{asked.path}?{asked.query}" if asked.query else asked.path
