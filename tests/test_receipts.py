@@ -169,7 +169,47 @@ def test_a_receipt_is_tagged_for_screen_readers():
 
 
 def test_letters_that_no_font_has_do_not_prevent_a_receipt():
-    assert NUMBER in text_of({**EVIDENCE, "typedName": "中文 😀 \0"})
+    assert NUMBER in text_of({**EVIDENCE, "typedName": "\U00020000 🫠 \0"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Wanjikũ wa Kamaũ Ŋgũgĩ",
+        "Анна Ќурчатова",
+        "Ελένη Παπαδοπούλου",
+        "محمد بن علي",
+        "אברהם כהן",
+        "አበበ ቢቂላ",
+        "राम कुमार शर्मा",
+        "ਗੁਰਪ੍ਰੀਤ ਸਿੰਘ",
+        "রবীন্দ্রনাথ ঠাকুর",
+        "தமிழ் செல்வி",
+        "සුනිල් ශ්\u200dරී",
+        "မောင်မောင်",
+        "བཀྲ་ཤིས",
+        "สมชาย ใจดี",
+        "ქეთევან",
+        "Արամ",
+        "王小明 田中さくら 김철수",
+        "𞤀𞤣𞤤𞤢𞤥 ⵜⵉⴼⵉⵏⴰⵖ",
+        "😀 👍🏽 🎉 🇰🇪",
+    ],
+)
+def test_receipt_draws_every_script(name: str):
+    pdf = consent_receipt_pdf(record({**EVIDENCE, "typedName": name}))
+
+    # The standard for accessible documents allows no letter that a font lacks.
+    assert b"pdfuaid" in pdf
+    assert set(name.split()[0]) <= set(read(pdf))
+
+
+@pytest.mark.parametrize("name", ["W" * 200, "Bartholomew-" * 16, "እ" * 200])
+def test_receipt_goes_on_in_the_next_line_after_a_long_word(name: str):
+    text = text_of({**EVIDENCE, "typedName": name})
+
+    assert name in text.replace("\n", "")
+    assert max(map(len, text.splitlines())) < 110
 
 
 def test_a_long_text_goes_on_over_pages():

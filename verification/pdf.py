@@ -1,11 +1,13 @@
 """PDF/UA documents from typst templates: the same data gives the same bytes, anywhere.
 
-The data comes to the template as JSON, in `sys.inputs.data`.
+The data comes to the template as JSON, in `sys.inputs.data`. Names of people are drawn
+in any script: `templates/pdf/fonts` says which fonts there are.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +24,18 @@ def document(template: str, at: datetime, data: dict[str, Any], **also: str) -> 
     try:
         return _compiled(template, at, inputs, "ua-1")
     except typst.TypstError:
-        # A name in letters that our fonts lack: the standard forbids the empty boxes
-        # that stand for them, and a document with boxes is better than none.
+        # A character that our fonts lack: the standard forbids the empty box that
+        # stands for it, and a document with a box is better than none.
         return _compiled(template, at, inputs, "1.7")
+
+
+@cache
+def _fonts() -> typst.Fonts:
+    """Without those of the system, which are different on every machine.
+
+    A font's file is read when a document first needs it.
+    """
+    return typst.Fonts(include_system_fonts=False, font_paths=[FOLDER / "fonts"])
 
 
 def _compiled(
@@ -37,8 +48,7 @@ def _compiled(
     made = typst.compile(
         FOLDER / template,
         root=FOLDER,
-        # Those of the system are different on every machine.
-        ignore_system_fonts=True,
+        font_paths=_fonts(),
         format="pdf",
         sys_inputs=inputs,
         pdf_standards=standard,

@@ -26,9 +26,14 @@ class Shape(BaseModel):
     )
 
 
+# Names are spelt with them in Persian, Sinhala and other scripts.
+JOINERS = "\u200c\u200d"
+
+
 def one_line(text: str) -> str:
     """Somebody's words, which begin no paragraph and turn no text around."""
-    return " ".join("".join(c for c in text if c.isprintable() or c.isspace()).split())
+    kept = (c for c in text if c.isprintable() or c.isspace() or c in JOINERS)
+    return " ".join("".join(kept).split())
 
 
 def utc_text(value: datetime) -> str:

@@ -1,4 +1,5 @@
 import io
+import re
 
 from pypdf import PdfReader
 
@@ -68,3 +69,17 @@ def test_an_erased_subject_is_not_in_it(api: Api):
 def test_another_workspaces_document_is_not_found(api: Api, another_api: Api):
     made = api.create(person())
     assert another_api.get(f"/reports/{made['id']}/pdf").status_code == 404
+
+
+def test_long_names_go_on_in_the_next_line(api: Api):
+    api.workspace.name = "Q" * 200
+    api.workspace.save()
+    made = api.create(person(fullName="W" * 200))
+    api.work()
+
+    first = pages(api, made["id"])[0]
+
+    for letter in "QW":
+        lines = re.findall(f"{letter}+", first)
+        assert sum(map(len, lines)) >= 200
+        assert max(map(len, lines)) < 60
