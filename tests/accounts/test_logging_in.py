@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 
 import pytest
@@ -17,10 +18,11 @@ from tests.accounts.visitor import (
     log_in,
     path_mailed_to,
 )
-from tests.workspaces.people import PASSWORD
+from tests.workspaces.people import PASSWORD, member, token_sent_to
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
-from workspaces.models import Member, Workspace
+from workspaces import members
+from workspaces.models import Member, Role, Workspace
 
 ELSEWHERE = "198.51.100.7"
 NEW = {"name": "Grace Wambui", "email": "grace@people.test", "password1": PASSWORD}
@@ -346,3 +348,62 @@ def test_each_form_is_counted_for_itself(client):
 
     sign_ups = [client.post("/accounts/signup/", {}).status_code for _ in range(11)]
     assert sign_ups == [200] * 10 + [429]
+
+
+def test_invited_person_signs_up_and_ends_at_the_invitation(client, workspace):
+    """Through sign-up, confirmation in another browser, and login."""
+    members.invite(member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
+    page = f"/console/invitations/{token_sent_to('grace@people.test')}"
+    link = re.search(r'"(/accounts/signup/[^"]+)"', _html(client.get(page)))[1]
+
+    promise = _html(client.get(link))
+    assert "you join the workspace <bdi>Acacia Lenders</bdi>." in promise
+    assert "sandbox at once" not in promise
+    client.post(SIGN_UP, {**NEW, **_hidden(promise)})
+    confirming = Client()
+    link = path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
+    asked = _html(confirming.get(link))
+    answer = confirming.post(link.partition("?")[0], _hidden(asked))
+    login = answer["Location"]
+    assert login.startswith("/accounts/login/?next=")
+    fields = _hidden(_html(confirming.get(login)))
+    answer = log_in(confirming, "grace@people.test", fields=fields)
+
+    assert answer["Location"] == page
+    assert "Accept" in _html(confirming.get(page))
+    confirming.post(page)
+    mine = Member.objects.filter(user__email="grace@people.test")
+    assert [one.workspace for one in mine] == [workspace]
+
+
+def test_invited_person_with_an_account_is_led_back_to_the_invitation(
+    client, workspace
+):
+    known()
+    members.invite(member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
+    page = f"/console/invitations/{token_sent_to('grace@people.test')}"
+
+    client.post(SIGN_UP, {**NEW, "next": page})
+
+    link = path_mailed_to("grace@people.test", "ACCOUNT_EXISTS")
+    fields = _hidden(_html(client.get(link)))
+    assert log_in(client, "grace@people.test", fields=fields)["Location"] == page
+
+
+def test_next_leads_to_no_other_site(client):
+    client.post(SIGN_UP, {**NEW, "next": "https://evil.test/"})
+    link = path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
+
+    assert "evil" not in link
+    answer = client.post(f"{link}?next=https://evil.test/")
+    assert answer["Location"] == "/accounts/login/?next=%2Fconsole%2F"
+
+
+def _html(answer) -> str:
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def _hidden(html: str) -> dict[str, str]:
+    """The hidden field that carries the way."""
+    return dict(re.findall(r'<input type="hidden" name="(next)" value="([^"]+)"', html))

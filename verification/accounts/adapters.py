@@ -7,10 +7,12 @@ import os
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.utils import passthrough_next_redirect_url
 from allauth.mfa.adapter import DefaultMFAAdapter
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import reverse
@@ -35,6 +37,11 @@ MAILS = {
     "mfa/email/totp_activated": (Kind.ACCOUNT_CHANGED, "factor-on"),
     "mfa/email/totp_deactivated": (Kind.ACCOUNT_CHANGED, "factor-off"),
     "mfa/email/recovery_codes_generated": (Kind.ACCOUNT_CHANGED, "codes"),
+}
+# What the link of a letter is called there; that of the others leads to the login.
+LINKS = {
+    Kind.ACCOUNT_CONFIRM: "activate_url",
+    Kind.ACCOUNT_RESET: "password_reset_url",
 }
 # An address that was never confirmed, and is given up, changes nothing.
 NOT_SENT = {"account/email/email_deleted"}
@@ -81,7 +88,7 @@ class AccountAdapter(DefaultAccountAdapter):
                 recipient=email,
                 context={
                     "operator": settings.OPERATOR_NAME,
-                    "url": _link(context),
+                    "url": self._link(kind, context),
                     "resetUrl": _absolute("account_reset_password"),
                     "what": what,
                 },
@@ -90,7 +97,9 @@ class AccountAdapter(DefaultAccountAdapter):
         )
 
     def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
-        return _absolute("account_confirm_email", emailconfirmation.key)
+        """With the page that the person came for, such as an invitation."""
+        url = _absolute("account_confirm_email", emailconfirmation.key)
+        return passthrough_next_redirect_url(request, url, REDIRECT_FIELD_NAME)
 
     def get_reset_password_from_key_url(self, key: str) -> str:
         uid, _dash, token = key.partition("-")
@@ -130,8 +139,12 @@ class AccountAdapter(DefaultAccountAdapter):
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return reverse("mfa_index")
 
-    def get_email_verification_redirect_url(self, email_address: Any) -> str:
-        return reverse("console:home")
+    def _link(self, kind: Kind, context: dict[str, Any]) -> str:
+        """Never made of the Host header, which whoever asks can choose."""
+        if kind in LINKS:
+            return str(context[LINKS[kind]])
+        url = _absolute("account_login")
+        return passthrough_next_redirect_url(self.request, url, REDIRECT_FIELD_NAME)
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):
@@ -154,13 +167,6 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
 def _cipher() -> AESGCM:
     return AESGCM(keyed_hash("second factor"))
-
-
-def _link(context: dict[str, Any]) -> str:
-    """Never made of the Host header, which whoever asks can choose."""
-    if "activate_url" in context:
-        return str(context["activate_url"])
-    return str(context.get("password_reset_url") or _absolute("account_login"))
 
 
 def _absolute(name: str, *arguments: str) -> str:

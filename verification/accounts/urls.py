@@ -6,12 +6,12 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from django.urls import path
 
-from verification.accounts.views import email, ours
+from verification.accounts.views import ConfirmEmail, SignUp, email, ours
 
 urlpatterns = [
     path("login/", ours(account.login, limit=30), name="account_login"),
     path("logout/", ours(account.logout), name="account_logout"),
-    path("signup/", ours(account.signup, limit=10), name="account_signup"),
+    path("signup/", ours(SignUp.as_view(), limit=10), name="account_signup"),
     path("inactive/", ours(account.account_inactive), name="account_inactive"),
     path(
         "reauthenticate/",
@@ -25,7 +25,7 @@ urlpatterns = [
     ),
     path(
         "confirm-email/<str:key>/",
-        ours(account.confirm_email),
+        ours(ConfirmEmail.as_view()),
         name="account_confirm_email",
     ),
     path(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from functools import wraps
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account import views as account
 from allauth.account.decorators import reauthentication_required
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import Resolver404, resolve, reverse
+from django.utils.http import urlencode
 
 from verification.accounts import lockout
 from verification.pages import View, private
-from workspaces import rates
+from workspaces import members, rates
+from workspaces.models import Invitation
 
 
 def ours(view: View, *, limit: int | None = None) -> View:
@@ -42,6 +47,35 @@ def email(request: HttpRequest) -> HttpResponse:
         raise Http404
     answer: HttpResponse = account.email(request)
     return answer
+
+
+class SignUp(account.SignupView):
+    """Who was invited gets no workspace of their own, and is not promised one."""
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        return super().get_context_data(**more) | {
+            "invitation": _invitation(self.get_next_url() or "")
+        }
+
+
+def _invitation(url: str) -> Invitation | None:
+    try:
+        page = resolve(urlsplit(url).path)
+    except Resolver404:
+        return None
+    if page.view_name != "console:invitation":
+        return None
+    return members.open_invitation(page.kwargs["token"])
+
+
+class ConfirmEmail(account.ConfirmEmailView):
+    """By way of the login to the page that the person came for, or to the console."""
+
+    def get_redirect_url(self) -> str:
+        after = self.get_next_url() or reverse("console:home")
+        if self.request.user.is_authenticated:
+            return after
+        return f"{reverse('account_login')}?{urlencode({REDIRECT_FIELD_NAME: after})}"
 
 
 def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:

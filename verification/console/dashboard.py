@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django.conf import settings
+import json
+
 from django.http import HttpResponse
 
 from monitoring.listing import alerts_of
@@ -23,15 +24,42 @@ def dashboard(place: Place) -> HttpResponse:
         workspace=place.workspace, environment=place.environment
     )
     failed = list_deliveries(*place.where, status=DeliveryStatus.FAILED, page=0, size=1)
-    shown = {
+    is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
+    has = {
         "has_key": keys.exists(),
         "has_report": reports.total > 0,
         "has_webhook": configured.exists(),
+    }
+    shown = {
+        **has,
+        # Before the approval there is nothing to begin with in production.
+        "is_set_up": all(has.values()) or not (is_live or place.is_sandbox),
         "reports": reports,
         "unread": alerts_of(place.client).filter(read=False).count(),
         "failed": failed.total,
-        "base_url": settings.BASE_URL,
         "go_live": place.workspace.go_live,
-        "is_live": place.workspace.go_live == Workspace.GoLive.APPROVED,
+        "is_live": is_live,
+        "can_order": place.account.spendable is None or place.account.spendable > 0,
+        "order": _order_on(place),
     }
     return place.show("dashboard", shown)
+
+
+def _order_on(place: Place) -> str:
+    """A first order in production: on the member, who is asked to consent by e-mail.
+
+    JSON within single quotes of a shell.
+    """
+    user = place.member.user
+    item = {
+        "subject": {
+            "subjectType": "INDIVIDUAL",
+            "fullName": user.get_full_name() or "YOUR_NAME",
+            "idNumber": "YOUR_ID_NUMBER",
+            "email": user.email,
+        },
+        "checksRequested": ["IDENTITY"],
+        "purpose": "Trying our own account",
+        "consent": {"mode": "SERVICE_HOSTED"},
+    }
+    return json.dumps({"reports": [item]}, indent=2).replace("'", r"\u0027")

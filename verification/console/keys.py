@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse
@@ -85,5 +84,5 @@ def _theirs(place: Place, key: UUID) -> ApiKey:
 
 def _shown_once(place: Place, key: ApiKey, text: str) -> HttpResponse:
     # Not after a redirect: nothing that remembers it is in between.
-    shown = {"key": key, "text": text, "base_url": settings.BASE_URL}
+    shown = {"key": key, "text": text}
     return place.show("keys/shown", shown)

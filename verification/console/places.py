@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
@@ -67,6 +69,13 @@ class Place:
     @property
     def client(self) -> Client:
         return Client(self.workspace, self.account, f"member {self.member.pk}")
+
+    @property
+    def api_url(self) -> str:
+        """Where keys of this environment are taken: the other's host refuses them."""
+        host = settings.SANDBOX_HOST if self.is_sandbox else settings.PRODUCTION_HOST
+        scheme = urlsplit(settings.BASE_URL).scheme
+        return f"{scheme}://{host}" if host else settings.BASE_URL
 
     def record(self, action: str, obj: Model, *fields: str) -> None:
         """Into the audit trail, in the transaction of what was done."""
