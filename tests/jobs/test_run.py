@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -17,9 +18,11 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from django.conf import settings
+from django.utils.timezone import now
 
 from tests.live import free_port
 from verification import embedded
+from verification.reports.models import ReportStatus
 
 # The whole service is started and stopped.
 pytestmark = pytest.mark.slow
@@ -30,13 +33,14 @@ SECONDS_TO_START = 90
 class Run:
     """`manage.py run` on a port and in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, demo: str = "0") -> None:
         kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
         self._data = folder / "data"
         self._environment = kept | {
             "DEBUG": "True",
             "PORT": str(free_port()),
             "DATA_DIR": str(self._data),
+            "DEMO": demo,
         }
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,6 +61,17 @@ class Run:
             assert time.monotonic() < deadline, self._output.read_text()
             time.sleep(0.1)
         return self._output.read_text()
+
+    def manage(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=settings.BASE_DIR,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
 
     def kill_database(self) -> None:
         pid = (self._data / "postgres" / "postmaster.pid").read_text().split()[0]
@@ -122,6 +137,23 @@ def test_welcome_links_log_in_on_this_machine_alone(run: Run):
             assert not answer.cookies
 
 
+def test_demo_shows_reports_in_every_state():
+    with TemporaryDirectory() as name:
+        run = Run(Path(name), demo="1")
+        try:
+            url, key, _order = _command(run.start())
+            found = _when_filled(url, key)
+            books = run.manage("audit_ledger")
+        finally:
+            run.kill()
+            embedded.stop(Path(name) / "data")
+
+    assert {report["status"] for report in found} == set(ReportStatus)
+    assert 50 <= len(found) <= 80
+    assert min(report["createdAt"] for report in found) < str(now() - timedelta(60))
+    assert "adds up" in books
+
+
 def test_a_database_that_dies_is_started_again(run: Run):
     url, key, order = _command(run.start())
 
@@ -131,6 +163,19 @@ def test_a_database_that_dies_is_started_again(run: Run):
     while _status(url, key, order) == 503 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _status(url, key, order) == 201
+
+
+def _when_filled(url: str, key: str) -> list[dict]:
+    """The demo's reports, once they have been moved into the past."""
+    deadline = time.monotonic() + SECONDS_TO_START
+    today = f"{url}?size=1&from={now().date()}"
+    while True:
+        found = _answer(f"{url}?size=200", key)
+        few_today = _answer(today, key)["totalElements"] < found["totalElements"] / 2
+        if found["totalElements"] and few_today:
+            return found["content"]
+        assert time.monotonic() < deadline
+        time.sleep(1)
 
 
 def _opened(url: str, **headers: str) -> requests.Response:

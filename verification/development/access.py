@@ -26,10 +26,12 @@ from django.views.decorators.http import require_safe
 from verification.encryption import keyed_hash
 from verification.pages import View, private
 
-STAFF, OWNER = "staff", "owner"
-ADDRESSES = {STAFF: "admin@example.com", OWNER: "demo@example.com"}
-# The page that each of them begins with.
-FIRST_PAGES = {STAFF: "admin:index", OWNER: "console:home"}
+STAFF, OWNER, APPLICANT = "staff", "owner", "applicant"
+ADDRESSES = {
+    STAFF: "admin@example.com",
+    OWNER: "demo@example.com",
+    APPLICANT: "grace@example.com",
+}
 HOSTS = {"localhost", "127.0.0.1", "[::1]"}
 BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 
@@ -61,7 +63,8 @@ def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
     login(request, user, backend=BACKEND)
     if user.is_staff:
         record_authentication(request, user, "mfa", type=Authenticator.Type.TOTP)
-    return HttpResponseRedirect(reverse(FIRST_PAGES[person]))
+    page = "admin:index" if user.is_staff else "console:home"
+    return HttpResponseRedirect(reverse(page))
 
 
 def login_url(person: str) -> str:

@@ -2,16 +2,12 @@ import json
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand
 
 from verification.development.access import OWNER, STAFF, login_url, make_person
+from verification.development.demo import demo_workspace
 from workspaces import keys
-from workspaces.accounts import create_workspace
-from workspaces.members import give_to
 from workspaces.models import Environment, Workspace
-
-NAME = "Demo"
 
 
 class Command(BaseCommand):
@@ -19,21 +15,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         make_person(STAFF, name="Demo staff", username="admin")
-        workspace = _workspace_of(make_person(OWNER, name="Demo owner"))
+        workspace = demo_workspace()
         told = {
             "key": _key_of(workspace),
             "ownerUrl": login_url(OWNER),
             "staffUrl": login_url(STAFF),
         }
         self.stdout.write(json.dumps(told))
-
-
-def _workspace_of(owner: User) -> Workspace:
-    found = Workspace.objects.filter(name=NAME, members__user=owner).first()
-    if found is None:
-        found = create_workspace(name=NAME, owner_email=owner.email)
-        give_to(found, owner.email)
-    return found
 
 
 def _key_of(workspace: Workspace) -> str:

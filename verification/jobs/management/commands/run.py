@@ -158,6 +158,13 @@ class Command(BaseCommand):
             self.stdout.write(DEMO.format(url=url, order=json.dumps(ORDER), **told))
         # It may go to a file or a pipe, and is wanted now.
         self.stdout.flush()
+        if settings.DEBUG and _is_own_database() and os.environ.get("DEMO") != "0":
+            subprocess.Popen(
+                [sys.executable, "manage.py", "fill_demo"],
+                cwd=settings.BASE_DIR,
+                start_new_session=True,
+                preexec_fn=dying_with_us(),
+            )
 
     def _watch(self) -> None:
         while True:

@@ -1,0 +1,406 @@
+"""Fill the demo workspace with what a newcomer wants to look at.
+
+About 60 reports of 90 days in every state, rules with alerts, deliveries that failed, a
+payment in doubt, and an application to review. The verbs of the service make all of it,
+and it runs in the sandbox like anybody's reports. Then it is moved into the past.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import OperationalError, connection, transaction
+from django.utils.timezone import now
+from PIL import Image, ImageDraw
+
+from monitoring.models import Rule
+from monitoring.orders import read_rule
+from monitoring.running import RunRefused, create_rule, run_now
+from verification.backoffice.models import ActorKind
+from verification.backoffice.trail import Actor
+from verification.checks.models import CheckResult
+from verification.consents.models import Consent, ConsentRecord
+from verification.consents.notices import notice_for
+from verification.consents.records import Evidence, digest_of
+from verification.development.access import APPLICANT, OWNER, make_person
+from verification.golive import applying
+from verification.golive.inspecting import PNG, Inspected
+from verification.golive.models import DocumentKind
+from verification.golive.transitions import By
+from verification.ids import uuid7
+from verification.ordering import consenting, paying
+from verification.ordering.cancelling import cancel
+from verification.ordering.client import Client
+from verification.ordering.creating import create_reports
+from verification.ordering.intake import catalogue, read_orders
+from verification.ordering.receiving import receive
+from verification.payments.doubts import raise_doubt
+from verification.payments.models import Doubt, Payment
+from verification.payments.sandbox import SandboxProvider, play
+from verification.providers.checkout import CheckoutState, ProviderEvent
+from verification.reports.models import Report, ReportStatus
+from webhooks.configuring import configure
+from webhooks.models import Event
+from workspaces.accounts import create_workspace
+from workspaces.ledger import account_of
+from workspaces.members import give_to
+from workspaces.models import Environment, Member, Workspace
+
+logger = logging.getLogger(__name__)
+
+# The same people each time.
+CHANCE = Random(20)  # noqa: S311
+NAME = "Demo"
+DAYS = 90
+ACTOR = "demo"
+SECONDS_TO_END = 60
+TRIES = 5
+PEOPLE = [
+    "Amina Wanjiru Otieno",
+    "Brian Kiprotich Koech",
+    "Caroline Achieng Odhiambo",
+    "Daniel Mwangi Kamau",
+    "Esther Nyambura Maina",
+    "Fatuma Hassan Ali",
+    "George Ochieng Ouma",
+    "Halima Abdi Noor",
+    "Isaac Kipchumba Rono",
+    "Joyce Wairimu Njoroge",
+    "Kevin Mutua Musyoka",
+    "Lilian Atieno Okoth",
+    "Moses Kariuki Gitau",
+    "Nancy Chebet Langat",
+    "Oscar Barasa Wekesa",
+    "Purity Makena Mwiti",
+]
+COMPANIES = ["Baraka Hardware Ltd", "Mara Logistics Ltd", "Tumaini Foods Ltd"]
+ATTESTED = {
+    "mode": "CUSTOMER_ATTESTED",
+    "obtained": True,
+    "obtainedAt": "2026-01-15T09:00:00Z",
+    "method": "CUSTOMER_WEB_FORM",
+    "policyVersion": "1",
+}
+HOSTED = {"mode": "SERVICE_HOSTED"}
+# No such host exists, so each delivery fails.
+RECEIVER = "https://hooks.demo-lender.invalid/verification"
+# The last digit of a reserved number says how the sandbox answers.
+CLEAR, NOT_FOUND, OTHER_NAME, ADVERSE, DOWN, CHANGING, REFUSED = 0, 1, 2, 3, 5, 7, 8
+NEXT_TRY = timedelta(days=7)
+# Columns that say when something comes due stay as they are.
+STAY = "^(next_|leased_|turn_|put_off_)"
+DELIVERIES_WITH_THEIR_EVENTS = """
+UPDATE webhooks_attempt t SET started_at = t.started_at - age
+FROM webhooks_event e JOIN ages USING (report_id) WHERE e.id = t.delivery_id;
+UPDATE webhooks_delivery d SET created_at = e.created_at,
+    status = CASE WHEN age > interval '3 days' THEN 'FAILED' ELSE d.status END,
+    next_attempt_at = CASE WHEN age > interval '3 days' THEN NULL
+        ELSE d.next_attempt_at END,
+    leased_until = NULL
+FROM webhooks_event e JOIN ages USING (report_id)
+WHERE e.id = d.event_id AND d.status <> 'DELIVERED'
+"""
+COMPANY = "Mavuno Traders Limited"
+APPLICATION = {
+    "registrationNumber": "SBX-0000000",
+    "kraPin": "P051234567X",
+    "country": "KE",
+    "address": "Moi Avenue 1, Nairobi",
+    "contactName": "Grace Wambui",
+    "contactEmail": "grace@example.com",
+    "contactPhone": "+254712345678",
+    "purpose": "Credit to shopkeepers",
+    "volume": "101-1000",
+}
+
+
+def demo_workspace() -> Workspace:
+    """The workspace of the demo's owner, made if it is missing."""
+    owner = make_person(OWNER, name="Demo owner")
+    found = Workspace.objects.filter(name=NAME, members__user=owner).first()
+    if found is None:
+        found = create_workspace(name=NAME, owner_email=owner.email)
+        give_to(found, owner.email)
+    return found
+
+
+def fill() -> None:
+    """Make everything, unless the workspace has reports already."""
+    workspace = demo_workspace()
+    if Report.objects.filter(workspace=workspace).exists():
+        return
+    demo = _Demo(workspace)
+    demo.receive_events()
+    demo.order()
+    demo.answer_requests()
+    demo.pay()
+    demo.watch()
+    demo.stop_some()
+    demo.order_from_a_source_that_is_down()
+    demo.move_into_the_past()
+    _apply_to_go_live()
+
+
+class _Demo:
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        account = account_of(workspace, Environment.SANDBOX)
+        self.client = Client(workspace, account, ACTOR)
+        self.number = 1000
+
+    def receive_events(self) -> None:
+        configure(
+            self.workspace.pk,
+            Environment.SANDBOX,
+            url=RECEIVER,
+            enabled=True,
+            events=[Event.Name.REPORT_READY, Event.Name.REPORT_FAILED],
+            secret=secrets.token_urlsafe(24),
+        )
+
+    def order(self) -> None:
+        """Reports that end by themselves, and some of each kind that waits."""
+        clear = [self.person(CLEAR) for _ in range(20)]
+        scores = [self.person(CLEAR, "CRB_SCORE", "IDENTITY") for _ in range(6)]
+        bad = [self.person(digit) for digit in (NOT_FOUND, OTHER_NAME, ADVERSE) * 2]
+        self.create(*clear, *scores, *bad, *map(self.company, (CLEAR, CLEAR, ADVERSE)))
+        self.create(*(self.person(REFUSED) for _ in range(3)))
+        self.create(self.two_checks(REFUSED), self.two_checks(REFUSED))
+        self.create(*(self.person(CLEAR) for _ in range(3)), draft=True)
+        self.create(*(self.person(CLEAR, consent=HOSTED) for _ in range(8)))
+        paid = {"paymentMode": "CANDIDATE"}
+        self.create(*(self.person(CLEAR, **paid) for _ in range(6)))
+
+    def create(self, *items: Mapping[str, Any], draft: bool = False) -> None:
+        body = {"reports": list(items), "draft": draft}
+        orders = read_orders(body, Environment.SANDBOX, catalogue())
+        create_reports(self.client, orders)
+
+    def person(self, digit: int, *checks: str, **members: Any) -> dict[str, Any]:
+        self.number += 1
+        name = CHANCE.choice(PEOPLE)
+        return {
+            "subject": {
+                "subjectType": "INDIVIDUAL",
+                "fullName": name,
+                "idNumber": f"9000000{digit}",
+                "dateOfBirth": f"19{CHANCE.randint(60, 99)}-03-27",
+                "email": f"{name.split()[0].lower()}.{self.number}@example.com",
+            },
+            "checksRequested": list(checks or ["IDENTITY"]),
+            "purpose": CHANCE.choice(["Loan application", "Tenancy", "Employment"]),
+            "consent": ATTESTED,
+            "reference": f"LN-{self.number}",
+            "reuse": False,
+            **members,
+        }
+
+    def two_checks(self, digit: int) -> dict[str, Any]:
+        """The second is clear, however the first ends."""
+        item = self.person(digit, "IDENTITY", "KRA_PIN")
+        item["subject"]["kraPin"] = "A900000000Z"
+        return item
+
+    def company(self, digit: int) -> dict[str, Any]:
+        self.number += 1
+        return {
+            "subject": {
+                "subjectType": "COMPANY",
+                "fullName": CHANCE.choice(COMPANIES),
+                "registrationNumber": f"SBX-000000{digit}",
+            },
+            "checksRequested": ["BUSINESS_VERIFICATION"],
+            "purpose": "New supplier",
+            "reference": f"SUP-{self.number}",
+            "reuse": False,
+        }
+
+    def answer_requests(self) -> None:
+        """Of the subjects who were asked, three agree and one refuses."""
+        waiting = Consent.objects.filter(
+            report__workspace=self.workspace, report__status="PENDING_CONSENT"
+        ).select_related("report__workspace")
+        for number, consent in enumerate(waiting.order_by("id")[:4]):
+            notice = notice_for(consent, "en")
+            evidence = Evidence(
+                text=notice.text,
+                notice_version=notice.version,
+                language="en",
+                typed_name=consent.report.subject_name,
+                confirmed_by="DATE_OF_BIRTH",
+                address="197.248.0.1",
+                user_agent="Mozilla/5.0 (demo)",
+            )
+            if number < 3:
+                consenting.grant(consent.pk, consent.generation, evidence)
+            else:
+                reason = "I have not asked for a loan."
+                consenting.decline(consent.pk, consent.generation, evidence, reason)
+
+    def pay(self) -> None:
+        """Three subjects pay. The bank of one of them is asked for the money back."""
+        waiting = Payment.objects.filter(
+            report__workspace=self.workspace, report__status="PENDING_PAYMENT"
+        )
+        for number, payment in enumerate(waiting.order_by("id")[:3]):
+            checkout = paying.open_checkout(payment.pk, payment.generation)
+            paying.begin(checkout, "en")
+            play(checkout.reference, CheckoutState.PAID)
+            event = ProviderEvent(str(uuid7()), "checkout.paid", checkout.reference)
+            receive(SandboxProvider.name, event, b"{}")
+            if number == 2:
+                raise_doubt(checkout.pk, Doubt.DISPUTED)
+
+    def watch(self) -> None:
+        """Three rules. What the last two find changes with every run."""
+        for digit, name in (
+            (CLEAR, "IDENTITY"),
+            (CHANGING, "CRB_SCORE"),
+            (7, "IDENTITY"),
+        ):
+            body = {
+                "subject": self.person(digit)["subject"],
+                "checkNames": [name],
+                "cadence": "MONTHLY",
+                "reference": f"WATCH-{self.number}",
+            }
+            del body["subject"]["email"]
+            request, order = read_rule(body, Environment.SANDBOX, catalogue())
+            create_rule(self.client, request, order)
+        for made in (1, 2):
+            self.wait()
+            for rule in Rule.objects.filter(workspace=self.workspace):
+                try:
+                    run_now(rule.pk, ACTOR, made=made)
+                except RunRefused as e:
+                    logger.warning("rule %s did not run: %s", rule.pk, e)
+
+    def stop_some(self) -> None:
+        waiting = Report.objects.filter(
+            workspace=self.workspace, status="PENDING_CONSENT"
+        )
+        for report in waiting.order_by("id")[:2]:
+            cancel(self.client, report.pk)
+
+    def order_from_a_source_that_is_down(self) -> None:
+        """Reports that go on running: their next try is in a week."""
+        self.create(self.two_checks(DOWN), self.person(DOWN), self.person(DOWN))
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until every report has ended but those whose source is down."""
+        reports = Report.objects.filter(workspace=self.workspace)
+        running = reports.filter(
+            status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL], completed_at=None
+        )
+        # They would fail within minutes, and a demo shows some that run.
+        blocked = CheckResult.objects.filter(
+            report__in=reports, completed_at=None, tries__gt=0
+        )
+        deadline = time.monotonic() + SECONDS_TO_END
+        while time.monotonic() < deadline:
+            blocked.update(next_attempt_at=now() + NEXT_TRY)
+            if not running.exclude(results__in=blocked).exists():
+                return
+            time.sleep(0.2)
+
+    def move_into_the_past(self) -> None:
+        for _try in range(TRIES):
+            try:
+                return self._move_into_the_past()
+            except OperationalError:
+                # A job holds some of these rows in another order.
+                time.sleep(1)
+        raise CommandError("The demo's reports could not be moved into the past.")
+
+    @transaction.atomic
+    def _move_into_the_past(self) -> None:
+        """Spread the reports over DAYS, what waits for an answer over the last nine."""
+        reports = Report.objects.filter(workspace=self.workspace).order_by("id")
+        ages = {}
+        for report in reports:
+            days = DAYS if report.completed_at else 9
+            # Towards today there are more of them.
+            ages[report.pk] = timedelta(days=days * CHANCE.random() ** 2)
+        with connection.cursor() as cursor:
+            # History is append-only. This is the embedded server, whose user may.
+            cursor.execute("SET LOCAL session_replication_role = replica")
+            cursor.execute(
+                "CREATE TEMPORARY TABLE ages ON COMMIT DROP AS "
+                "SELECT * FROM unnest(%s::uuid[], %s::interval[]) AS a(report_id, age)",
+                [list(ages), list(ages.values())],
+            )
+            for table, columns in _times_of_reports(cursor):
+                key = "id" if table == Report._meta.db_table else "report_id"
+                earlier = ", ".join(f"{name} = {name} - age" for name in columns)
+                cursor.execute(
+                    f"UPDATE {table} SET {earlier} FROM ages "  # noqa: S608
+                    f"WHERE {table}.{key} = ages.report_id"
+                )
+            cursor.execute(DELIVERIES_WITH_THEIR_EVENTS)
+            cursor.execute(
+                "UPDATE monitoring_rule SET starts_at = starts_at - age, "
+                "created_at = created_at - age "
+                "FROM make_interval(days => %s) AS age WHERE workspace_id = %s",
+                [DAYS, self.workspace.pk],
+            )
+            _sign_again(cursor, self.workspace)
+
+
+def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
+    """Every table of rows that belong to a report, with its columns of times."""
+    cursor.execute(
+        """
+        SELECT table_name, array_agg(column_name::text) FROM information_schema.columns
+        WHERE table_schema = 'public' AND data_type = 'timestamp with time zone'
+            AND column_name !~ %s AND (table_name = 'reports_report' OR table_name IN (
+                SELECT table_name FROM information_schema.columns
+                WHERE column_name = 'report_id' AND table_schema = 'public'
+            ))
+        GROUP BY table_name
+        """,
+        [STAY],
+    )
+    return list(cursor.fetchall())
+
+
+def _sign_again(cursor: Any, workspace: Workspace) -> None:
+    """The digest of a consent's record covers its time."""
+    for record in ConsentRecord.objects.filter(report__workspace=workspace):
+        digest = digest_of(record, record.evidence or {})
+        cursor.execute(
+            "UPDATE consents_consentrecord SET digest = %s WHERE id = %s",
+            [digest, record.pk],
+        )
+
+
+def _apply_to_go_live() -> None:
+    """A company that wants to go live, for staff to review."""
+    user = make_person(APPLICANT, name="Grace Wambui")
+    workspace = create_workspace(name=COMPANY, owner_email=user.email)
+    give_to(workspace, user.email)
+    member = Member.objects.select_related("workspace", "user").get(user=user)
+    by = By(user, Actor(ActorKind.MEMBER, user.get_username()))
+    applying.describe(member, COMPANY, APPLICATION, by)
+    for kind in DocumentKind:
+        file = Inspected(PNG, _picture(f"{COMPANY}: {kind.label}"))
+        applying.hand_in(member, kind, f"{kind.lower()}.png", file, by)
+    applying.submit(member, by)
+
+
+def _picture(text: str) -> bytes:
+    """A page that says what it would be, were this not a demo."""
+    picture = Image.new("RGB", (1240, 1754), "white")
+    pen = ImageDraw.Draw(picture)
+    pen.multiline_text((120, 120), f"{text}\nMade up for the demo", "black")
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
