@@ -8,12 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from tests.clients import Api
+from tests.clients import Api, approve
 from tests.console.visitor import Visitor
 from verification.notifications.models import Notification
 from verification.reports.models import Report
 from workspaces import ledger
-from workspaces.models import LedgerEntry, Workspace
+from workspaces.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,10 +37,6 @@ def run(command: str, **values: str) -> dict:
     return json.loads(done.stdout)
 
 
-def approved(api: Api) -> None:
-    Workspace.objects.filter(pk=api.workspace.pk).update(go_live="APPROVED")
-
-
 def test_sandbox_commands_order_a_report(at_home, owner: Visitor, api: Api):
     (order,) = commands(owner.page("dashboard"))
     (report,) = run(order, YOUR_KEY=api.text)["reports"]
@@ -53,7 +49,7 @@ def test_sandbox_commands_order_a_report(at_home, owner: Visitor, api: Api):
 def test_production_commands_price_and_order_a_report(
     at_home, owner: Visitor, live_api: Api
 ):
-    approved(live_api)
+    approve(live_api.workspace)
     name = """Ng'ang'a "Jo" <b>O'Brien</b>"""
     owner.member.user.first_name = name
     owner.member.user.save()
@@ -88,7 +84,7 @@ def test_production_before_approval_shows_no_commands(owner: Visitor, api: Api):
 
 
 def test_commands_name_the_host_of_their_environment(owner: Visitor, api, settings):
-    approved(api)
+    approve(api.workspace)
     settings.BASE_URL = "https://verify.example"
     settings.SANDBOX_HOST = "sandbox.verify.example"
     settings.PRODUCTION_HOST = "api.verify.example"
