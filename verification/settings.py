@@ -109,10 +109,11 @@ MIDDLEWARE = [
     "verification.requestlog.RequestLogMiddleware",
     "verification.api.problems.ProblemMiddleware",
     "verification.api.chunked.ChunkedBodyMiddleware",
+    "verification.assets.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "verification.policy.PolicyMiddleware",
     "verification.pages.PageMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "verification.assets.StaticMiddleware",
     "verification.local_time.LocalTimeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -222,11 +223,10 @@ USE_I18N = True
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
     "documents": document_storage(env, DATA_DIR),
-    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "staticfiles": {"BACKEND": "verification.assets.VersionedStorage"},
 }
 
 STATIC_URL = "static/"
-# Static files are served from where they are installed; there is no collect step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
