@@ -286,6 +286,7 @@ def _send(invitation: Invitation, token: str) -> None:
             recipient=str(invitation.email),
             context={
                 "workspace": invitation.workspace.requester.name,
+                **invitation.workspace.requester.message_context,
                 "by": by.get_full_name() if by else "",
                 "role": invitation.role,
                 "url": f"{settings.BASE_URL}/console/invitations/{token}",

@@ -77,7 +77,9 @@ def test_pages_mails_and_receipts_show_the_reviewed_name_and_both_contacts(api):
         assert "help@operator.test" in page
     send_due()
     assert mail.outbox
-    assert all(shown in letter.body for letter in mail.outbox)
+    for letter in mail.outbox:
+        assert f"for {shown} ({api.workspace.contact})" in letter.body
+        assert "(help@operator.test)" in letter.body
 
 
 def test_an_application_without_a_contact_for_people_is_not_handed_in(owner):

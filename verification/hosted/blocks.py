@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from verification import links
-from verification.hosted.pages import answer, hosted, see_other
+from verification.hosted.pages import answer, client_of, hosted, see_other
 from verification.masking import address, end
 from verification.notifications.blocks import (
     active_blocks,
@@ -49,7 +49,7 @@ def show(request: HttpRequest, token: str) -> HttpResponse:
     known = addresses_of(notification)
     assert notification.workspace  # noqa: S101
     context = {
-        "client": notification.workspace.name,
+        **client_of(notification.workspace),
         "is_test": notification.sandbox,
         "can_block": bool(known),
         "can_lift": True,
@@ -75,7 +75,7 @@ def block_page(
         block(report.workspace_id, addresses, reason)
         return see_other(request.path)
     context = {
-        "client": report.workspace.name,
+        **client_of(report.workspace),
         "is_test": report.environment == Environment.SANDBOX,
         "can_block": bool(addresses),
         "back": back,

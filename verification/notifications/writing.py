@@ -84,8 +84,7 @@ def _with_footer(
     if notification.kind not in TO_STRANGERS:
         return text
     shown = {
-        "operator": settings.OPERATOR_NAME,
-        "contact": settings.OPERATOR_CONTACT,
+        **context,
         "requester": context.get("requester") or context.get("workspace"),
         "blockLink": links.block_url(notification.pk),
     }
@@ -118,6 +117,8 @@ def _clean(notification: Notification) -> dict[str, Any]:
         name: one_line(value) if isinstance(value, str) else value
         for name, value in (notification.context or {}).items()
     }
+    context["operator"] = settings.OPERATOR_NAME
+    context["contact"] = settings.OPERATOR_CONTACT
     for name in ("expiresAt", "failingSince"):
         if context.get(name):
             moment = datetime.fromisoformat(context[name])
