@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from verification.backoffice import charts
 from verification.figures import Figures, figures
 from verification.golive.admin import waiting
-from verification.golive.models import Application
+from verification.golive.models import Application, NameChange
 from verification.jobs.models import Job
 from verification.notifications.admin import to_review
 from verification.notifications.models import (
@@ -66,6 +66,13 @@ BOXES = [
         "golive.application",
         "waits=staff",
         lambda: waiting(Application.objects.all()),
+    ),
+    Box(
+        "Name changes to review",
+        "badge",
+        "golive.namechange",
+        "status__exact=WAITING",
+        lambda: NameChange.objects.filter(status=NameChange.Status.WAITING),
     ),
     Box(
         "Payments in doubt",

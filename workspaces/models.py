@@ -34,6 +34,12 @@ def all_scopes() -> list[str]:
     return list(Scope.values)
 
 
+def full_name(legal_name: str, trading_name: str) -> str:
+    """`Acacia Lenders Limited (Acacia)`"""
+    legal, trading = one_line(legal_name), one_line(trading_name)
+    return f"{legal} ({trading})" if trading else legal
+
+
 @dataclass(frozen=True, slots=True)
 class Requester:
     """The client as people outside its workspace read it: on pages, in mails, on paper.
@@ -125,9 +131,8 @@ class Workspace(models.Model):
 
     @property
     def requester(self) -> Requester:
-        legal, trading = one_line(self.legal_name), one_line(self.trading_name)
-        name = f"{legal} ({trading})" if trading else legal or one_line(self.name)
-        return Requester(name, legal, trading, one_line(self.contact))
+        name = full_name(self.legal_name or self.name, self.trading_name)
+        return Requester(name, self.legal_name, self.trading_name, self.contact)
 
     def set_reviewed_names(self, legal_name: str, trading_name: str) -> list[str]:
         """The names of the columns that the caller saves."""

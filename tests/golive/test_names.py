@@ -1,14 +1,21 @@
 """The name that people outside are shown, who reviews it, and whom they may ask."""
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.core.checks import run_checks
 from django.db import IntegrityError, transaction
+from django.test import Client
 
 from tests.clients import HOSTED, approve, person
 from tests.golive.applications import by, draft, in_review, reviewer
 from tests.hosted.visitor import Visitor, words
-from verification.golive import applying, deciding
+from tests.office import change as change_url
+from tests.office import log_in, opened, press
+from tests.workspaces.people import member
+from verification.backoffice.models import AuditEvent
+from verification.golive import applying, deciding, names
+from verification.golive.models import NameChange
 from verification.notifications.tasks import send_due
 from workspaces.models import Workspace
 from workspaces.operator import operator_account
@@ -121,3 +128,116 @@ def test_the_workspace_of_the_operator_has_its_contact():
     account = operator_account("sandbox")
 
     assert account.workspace.requester.contact == "help@operator.test"
+
+
+BANK = {"legal_name": "Central Bank of Kenya", "trading_name": "CBK", "note": ""}
+
+
+@pytest.fixture
+def office() -> Client:
+    user = reviewer()
+    user.groups.add(Group.objects.get(name="Reviewer"))
+    client = Client()
+    log_in(client, user)
+    return client
+
+
+@pytest.fixture
+def approved(owner):
+    approve(owner.workspace, "Acacia Lenders Limited")
+    return owner
+
+
+def name_now(visitor) -> str:
+    return Workspace.objects.get(pk=visitor.workspace.pk).requester.name
+
+
+def test_a_change_of_name_waits_for_staff_and_the_old_one_is_shown(approved, office):
+    told = approved.told("settings-name", BANK)
+
+    assert told == [
+        "It is handed in. People see the old name until we have reviewed it."
+    ]
+    assert name_now(approved) == "Acacia Lenders Limited"
+    assert "A change waits for our review" in approved.page("settings-name")
+    change = NameChange.objects.get()
+    assert "Acacia Lenders Limited" in opened(office, change_url(change))
+
+    (told,) = press(office, "reject", change, reason="The register has another name")
+
+    assert told == "It is rejected; they are told."
+    assert name_now(approved) == "Acacia Lenders Limited"
+    assert "The register has another name" in approved.page("settings-name")
+    send_due()
+    (letter,) = mail.outbox
+    assert letter.to == ["owner@people.test"]
+    assert "Central Bank of Kenya (CBK)" in letter.body
+    assert "The register has another name" in letter.body
+    acts = AuditEvent.objects.filter(object_id=str(change.pk)).order_by("id")
+    assert [e.action for e in acts] == ["name-change.asked", "name-change.rejected"]
+    assert acts[1].reason == "The register has another name"
+    assert acts[1].workspace_id == approved.workspace.pk
+
+
+def test_an_approved_change_of_name_is_shown(approved, office):
+    approved.told("settings-name", {**BANK, "legal_name": "Acacia Bank Limited"})
+
+    press(office, "approve", NameChange.objects.get())
+
+    assert name_now(approved) == "Acacia Bank Limited (CBK)"
+    assert approved.workspace.name_changes.get().decided_by.username == "reviewer"
+    send_due()
+    assert "from now on" in mail.outbox[0].subject
+
+
+def test_a_reviewer_does_not_decide_on_the_name_of_their_own_workspace(approved):
+    approved.told("settings-name", BANK)
+    change = NameChange.objects.get()
+    member(approved.workspace, "VIEWER", "cousin")
+    cousin = User.objects.get(email="cousin@people.test")
+
+    for insider in (approved.member.user, cousin):
+        with pytest.raises(deciding.OwnWorkspace):
+            names.approve_name_change(change.pk, by(insider))
+    assert name_now(approved) == "Acacia Lenders Limited"
+
+
+def test_a_name_change_is_decided_once(approved):
+    approved.told("settings-name", BANK)
+    change = NameChange.objects.get()
+    names.reject_name_change(change.pk, by(reviewer()), "No")
+
+    with pytest.raises(names.NotWaiting):
+        names.approve_name_change(change.pk, by(reviewer()))
+    with pytest.raises(IntegrityError), transaction.atomic():
+        NameChange.objects.update(legal_name="Acacia")
+
+
+def test_another_request_takes_the_place_of_the_one_that_waits(approved):
+    approved.told("settings-name", BANK)
+    approved.told("settings-name", {**BANK, "trading_name": ""})
+
+    statuses = NameChange.objects.order_by("id").values_list("status", flat=True)
+    assert list(statuses) == ["WITHDRAWN", "WAITING"]
+    assert approved.told("settings-name-withdraw") == ["The change is withdrawn."]
+    assert not NameChange.objects.filter(status="WAITING").exists()
+
+
+def test_a_change_to_the_same_names_is_refused(approved):
+    same = {"legal_name": "Acacia Lenders Limited", "trading_name": "", "note": ""}
+
+    answer = approved.post("settings-name", same)
+
+    assert "These are the names that you have." in answer.content.decode()
+    assert not NameChange.objects.exists()
+
+
+def test_an_unreviewed_workspace_is_renamed_in_the_settings(owner):
+    assert owner.get("settings-name").status_code == 303
+    with pytest.raises(names.NotReviewed):
+        names.ask_name_change(owner.member, "A", "", "", by(owner.member.user))
+
+
+def test_a_viewer_asks_for_no_name(approved, viewer):
+    assert viewer.post("settings-name", BANK).status_code == 403
+    assert not NameChange.objects.exists()

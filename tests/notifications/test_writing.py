@@ -111,6 +111,7 @@ CONTEXTS = {
     Kind.GO_LIVE_KEY: GO_LIVE,
     Kind.GO_LIVE_APPROVED: GO_LIVE,
     Kind.GO_LIVE_REJECTED: GO_LIVE,
+    Kind.GO_LIVE_NAME: {**GO_LIVE, "wanted": "Acacia Limited", "isApproved": True},
 }
 TO_OWNERS = {
     Kind.PAYMENT_TROUBLE,

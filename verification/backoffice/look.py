@@ -35,6 +35,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "Workspaces": [
         ("Go-live", "rocket_launch", "golive.application"),
+        ("Name changes", "badge", "golive.namechange"),
         ("Workspaces", "business", "workspaces.workspace"),
         ("API keys", "key", "workspaces.apikey"),
         ("Blocked by recipients", "block", "notifications.block"),

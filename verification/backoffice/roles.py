@@ -30,6 +30,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         **_STORY,
         **REVEAL,
         "golive.application": ("view", "decide_application"),
+        "golive.namechange": VIEW,
         "workspaces.apikey": VIEW,
         "notifications.block": VIEW,
     },

@@ -18,7 +18,7 @@ from verification.ordering import formats
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.listing import Filters
 from verification.reports.models import ReportStatus, SubjectType
-from verification.wire import NAIROBI
+from verification.wire import NAIROBI, one_line
 from webhooks.models import DeliveryStatus, Event
 from webhooks.signing import signing_key
 from workspaces.models import Role, Scope, all_scopes
@@ -259,6 +259,33 @@ class Settings(forms.Form):
 
     def clean_contact(self) -> str:
         return contact(self.cleaned_data["contact"])
+
+
+class Names(forms.Form):
+    legal_name = forms.CharField(
+        label=_("Legal name"),
+        max_length=200,
+        help_text=_("As on the certificate"),
+        error_messages=NEEDED,
+    )
+    trading_name = forms.CharField(
+        label=_("Trading name"),
+        max_length=200,
+        required=False,
+        help_text=_("If people know you by another name than the legal one"),
+    )
+    note = forms.CharField(
+        label=_("How we can check it"),
+        max_length=500,
+        required=False,
+        help_text=_("Such as the day on which the register changed the name"),
+    )
+
+    def clean_legal_name(self) -> str:
+        return one_line(self.cleaned_data["legal_name"])
+
+    def clean_trading_name(self) -> str:
+        return one_line(self.cleaned_data["trading_name"])
 
 
 class Closing(forms.Form):

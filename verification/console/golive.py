@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -20,7 +19,7 @@ from verification.golive import applying
 from verification.golive.applying import newest
 from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
-from verification.golive.transitions import By, InvalidTransition
+from verification.golive.transitions import InvalidTransition
 from verification.ordering.faults import InvalidRequest
 from verification.wire import one_line
 from workspaces.members import Permission
@@ -70,7 +69,7 @@ def company(place: Place) -> HttpResponse:
     if place.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["company_name"]
         try:
-            applying.describe(place.member, name, form.details, _by(place))
+            applying.describe(place.member, name, form.details, place.by)
         except applying.NotEditable:
             return _over(place)
         messages.success(place.request, _("Saved."))
@@ -91,7 +90,7 @@ def hand_in(place: Place, kind: str) -> HttpResponse:
     if sends and form.is_valid():
         name = one_line(form.cleaned_data["file"].name)[-150:]
         try:
-            applying.hand_in(place.member, wanted, name, form.found, _by(place))
+            applying.hand_in(place.member, wanted, name, form.found, place.by)
         except applying.NotEditable:
             return _over(place)
         messages.success(place.request, _("The document is kept."))
@@ -113,7 +112,7 @@ def document(place: Place, document: UUID) -> HttpResponse:
 @opened(GO_LIVE)
 def again(place: Place) -> HttpResponse:
     try:
-        applying.begin_again(place.member, _by(place))
+        applying.begin_again(place.member, place.by)
     except applying.NotEditable:
         return _over(place)
     return place.to("golive")
@@ -137,7 +136,7 @@ def submit(place: Place) -> HttpResponse:
 def _submitted(place: Place) -> bool:
     told = ""
     try:
-        applying.submit(place.member, _by(place))
+        applying.submit(place.member, place.by)
     except applying.Incomplete:
         told = _("A document is missing.")
     except applying.NoContact:
@@ -151,12 +150,6 @@ def _submitted(place: Place) -> bool:
     if told:
         messages.error(place.request, told)
     return not told
-
-
-def _by(place: Place) -> By:
-    user = place.request.user
-    assert isinstance(user, User)  # noqa: S101
-    return By(user, trail.actor_of(place.request))
 
 
 def _is_edited(application: Application | None) -> bool:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -24,6 +25,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from verification.backoffice import trail
+from verification.golive.transitions import By
 from verification.ordering.client import Client
 from verification.pages import View, private
 from workspaces.members import ALLOWED, NotAllowed, Permission
@@ -76,6 +78,12 @@ class Place:
         host = settings.SANDBOX_HOST if self.is_sandbox else settings.PRODUCTION_HOST
         scheme = urlsplit(settings.BASE_URL).scheme
         return f"{scheme}://{host}" if host else settings.BASE_URL
+
+    @property
+    def by(self) -> By:
+        user = self.request.user
+        assert isinstance(user, User)  # noqa: S101
+        return By(user, trail.actor_of(self.request))
 
     def record(self, action: str, obj: Model, *fields: str) -> None:
         """Into the audit trail, in the transaction of what was done."""

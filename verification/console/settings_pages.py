@@ -8,10 +8,17 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
 
 from verification.console import forms
 from verification.console.closing import close
 from verification.console.places import Place, opened
+from verification.golive.names import (
+    Unchanged,
+    ask_name_change,
+    newest_change,
+    withdraw_name_change,
+)
 from verification.providers.sandbox import table
 from workspaces import rates
 from workspaces.members import Permission
@@ -38,6 +45,40 @@ def settings(place: Place) -> HttpResponse:
         messages.success(place.request, _("Saved."))
         return place.to("settings")
     return place.show("settings/form", {"form": form})
+
+
+@opened(Permission.MANAGE_SETTINGS)
+def name(place: Place) -> HttpResponse:
+    """The reviewed names, and a change of them that waits for a review."""
+    workspace = place.workspace
+    if not workspace.requester.is_reviewed:
+        return place.to("settings")
+    present = {
+        "legal_name": workspace.legal_name,
+        "trading_name": workspace.trading_name,
+    }
+    form = forms.Names(place.request.POST or None, initial=present)
+    if place.request.method == "POST" and form.is_valid():
+        try:
+            ask_name_change(place.member, **form.cleaned_data, by=place.by)
+        except Unchanged:
+            form.add_error(None, _("These are the names that you have."))
+        else:
+            told = _(
+                "It is handed in. People see the old name until we have reviewed it."
+            )
+            messages.success(place.request, told)
+            return place.to("settings-name")
+    shown = {"form": form, "change": newest_change(workspace)}
+    return place.show("settings/name", shown)
+
+
+@require_POST
+@opened(Permission.MANAGE_SETTINGS)
+def withdraw_name(place: Place) -> HttpResponse:
+    if withdraw_name_change(place.member, place.by):
+        messages.success(place.request, _("The change is withdrawn."))
+    return place.to("settings-name")
 
 
 @opened(Permission.CLOSE)

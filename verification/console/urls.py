@@ -106,6 +106,12 @@ PAGES = [
         name="golive-document",
     ),
     path("settings/", settings_pages.settings, name="settings"),
+    path("settings/name", settings_pages.name, name="settings-name"),
+    path(
+        "settings/name/withdraw",
+        settings_pages.withdraw_name,
+        name="settings-name-withdraw",
+    ),
     path("settings/close", settings_pages.closing, name="settings-close"),
 ]
 

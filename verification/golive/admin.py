@@ -11,9 +11,9 @@ from verification.backoffice import trail
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import ReadOnlyAdmin
 from verification.backoffice.revealing import is_revealed
-from verification.golive import deciding
+from verification.golive import deciding, names
 from verification.golive.documents import download
-from verification.golive.models import WAITING, Application, Status
+from verification.golive.models import WAITING, Application, NameChange, Status
 from verification.golive.reviewing import is_running, review_of
 from verification.golive.transitions import By, InvalidTransition
 from verification.ordering.refusals import NotRetryable
@@ -195,13 +195,97 @@ class ApplicationAdmin(ReadOnlyAdmin):
         return self._act(request, object_id, verb, "The company is checked again.")
 
     def _act(self, request, object_id, verb, told):
-        application = self.get_object(request, object_id)
-        if application is None:
-            raise Http404
-        try:
-            verb(By(request.user, trail.actor_of(request)))
-        except REFUSALS as e:
-            self.message_user(request, str(e), messages.ERROR)
-        else:
-            self.message_user(request, told, messages.SUCCESS)
-        return back_to(request, application)
+        return act(self, request, object_id, verb, told)
+
+
+def act(office, request, object_id, verb, told):
+    """Have the reviewer do it to the row, and lead back to its page."""
+    row = office.get_object(request, object_id)
+    if row is None:
+        raise Http404
+    try:
+        verb(By(request.user, trail.actor_of(request)))
+    except REFUSALS as e:
+        office.message_user(request, str(e), messages.ERROR)
+    else:
+        office.message_user(request, told, messages.SUCCESS)
+    return back_to(request, row)
+
+
+@admin.register(NameChange)
+class NameChangeAdmin(ReadOnlyAdmin):
+    list_display = ["legal_name", "trading_name", "shown_now", "status", "created_at"]
+    list_filter = ["status"]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
+    search_exact = ("legal_name__iexact", "trading_name__iexact")
+    fields = [
+        "workspace",
+        "shown_now",
+        "legal_name",
+        "trading_name",
+        "note",
+        "asked_by_member",
+        "created_at",
+        "status",
+        "decided_by",
+        "decided_at",
+        "reason",
+    ]
+    actions_detail = ["approve", "reject"]
+
+    def get_queryset(self, request):
+        people = ["asked_by", "decided_by"]
+        return super().get_queryset(request).select_related("workspace", *people)
+
+    @admin.display(description="What people are shown now")
+    def shown_now(self, change):
+        return change.workspace.requester.name
+
+    @admin.display(description="Asked by")
+    def asked_by_member(self, change):
+        # User names of members are random.
+        return change.asked_by.get_full_name() or "a member"
+
+    def has_decide_permission(self, request, object_id=None):
+        if not request.user.has_perm("golive.decide_application"):
+            return False
+        change = self.get_object(request, object_id) if object_id else None
+        return change is not None and change.status == NameChange.Status.WAITING
+
+    @action(
+        description="Approve",
+        icon="check_circle",
+        variant=ActionVariant.SUCCESS,
+        permissions=["decide"],
+        dialog=dialog(
+            "Show people these names",
+            "Compare them with the register first. Pages, messages and receipts name "
+            "the client by them from now on, as reviewed by us.",
+            "Approve",
+        ),
+    )
+    def approve(self, request, form, object_id):
+        def verb(by):
+            names.approve_name_change(object_id, by)
+
+        return act(self, request, object_id, verb, "It is approved; they are told.")
+
+    @action(
+        description="Reject",
+        icon="cancel",
+        variant=ActionVariant.DANGER,
+        permissions=["decide"],
+        dialog=dialog(
+            "Reject this change",
+            "People are shown the old names. The client reads the reason in the "
+            "console and by e-mail, and may ask again.",
+            "Reject it",
+            ReasonForm,
+        ),
+    )
+    def reject(self, request, form, object_id):
+        def verb(by):
+            names.reject_name_change(object_id, by, form.cleaned_data["reason"])
+
+        return act(self, request, object_id, verb, "It is rejected; they are told.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db.models import Q
@@ -48,7 +49,7 @@ def approve(application_id: Any, by: By) -> Application:
             raise Refused("The workspace is suspended.")
         if not application.report or not is_completed(application.report):
             raise NotChecked
-        if not owners_of(application):
+        if not owners_of(application.workspace_id):
             raise Refused("The workspace has no owner whom the key could be sent to.")
         key, text = keys.issue(
             application.workspace,
@@ -84,15 +85,20 @@ def check_again(application: Application, actor: str) -> None:
 
 
 def _outsider(application: Application, user: User) -> dict[str, Any]:
-    """Also not who has another account with a member's address, or has left since."""
-    is_member = Q(user=user)
-    if user.email:
-        is_member |= Q(user__email__iexact=user.email)
-    members = Member.objects.filter(is_member, workspace=application.workspace_id)
+    """Raise OwnWorkspace also for somebody who has left the workspace since."""
     if (
         application.submitted_by_id == user.pk
-        or members.exists()
         or application.documents.filter(uploaded_by=user).exists()
     ):
         raise OwnWorkspace
+    refuse_insiders(application.workspace_id, user)
     return {}
+
+
+def refuse_insiders(workspace_id: UUID, user: User) -> None:
+    """Raise OwnWorkspace for a member, or another account with a member's address."""
+    is_member = Q(user=user)
+    if user.email:
+        is_member |= Q(user__email__iexact=user.email)
+    if Member.objects.filter(is_member, workspace=workspace_id).exists():
+        raise OwnWorkspace

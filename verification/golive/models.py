@@ -149,6 +149,82 @@ class Application(models.Model):
         return self.company_name
 
 
+class NameChange(models.Model):
+    """Another legal or trading name for an approved workspace, which staff review.
+
+    People outside are shown the old names until it is approved.
+    """
+
+    class Status(models.TextChoices):
+        WAITING = "WAITING", "Waiting for a review"
+        APPROVED = "APPROVED", "Approved"
+        REJECTED = "REJECTED", "Rejected"
+        WITHDRAWN = "WITHDRAWN", "Withdrawn"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="name_changes"
+    )
+    status = models.CharField(max_length=9, choices=Status, default=Status.WAITING)
+    legal_name = models.CharField(max_length=200)
+    trading_name = models.CharField(max_length=200, blank=True)
+    # What members say about it, such as where the register shows the new name.
+    note = models.CharField(max_length=500, blank=True)
+    asked_by = models.ForeignKey(USER, models.PROTECT, related_name="+", db_index=False)
+    decided_by = models.ForeignKey(
+        USER, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    decided_at = models.DateTimeField(null=True, editable=False)
+    # Why it was rejected, as the client reads it.
+    reason = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace"],
+                condition=Q(status="WAITING"),
+                name="one_name_change_waits_at_a_time",
+            ),
+            models.CheckConstraint(
+                name="name_changes_have_a_legal_name", condition=~Q(legal_name="")
+            ),
+            models.CheckConstraint(
+                name="decided_name_changes_name_who",
+                condition=Q(
+                    status__in=["APPROVED", "REJECTED"],
+                    decided_by__isnull=False,
+                    decided_at__isnull=False,
+                )
+                | Q(
+                    status__in=["WAITING", "WITHDRAWN"],
+                    decided_by=None,
+                    decided_at=None,
+                ),
+            ),
+            models.CheckConstraint(
+                name="nobody_decides_their_own_name_change",
+                condition=Q(decided_by=None) | ~Q(decided_by=F("asked_by")),
+            ),
+            models.CheckConstraint(
+                name="a_rejected_name_change_says_why",
+                condition=Q(status="REJECTED") ^ Q(reason=""),
+            ),
+        ]
+        indexes = [
+            # What waits for staff.
+            models.Index(
+                fields=["id"],
+                condition=Q(status="WAITING"),
+                name="name_changes_waiting",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.legal_name
+
+
 class DocumentKind(models.TextChoices):
     INCORPORATION = "INCORPORATION", "Certificate of incorporation"
     CR12 = "CR12", "CR12"

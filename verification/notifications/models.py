@@ -34,6 +34,7 @@ class Kind(models.TextChoices):
     GO_LIVE_KEY = "GO_LIVE_KEY"
     GO_LIVE_APPROVED = "GO_LIVE_APPROVED"
     GO_LIVE_REJECTED = "GO_LIVE_REJECTED"
+    GO_LIVE_NAME = "GO_LIVE_NAME"
 
 
 # To people whom a workspace names: subjects, payers and referees.

@@ -1,0 +1,119 @@
+"""Changes of the names of an approved workspace: members ask, staff decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.backoffice import trail
+from verification.golive.deciding import Refused, refuse_insiders
+from verification.golive.models import NameChange
+from verification.golive.telling import tell_name_decided
+from verification.golive.transitions import By
+from workspaces.members import Permission, require
+from workspaces.models import Member, Workspace
+
+Status = NameChange.Status
+
+
+class Unchanged(Exception):
+    """The workspace has these names already."""
+
+
+class NotReviewed(Exception):
+    """The workspace is not approved: its owners rename it in the settings."""
+
+
+class NotWaiting(Refused):
+    def __init__(self) -> None:
+        super().__init__("The change was decided or withdrawn meanwhile.")
+
+
+def waiting_change(workspace: Workspace) -> NameChange | None:
+    return workspace.name_changes.filter(status=Status.WAITING).first()
+
+
+def newest_change(workspace: Workspace) -> NameChange | None:
+    return workspace.name_changes.order_by("-id").first()
+
+
+@transaction.atomic
+def ask_name_change(
+    member: Member, legal_name: str, trading_name: str, note: str, by: By
+) -> NameChange:
+    """Hand a change in for review, in place of one that waits.
+
+    Raises NotAllowed, NotReviewed and Unchanged.
+    """
+    require(member, Permission.MANAGE_SETTINGS)
+    workspace = _locked(member.workspace_id)
+    if not workspace.requester.is_reviewed:
+        raise NotReviewed
+    if (legal_name, trading_name) == (workspace.legal_name, workspace.trading_name):
+        raise Unchanged
+    _withdraw(workspace, by)
+    change = NameChange.objects.create(
+        workspace=workspace,
+        legal_name=legal_name,
+        trading_name=trading_name,
+        note=note,
+        asked_by=by.user,
+    )
+    trail.record(f"{trail.noun(change)}.asked", by.actor, change)
+    return change
+
+
+@transaction.atomic
+def withdraw_name_change(member: Member, by: By) -> bool:
+    """Returns False if none waits."""
+    require(member, Permission.MANAGE_SETTINGS)
+    return _withdraw(_locked(member.workspace_id), by)
+
+
+@transaction.atomic
+def approve_name_change(change_id: Any, by: By) -> NameChange:
+    """Show people the new names from now on. Raises Refused."""
+    change = _decided(change_id, Status.APPROVED, by)
+    workspace = change.workspace
+    names = workspace.set_reviewed_names(change.legal_name, change.trading_name)
+    workspace.save(update_fields=names)
+    return change
+
+
+@transaction.atomic
+def reject_name_change(change_id: Any, by: By, reason: str) -> NameChange:
+    """Raises Refused."""
+    return _decided(change_id, Status.REJECTED, by, reason)
+
+
+def _decided(change_id: Any, status: Status, by: By, reason: str = "") -> NameChange:
+    workspaces = NameChange.objects.values_list("workspace_id", flat=True)
+    workspace = _locked(workspaces.get(pk=change_id))
+    change = NameChange.objects.select_related("asked_by").get(pk=change_id)
+    change.workspace = workspace
+    if change.status != Status.WAITING:
+        raise NotWaiting
+    refuse_insiders(workspace.pk, by.user)
+    change.status, change.reason = status, reason
+    change.decided_by, change.decided_at = by.user, now()
+    change.save()
+    action = f"{trail.noun(change)}.{status.lower()}"
+    trail.record(action, by.actor, change, reason=reason)
+    tell_name_decided(change)
+    return change
+
+
+def _withdraw(workspace: Workspace, by: By) -> bool:
+    change = waiting_change(workspace)
+    if change is None:
+        return False
+    change.status = Status.WITHDRAWN
+    change.save(update_fields=["status"])
+    trail.record(f"{trail.noun(change)}.withdrawn", by.actor, change)
+    return True
+
+
+def _locked(workspace_id: Any) -> Workspace:
+    return Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
