@@ -250,8 +250,8 @@ class NameChangeAdmin(ReadOnlyAdmin):
     def has_decide_permission(self, request, object_id=None):
         if not request.user.has_perm("golive.decide_application"):
             return False
-        change = self.get_object(request, object_id) if object_id else None
-        return change is not None and change.status == NameChange.Status.WAITING
+        waiting_changes = NameChange.objects.filter(status=NameChange.Status.WAITING)
+        return bool(object_id) and waiting_changes.filter(pk=object_id).exists()
 
     @action(
         description="Approve",
