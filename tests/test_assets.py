@@ -12,6 +12,7 @@ from django.test import Client
 
 from verification import assets
 
+pytestmark = pytest.mark.django_db
 CSS = "verification/hosted.css"
 GZIP = {"Accept-Encoding": "gzip"}
 
