@@ -138,9 +138,29 @@ def test_missing_members_are_left_out():
     assert "Purpose" not in text
 
 
-def test_who_could_be_asked_nothing_is_told_what_confirmed_it():
-    text = text_of({**EVIDENCE, "confirmedBy": ""})
-    assert "You opened the link" in text
+@pytest.mark.parametrize(
+    ("confirmed_by", "told"),
+    [
+        ("", "You opened the link."),
+        ("NO_CHALLENGE", "You were asked nothing, because the request has neither"),
+        ("REGISTRATION_NUMBER", "You entered the registration number of the company"),
+    ],
+)
+def test_a_receipt_tells_how_the_subject_was_confirmed(confirmed_by: str, told: str):
+    text = text_of({**EVIDENCE, "confirmedBy": confirmed_by})
+    assert told in " ".join(text.split())
+
+
+def test_the_receipt_of_a_company_names_the_position_of_who_decided():
+    assert "Company secretary" in text_of({**EVIDENCE, "position": "Company secretary"})
+
+
+def test_a_reason_that_is_a_code_is_told_in_words():
+    text = text_of({**EVIDENCE, "reason": "UNDER_AGE"}, happened="DECLINED")
+    assert "a parent or guardian decides" in text
+    assert "UNDER_AGE" not in text
+    # What a person typed is no key of ours.
+    assert "steps" in text_of({**EVIDENCE, "reason": "steps"}, happened="DECLINED")
 
 
 def test_the_same_record_gives_the_same_bytes():

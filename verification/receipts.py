@@ -11,6 +11,7 @@ from django.utils import translation
 from verification import pdf
 from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
+from verification.consents.records import CODES
 from verification.local_time import IN_FULL, in_nairobi
 from verification.references.models import Reference
 from verification.reports.models import Report
@@ -18,7 +19,15 @@ from verification.wire import NAIROBI, one_line
 
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that are shown as they are, on one line.
-SHOWN = ("purpose", "requester", "typedName", "reason", "address", "userAgent")
+SHOWN = (
+    "purpose",
+    "requester",
+    "typedName",
+    "position",
+    "reason",
+    "address",
+    "userAgent",
+)
 
 
 def consent_receipt_pdf(record: ConsentRecord) -> bytes:
@@ -62,15 +71,17 @@ def attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
 def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
     evidence = record.evidence or {}
     moment = _moment(record.created_at, record.language)
+    reason = evidence.get("reason")
     return {
         **moment,
         **{name: one_line(evidence.get(name) or "") for name in SHOWN},
         "number": record.number,
         "decision": record.happened,
+        "reasonCode": reason if reason in CODES else "",
         "checks": check_headings(
             evidence.get("checks") or [], record.notice_version, moment["language"]
         ),
-        # Where the report knows nothing to ask for, having the link is all there was.
+        # Who did not answer a challenge had the link, and that is all.
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
         "report": str(record.report_id),
         **_contacts(record.report),

@@ -46,7 +46,7 @@ def test_an_event_says_of_consent_what_was_so_when_the_report_was_held(api):
     api.create(one_check, one_check)
     kept, withdrawn = Consent.objects.order_by("pk")
     for consent in (kept, withdrawn):
-        grant(consent.pk, 1, Evidence())
+        grant(consent.pk, 1, Evidence(typed_name="Wanjiku Kamau"))
     claims = claim(2)
 
     with ThreadPoolExecutor(1) as pool:

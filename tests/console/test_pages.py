@@ -5,13 +5,16 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from tests.clients import approve, company, person
+from tests.clients import HOSTED, approve, company, person
 from tests.monitoring.rules import raised, stored
 from tests.orders import report_in
 from tests.webhooks.deliveries import configured
 from tests.workspaces.people import PASSWORD, somebody, token_sent_to
 from verification.checks.models import CheckDefinition
+from verification.consents.models import Consent
+from verification.consents.records import Evidence
 from verification.console.closing import REASON
+from verification.ordering.consenting import decline
 from verification.reports.models import ReportStatus
 from webhooks.models import Configuration
 from workspaces import keys, members
@@ -150,6 +153,15 @@ def test_what_people_typed_is_no_markup(owner, api):
     html = owner.page("reports-detail", report=made)
     assert "<script" not in html
     assert "<b>Kamau" not in html
+
+
+def test_a_report_shows_why_its_subject_declined(owner, api):
+    made = api.create({**person(), "consent": HOSTED})["id"]
+    consent = Consent.objects.get(report=made)
+    decline(consent.pk, 1, Evidence(), "I did not <b>apply")
+
+    html = owner.page("reports-detail", report=made)
+    assert "I did not &lt;b&gt;apply" in html
 
 
 def test_a_report_is_downloaded(owner, api):

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.clients import HOSTED, person
+from tests.clients import HOSTED, company, person
 from tests.hosted.visitor import Visitor
 from verification.consents.models import Consent
 
@@ -15,6 +15,34 @@ def ask(api):
         visitor = Visitor(made["consentState"]["consentUrl"])
         visitor.report_id = made["id"]
         visitor.consent = Consent.objects.get(report_id=made["id"])
+        return visitor
+
+    return create
+
+
+@pytest.fixture
+def ask_minor(ask):
+    """Like `ask`, of a subject born in 2013, whom the API does not let a client ask."""
+
+    def create(**members):
+        visitor = ask(**members)
+        report = visitor.consent.report
+        report.subject = {**report.subject, "dateOfBirth": "2013-03-27"}
+        report.save()
+        return visitor
+
+    return create
+
+
+@pytest.fixture
+def ask_company(api):
+    """Create a report that asks a company; returns who got the link."""
+
+    def create(**subject):
+        item = {**company(kraPin="P123456789Z", **subject), "consent": HOSTED}
+        made = api.create({**item, "checksRequested": ["KRA_PIN"]})
+        visitor = Visitor(made["consentState"]["consentUrl"])
+        visitor.report_id = made["id"]
         return visitor
 
     return create

@@ -103,3 +103,39 @@ def test_a_network_that_tries_too_much_waits(ask, settings):
 
     assert statuses[:60] == [303] * 60
     assert statuses[60] == 429
+
+
+@pytest.mark.parametrize("typed", ["PVT-12345", "pvt 12345", " PVT/123-45 "])
+def test_a_company_is_confirmed_by_its_registration_number(ask_company, typed):
+    visitor = ask_company()
+    visitor.open()
+    page = visitor.text()
+    assert "registration number" in page
+    for known in ("Baobab", "12345", "PVT"):
+        assert known not in page
+
+    visitor.confirm(answer=typed)
+
+    assert "wants to check your company" in visitor.text()
+
+
+@pytest.mark.parametrize("typed", ["12345", "2345", "PVT-1234", "PVT-12346"])
+def test_a_part_of_the_registration_number_is_wrong(ask_company, typed):
+    visitor = ask_company()
+    visitor.open()
+
+    visitor.confirm(answer=typed)
+
+    assert "Confirm that it is your company" in visitor.text()
+    assert Consent.objects.get().wrong_answers == 1
+
+
+def test_a_visit_to_one_company_is_none_to_another(api, ask_company):
+    visitor = ask_company()
+    visitor.open()
+    visitor.confirm(answer="PVT-12345")
+    report = Consent.objects.get().report
+    report.subject = {**report.subject, "registrationNumber": "PVT-99999"}
+    report.save()
+
+    assert "Confirm that it is your company" in visitor.text()

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.hosted.visitor import NAME, words
-from verification.consents.models import ConsentRecord
+from verification.consents.models import Consent, ConsentRecord
 
 pytestmark = pytest.mark.django_db
 
@@ -136,7 +136,7 @@ def test_a_report_that_knows_nothing_of_its_subject_asks_at_once(ask):
     assert "wants to check your details" in page
     assert "789Z" not in page
     visitor.grant()
-    assert ConsentRecord.objects.get().evidence["confirmedBy"] == ""
+    assert ConsentRecord.objects.get().evidence["confirmedBy"] == "NO_CHALLENGE"
 
 
 def test_grant_after_the_report_was_cancelled_changes_nothing(api, ask):
@@ -151,3 +151,115 @@ def test_grant_after_the_report_was_cancelled_changes_nothing(api, ask):
     page = visitor.get()
     assert page.status_code == 410
     assert b"has cancelled its request" in page.content
+
+
+BORN_2013 = {"day": "27", "month": "3", "year": "2013"}
+
+
+def test_a_subject_under_18_reads_what_happens_instead_and_cannot_grant(api, ask_minor):
+    visitor = ask_minor()
+    visitor.open()
+    visitor.confirm(**BORN_2013)
+
+    page = words(visitor.text())
+
+    assert "You are under 18" in page
+    assert "A parent or guardian decides with Acacia Lenders" in page
+    visitor.post("grant", name=NAME, agreed="on", shown="")
+    assert records(visitor) == []
+    assert Consent.objects.get().status == "PENDING"
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_a_subject_under_18_tells_the_client(api, ask_minor, language):
+    visitor = ask_minor()
+    visitor.open()
+    visitor.confirm(**BORN_2013)
+    visitor.get(lang=language)
+    shown = words(visitor.text())
+
+    visitor.post("under-age")
+
+    report = api.report(visitor.report_id)
+    assert report["status"] == "FAILED"
+    assert report["consentState"]["reason"] == "UNDER_AGE"
+    record = ConsentRecord.objects.get()
+    assert record.evidence["text"] in shown
+    assert record.evidence["confirmedBy"] == "DATE_OF_BIRTH"
+    heading = {
+        "en": "A parent or guardian decides",
+        "sw": "Mzazi au mlezi ndiye huamua",
+    }
+    assert heading[language] in visitor.text()
+    assert visitor.get("receipt.pdf").status_code == 200
+
+
+def test_an_adult_cannot_decline_as_a_child(ask):
+    visitor = ask()
+    visitor.enter()
+
+    visitor.post("under-age")
+
+    assert records(visitor) == []
+
+
+def test_another_name_is_no_signature_and_the_page_does_not_say_whose_is(ask):
+    visitor = ask(
+        subject={"dateOfBirth": None, "idNumber": None, "kraPin": "A123456789Z"},
+        checksRequested=["KRA_PIN"],
+    )
+    visitor.open()
+
+    visitor.grant(name="xx")
+
+    page = visitor.text()
+    assert "Type your name as on your ID" in page
+    assert 'href="#id_name"' in page
+    assert "Kamau" not in page
+    assert records(visitor) == []
+    assert Consent.objects.get().wrong_answers == 0
+    visitor.grant(name="Kamau Wanjiku")
+    assert records(visitor) == ["GRANTED"]
+
+
+def test_signatures_of_one_link_are_limited(ask):
+    visitor = ask()
+    visitor.enter()
+    form = {**visitor.form(), "name": "xx"}
+
+    statuses = [visitor.post("grant", **form).status_code for _ in range(11)]
+
+    assert statuses == [303] * 10 + [429]
+
+
+def test_who_decides_for_a_company_signs_with_name_and_position(api, ask_company):
+    visitor = ask_company()
+    visitor.open()
+    visitor.confirm(answer="PVT-12345")
+    form = visitor.form()
+
+    for wrong in ({}, {"position": " "}, {"position": "Director", "name": "Achieng"}):
+        visitor.post("grant", **form | wrong)
+        assert "<title>Error: " in visitor.text()
+        assert records(visitor) == []
+    visitor.post("grant", **form | {"name": "Achieng Ouma", "position": "Director"})
+
+    evidence = ConsentRecord.objects.get().evidence
+    assert evidence["typedName"] == "Achieng Ouma"
+    assert evidence["position"] == "Director"
+    assert evidence["confirmedBy"] == "REGISTRATION_NUMBER"
+    page = words(visitor.text())
+    assert "Signed by Achieng Ouma" in page
+    assert "Position Director" in page
+
+
+def test_a_company_that_is_known_by_its_name_alone_gets_no_challenge(ask_company):
+    visitor = ask_company(registrationNumber=None)
+    visitor.open()
+    page = visitor.text()
+    assert "wants to check your company" in page
+    assert "P123456789Z" not in page
+
+    visitor.grant(name="Achieng Ouma", position="Director")
+
+    assert ConsentRecord.objects.get().evidence["confirmedBy"] == "NO_CHALLENGE"

@@ -18,7 +18,16 @@ OTHER = {
     "idNumber": "87654321",
     "dateOfBirth": "1985-01-01",
 }
-PLACES = ["", "confirm", "grant", "decline", "withdraw", "not-me", "new-link"]
+PLACES = [
+    "",
+    "confirm",
+    "grant",
+    "decline",
+    "withdraw",
+    "under-age",
+    "not-me",
+    "new-link",
+]
 
 
 def token_of(visitor):

@@ -4,8 +4,7 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 
-from tests.clients import HOSTED, company
-from tests.hosted.visitor import Visitor, words
+from tests.hosted.visitor import words
 from verification.consents.models import ConsentRecord
 
 pytestmark = pytest.mark.django_db
@@ -199,20 +198,14 @@ def test_what_the_candidate_pays_is_told(ask):
     assert "KES 250.00, which you are asked to pay after you agree" in page
 
 
-def test_a_company_is_asked_as_one(api):
-    made = api.create(
-        {
-            **company(kraPin="P123456789Z"),
-            "checksRequested": ["KRA_PIN"],
-            "consent": HOSTED,
-        }
-    )
-    visitor = Visitor(made["consentState"]["consentUrl"])
+def test_a_company_is_asked_as_one(ask_company):
+    visitor = ask_company()
     visitor.open()
+    assert "Confirm that it is your company" in visitor.text()
+    visitor.confirm(answer="PVT-12345")
 
     page = visitor.text()
 
     assert "wants to check your company" in page
     assert "I may decide for the company" in page
-    visitor.grant()
-    assert api.report(made["id"])["consentState"]["status"] == "GRANTED"
+    assert "Your position in the company" in page

@@ -9,7 +9,14 @@ from django.conf import settings
 from django.utils.translation import override
 from django.utils.translation.template import templatize
 
-from verification.hosted.forms import DateOfBirth, Grant, IdNumberEnd, Reason
+from verification.hosted.forms import (
+    CompanyGrant,
+    DateOfBirth,
+    Grant,
+    IdNumberEnd,
+    Reason,
+    RegistrationNumber,
+)
 from verification.hosted.reference_form import Answers
 
 HOSTED = Path(settings.BASE_DIR, "verification/hosted")
@@ -76,7 +83,18 @@ def test_no_page_has_words_outside_the_catalogue(template):
     }
 
 
-@pytest.mark.parametrize("form", [DateOfBirth, IdNumberEnd, Grant, Reason, Answers])
+@pytest.mark.parametrize(
+    "form",
+    [
+        DateOfBirth,
+        IdNumberEnd,
+        RegistrationNumber,
+        Grant,
+        CompanyGrant,
+        Reason,
+        Answers,
+    ],
+)
 @pytest.mark.parametrize("typed", ["", "\0", "x", "x" * 5000, "9" * 5000])
 def test_every_error_of_a_form_is_in_the_language_of_the_page(form, typed):
     ours = {text for text in translations().values() if isinstance(text, str)}

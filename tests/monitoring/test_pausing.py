@@ -32,7 +32,8 @@ def withdrawn(api: Api, **subject: Any) -> None:
     item = {**person(**subject), "checksRequested": ["IDENTITY"], "consent": HOSTED}
     made = api.create(item)
     consent = Consent.objects.get(report=made["id"])
-    grant(consent.pk, consent.generation, Evidence())
+    evidence = Evidence(typed_name=consent.report.subject_name)
+    grant(consent.pk, consent.generation, evidence)
     withdraw(consent.pk, consent.generation, Evidence(), "")
 
 

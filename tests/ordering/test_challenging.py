@@ -32,8 +32,9 @@ def test_anything_else_is_wrong(api: Api, answer: str):
     assert not answer_challenge(hosted(api).pk, 1, answer)
 
 
-def test_a_report_that_knows_neither_asks_nothing(api: Api):
-    item = {**company(), "consent": HOSTED}
+def test_a_report_that_knows_no_number_asks_nothing(api: Api):
+    item = {**company(registrationNumber=None, kraPin="P123456789Z")}
+    item |= {"checksRequested": ["KRA_PIN"], "consent": HOSTED}
     consent = Consent.objects.get(report=api.create(item)["id"])
     assert challenge_of(consent) is None
 

@@ -1,4 +1,5 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -32,6 +33,7 @@ def test_a_check_that_needs_no_consent_runs_without(api: Api):
         "status": "NOT_REQUIRED",
         "consentUrl": None,
         "expiresAt": None,
+        "reason": None,
     }
 
 
@@ -105,6 +107,7 @@ def test_consent_not_obtained_is_for_drafts_only(api: Api):
         "status": "PENDING",
         "consentUrl": None,
         "expiresAt": None,
+        "reason": None,
     }
 
 
@@ -126,3 +129,44 @@ def test_consent_given_for_nothing_that_needs_it_is_kept(api: Api):
     made = api.create({**company(), "consent": HOSTED})
 
     assert made["status"] == "PENDING_CONSENT"
+
+
+def born(years: int, days: int = 0) -> str:
+    """The birthday of a person who became this old so many days ago, in Nairobi."""
+    today = datetime.now(ZoneInfo("Africa/Nairobi")).date() - timedelta(days=days)
+    # Nobody is born on a day that their 18th year may not have.
+    today -= timedelta(days=(today.month, today.day) == (2, 29))
+    return date(today.year - years, today.month, today.day).isoformat()
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_hosted_consent_is_refused_for_a_subject_under_18(api: Api, draft: bool):
+    item = {**person(dateOfBirth=born(18, days=-1)), "consent": HOSTED}
+
+    problem = api.refused("/reports", {"reports": [item], "draft": draft})
+
+    (error,) = problem["errors"]
+    assert error["pointer"] == "#/reports/0/consent/mode"
+    assert error["code"] == "not-allowed-here"
+    assert "CUSTOMER_ATTESTED with the consent of a parent" in error["detail"]
+
+
+def test_attested_consent_covers_a_subject_under_18(api: Api):
+    made = api.create({**person(dateOfBirth=born(12)), "consent": ATTESTED})
+
+    assert made["consentState"]["status"] == "ATTESTED"
+
+
+def test_a_subject_of_exactly_18_can_be_asked(api: Api):
+    made = api.create({**person(dateOfBirth=born(18)), "consent": HOSTED})
+
+    assert made["consentState"]["status"] == "PENDING"
+
+
+def test_a_draft_cannot_be_edited_to_ask_a_subject_under_18(api: Api):
+    made = api.create({**person(), "consent": HOSTED}, draft=True)
+    subject = person(dateOfBirth=born(15))["subject"]
+
+    problem = api.refused(f"/reports/{made['id']}/draft", {"subject": subject})
+
+    assert problem["errors"][0]["pointer"] == "#/consent/mode"

@@ -1,6 +1,7 @@
 import threading
 import time
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +17,7 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
 from verification.ordering.consenting import (
     ConsentClosed,
+    NotSigned,
     decline,
     expire,
     grant,
@@ -74,6 +76,105 @@ def test_a_granted_report_runs_at_once_and_gets_ready(api: Api):
     assert record.evidence["checks"] == ["IDENTITY", "KRA_PIN", "CRB_SCORE"]
     assert record.evidence["purpose"] == "Loan application"
     assert record.language == "sw"
+
+
+def with_birthday(consent: Consent, born: str) -> Consent:
+    """The consent, of a report with this birthday, which the API may refuse by now."""
+    report = consent.report
+    report.subject = {**report.subject, "dateOfBirth": born}
+    report.save()
+    return consent
+
+
+@pytest.mark.parametrize(
+    ("at", "may_grant"),
+    [("2026-11-22T20:59:59Z", False), ("2026-11-22T21:00:01Z", True)],
+)
+def test_a_subject_can_grant_from_the_18th_birthday_in_nairobi(
+    api: Api, at: str, may_grant: bool
+):
+    with time_machine.travel(datetime.fromisoformat(at), tick=False):
+        consent = with_birthday(hosted(api), "2008-11-23")
+        if may_grant:
+            grant(consent.pk, 1, EVIDENCE)
+        else:
+            with pytest.raises(ConsentClosed, match="UNDER_AGE"):
+                grant(consent.pk, 1, EVIDENCE)
+    assert ConsentRecord.objects.count() == may_grant
+
+
+def test_who_was_born_on_29_february_is_18_on_1_march(api: Api):
+    consent = with_birthday(hosted(api), "2008-02-29")
+    with time_machine.travel(datetime.fromisoformat("2026-02-28T12:00:00Z")):
+        Consent.objects.update(expires_at=now() + timedelta(days=9))
+        with pytest.raises(ConsentClosed, match="UNDER_AGE"):
+            grant(consent.pk, 1, EVIDENCE)
+    with time_machine.travel(datetime.fromisoformat("2026-03-01T12:00:00Z")):
+        grant(consent.pk, 1, EVIDENCE)
+
+
+def test_a_subject_under_18_can_decline_and_the_client_learns_why(api: Api):
+    consent = with_birthday(hosted(api), "2013-05-01")
+    decline(consent.pk, 1, replace(EVIDENCE, typed_name=""), "UNDER_AGE")
+    report = api.report(str(consent.report_id))
+    assert report["failure"] == {
+        "code": "CONSENT_DECLINED",
+        "message": "The subject is under 18; a parent or guardian has to consent.",
+    }
+    assert report["consentState"]["reason"] == "UNDER_AGE"
+
+
+def test_the_client_reads_the_reason_that_the_subject_gave(api: Api):
+    consent = hosted(api)
+    decline(consent.pk, 1, EVIDENCE, "I did not apply")
+    assert api.report(str(consent.report_id))["consentState"]["reason"] == (
+        "I did not apply"
+    )
+    withdrawn = hosted(api)
+    grant(withdrawn.pk, 1, EVIDENCE)
+    withdraw(withdrawn.pk, 1, EVIDENCE, "")
+    state = api.get(f"/reports/{withdrawn.report_id}/consent/state").json()
+    assert (state["status"], state["reason"]) == ("WITHDRAWN", None)
+
+
+@pytest.mark.parametrize(
+    ("known", "typed", "is_taken"),
+    [
+        ("Wanjiku Kamau", "wanjiku kamau", True),
+        ("Wanjiku Kamau", "Kamau, Wanjiku Njeri", True),
+        ("Wanjiku Njeri Kamau", "Wanjiku Kamau", True),
+        ("Wanjiku Kamau", "W. Kamau", True),
+        ("Wanjiku Kamau", "xx", False),
+        ("Wanjiku Kamau", "Kamau", False),
+        ("Wanjiku Kamau", "Otieno Odhiambo", False),
+        ("Wanjiku Kamau", "W* K*", False),
+        ("Wanjiku Kamau", "*", False),
+        ("Wanjiku Kamau", "", False),
+        ("Wanjiku", "Wanjiku Kamau", True),
+        ("Wanjiku", "Otieno Odhiambo", False),
+    ],
+)
+def test_a_signature_is_like_the_name_of_the_subject(
+    api: Api, known: str, typed: str, is_taken: bool
+):
+    made = api.create({**person(fullName=known), "consent": HOSTED})
+    consent = Consent.objects.get(report=made["id"])
+    evidence = replace(EVIDENCE, typed_name=typed)
+    if is_taken:
+        grant(consent.pk, 1, evidence)
+    else:
+        with pytest.raises(NotSigned):
+            grant(consent.pk, 1, evidence)
+    assert ConsentRecord.objects.count() == is_taken
+
+
+def test_who_decides_for_a_company_needs_a_position(api: Api):
+    made = api.create({**company(), "consent": HOSTED})
+    consent = Consent.objects.get(report=made["id"])
+    with pytest.raises(NotSigned):
+        grant(consent.pk, 1, EVIDENCE)
+    record = grant(consent.pk, 1, replace(EVIDENCE, position="Director"))
+    assert record.evidence["position"] == "Director"
 
 
 def test_a_granted_report_that_somebody_else_pays_waits_for_the_payment(api: Api):

@@ -209,7 +209,12 @@ def test_asking_again_after_a_refusal_makes_a_new_link(api: Api, hosted: dict):
 def test_a_draft_is_attested_by_an_edit(api: Api, hosted: dict):
     state = edit(api, hosted["id"], consent=ATTESTED)["consentState"]
 
-    assert state == {"status": "ATTESTED", "consentUrl": None, "expiresAt": None}
+    assert state == {
+        "status": "ATTESTED",
+        "consentUrl": None,
+        "expiresAt": None,
+        "reason": None,
+    }
 
 
 def test_an_attestation_outlives_an_edit(api: Api, draft: str):

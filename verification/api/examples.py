@@ -33,7 +33,12 @@ CREATE: dict[str, Any] = {
         }
     ]
 }
-CONSENT: dict[str, Any] = {"status": "ATTESTED", "consentUrl": None, "expiresAt": None}
+CONSENT: dict[str, Any] = {
+    "status": "ATTESTED",
+    "consentUrl": None,
+    "expiresAt": None,
+    "reason": None,
+}
 PAYMENT: dict[str, Any] = {
     "status": "NOT_REQUIRED",
     "amount": {"amount": 50.0, "currency": "KES"},

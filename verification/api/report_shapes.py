@@ -14,6 +14,7 @@ from verification import links
 from verification.api.paging import PageEnvelope
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentStatus
+from verification.consents.records import reason_of
 from verification.ordering.creating import Created
 from verification.ordering.paying import ASKING
 from verification.payments.models import Payment, PaymentStatus
@@ -128,6 +129,10 @@ class ConsentState(Shape):
     consent_url: str | None = None
     """The link for the subject, while hosted consent can be given."""
     expires_at: Timestamp | None = None
+    reason: str | None = None
+    """Why the subject declined or withdrew, in their own words, or a code: `NOT_ME`
+    (the link reached another person) or `UNDER_AGE` (the subject is under 18, and a
+    parent or guardian has to consent). Null if they did not say."""
 
     @classmethod
     def of(cls, consent: Consent | None, report: Report) -> Self:
@@ -141,6 +146,7 @@ class ConsentState(Shape):
             if hosted and pending and not report.is_ended
             else None,
             expires_at=consent.expires_at,
+            reason=reason_of(consent),
         )
 
 

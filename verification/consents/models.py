@@ -142,8 +142,8 @@ class ConsentRecord(models.Model):
     # Version and SHA-256 of the exact text that was shown.
     notice_version = models.CharField(max_length=40, blank=True)
     notice_sha256 = models.BinaryField(null=True)
-    # {requester, purpose, checks, text, typedName, confirmedBy, address, userAgent,
-    # reason}
+    # {requester, purpose, checks, text, typedName, position, confirmedBy, address,
+    # userAgent, reason}
     evidence = EncryptedJSONField(null=True)
     # Keyed hash over the other fields, to show that nothing was changed since, for as
     # long as there is evidence; `notice_sha256` follows from its text.

@@ -9,25 +9,31 @@ from typing import Any
 
 import orjson
 
-from verification.consents.models import Consent, ConsentRecord
+from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.encryption import keyed_hash
 from verification.ids import uuid7
 from verification.reports.models import Report
 from verification.wire import utc_text
+
+# Reasons to decline that a button of the page gives; any other was typed.
+NOT_ME, UNDER_AGE = "NOT_ME", "UNDER_AGE"
+CODES = {NOT_ME, UNDER_AGE}
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """How the subject answered; all blank where nobody did.
 
-    `text` is the notice exactly as it was shown; `confirmed_by` is DATE_OF_BIRTH,
-    ID_NUMBER_END, or blank where the report knows neither.
+    `text` is the notice exactly as it was shown; `position` is that of who decides for
+    a company. `confirmed_by` is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER,
+    NO_CHALLENGE where the report knows none of them, or blank where nobody answered.
     """
 
     text: str = ""
     notice_version: str = ""
     language: str = ""
     typed_name: str = ""
+    position: str = ""
     confirmed_by: str = ""
     address: str = ""
     user_agent: str = ""
@@ -39,6 +45,7 @@ class Evidence:
             "checks": report.checks_requested,
             "text": self.text,
             "typedName": self.typed_name,
+            "position": self.position,
             "confirmedBy": self.confirmed_by,
             "address": self.address,
             "userAgent": self.user_agent,
@@ -71,6 +78,19 @@ def write_record(
     record.digest = digest_of(record, kept)
     record.save(force_insert=True)
     return record
+
+
+def reason_of(consent: Consent) -> str | None:
+    """Return why the subject declined or withdrew; None if they did not say."""
+    if consent.status not in {ConsentStatus.DECLINED, ConsentStatus.WITHDRAWN}:
+        return None
+    record = ConsentRecord.objects.filter(
+        consent_id=consent.pk,
+        generation=consent.generation,
+        happened=consent.status,
+    ).first()
+    evidence = (record and record.evidence) or {}
+    return evidence.get("reason") or None
 
 
 def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.http import HttpResponse
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.records import reason_of
 from verification.console import forms
 from verification.console.lists import SIZE, Page, number_of
 from verification.console.places import Place, opened
@@ -32,11 +33,13 @@ def detail(place: Place, report: UUID) -> HttpResponse:
     place.record("report.opened", found)
     results = found.results.select_related("definition").order_by("position")
     subject = found.subject or {}
+    consent = getattr(found, "consent", None)
     shown = {
         "report": found,
         "subject": [(words(k), t) for k, v in subject.items() if (t := as_text(v))],
         "results": [_result(result) for result in results],
-        "consent": getattr(found, "consent", None),
+        "consent": consent,
+        "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
         "timeline": found.status_changes.all(),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -16,6 +17,7 @@ from verification.consents.models import (
     ConsentStatus,
     RetiredLink,
 )
+from verification.consents.records import NOT_ME, UNDER_AGE
 from verification.hosted import context, forms
 from verification.hosted.blocks import block_page
 from verification.hosted.context import notice_of
@@ -25,7 +27,11 @@ from verification.hosted.retired import retired_link
 from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import CONSENT, Visit, remember
 from verification.ordering import consenting
-from verification.ordering.challenging import answer_challenge, challenge_of
+from verification.ordering.challenging import (
+    NO_CHALLENGE,
+    answer_challenge,
+    challenge_of,
+)
 from verification.ordering.consent_links import send_new_link
 from verification.ordering.telling import addresses_of
 from verification.receipts import consent_receipt_pdf
@@ -34,7 +40,8 @@ from workspaces import rates
 Verb = Callable[[UUID, int, consenting.Evidence, str], ConsentRecord]
 
 CHALLENGES_PER_MINUTE = 60
-NOT_ME = "NOT_ME"
+# For one link: names that are not taken are no tries of the challenge.
+SIGNATURES_PER_MINUTE = 10
 # Other than 200: the link leads nowhere any more, or not at the moment.
 STATUSES = {
     Stage.REPLACED: 410,
@@ -42,6 +49,8 @@ STATUSES = {
     Stage.EXPIRED: 410,
     Stage.LOCKED: 429,
 }
+# Where the person who has the link can say that it is not meant for them.
+OPEN = {Stage.CHALLENGE, Stage.LOCKED, Stage.UNDER_AGE, Stage.ASKED}
 
 
 @require_safe
@@ -82,15 +91,21 @@ def confirm(request: HttpRequest, visited: Opened) -> HttpResponse:
 @acting(Stage.ASKED)
 def grant(request: HttpRequest, visited: Opened) -> HttpResponse:
     consent = visited.consent
+    if rates.count(f"signatures:{consent.pk}", SIGNATURES_PER_MINUTE).exceeded:
+        return answer(request, "too_many", status=429)
     notice = notice_of(consent)
-    form = forms.Grant(request.POST)
+    form = forms.grant(consent.report, request.POST)
     if not form.is_valid():
         return _onward(visited.visit.keep(form.data, form.fields))
     # What is kept as evidence must be what was read, and it can change meanwhile.
     if form.cleaned_data["shown"] != notice.sha256:
         return _onward(visited.visit.forget(), "?changed")
-    evidence = _evidence(request, visited, notice.text, form.cleaned_data["name"])
-    consenting.grant(consent.pk, consent.generation, evidence)
+    signed = replace(
+        _evidence(request, visited, notice.text),
+        typed_name=form.cleaned_data["name"],
+        position=form.cleaned_data.get("position", ""),
+    )
+    consenting.grant(consent.pk, consent.generation, signed)
     return to_page(consent.pk)
 
 
@@ -112,13 +127,24 @@ def withdraw(request: HttpRequest, visited: Opened) -> HttpResponse:
     return _with_reason(request, visited, "withdraw", consenting.withdraw, declared)
 
 
+@acting(Stage.UNDER_AGE)
+def under_age(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """Tell the client that the subject is under 18: it declines the request."""
+    consent = visited.consent
+    evidence = _evidence(request, visited, context.under_age_text(consent))
+    # What was read is no part of the notice.
+    evidence = replace(evidence, notice_version="")
+    consenting.decline(consent.pk, consent.generation, evidence, UNDER_AGE)
+    return to_page(consent.pk)
+
+
 @opened
 def not_me(request: HttpRequest, visited: Opened) -> HttpResponse:
     """Also for who cannot confirm to be the subject: whoever is asked may say so."""
     consent = visited.consent
     if consent.status == ConsentStatus.DECLINED:
         return answer(request, "not_me_done", context.closed(request, visited))
-    if visited.stage not in {Stage.CHALLENGE, Stage.LOCKED, Stage.ASKED}:
+    if visited.stage not in OPEN:
         return to_page(consent.pk)
     if request.method != "POST":
         return answer(request, "not_me", context.closed(request, visited))
@@ -178,18 +204,17 @@ def _with_reason(
 
 
 def _evidence(
-    request: HttpRequest, visited: Opened, declared: str, typed_name: str = ""
+    request: HttpRequest, visited: Opened, declared: str
 ) -> consenting.Evidence:
     """`declared` is the text that the button said yes to."""
     consent = visited.consent
     notice = notice_of(consent)
-    confirmed = visited.visit.is_confirmed(consent)
+    kind, confirmed = challenge_of(consent), visited.visit.is_confirmed(consent)
     return consenting.Evidence(
         text=declared,
         notice_version=notice.version,
         language=notice.language,
-        typed_name=typed_name,
-        confirmed_by=(challenge_of(consent) or "") if confirmed else "",
+        confirmed_by=(kind if confirmed else "") if kind else NO_CHALLENGE,
         address=str(client_address(request) or ""),
         user_agent=user_agent(request),
     )

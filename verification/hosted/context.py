@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import get_language
+from django.utils.translation import gettext as _
 
 from verification import links
 from verification.consents.models import Consent, ConsentRecord
@@ -17,7 +18,8 @@ from verification.hosted.opened import Opened
 from verification.hosted.pages import client_of, qr_code
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES, challenge_of
-from verification.reports.models import ReportStatus
+from verification.reports.models import ReportStatus, SubjectType
+from verification.wire import one_line
 from workspaces.models import Environment
 
 Shown = dict[str, Any]
@@ -35,6 +37,7 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
         "consent_id": consent.pk,
         "stop": stop_path(visited),
         **client_of(consent.report.workspace),
+        "is_company": consent.report.subject_type == SubjectType.COMPANY,
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
         # An expired report has failed; a draft's link can be made anew.
@@ -83,11 +86,27 @@ def asked(request: HttpRequest, visited: Opened) -> Shown:
     return {
         **closed(request, visited),
         "notice": notice_of(consent),
-        "form": forms.Grant(visited.visit.typed),
+        "form": forms.grant(consent.report, visited.visit.typed),
         "changed": "changed" in request.GET,
         "details": details_of(known or {}),
         "expires_at": consent.expires_at,
     }
+
+
+def under_age(request: HttpRequest, visited: Opened) -> Shown:
+    told = under_age_text(visited.consent)
+    return {**closed(request, visited), "told": told}
+
+
+def under_age_text(consent: Consent) -> str:
+    """What a subject under 18 reads in place of the notice."""
+    client = one_line(consent.report.workspace.requester.name)
+    return " ".join(
+        [
+            _("You are under 18, so you cannot agree here, and no check is made."),
+            _("A parent or guardian decides with %(client)s.") % {"client": client},
+        ]
+    )
 
 
 def answered(request: HttpRequest, visited: Opened) -> Shown:
@@ -112,6 +131,7 @@ def answered(request: HttpRequest, visited: Opened) -> Shown:
 OF_STAGE = {
     Stage.REPLACED: replaced,
     Stage.CHALLENGE: challenge,
+    Stage.UNDER_AGE: under_age,
     Stage.ASKED: asked,
     Stage.GRANTED: answered,
     Stage.DECLINED: answered,

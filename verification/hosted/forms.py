@@ -8,7 +8,9 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from verification.ordering.challenging import DATE_OF_BIRTH
+from verification.consents.signatures import is_signature
+from verification.ordering.challenging import DATE_OF_BIRTH, REGISTRATION_NUMBER
+from verification.reports.models import Report, SubjectType
 
 REASON_LENGTH = 500
 MOST_DIGITS = 4
@@ -61,9 +63,22 @@ class IdNumberEnd(forms.Form):
     template = "hosted/fields/id_number_end.html"
 
 
+class RegistrationNumber(forms.Form):
+    answer = Text(
+        max_length=64,
+        error_messages={
+            name: _("Enter the registration number of the company")
+            for name in ("required", "max_length", "null_characters_not_allowed")
+        },
+    )
+
+    template = "hosted/fields/registration_number.html"
+
+
 class Grant(forms.Form):
     """`shown` is the SHA-256 of the notice on the page, in `language`."""
 
+    error = _("Type your name as on your ID. If that fails, ask who sent the link")
     name = Text(
         min_length=2,
         max_length=200,
@@ -78,6 +93,32 @@ class Grant(forms.Form):
     )
     shown = forms.Field(required=False)
 
+    def __init__(self, typed: Any = None, report: Report | None = None) -> None:
+        super().__init__(typed)
+        self.report = report
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"])
+        if self.report and not is_signature(self.report, name):
+            # It does not say which name is expected.
+            raise forms.ValidationError(self.error)
+        return name
+
+
+class CompanyGrant(Grant):
+    """By a person who decides for the company."""
+
+    error = _("Type your first name and your family name")
+    position = Text(
+        min_length=2,
+        max_length=100,
+        error_messages={
+            "required": _("Type your position in the company"),
+            "min_length": _("Type your position in the company"),
+            "max_length": _("Type your position in at most 100 characters"),
+        },
+    )
+
 
 class Reason(forms.Form):
     reason = Text(
@@ -87,10 +128,21 @@ class Reason(forms.Form):
     )
 
 
+CHALLENGES: dict[str, type[forms.Form]] = {
+    DATE_OF_BIRTH: DateOfBirth,
+    REGISTRATION_NUMBER: RegistrationNumber,
+}
+
+
 def challenge(kind: str | None, typed: Any = None) -> forms.Form:
     """The form that asks for what `challenge_of` names."""
-    form = DateOfBirth if kind == DATE_OF_BIRTH else IdNumberEnd
-    return form(typed)
+    return CHALLENGES.get(kind or "", IdNumberEnd)(typed)
+
+
+def grant(report: Report, typed: Any = None) -> Grant:
+    """The form that signs for the subject of the report."""
+    is_company = report.subject_type == SubjectType.COMPANY
+    return (CompanyGrant if is_company else Grant)(typed, report)
 
 
 def number(typed: str | None) -> int:

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from verification.consents.models import Consent, ConsentStatus
+from verification.consents.signatures import is_under_age
 from verification.hosted.visits import Visit
 from verification.ordering.challenging import challenge_of
 from verification.reports.models import ReportStatus
@@ -19,6 +20,7 @@ class Stage(StrEnum):
     EXPIRED = "expired"
     LOCKED = "locked"
     CHALLENGE = "challenge"
+    UNDER_AGE = "under_age"
     ASKED = "asked"
     GRANTED = "granted"
     DECLINED = "declined"
@@ -46,4 +48,7 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
     if challenge_of(consent) and not visit.is_confirmed(consent):
         locked = consent.locked_until is not None and consent.locked_until > at
         return Stage.LOCKED if locked else Stage.CHALLENGE
-    return ANSWERED.get(ConsentStatus(consent.status), Stage.ASKED)
+    if answered := ANSWERED.get(ConsentStatus(consent.status)):
+        return answered
+    is_minor = is_under_age(consent.report.subject, at)
+    return Stage.UNDER_AGE if is_minor else Stage.ASKED

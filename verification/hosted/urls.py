@@ -11,6 +11,7 @@ urlpatterns = [
     path("v/<uuid:row>/grant", consent.grant, name="grant"),
     path("v/<uuid:row>/decline", consent.decline, name="decline"),
     path("v/<uuid:row>/withdraw", consent.withdraw, name="withdraw"),
+    path("v/<uuid:row>/under-age", consent.under_age, name="under-age"),
     path("v/<uuid:row>/not-me", consent.not_me, name="not-me"),
     path("v/<uuid:row>/block", consent.block, name="block"),
     path("v/<uuid:row>/new-link", consent.new_link, name="new-link"),

@@ -17,6 +17,9 @@ LOCKED_FOR = timedelta(minutes=15)
 DIGITS = 4
 DATE_OF_BIRTH = "DATE_OF_BIRTH"
 ID_NUMBER_END = "ID_NUMBER_END"
+REGISTRATION_NUMBER = "REGISTRATION_NUMBER"
+# In the record of a consent whose report knows nothing to ask for.
+NO_CHALLENGE = "NO_CHALLENGE"
 
 
 class Locked(Exception):
@@ -28,15 +31,14 @@ class Locked(Exception):
 
 
 def challenge_of(consent: Consent) -> str | None:
-    """DATE_OF_BIRTH, ID_NUMBER_END, or None where the report knows neither."""
-    subject = consent.report.subject or {}
-    if subject.get("dateOfBirth"):
-        return DATE_OF_BIRTH
-    return ID_NUMBER_END if _number_end(subject) else None
+    """DATE_OF_BIRTH, ID_NUMBER_END or REGISTRATION_NUMBER (of a company); None if the
+    report knows none of them."""
+    return next(iter(_expected(consent)), None)
 
 
 def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
-    """Whether the answer is right: a date as `1990-01-31`, or four characters.
+    """Whether the answer is right: a date as `1990-01-31`, four characters, or a
+    company's whole registration number.
 
     The fifth wrong one in a row locks the link for 15 minutes. Raises Locked, and
     Consent.DoesNotExist for a link that was replaced.
@@ -70,14 +72,20 @@ def _answer(
 
 
 def _is_right(consent: Consent, answer: str) -> bool:
+    for kind, expected in _expected(consent).items():
+        given = answer.strip() if kind == DATE_OF_BIRTH else normalised(answer)
+        return hmac.compare_digest(expected.encode(), given.encode())
+    return False
+
+
+def _expected(consent: Consent) -> dict[str, str]:
+    """The right answer to each challenge that the report knows one to; the first is
+    the one that is asked."""
     subject = consent.report.subject or {}
-    if challenge_of(consent) == DATE_OF_BIRTH:
-        expected, given = subject["dateOfBirth"], answer.strip()
-    else:
-        expected, given = _number_end(subject), normalised(answer)
-    return bool(expected) and hmac.compare_digest(expected.encode(), given.encode())
-
-
-def _number_end(subject: dict[str, str]) -> str:
     number = normalised(subject.get("idNumber", ""))
-    return number[-DIGITS:] if len(number) > DIGITS else ""
+    answers = {
+        DATE_OF_BIRTH: subject.get("dateOfBirth", ""),
+        ID_NUMBER_END: number[-DIGITS:] if len(number) > DIGITS else "",
+        REGISTRATION_NUMBER: normalised(subject.get("registrationNumber", "")),
+    }
+    return {kind: answer for kind, answer in answers.items() if answer}

@@ -16,7 +16,13 @@ from django.utils.timezone import now
 
 from verification.checks.waking import start
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
-from verification.consents.records import Evidence, write_record
+from verification.consents.records import (
+    NOT_ME,
+    UNDER_AGE,
+    Evidence,
+    write_record,
+)
+from verification.consents.signatures import is_signature, is_under_age
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.payers import payment_request
@@ -25,13 +31,18 @@ from verification.ordering.stopping import fail, stop
 from verification.ordering.telling import consent_receipt, stop_asking
 from verification.payments.models import Payment
 from verification.reports.holding import held
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.transitions import Move, move
 from workspaces.ledger import account_of
 
 Happened = ConsentRecord.Happened
 
 SUBJECT = "subject"
+# What the failure says of a reason that is a code.
+WHY_DECLINED = {
+    NOT_ME: "The person who opened the link says that they are not the subject.",
+    UNDER_AGE: "The subject is under 18; a parent or guardian has to consent.",
+}
 DECLINED = ("CONSENT_DECLINED", "The subject declined.")
 EXPIRED = ("CONSENT_EXPIRED", "The subject did not answer in time.")
 # Reports that a withdrawn consent ends.
@@ -44,21 +55,34 @@ on_withdrawal: list[Callable[[Report], None]] = []
 
 class ConsentClosed(Exception):
     """The consent takes no such answer: it is `status`, which is a ConsentStatus,
-    REPLACED (another link was made) or REPORT_ENDED."""
+    REPLACED (another link was made), REPORT_ENDED or UNDER_AGE."""
 
     def __init__(self, status: str) -> None:
         super().__init__(f"The consent is {status}.")
         self.status = status
 
 
+class NotSigned(Exception):
+    """The typed name is no signature of the subject, or a company's decider names no
+    position."""
+
+
 @transaction.atomic
 def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecord:
-    """The report moves on at once; a draft stays one and can be launched now."""
+    """The report moves on at once; a draft stays one and can be launched now.
+
+    Raises ConsentClosed, also for a subject under 18, and NotSigned.
+    """
     consent, report = _hold(consent_id)
     if done := _done(consent, generation, Happened.GRANTED):
         return done
     at = now()
     _refuse_unless_open(consent, report, generation, at)
+    if is_under_age(report.subject, at):
+        raise ConsentClosed(UNDER_AGE)
+    has_position = report.subject_type != SubjectType.COMPANY or evidence.position
+    if not (has_position and is_signature(report, evidence.typed_name)):
+        raise NotSigned
     record = _decide(consent, report, Happened.GRANTED, evidence, "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         _move_on(report, at)
@@ -77,7 +101,9 @@ def decline(
     _refuse_unless_open(consent, report, generation, at)
     record = _decide(consent, report, Happened.DECLINED, evidence, reason, at)
     if report.status == ReportStatus.PENDING_CONSENT:
-        _fail(report, consent, DECLINED, "consent declined", at)
+        code, message = DECLINED
+        failure = (code, WHY_DECLINED.get(reason, message))
+        _fail(report, consent, failure, "consent declined", at)
     return record
 
 

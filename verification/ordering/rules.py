@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.timezone import now
 from pydantic_core import PydanticCustomError
 
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
+from verification.consents.signatures import is_under_age
 from verification.ordering import formats
 from verification.ordering.faults import Fault, Path
 from verification.ordering.requests import SUBJECT_MEMBERS
@@ -238,6 +240,14 @@ def _consent(
                     "not-allowed-here",
                     "With SERVICE_HOSTED only mode is sent.",
                 )
+        if is_under_age(item.get("subject"), now()):
+            yield Fault(
+                ("consent", "mode"),
+                "not-allowed-here",
+                "The subject is under 18 by dateOfBirth, and nobody under 18 can "
+                "consent on our page; send CUSTOMER_ATTESTED with the consent of a "
+                "parent or guardian.",
+            )
     elif consent.get("mode") == Consent.Mode.CUSTOMER_ATTESTED:
         yield from _attested(consent, known)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from verification import links
 from verification.consents.models import Consent, ConsentRecord
+from verification.consents.records import CODES
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
 from verification.references.models import Reference
@@ -60,10 +61,12 @@ def consent_reminder(report: Report, consent: Consent) -> list[Wanted]:
 
 def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
     """By e-mail alone: it carries a document."""
+    reason = (record.evidence or {}).get("reason")
     context = {
         **report.workspace.requester.message_context,
         "number": record.number,
         "decision": record.happened,
+        "reason": reason if reason in CODES else "",
         "recordId": str(record.pk),
         "link": links.consent_url(record.consent_id, record.generation),
     }
