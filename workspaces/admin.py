@@ -16,9 +16,20 @@ from verification import links
 from verification.backoffice.deciding import DecidingAdmin
 from verification.backoffice.dialogs import back_to, dialog
 from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
+from verification.backoffice.people import PeopleAdmin
+from verification.backoffice.revealing import RevealingAdmin
 from verification.backoffice.staff import staff_of
+from verification.local_time import in_nairobi
+from verification.masking import masked
 from workspaces import by_hand, forms, keys, ledger, statement_files, statements
-from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Workspace
+from workspaces.models import (
+    Account,
+    ApiKey,
+    Environment,
+    LedgerEntry,
+    Member,
+    Workspace,
+)
 from workspaces.staff_entry import StaffEntry
 
 VERBS = {
@@ -358,6 +369,64 @@ class StaffEntryAdmin(DecidingAdmin):
         "decided_at",
         "created_at",
     ]
+
+
+@admin.register(Member)
+class MemberAdmin(RevealingAdmin, PeopleAdmin):
+    """People of the clients, a row for each workspace; roles are the owners' affair."""
+
+    person = "user"
+    list_display = [
+        "name",
+        "email",
+        "workspace",
+        "role",
+        "joined",
+        "last_login",
+    ]
+    list_filter = ["role"]
+    list_select_related = ["workspace", "user"]
+    search_ids = ("id", "workspace_id")
+    search_parts = (
+        "user__email",
+        "user__first_name",
+        "user__last_name",
+        "workspace__name",
+    )
+    fields = ["name", "workspace", "role", "joined", "last_login", "second_factor"]
+    readonly_fields = [*fields]
+    personal_fields = ("address",)
+    actions_detail = ["change_email", "remove_factor", "reveal"]
+
+    def get_fields(self, request, obj=None):
+        return [*self.fields, *self.personal_fields]
+
+    def has_add_permission(self, request):
+        return False
+
+    def has_change_permission(self, request, obj=None):
+        return False
+
+    @admin.display(description="Name", ordering="user__first_name")
+    def name(self, member):
+        return member.user.get_full_name() or "no name yet"
+
+    @admin.display(description="E-mail")
+    def email(self, member):
+        return masked(member.user.email, "email")
+
+    @admin.display(description="E-mail address")
+    def address(self, member):
+        return format_html("{}", member.user.email)
+
+    @admin.display(description="Joined", ordering="created_at")
+    def joined(self, member):
+        return in_nairobi(member.created_at)
+
+    @admin.display(description="Last login", ordering="user__last_login")
+    def last_login(self, member):
+        last = member.user.last_login
+        return in_nairobi(last) if last else "-"
 
 
 @admin.register(ApiKey)

@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.timezone import now
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from verification.backoffice.dialogs import Facts, FactsForm, ReasonForm
 from verification.ids import uuid7
+from verification.local_time import in_nairobi
 from workspaces import by_hand, keys
 from workspaces.accounts import create_workspace
 from workspaces.ledger import InsufficientBalance
@@ -122,7 +124,7 @@ class Resumption(FactsForm):
         workspace = Workspace.objects.get(pk=self.object_id)
         return [
             ("Workspace", workspace.name),
-            ("Suspended", workspace.suspended_at),
+            ("Suspended", in_nairobi(workspace.suspended_at or now())),
             ("Because", workspace.suspension_reason),
         ]
 

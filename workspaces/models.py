@@ -398,7 +398,7 @@ class Member(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.role} of {self.workspace_id}"
+        return self.user.get_full_name() or f"{self.role} of {self.workspace_id}"
 
 
 class Invitation(models.Model):

@@ -18,6 +18,7 @@ STORY = {
     "consents.consentrecord",
     "references.reference",
     "workspaces.workspace",
+    "workspaces.member",
 }
 # What each role may look at, said a second time; and what it may edit on a form.
 SEES = {
@@ -61,7 +62,12 @@ SEES = {
         "workspaces.staffentry",
     },
 }
-ADDED = {"workspaces.workspace", "workspaces.apikey", "auth.user", "auth.group"}
+ADDED = {
+    "workspaces.workspace",
+    "workspaces.apikey",
+    "accounts.colleague",
+    "auth.group",
+}
 
 
 def member(role: str) -> Client:

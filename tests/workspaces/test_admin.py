@@ -4,11 +4,22 @@ from decimal import Decimal
 import pytest
 
 from tests.clients import approve
-from tests.office import act, change, dialog_url, listing, opened, page, press, sent
-from tests.workspaces.people import token_sent_to
+from tests.office import (
+    act,
+    change,
+    dialog_url,
+    listed_ids,
+    listing,
+    opened,
+    page,
+    press,
+    reveal,
+    sent,
+)
+from tests.workspaces.people import member, token_sent_to
 from verification.ids import uuid7
 from workspaces import keys
-from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
+from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 
 def test_a_new_workspace_gets_its_accounts(superuser):
@@ -279,3 +290,40 @@ def test_play_money_stays_play_money(workspace, superuser):
 
     account.refresh_from_db()
     assert (account.billing, account.credit_limit) == ("PLAY", 0)
+
+
+def test_members_are_listed_with_masked_addresses_and_found_by_a_part(
+    workspace, superuser
+):
+    grace, otieno = (member(workspace, "OWNER", n) for n in ("grace", "otieno"))
+
+    page = opened(superuser, listing(Member))
+
+    assert "g••••@people.test" in page
+    assert grace.user.email not in page
+    for part in ("grace@peo", "ACE@", str(grace.pk)):
+        assert listed_ids(superuser, Member, q=part) >= {str(grace.pk)}
+        assert str(otieno.pk) not in listed_ids(superuser, Member, q=part)
+    assert listed_ids(superuser, Member, q="ac") == set()
+    assert len(listed_ids(superuser, Member, q="acacia")) >= 2
+
+
+def test_the_address_of_a_member_is_revealed_with_a_reason(workspace, superuser, staff):
+    otieno = member(workspace, "OWNER", "otieno")
+    assert otieno.user.email not in opened(superuser, change(otieno))
+
+    reveal(superuser, otieno)
+
+    assert otieno.user.email in opened(superuser, change(otieno))
+    assert otieno.user.email not in opened(staff, change(otieno))
+    assert superuser.post(change(otieno), {"role": "VIEWER"}).status_code == 403
+
+
+def test_the_list_of_members_costs_the_same_however_many(
+    workspace, superuser, django_assert_max_num_queries
+):
+    for number in range(6):
+        member(workspace, "VIEWER", f"viewer{number}")
+
+    with django_assert_max_num_queries(7):
+        opened(superuser, listing(Member))

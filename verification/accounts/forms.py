@@ -33,6 +33,10 @@ EMAIL_NEEDED = {
 }
 NEW = _("At least 12 characters. A few words that nobody would guess are good.")
 
+NEW_OF_STAFF = _(
+    "At least 15 characters. A few words that nobody would guess are good."
+)
+
 
 def in_our_words(form: forms.Form, **labels: Any) -> None:
     for name, field in form.fields.items():
@@ -102,6 +106,14 @@ class NewPassword(account.ResetPasswordKeyForm):
             self, password1=_("New password"), password2=_("New password, once more")
         )
         self.fields["password1"].help_text = NEW
+
+
+class FirstPassword(NewPassword):
+    """Of a colleague who was invited."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["password1"].help_text = NEW_OF_STAFF
 
 
 class ChangePassword(account.ChangePasswordForm):

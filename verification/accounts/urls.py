@@ -6,12 +6,13 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from django.urls import path
 
-from verification.accounts.views import ConfirmEmail, SignUp, email, ours
+from verification.accounts.views import ConfirmEmail, SignUp, email, join, ours
 
 urlpatterns = [
     path("login/", ours(account.login, limit=30), name="account_login"),
     path("logout/", ours(account.logout), name="account_logout"),
     path("signup/", ours(SignUp.as_view(), limit=10), name="account_signup"),
+    path("join/<str:token>/", ours(join, limit=10), name="account_join"),
     path("inactive/", ours(account.account_inactive), name="account_inactive"),
     path(
         "reauthenticate/",

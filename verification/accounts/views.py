@@ -8,14 +8,20 @@ from urllib.parse import urlsplit
 
 from allauth.account import views as account
 from allauth.account.decorators import reauthentication_required
+from allauth.account.internal.flows.login import perform_password_login
+from allauth.account.internal.flows.reauthentication import reauthenticate_by_password
+from allauth.account.models import Login
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import Resolver404, resolve, reverse
 from django.utils.http import urlencode
 
-from verification.accounts import lockout
+from verification.accounts import colleagues, lockout
+from verification.accounts.forms import FirstPassword
+from verification.backoffice import trail
 from verification.pages import View, private
 from workspaces import members, rates
 from workspaces.models import Invitation
@@ -76,6 +82,23 @@ class ConfirmEmail(account.ConfirmEmailView):
         if self.request.user.is_authenticated:
             return after
         return f"{reverse('account_login')}?{urlencode({REDIRECT_FIELD_NAME: after})}"
+
+
+@transaction.atomic
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """A new colleague chooses a password, and is led on to the second factor."""
+    if (user := colleagues.invited_by_link(token)) is None:
+        return render(request, "account/join_over.html", status=404)
+    form = FirstPassword(request.POST or None, user=user)
+    if request.method != "POST" or not form.is_valid():
+        return render(request, "account/join.html", {"form": form, "invited": user})
+    colleagues.join(user, form.cleaned_data["password1"])
+    trail.record("user.joined", trail.actor_of(request, user), user)
+    came = Login(user=user, redirect_url=reverse("admin:index"))
+    answer = perform_password_login(request, {"email": user.email}, came)
+    # The password was typed just now: the second factor is set up without it.
+    reauthenticate_by_password(request)
+    return answer
 
 
 def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:

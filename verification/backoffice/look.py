@@ -37,6 +37,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Go-live", "rocket_launch", "golive.application"),
         ("Name changes", "badge", "golive.namechange"),
         ("Workspaces", "business", "workspaces.workspace"),
+        ("Members", "group", "workspaces.member"),
         ("API keys", "key", "workspaces.apikey"),
         ("Blocked by recipients", "block", "notifications.block"),
     ],
@@ -56,8 +57,8 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Schedules", "schedule", "django_q.schedule"),
         ("Sanctions lists", "fact_check", "watchlists.edition"),
         ("Audit trail", "policy", "backoffice.auditevent"),
-        ("Staff", "group", "auth.user"),
-        ("Roles", "badge", "auth.group"),
+        ("Staff", "badge", "accounts.colleague"),
+        ("Roles", "admin_panel_settings", "auth.group"),
     ],
 }
 # White on 600, and 500 on the dark background, are told apart by everybody (WCAG AA).

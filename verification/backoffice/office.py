@@ -153,9 +153,14 @@ class OfficeAdmin(ModelAdmin):
             self._audit(request, obj, verb, reason)
             return super().log_change(request, obj, message)
 
+    def audited(self, obj: Model) -> Model:
+        """Return the row that the audit trail names in place of `obj`."""
+        return obj
+
     def _audit(
         self, request: HttpRequest, obj: Model, verb: str, reason: str = ""
     ) -> None:
+        obj = self.audited(obj)
         fields = getattr(request, "changed_fields", ())
         actor = trail.actor_of(request)
         action = f"{trail.noun(obj)}.{verb}"

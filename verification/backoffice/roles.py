@@ -6,6 +6,8 @@ here holds; to let one person do more, give it to that person.
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.apps import AppConfig, apps
 from django.contrib.auth.models import Group, Permission
 from django.db import transaction
@@ -21,6 +23,7 @@ _STORY = {
     "consents.consentrecord": VIEW,
     "references.reference": VIEW,
     "workspaces.workspace": VIEW,
+    "workspaces.member": VIEW,
 }
 
 # Role: model: what may be done. `change` is what the actions ask for; pages that are
@@ -78,6 +81,11 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # Everything there is, staff and roles included.
 SUPERUSER = "Superuser"
+
+
+def is_superuser(user: Any) -> bool:
+    """Return whether a person may do everything, by the flag or by the role."""
+    return user.is_superuser or user.groups.filter(name=SUPERUSER).exists()
 
 
 def write_roles() -> None:

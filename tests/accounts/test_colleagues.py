@@ -1,0 +1,357 @@
+"""Superusers add colleagues, who join by a link, and end their access."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from django.contrib.auth.models import Group, Permission, User
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.accounts.visitor import is_logged_in, known, log_in, path_mailed_to
+from tests.office import change, dialog_url, give_factor, listing, opened, page, press
+from tests.office import log_in as log_in_staff
+from tests.threads import at_once
+from tests.workspaces.people import member
+from verification.accounts import colleagues
+from verification.accounts.models import Colleague, StaffInvitation
+from verification.backoffice.models import AuditEvent
+from verification.backoffice.roles import SUPERUSER, is_superuser
+from verification.notifications.models import Notification
+from workspaces.models import Member
+
+pytestmark = pytest.mark.django_db
+NEW = "njeri.kamau@office.test"
+PASSWORD = "nine loud purple hippos"
+
+
+def role(name: str = "Finance") -> Group:
+    return Group.objects.get(name=name)
+
+
+def add(client: Client, email: str = NEW, *roles: str):
+    data = {"email": email, "first_name": "Njeri Kamau"}
+    data["groups"] = [role(name).pk for name in roles or ["Finance"]]
+    return client.post(page(Colleague, "add"), data, follow=True)
+
+
+def save(client: Client, user: User, *roles: str, name: str = "Njeri Kamau"):
+    data = {"first_name": name, "groups": [role(r).pk for r in roles]}
+    return client.post(change(colleague(user)), data)
+
+
+def colleague(user: User) -> Colleague:
+    return Colleague.objects.get(pk=user.pk)
+
+
+def another_superuser(name: str = "wangari") -> User:
+    return known(name, is_staff=True, is_superuser=True)
+
+
+def link_of(email: str = NEW) -> str:
+    return path_mailed_to(email, "STAFF_INVITATION")
+
+
+def join(path: str, password: str = PASSWORD) -> Client:
+    client = Client()
+    client.post(path, {"password1": password, "password2": password})
+    return client
+
+
+def audited() -> list[str]:
+    return list(AuditEvent.objects.order_by("id").values_list("action", flat=True))
+
+
+def test_a_colleague_is_added_without_a_password_and_gets_a_link(superuser):
+    assert 'name="email"' in opened(superuser, page(Colleague, "add"))
+
+    answer = add(superuser)
+
+    assert "an invitation goes to" in answer.content.decode()
+    njeri = Colleague.objects.get(email=NEW)
+    assert (njeri.username, njeri.get_full_name()) == ("njeri.kamau", "Njeri Kamau")
+    assert njeri.is_staff
+    assert not njeri.is_superuser
+    assert not njeri.has_usable_password()
+    assert list(njeri.groups.all()) == [role()]
+    assert link_of().startswith("/accounts/join/")
+    assert audited() == ["user.created"]
+
+
+def test_the_link_sets_the_password_and_leads_to_the_second_factor(superuser):
+    add(superuser)
+    path = link_of()
+    assert NEW in Client().get(path).content.decode()
+
+    client = join(path)
+
+    assert is_logged_in(client)
+    assert client.get("/admin/")["Location"].startswith("/accounts/totp/activate/")
+    # The password was typed just now.
+    assert client.get("/accounts/totp/activate/").status_code == 200
+    assert EmailAddress.objects.get(email=NEW).verified
+    assert "user.joined" in audited()
+
+
+@pytest.mark.parametrize("password", ["nine hippos", "njeri.kamau@office.test"])
+def test_the_password_of_a_colleague_has_to_be_long_and_their_own(superuser, password):
+    add(superuser)
+
+    assert not is_logged_in(join(link_of(), password))
+    assert not Colleague.objects.get(email=NEW).has_usable_password()
+
+
+def test_a_link_works_once(superuser):
+    add(superuser)
+    path = link_of()
+    join(path)
+
+    assert not is_logged_in(join(path, "another nine purple hippos"))
+    assert Client().get(path).status_code == 404
+    assert Colleague.objects.get(email=NEW).check_password(PASSWORD)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_use_a_link_at_once_one_joins(transactional_db):
+    colleagues.add(NEW, "Njeri", [], by=another_superuser())
+    path = link_of()
+
+    joined = at_once(4, lambda n: is_logged_in(join(path, f"{PASSWORD} {n}")))
+
+    assert sorted(joined) == [False, False, False, True]
+
+
+def test_a_link_works_for_a_week_and_until_another_one_is_sent(superuser):
+    add(superuser)
+    first, njeri = link_of(), Colleague.objects.get(email=NEW)
+    with time_machine.travel(now() + timedelta(days=7, seconds=1)):
+        assert Client().get(first).status_code == 404
+
+    assert press(superuser, "invite_again", njeri) == ["An invitation is sent."]
+
+    assert Client().get(first).status_code == 404
+    assert is_logged_in(join(link_of()))
+    assert superuser.get(dialog_url("invite_again", njeri)).status_code == 403
+
+
+def test_a_link_is_over_once_a_password_was_set_otherwise(superuser):
+    add(superuser)
+    njeri = Colleague.objects.get(email=NEW)
+    njeri.set_password(PASSWORD)
+    njeri.save()
+
+    assert Client().get(link_of()).status_code == 404
+
+
+def test_opening_the_link_changes_nothing(superuser):
+    add(superuser)
+    before = User.objects.filter(email=NEW).values().get()
+
+    Client().get(link_of())
+
+    assert User.objects.filter(email=NEW).values().get() == before
+
+
+def test_an_address_that_somebody_has_is_refused(superuser):
+    known("grace")
+
+    answer = add(superuser, "GRACE@people.test")
+
+    assert "Somebody has this address already" in answer.content.decode()
+    assert Notification.objects.count() == 0
+
+
+def test_user_names_are_told_apart(superuser):
+    for host in ("office", "elsewhere"):
+        add(superuser, f"njeri@{host}.test")
+
+    names = Colleague.objects.filter(email__startswith="njeri")
+    assert sorted(names.values_list("username", flat=True)) == ["njeri", "njeri-2"]
+
+
+def test_the_list_of_staff_is_a_list_of_staff(superuser, workspace):
+    add(superuser)
+    give_factor(another_superuser())
+    member(workspace, "OWNER", "otieno")
+
+    html = opened(superuser, listing(Colleague))
+
+    for shown in ("Njeri Kamau", NEW, "Finance", "invited until", "wangari"):
+        assert shown in html
+    assert "otieno" not in html
+    found = opened(superuser, listing(Colleague), q="NJERI.kam")
+    assert NEW in found
+    assert "wangari" not in found
+
+
+def test_the_list_costs_the_same_however_many_colleagues(
+    superuser, django_assert_max_num_queries
+):
+    for number in range(6):
+        add(superuser, f"njeri{number}@office.test", "Finance", "Reviewer")
+
+    with django_assert_max_num_queries(9):
+        opened(superuser, listing(Colleague))
+
+
+def test_the_role_of_a_superuser_is_given_and_taken(superuser):
+    wangari = known("wangari", is_staff=True)
+
+    assert save(superuser, wangari, "Finance", SUPERUSER).status_code == 302
+    wangari.refresh_from_db()
+    assert wangari.is_superuser
+    assert save(superuser, wangari, "Finance").status_code == 302
+
+    wangari = User.objects.get(pk=wangari.pk)
+    assert not is_superuser(wangari)
+    assert audited() == ["user.changed"] * 2
+
+
+def test_nobody_takes_their_own_role_or_access(superuser, admin_user):
+    another_superuser()
+
+    answer = save(superuser, admin_user, "Finance")
+
+    assert "Nobody ends their own access" in answer.content.decode()
+    url = dialog_url("deactivate", colleague(admin_user))
+    assert superuser.get(url).status_code == 403
+    press(superuser, "deactivate", colleague(admin_user), reason="Leaves")
+    admin_user.refresh_from_db()
+    assert admin_user.is_active
+    assert is_superuser(admin_user)
+
+
+def test_a_name_is_saved_without_the_role_that_the_flag_gives(superuser, admin_user):
+    """`createsuperuser` sets the flag alone; the form shows the role."""
+    assert save(superuser, admin_user, SUPERUSER, name="Ann").status_code == 302
+
+    admin_user.refresh_from_db()
+    assert (admin_user.get_full_name(), admin_user.is_superuser) == ("Ann", True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_superusers_who_deactivate_each_other_leave_one(transactional_db):
+    people = [another_superuser("wangari"), another_superuser("otieno")]
+
+    def end(number: int) -> None:
+        colleagues.deactivate(people[number], by=people[1 - number])
+
+    answers = at_once(2, end)
+
+    assert colleagues.superusers().count() == 1
+    assert sum(isinstance(answer, colleagues.Refused) for answer in answers) == 1
+
+
+def test_a_colleague_who_leaves_is_out_at_once_and_can_come_back(superuser):
+    wangari = known("wangari", is_staff=True)
+    client = Client()
+    log_in_staff(client, wangari)
+    assert client.get("/admin/").status_code == 200
+
+    press(superuser, "deactivate", colleague(wangari))
+    assert client.get("/admin/").status_code == 200
+    told = press(superuser, "deactivate", colleague(wangari), reason="Leaves")
+    assert told == ["The access is ended."]
+
+    assert client.get("/admin/").status_code == 302
+    assert "deactivated" in opened(superuser, listing(Colleague))
+    press(superuser, "reactivate", colleague(wangari), reason="Is back")
+    assert client.get("/admin/").status_code == 200
+    trail = AuditEvent.objects.filter(object_id=str(wangari.pk)).order_by("id")
+    assert list(trail.values_list("action", "reason")) == [
+        ("user.deactivated", "Leaves"),
+        ("user.reactivated", "Is back"),
+    ]
+
+
+def test_the_link_of_who_is_deactivated_is_dead(superuser):
+    add(superuser)
+    path, njeri = link_of(), Colleague.objects.get(email=NEW)
+
+    press(superuser, "deactivate", njeri, reason="A mistake")
+    assert Client().get(path).status_code == 404
+    assert not StaffInvitation.objects.exists()
+    press(superuser, "reactivate", njeri, reason="None")
+
+    assert is_logged_in(join(link_of()))
+
+
+def test_who_manages_staff_without_being_a_superuser_only_looks(admin_user):
+    grace = known("grace", is_staff=True)
+    grace.user_permissions.set(Permission.objects.all())
+    client = Client()
+    log_in_staff(client, grace)
+
+    assert client.get(listing(Colleague)).status_code == 200
+    assert client.get(page(Colleague, "add")).status_code == 403
+    assert save(client, grace, SUPERUSER).status_code == 403
+    for button in ("deactivate", "change_email", "remove_factor"):
+        url = dialog_url(button, colleague(admin_user))
+        assert client.get(url).status_code == 403
+
+
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_an_address_that_staff_change_has_to_be_confirmed_and_ends_the_old_one(
+    workspace, superuser, is_staff
+):
+    grace = known(is_staff=is_staff)
+    row = (
+        colleague(grace)
+        if is_staff
+        else Member.objects.create(workspace=workspace, user=grace, role="OWNER")
+    )
+    fields = {"email": NEW.upper(), "reason": "Asked for it by telephone"}
+
+    assert press(superuser, "change_email", row, **fields) == [
+        "The address is changed."
+    ]
+
+    address = EmailAddress.objects.get(user=grace)
+    assert (address.email, address.verified) == (NEW, False)
+    for email in (grace.email, NEW):
+        client = Client()
+        log_in(client, email)
+        assert not is_logged_in(client)
+    assert audited() == ["user.email-changed"]
+
+
+@pytest.mark.parametrize("email", ["OTIENO@people.test", "", "x"])
+def test_staff_give_nobody_the_address_of_somebody_else_or_none(
+    workspace, superuser, email
+):
+    grace = member(workspace, "OWNER", "grace")
+    known("otieno")
+
+    press(superuser, "change_email", grace, email=email, reason="Asked for it")
+
+    grace.user.refresh_from_db()
+    assert grace.user.email == "grace@people.test"
+
+
+def test_an_invitation_follows_the_address(superuser):
+    add(superuser, "njerri@office.test")
+    path = link_of("njerri@office.test")
+    njeri = Colleague.objects.get(email="njerri@office.test")
+
+    press(superuser, "change_email", njeri, email=NEW, reason="Misspelt")
+
+    assert Client().get(path).status_code == 404
+    assert is_logged_in(join(link_of(NEW)))
+
+
+def test_a_lost_second_factor_is_removed_and_that_is_recorded(workspace, superuser):
+    grace = member(workspace, "OWNER", "grace")
+    assert superuser.get(dialog_url("remove_factor", grace)).status_code == 403
+    give_factor(grace.user)
+
+    press(superuser, "remove_factor", grace, reason="Lost the phone")
+
+    assert not Authenticator.objects.filter(user=grace.user).exists()
+    event = AuditEvent.objects.get()
+    assert (event.action, event.object_id, event.reason) == (
+        "user.factor-removed",
+        str(grace.user.pk),
+        "Lost the phone",
+    )

@@ -1,0 +1,299 @@
+"""The list of staff: superusers add colleagues and end their access."""
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.models import Group, Permission
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils.timezone import now
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminEmailInputWidget,
+)
+
+from verification.accounts import colleagues
+from verification.accounts.colleagues import Refused
+from verification.accounts.models import Colleague
+from verification.backoffice.dialogs import FactsForm, ReasonForm, back_to, dialog
+from verification.backoffice.people import PeopleAdmin, free_address
+from verification.backoffice.roles import SUPERUSER, is_superuser
+from verification.local_time import in_nairobi
+
+
+class ColleagueForm(forms.ModelForm):
+    groups = forms.ModelMultipleChoiceField(
+        Group.objects.order_by("name"),
+        label="Roles",
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+    )
+
+    # The superuser who fills it in.
+    by: Colleague
+
+    class Meta:
+        model = Colleague
+        fields = ["first_name", "groups"]
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields["first_name"].label = "Name"
+        self.fields["first_name"].required = True
+        if self.instance.is_superuser:
+            # As `createsuperuser` makes them, by the flag alone.
+            roles = {*self.initial["groups"], *Group.objects.filter(name=SUPERUSER)}
+            self.initial["groups"] = list(roles)
+
+    def clean_groups(self):
+        roles = self.cleaned_data["groups"]
+        stays = any(role.name == SUPERUSER for role in roles)
+        if self.instance.pk and is_superuser(self.instance) and not stays:
+            try:
+                colleagues.keep_a_superuser(self.instance, by=self.by)
+            except Refused as e:
+                raise ValidationError(str(e)) from e
+        return roles
+
+
+class NewColleague(ColleagueForm):
+    email = forms.EmailField(
+        label="E-mail address", max_length=254, widget=UnfoldAdminEmailInputWidget
+    )
+
+    def clean_email(self):
+        # So that of two who add the same person the second one sees the first.
+        colleagues.hold_staff()
+        return free_address(self.cleaned_data["email"])
+
+    def save(self, commit=True):
+        given = self.cleaned_data
+        return colleagues.add(
+            given["email"], given["first_name"], given["groups"], by=self.by
+        )
+
+    def save_m2m(self):
+        pass
+
+
+class Access(ReasonForm):
+    def facts(self):
+        colleague = Colleague.objects.get(pk=self.object_id)
+        return [("Colleague", colleague), ("Roles", roles_of(colleague))]
+
+
+class NewInvitation(FactsForm):
+    def facts(self):
+        colleague = Colleague.objects.get(pk=self.object_id)
+        return [("Colleague", colleague), ("To", colleague.email)]
+
+
+def roles_of(colleague):
+    names = {role.name for role in colleague.groups.all()}
+    if colleague.is_superuser:
+        names.add(SUPERUSER)
+    return ", ".join(sorted(names)) or "none"
+
+
+@admin.register(Colleague)
+class ColleagueAdmin(PeopleAdmin):
+    form = ColleagueForm
+    list_display = [
+        "name",
+        "email",
+        "roles",
+        "second_factor",
+        "standing",
+        "last_login",
+    ]
+    list_filter = ["is_active", "groups"]
+    ordering = ["first_name", "username"]
+    search_parts = ("username", "email", "first_name", "last_name")
+    readonly_fields = [
+        "user_name",
+        "email",
+        "standing",
+        "second_factor",
+        "last_login",
+        "date_joined",
+    ]
+    filter_horizontal = ["user_permissions"]
+    actions_detail = [
+        "invite_again",
+        "change_email",
+        "remove_factor",
+        "deactivate",
+        "reactivate",
+    ]
+
+    def get_queryset(self, request):
+        staff = super().get_queryset(request)
+        return staff.select_related("staff_invitation").prefetch_related("groups")
+
+    def get_fieldsets(self, request, obj=None):
+        if obj is None:
+            return [(None, {"fields": ["email", "first_name", "groups"]})]
+        beyond = (
+            "A role is what most people need: these are given to this person alone."
+        )
+        return [
+            (None, {"fields": ["first_name", "groups", *self.readonly_fields]}),
+            (
+                "Permissions beyond the roles",
+                {
+                    "fields": ["user_permissions"],
+                    "classes": ["collapse"],
+                    "description": beyond,
+                },
+            ),
+        ]
+
+    def get_readonly_fields(self, request, obj=None):
+        return self.readonly_fields if obj else []
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        kwargs["form"] = self.form if change else NewColleague
+        form = super().get_form(request, obj, change, **kwargs)
+        form.by = request.user
+        return form
+
+    def formfield_for_manytomany(self, db_field, request, **kwargs):
+        if db_field.name == "user_permissions":
+            known = Permission.objects.select_related("content_type")
+            kwargs["queryset"] = known.order_by("content_type", "codename")
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+    # Who may change this list may take every permission.
+    def has_add_permission(self, request):
+        return super().has_add_permission(request) and is_superuser(request.user)
+
+    def has_change_permission(self, request, obj=None):
+        allowed = super().has_change_permission(request, obj)
+        return allowed and is_superuser(request.user)
+
+    def has_people_permission(self, request, object_id=None):
+        return self.has_change_permission(request)
+
+    def save_model(self, request, obj, form, change):
+        if change:
+            super().save_model(request, obj, form, change)
+
+    def save_related(self, request, form, formsets, change):
+        super().save_related(request, form, formsets, change)
+        if change:
+            colleagues.give_roles(form.instance, form.cleaned_data["groups"])
+
+    def response_add(self, request, obj, post_url_continue=None):
+        told = f"{obj} is added; an invitation goes to {obj.email}."
+        self.message_user(request, told, messages.SUCCESS)
+        return self.response_post_save_add(request, obj)
+
+    @admin.display(description="Name", ordering="first_name")
+    def name(self, colleague):
+        return str(colleague)
+
+    @admin.display(description="User name, as the audit trail has it")
+    def user_name(self, colleague):
+        return colleague.get_username()
+
+    @admin.display(description="Roles")
+    def roles(self, colleague):
+        return roles_of(colleague)
+
+    @admin.display(description="Standing")
+    def standing(self, colleague):
+        if not colleague.is_active:
+            return "deactivated"
+        if colleague.has_usable_password():
+            return "active"
+        invitation = getattr(colleague, "staff_invitation", None)
+        if invitation is None or invitation.expires_at <= now():
+            return "invitation over"
+        return f"invited until {in_nairobi(invitation.expires_at, 'j F')}"
+
+    def has_invite_permission(self, request, object_id=None):
+        colleague = self._changed(request, object_id)
+        return bool(
+            colleague and colleague.is_active and not colleague.has_usable_password()
+        )
+
+    def has_deactivate_permission(self, request, object_id=None):
+        colleague = self._changed(request, object_id)
+        return bool(
+            colleague and colleague.is_active and colleague.pk != request.user.pk
+        )
+
+    def has_reactivate_permission(self, request, object_id=None):
+        colleague = self._changed(request, object_id)
+        return bool(colleague and not colleague.is_active)
+
+    def _changed(self, request, object_id):
+        if not (object_id and self.has_change_permission(request)):
+            return None
+        return self.get_object(request, object_id)
+
+    def address_changed(self, request, user):
+        if not user.has_usable_password():
+            colleagues.invite(user, by=request.user)
+
+    @action(
+        description="Send another invitation",
+        icon="forward_to_inbox",
+        permissions=["invite"],
+        dialog=dialog(
+            "Send another invitation",
+            "A new link goes out; the old one stops working.",
+            "Send it",
+            NewInvitation,
+        ),
+    )
+    def invite_again(self, request, form, object_id):
+        done = colleagues.invite, "invited", "An invitation is sent."
+        return self._act(request, object_id, *done)
+
+    @action(
+        description="Deactivate",
+        icon="person_off",
+        variant=ActionVariant.DANGER,
+        permissions=["deactivate"],
+        dialog=dialog(
+            "Deactivate this colleague",
+            "They are logged out at once and cannot log in any more. What they did "
+            "keeps their name.",
+            "Deactivate",
+            Access,
+        ),
+    )
+    def deactivate(self, request, form, object_id):
+        reason = form.cleaned_data["reason"]
+        done = colleagues.deactivate, "deactivated", "The access is ended."
+        return self._act(request, object_id, *done, reason)
+
+    @action(
+        description="Reactivate",
+        icon="person_add",
+        variant=ActionVariant.SUCCESS,
+        permissions=["reactivate"],
+        dialog=dialog(
+            "Reactivate this colleague",
+            "They log in as before, with the roles that they have.",
+            "Reactivate",
+            Access,
+        ),
+    )
+    def reactivate(self, request, form, object_id):
+        reason = form.cleaned_data["reason"]
+        done = colleagues.reactivate, "reactivated", "They can log in again."
+        return self._act(request, object_id, *done, reason)
+
+    def _act(self, request, object_id, verb, done, told, reason=""):
+        colleague = self.get_object(request, object_id)
+        try:
+            with transaction.atomic():
+                verb(colleague, by=request.user)
+                self.log_change(request, colleague, done, verb=done, reason=reason)
+        except Refused as e:
+            self.message_user(request, str(e), messages.ERROR)
+        else:
+            self.message_user(request, told, messages.SUCCESS)
+        return back_to(request, colleague)

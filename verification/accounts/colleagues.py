@@ -1,0 +1,175 @@
+"""Staff: superusers add colleagues, who join by an invitation, and end their access."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import timedelta
+
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
+from django.contrib.auth.models import Group, User
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils.timezone import now
+
+from verification.accounts.models import Colleague, StaffInvitation
+from verification.backoffice.roles import SUPERUSER
+from verification.notifications.models import BOTH, Channel, Kind
+from verification.notifications.notifying import Wanted, cancel, notify
+from verification.wire import utc_text
+
+LIFETIME = timedelta(days=7)
+# Of the name that the audit trail knows a colleague by.
+LONGEST_NAME = 100
+
+
+class Refused(Exception):
+    """Nothing was changed; the text says why."""
+
+
+def superusers() -> QuerySet[User]:
+    """Return everybody who can log in and manage staff."""
+    has_role = User.groups.through.objects.filter(
+        user=OuterRef("pk"), group__name=SUPERUSER
+    )
+    staff = User.objects.filter(is_active=True, is_staff=True)
+    able = staff.exclude(password__startswith=UNUSABLE_PASSWORD_PREFIX)
+    return able.filter(Q(is_superuser=True) | Exists(has_role))
+
+
+def hold_staff() -> None:
+    """Wait, in a transaction, until nobody else changes who manages staff."""
+    list(superusers().select_for_update(of=("self",), no_key=True).order_by("pk"))
+
+
+@transaction.atomic
+def add(email: str, name: str, roles: Iterable[Group], *, by: User) -> Colleague:
+    """Create a colleague without a password and send an invitation."""
+    user = Colleague(
+        username=_user_name(email), email=email, first_name=name, is_staff=True
+    )
+    user.set_unusable_password()
+    user.save()
+    give_roles(user, roles)
+    EmailAddress.objects.create(user=user, email=email, primary=True)
+    invite(user, by=by)
+    return user
+
+
+def give_roles(user: User, roles: Iterable[Group]) -> None:
+    """Set the roles; the flag of a superuser says the same as the role."""
+    chosen = list(roles)
+    user.groups.set(chosen)
+    user.is_superuser = any(role.name == SUPERUSER for role in chosen)
+    user.save(update_fields=["is_superuser"])
+
+
+@transaction.atomic
+def invite(user: User, *, by: User) -> None:
+    """Send a link that works for a week; an earlier one stops working.
+
+    Raises Refused if the colleague has a password already.
+    """
+    user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if user.has_usable_password():
+        raise Refused("They have joined already, and can ask for another password.")
+    withdraw_invitation(user)
+    token = secrets.token_urlsafe(32)
+    invitation = StaffInvitation.objects.create(
+        user=user, token_digest=_digest(token), expires_at=now() + LIFETIME
+    )
+    notify(
+        Wanted(
+            Kind.STAFF_INVITATION,
+            Channel.EMAIL,
+            cause=_cause(invitation),
+            recipient=user.email,
+            context={
+                "name": user.get_full_name(),
+                "by": by.get_full_name() or by.get_username(),
+                "url": f"{settings.BASE_URL}/accounts/join/{token}/",
+                "expiresAt": utc_text(invitation.expires_at),
+                "operator": settings.OPERATOR_NAME,
+            },
+            # Nobody knows yet which language is read.
+            language=BOTH,
+        )
+    )
+
+
+def withdraw_invitation(user: User) -> None:
+    for invitation in StaffInvitation.objects.filter(user=user):
+        cancel(_cause(invitation))
+        invitation.delete()
+
+
+def invited_by_link(token: str) -> User | None:
+    """Return the colleague whose link this is, while it works."""
+    waiting = StaffInvitation.objects.select_related("user").filter(
+        token_digest=_digest(token), expires_at__gt=now(), user__is_active=True
+    )
+    invitation = waiting.select_for_update(of=("self",)).first()
+    # Who has come by "Forgot your password?" needs no invitation any more.
+    if invitation is None or invitation.user.has_usable_password():
+        return None
+    return invitation.user
+
+
+def join(user: User, password: str) -> None:
+    """Set the password, once, in the transaction of `invited_by_link`."""
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    StaffInvitation.objects.filter(user=user).delete()
+    # The link has come by this address.
+    EmailAddress.objects.update_or_create(
+        user=user, email=user.email, defaults={"verified": True, "primary": True}
+    )
+
+
+@transaction.atomic
+def deactivate(user: User, *, by: User) -> None:
+    """End the access of a colleague, open sessions included. Raises Refused."""
+    keep_a_superuser(user, by=by)
+    withdraw_invitation(user)
+    user.is_active = False
+    user.save(update_fields=["is_active"])
+
+
+@transaction.atomic
+def reactivate(user: User, *, by: User) -> None:
+    user.is_active = True
+    user.save(update_fields=["is_active"])
+    if not user.has_usable_password():
+        invite(user, by=by)
+
+
+def keep_a_superuser(user: User, *, by: User) -> None:
+    """Raise Refused if nobody but `user` could manage staff, or if it is `by`."""
+    hold_staff()
+    if user.pk == by.pk:
+        raise Refused("Nobody ends their own access: ask another superuser.")
+    is_one = superusers().filter(pk=user.pk).exists()
+    if is_one and not superusers().exclude(pk=user.pk).exists():
+        raise Refused("This is the last superuser: name another one first.")
+
+
+def _user_name(email: str) -> str:
+    """Return the part of the address before the @, with a number if it is taken."""
+    part = re.sub(r"[^a-z0-9._-]", "", email.partition("@")[0].lower()) or "staff"
+    name, number = part[:LONGEST_NAME], 1
+    while User.objects.filter(username=name).exists():
+        number += 1
+        name = f"{part[:LONGEST_NAME]}-{number}"
+    return name
+
+
+def _cause(invitation: StaffInvitation) -> str:
+    return f"staff-invitation:{invitation.pk}"
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

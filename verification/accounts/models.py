@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.auth.models import User, UserManager
+from django.db import models
+from django.utils.timezone import now
+
+from verification.ids import uuid7
+
+
+class StaffManager(UserManager["Colleague"]):
+    use_in_migrations = False
+
+    def get_queryset(self) -> models.QuerySet[Colleague]:
+        return super().get_queryset().filter(is_staff=True)
+
+
+class Colleague(User):
+    """A person of the staff; members of workspaces are users, too, and not these."""
+
+    objects: ClassVar[StaffManager] = StaffManager()
+
+    class Meta:
+        proxy = True
+        verbose_name = "colleague"
+        verbose_name_plural = "staff"
+
+    def __str__(self) -> str:
+        return self.get_full_name() or self.get_username()
+
+
+class StaffInvitation(models.Model):
+    """The link by which a new colleague chooses a password, once.
+
+    The row is deleted when the link is used, replaced or withdrawn.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.OneToOneField(User, models.CASCADE, related_name="staff_invitation")
+    # SHA-256 of the link's token, which is random and kept nowhere.
+    token_digest = models.BinaryField(unique=True)
+    expires_at = models.DateTimeField()
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"invitation until {self.expires_at}"

@@ -1,0 +1,160 @@
+"""What the pages of staff and of members share: people who log in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from allauth.account.utils import filter_users_by_email
+from allauth.mfa.models import Authenticator
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from unfold.decorators import action
+from unfold.widgets import UnfoldAdminEmailInputWidget
+
+from verification.backoffice.dialogs import ReasonForm, back_to, dialog
+from verification.backoffice.office import OfficeAdmin
+
+# Of a part of an address or a name that is searched.
+SHORTEST = 3
+
+
+def free_address(email: str) -> str:
+    """Return the address as people log in by it, if it is nobody else's."""
+    email = email.strip().lower()
+    if filter_users_by_email(email):
+        raise ValidationError("Somebody has this address already.")
+    return email
+
+
+class AddressForm(ReasonForm):
+    email = forms.EmailField(
+        label="New e-mail address", max_length=254, widget=UnfoldAdminEmailInputWidget
+    )
+    field_order = ["email", "reason"]
+
+    def clean_email(self) -> str:
+        return free_address(self.cleaned_data["email"])
+
+
+class PeopleAdmin(OfficeAdmin):
+    """Rows of people; `person` is the path from a row to its user."""
+
+    person = ""
+    search_ids: tuple[str, ...] = ()
+    # By any part of these, where at least three letters are typed.
+    search_parts: tuple[str, ...] = ()
+
+    def user_of(self, row: Any) -> User:
+        return getattr(row, self.person) if self.person else row
+
+    def audited(self, obj: Model) -> Model:
+        return User(pk=self.user_of(obj).pk)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        path = f"{self.person}__pk" if self.person else "pk"
+        factors = Authenticator.objects.filter(user=OuterRef(path))
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.annotate(has_factor=Exists(factors))
+
+    def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        return (*super().get_search_fields(request), *self.search_parts)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet, search_term: str
+    ) -> tuple[QuerySet, bool]:
+        term = search_term.strip()
+        found, more = super().get_search_results(request, queryset, term)
+        if len(term) < SHORTEST:
+            return found, more
+        parts = Q()
+        for name in self.search_parts:
+            parts |= Q(**{f"{name}__icontains": term})
+        ids = found.values("pk")
+        return queryset.filter(parts | Q(pk__in=ids)), more
+
+    @admin.display(description="Second factor", boolean=True)
+    def second_factor(self, row: Any) -> bool:
+        return bool(row.has_factor)
+
+    def has_people_permission(
+        self, request: HttpRequest, object_id: str | None = None
+    ) -> bool:
+        return request.user.has_perm("auth.change_user")
+
+    def has_factor_permission(
+        self, request: HttpRequest, object_id: str | None = None
+    ) -> bool:
+        if not self.has_people_permission(request):
+            return False
+        row = self.get_object(request, object_id) if object_id else None
+        return row is not None and row.has_factor
+
+    @action(
+        description="Remove the second factor",
+        icon="phonelink_erase",
+        permissions=["factor"],
+        dialog=dialog(
+            "Remove the second factor",
+            "The password alone logs this person in until another one is set up; "
+            "staff cannot work before. Be sure that it is they who ask.",
+            "Remove it",
+            ReasonForm,
+        ),
+    )
+    def remove_factor(
+        self, request: HttpRequest, form: Any, object_id: str
+    ) -> HttpResponse:
+        row, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        with transaction.atomic():
+            Authenticator.objects.filter(user=self.user_of(row).pk).delete()
+            told = "second factor removed"
+            self.log_change(request, row, told, verb="factor-removed", reason=reason)
+        self.message_user(request, "The second factor is removed.", messages.SUCCESS)
+        return back_to(request, row)
+
+    @action(
+        description="Change the e-mail address",
+        icon="alternate_email",
+        permissions=["people"],
+        dialog=dialog(
+            "Change the e-mail address",
+            "The old address logs nobody in any more. The new one is confirmed by a "
+            "link at the next login. Be sure that it is they who ask.",
+            "Change it",
+            AddressForm,
+        ),
+    )
+    def change_email(
+        self, request: HttpRequest, form: Any, object_id: str
+    ) -> HttpResponse:
+        row, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        user = self.user_of(row)
+        if user.pk == request.user.pk:
+            told = "Change your own address where you change your password."
+            self.message_user(request, told, messages.ERROR)
+            return back_to(request, row)
+        with transaction.atomic():
+            user.email = form.cleaned_data["email"]
+            user.save(update_fields=["email"])
+            EmailAddress.objects.filter(user=user.pk).delete()
+            EmailAddress.objects.create(user_id=user.pk, email=user.email, primary=True)
+            self.address_changed(request, user)
+            told = "e-mail address changed"
+            self.log_change(request, row, told, verb="email-changed", reason=reason)
+        self.message_user(request, "The address is changed.", messages.SUCCESS)
+        return back_to(request, row)
+
+    def address_changed(self, request: HttpRequest, user: User) -> None:
+        """What else follows from it, in the same transaction."""
+
+    def _row(self, request: HttpRequest, object_id: str) -> Any:
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404
+        return row
