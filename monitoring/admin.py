@@ -5,6 +5,7 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils.html import format_html
 
+from monitoring.changes import in_words
 from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity
 from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
@@ -284,7 +285,14 @@ class AlertAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Changes (personal data)")
     def changes_opened(self, alert):
-        return pretty(alert.changes)
+        rows = [
+            (
+                row["check"],
+                f"{row['what']}: {row['before'] or '-'} → {row['now'] or '-'}",
+            )
+            for row in in_words(alert.changes)
+        ]
+        return table(["check", "change"], rows)
 
 
 def _severities(rule):

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from monitoring.models import Severity
+from verification.ordering.report_document import as_text, words
 from verification.reports.models import RiskLevel
 
 # What is not known is not worse than a low one.
@@ -115,6 +116,28 @@ def message_of(changes: Sequence[Change]) -> str:
     told = (_about([c for c in changes if c.check_name == name]) for name in checks)
     sentences = (f"{name}: {said}." for name, said in zip(checks, told, strict=True))
     return " ".join(sentences)[:MESSAGE_LENGTH]
+
+
+def in_words(changes: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """An alert's `changes` as people read them; blank where there was nothing."""
+    return [
+        {
+            "check": change["checkName"],
+            "what": words(change["field"].removeprefix(DETAILS)),
+            "before": _in_words(change["field"], change["old"]),
+            "now": _in_words(change["field"], change["new"]),
+        }
+        for change in changes
+    ]
+
+
+def _in_words(field: str, value: Any) -> str:
+    if field != "flags":
+        return as_text(value)
+    return ", ".join(
+        f"{flag['code'].replace('_', ' ').capitalize()} ({flag['severity'].lower()})"
+        for flag in value
+    )
 
 
 def _about(changes: Sequence[Change]) -> str:

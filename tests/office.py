@@ -24,6 +24,13 @@ from verification.notifications.blocks import block
 from verification.notifications.models import Block
 from verification.sources.models import Call, Source
 
+CHANGE = {
+    "checkName": "IDENTITY",
+    "field": "details.idNumber",
+    "old": None,
+    "new": "98765432",
+}
+
 
 @pytest.fixture
 def rows(api: Api) -> Api:
@@ -31,7 +38,7 @@ def rows(api: Api) -> Api:
     api.create(person(idNumber="98765432"), person(idNumber="90000008"))
     payer = {"name": "Amina", "email": "amina@payer.test"}
     api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
-    watched(api, changes=[{"new": "98765432"}])
+    watched(api, changes=[CHANGE])
     submitted(member(api.workspace, "OWNER"))
     api.work()
     a_call(CheckResult.objects.first().report_id)

@@ -1,18 +1,40 @@
+import json
+
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Q
+from django.http import Http404
 from django.utils.timezone import now
+from unfold.decorators import action
 
-from verification.backoffice.office import ReadOnlyAdmin, ReadOnlyInline, link
+from verification.backoffice.dialogs import back_to, dialog
+from verification.backoffice.office import ReadOnlyAdmin, link, once, table
+from verification.masking import DOTS
 from webhooks.configuring import NotConfigured
-from webhooks.models import Attempt, Configuration, Delivery, Event
-from webhooks.redelivering import ConfigurationDisabled, EventPurged, redeliver
+from webhooks.events import envelope
+from webhooks.models import Configuration, Delivery, Event
+from webhooks.redelivering import (
+    ConfigurationDisabled,
+    EventPurged,
+    check_redeliverable,
+    redeliver,
+)
 
 REFUSALS = {
     NotConfigured: "its workspace has no configuration.",
     ConfigurationDisabled: "its configuration is disabled.",
     EventPurged: "what it said is kept no longer.",
 }
+
+
+def _refusal(delivery):
+    """Why it cannot be sent again, or nothing."""
+    where = delivery.workspace_id, delivery.environment
+    try:
+        check_redeliverable(*where, delivery.pk)
+    except tuple(REFUSALS) as e:
+        return REFUSALS[type(e)]
+    return ""
 
 
 @admin.register(Event)
@@ -115,15 +137,6 @@ class ConfigurationAdmin(ReadOnlyAdmin):
         return "well"
 
 
-class AttemptInline(ReadOnlyInline):
-    model = Attempt
-    # What receivers answer may repeat what they were sent.
-    fields = ["number", "started_at", "url", "status_code", "duration_ms", "error"]
-
-    def get_queryset(self, request):
-        return super().get_queryset(request).defer("answer")
-
-
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin):
     list_display = [
@@ -138,8 +151,8 @@ class DeliveryAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("event_id", "event__report_id", "configuration")
     ordering = ["-event"]
-    inlines = [AttemptInline]
     actions = ["redeliver"]  # type: ignore[assignment]
+    actions_detail = ["redeliver_this", "reveal"]
     sure = {"redeliver": "The receiver gets it again, by a schedule that begins anew."}
     fields = [
         "event_link",
@@ -155,7 +168,44 @@ class DeliveryAdmin(ReadOnlyAdmin):
         "leased_until",
         "delivered_at",
         "created_at",
+        "redelivery",
+        "attempts_made",
     ]
+    personal_fields = ("payload_opened",)
+    # What receivers answer may repeat what they were sent.
+    also_revealed = ("answers",)
+
+    @admin.display(description="Redelivery")
+    def redelivery(self, delivery):
+        refusal = _refusal(delivery)
+        return f"Not possible: {refusal}" if refusal else "Possible"
+
+    @admin.display(description="Attempts, oldest first")
+    @once
+    def attempts_made(self, delivery):
+        attempts = delivery.attempt_set.all()
+        if not delivery.is_revealed:
+            attempts = attempts.defer("answer")
+        headings = ["no.", "started", "to", "answer", "took", "error", "said"]
+        rows = [
+            (
+                attempt.number,
+                attempt.started_at,
+                attempt.url,
+                attempt.status_code or "-",
+                f"{attempt.duration_ms:,} ms",
+                attempt.get_error_display() or "-",
+                (attempt.answer or "-") if delivery.is_revealed else DOTS,
+            )
+            for attempt in attempts
+        ]
+        return table(headings, rows) if rows else "None yet"
+
+    @admin.display(description="Payload, as the receiver gets it")
+    @once
+    def payload_opened(self, delivery):
+        event = Event.objects.get(pk=delivery.pk)
+        return None if event.payload is None else json.loads(envelope(event))
 
     @admin.display(description="Event")
     def event_link(self, delivery):
@@ -166,8 +216,25 @@ class DeliveryAdmin(ReadOnlyAdmin):
     def configuration_link(self, delivery):
         return link(delivery.configuration) if delivery.configuration else "-"
 
-    def has_redeliver_permission(self, request):
-        return request.user.has_perm("webhooks.change_delivery")
+    def has_redeliver_permission(self, request, object_id=None):
+        """On its own page only where it can work; a list tells of each."""
+        if not request.user.has_perm("webhooks.change_delivery"):
+            return False
+        delivery = self.get_object(request, object_id) if object_id else None
+        return delivery is None or not _refusal(delivery)
+
+    @action(
+        description="Redeliver",
+        icon="replay",
+        permissions=["redeliver"],
+        dialog=dialog("Send it again", sure["redeliver"], "Redeliver"),
+    )
+    def redeliver_this(self, request, form, object_id):
+        delivery = self.get_object(request, object_id)
+        if delivery is None:
+            raise Http404
+        self._redeliver(request, delivery)
+        return back_to(request, delivery)
 
     @admin.action(description="Redeliver", permissions=["redeliver"])
     def redeliver(self, request, deliveries):

@@ -44,11 +44,7 @@ def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
     of somebody else; NotConfigured, ConfigurationDisabled and EventPurged.
     """
     theirs = Delivery.objects.filter(workspace=workspace_id, environment=environment)
-    if not theirs.filter(pk=event_id).exists():
-        raise Delivery.DoesNotExist
-    configuration = _enabled(workspace_id, environment)
-    if Event.objects.filter(pk=event_id, payload=None).exists():
-        raise EventPurged
+    configuration = check_redeliverable(workspace_id, environment, event_id)
     delivery = theirs.select_for_update(no_key=True).get(pk=event_id)
     at = now()
     if delivery.leased_until is None or delivery.leased_until <= at:
@@ -56,6 +52,20 @@ def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
         later("webhooks.tasks.send_due")
         delivery.refresh_from_db()
     return delivery
+
+
+@transaction.atomic
+def check_redeliverable(
+    workspace_id: UUID, environment: str, event_id: UUID
+) -> Configuration:
+    """Return the configuration that it would go to, or raise what `redeliver` does."""
+    theirs = Delivery.objects.filter(workspace=workspace_id, environment=environment)
+    if not theirs.filter(pk=event_id).exists():
+        raise Delivery.DoesNotExist
+    configuration = _enabled(workspace_id, environment)
+    if Event.objects.filter(pk=event_id, payload=None).exists():
+        raise EventPurged
+    return configuration
 
 
 @transaction.atomic

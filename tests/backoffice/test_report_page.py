@@ -8,8 +8,9 @@ from tests.office import change, log_in, opened, reveal
 from tests.payments import candidate, payment_of
 from tests.refunds import paid
 from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
-from verification.payments.models import Payment
+from verification.payments.models import Checkout, Payment
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
@@ -51,8 +52,46 @@ def test_a_report_is_cancelled_with_a_reason_and_not_without(api, superuser):
     assert audited("report.cancelled").workspace_id == report.workspace_id
 
 
-def test_failed_checks_are_retried(api, superuser):
+def passing(report: Report) -> Report:
+    """Its failed checks might do better now."""
+    report.results.filter(status="FAILED").update(failure_retryable=True)
+    return report
+
+
+def offers_retry(client: Client, report: Report) -> bool:
+    url = change(report).replace("change", "retry")
+    is_offered = url in opened(client, change(report))
+    assert (client.get(url).status_code == 200) is is_offered
+    return is_offered
+
+
+def test_retry_is_offered_where_it_can_work(api, superuser):
     report = failed(api)
+    assert not offers_retry(superuser, report)
+    assert "No retry: Their sources refused" in opened(superuser, change(report))
+
+    assert offers_retry(superuser, passing(report))
+    assert "No retry" not in opened(superuser, change(report))
+    CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
+    assert not offers_retry(superuser, report)
+    assert "is not offered at present" in opened(superuser, change(report))
+
+
+def test_retry_is_not_offered_after_the_money_went_back(api, superuser):
+    refused = person(idNumber="90000008", email="amina@people.test")["subject"]
+    checkout = paid(api, subject=refused)
+    api.work()
+    report = passing(checkout.report)
+    assert offers_retry(superuser, report)
+
+    Checkout.objects.update(refunded=1)
+
+    assert not offers_retry(superuser, report)
+    assert "was given back" in opened(superuser, change(report))
+
+
+def test_failed_checks_are_retried(api, superuser):
+    report = passing(failed(api))
 
     act(superuser, "retry", report)
 
@@ -86,7 +125,7 @@ def test_what_is_refused_is_told_and_leaves_no_trace(api, superuser):
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "resend_consent"])
 def test_opening_a_dialog_changes_nothing(api, superuser, verb):
-    report = failed(api) if verb == "retry" else waiting(api)
+    report = passing(failed(api)) if verb == "retry" else waiting(api)
     before = Report.objects.filter(pk=report.pk).values().get()
 
     superuser.get(change(report).replace("change", verb))
@@ -96,7 +135,7 @@ def test_opening_a_dialog_changes_nothing(api, superuser, verb):
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "resend_consent"])
 def test_a_form_from_elsewhere_changes_nothing(api, admin_user, verb):
-    report = failed(api) if verb == "retry" else waiting(api)
+    report = passing(failed(api)) if verb == "retry" else waiting(api)
     client = Client(enforce_csrf_checks=True)
     log_in(client, admin_user)
 

@@ -200,6 +200,29 @@ def test_a_top_up_leads_to_its_page_where_somebody_takes_money(
     assert "/t/" in owner.page("money")
 
 
+def test_alert_is_told_in_words(owner, api):
+    changes = [
+        ("riskLevel", "LOW", "HIGH"),
+        ("flags", [], [{"code": "NAME_MISMATCH", "severity": "MEDIUM"}]),
+        ("details.isActive", True, None),
+        ("details.taxObligations", ["VAT"], ["VAT", "PAYE"]),
+    ]
+    names = ("field", "old", "new")
+    told = [
+        {"checkName": "KRA_PIN", **dict(zip(names, c, strict=True))} for c in changes
+    ]
+
+    html = owner.page("monitoring-alert", alert=raised(api, changes=told).pk)
+
+    rows = re.findall(r"<td>(.*?)</td>", re.sub("</?bdi>", "", html))
+    assert rows == [
+        *("Risk level", "LOW", "HIGH"),
+        *("Flags", "-", "Name mismatch (medium)"),
+        *("Is active", "Yes", "-"),
+        *("Tax obligations", "VAT", "VAT; PAYE"),
+    ]
+
+
 def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
     first, second = raised(api), raised(api)
     assert "Unread" in owner.page("monitoring-alerts", query={"read": "no"})

@@ -1,7 +1,8 @@
 import pytest
 
 from tests.webhooks.deliveries import SECRET, URL, configured, recorded
-from webhooks.models import Configuration, Delivery
+from verification.backoffice.models import AuditEvent
+from webhooks.models import Configuration, Delivery, Event
 
 HOOK = {
     "url": URL,
@@ -70,6 +71,44 @@ def test_a_delivery_is_sent_again(owner, api):
 
     delivery.refresh_from_db()
     assert delivery.status == "PENDING"
+
+
+def test_delivery_page_shows_its_payload_after_a_reason(owner, api):
+    configured(api.workspace)
+    delivery = recorded(api)
+    subject = delivery.event.payload["subject"]["id"]
+
+    html = owner.page("webhooks-delivery", delivery=delivery.pk)
+    assert "reportId" in html
+    assert subject not in html
+    empty = owner.post("webhooks-delivery", {"reason": " "}, delivery=delivery.pk)
+    assert subject not in empty.content.decode()
+    assert not AuditEvent.objects.filter(action="delivery.revealed").exists()
+
+    asked = {"reason": "Our receiver lost it"}
+    answer = owner.post("webhooks-delivery", asked, delivery=delivery.pk)
+
+    assert subject in answer.content.decode()
+    assert answer["Cache-Control"] == "no-store"
+    event = AuditEvent.objects.get(action="delivery.revealed")
+    assert (event.fields, event.reason) == (["payload"], "Our receiver lost it")
+    assert subject not in owner.page("webhooks-delivery", delivery=delivery.pk)
+
+
+def test_redelivering_asks_first_and_is_offered_where_it_can_work(owner, api):
+    configured(api.workspace)
+    delivery = recorded(api, status="FAILED", next_attempt_at=None)
+    url = owner.url("webhooks-redeliver", delivery=delivery.pk)
+
+    assert url in owner.page("webhooks-delivery", delivery=delivery.pk)
+    assert "begins anew" in owner.page("webhooks-redeliver", delivery=delivery.pk)
+    delivery.refresh_from_db()
+    assert delivery.status == "FAILED"
+    Event.objects.filter(pk=delivery.pk).update(payload=None)
+
+    html = owner.page("webhooks-delivery", delivery=delivery.pk)
+    assert url not in html
+    assert "kept no longer" in html
 
 
 def test_a_webhook_is_removed_after_it_was_asked(owner, api):

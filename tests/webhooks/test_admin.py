@@ -6,7 +6,16 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import Api
-from tests.office import act, change, listed_ids, listing, log_in, opened, page
+from tests.office import (
+    act,
+    change,
+    listed_ids,
+    listing,
+    log_in,
+    opened,
+    page,
+    reveal,
+)
 from tests.webhooks.deliveries import (
     SECRET,
     URL,
@@ -15,6 +24,8 @@ from tests.webhooks.deliveries import (
     recorded,
     waiting,
 )
+from verification.backoffice.models import AuditEvent
+from verification.masking import DOTS
 from webhooks.models import Attempt, Configuration, Delivery, Event
 
 MODELS = [Configuration, Delivery]
@@ -149,6 +160,48 @@ def test_a_delivery_shows_its_attempts_and_links_on(rows, superuser):
     assert change(delivery.event) in html
     assert change(delivery.configuration) in html
     assert change(delivery) in opened(superuser, change(delivery.event))
+
+
+def test_delivery_page_shows_payload_and_answers_after_a_reason(rows, superuser):
+    delivery = Delivery.objects.get()
+    subject = delivery.event.payload["subject"]["id"]
+
+    html = opened(superuser, change(delivery))
+    assert "reportId" in html
+    assert "84 ms" in html
+    assert DOTS in html
+    for hidden in (subject, "98765432 is unknown"):
+        assert hidden not in html
+
+    reveal(superuser, delivery, "The receiver asks what it got")
+
+    html = opened(superuser, change(delivery))
+    assert subject in html
+    assert "98765432 is unknown" in html
+    event = AuditEvent.objects.get(action="delivery.revealed")
+    assert event.fields == ["payload", "answers"]
+    assert event.reason == "The receiver asks what it got"
+
+
+def test_redeliver_button_is_there_where_it_can_work(rows, superuser):
+    delivery = Delivery.objects.get()
+    url = change(delivery).replace("change", "redeliver_this")
+    sent = {"_form_submitted": "on"}
+    assert url in opened(superuser, change(delivery))
+    superuser.get(url)
+    delivery.refresh_from_db()
+    assert delivery.status == "FAILED"
+
+    superuser.post(url, sent)
+
+    delivery.refresh_from_db()
+    assert delivery.status == "PENDING"
+    assert AuditEvent.objects.filter(action="delivery.redelivered").count() == 1
+    Event.objects.filter(pk=delivery.pk).update(payload=None)
+    html = opened(superuser, change(delivery))
+    assert url not in html
+    assert "Not possible: what it said is kept no longer." in html
+    assert superuser.post(url, sent).status_code == 403
 
 
 def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):

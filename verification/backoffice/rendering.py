@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
+from django.conf import settings
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
+
+from verification.local_time import in_nairobi
 
 
 def once(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -32,15 +36,22 @@ def link(obj: Any, text: str | None = None) -> str:
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Cells are text, HTML that is safe, or times."""
     return format_html(
         "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
         format_html_join("", "<th>{}</th>", ((h,) for h in headings)),
-        format_html_join(
-            "",
-            "<tr>{}</tr>",
-            ((format_html_join("", "<td>{}</td>", ((c,) for c in r)),) for r in rows),
-        ),
+        format_html_join("", "<tr>{}</tr>", ((_cells(row),) for row in rows)),
     )
+
+
+def _cells(row: Iterable[Any]) -> str:
+    shown = (
+        in_nairobi(cell, settings.DATETIME_FORMAT)
+        if isinstance(cell, datetime)
+        else cell
+        for cell in row
+    )
+    return format_html_join("", "<td>{}</td>", ((cell,) for cell in shown))
 
 
 def pretty(value: Any) -> str:

@@ -32,6 +32,8 @@ class RevealingAdmin(ModelAdmin):
     """`personal_fields` are methods that return data, not HTML, or encrypted fields."""
 
     personal_fields: tuple[str, ...] = ()
+    # What the page shows elsewhere once it is revealed, as the audit trail names it.
+    also_revealed: tuple[str, ...] = ()
     actions_detail: Any = ["reveal"]
 
     def __init__(self, *arguments: Any) -> None:
@@ -76,6 +78,7 @@ class RevealingAdmin(ModelAdmin):
             raise Http404
         reason = form.cleaned_data["reason"]
         names = [name.removesuffix("_opened") for name in self.personal_fields]
+        names += self.also_revealed
         act = f"{trail.noun(obj)}.revealed"
         trail.record(act, trail.actor_of(request), obj, fields=names, reason=reason)
         remember(request, obj)

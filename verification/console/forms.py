@@ -135,6 +135,12 @@ class DeliveryFilters(forms.Form):
     )
 
 
+class Reason(forms.Form):
+    reason = forms.CharField(
+        label=_("Why you need to see it"), max_length=500, error_messages=NEEDED
+    )
+
+
 class RuleFilters(forms.Form):
     search = forms.CharField(label=_("Search"), max_length=200, required=False)
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from monitoring.alerts import edit_alert, mark_all_read
+from monitoring.changes import in_words
 from monitoring.listing import (
     alerts_of,
     list_alerts,
@@ -96,7 +97,8 @@ def alerts(place: Place) -> HttpResponse:
 def alert(place: Place, alert: UUID) -> HttpResponse:
     found = alerts_of(place.client).select_related("report").get(pk=alert)
     place.record("alert.opened", found)
-    return place.show("monitoring/alert", {"alert": found})
+    shown = {"alert": found, "changes": in_words(found.changes)}
+    return place.show("monitoring/alert", shown)
 
 
 @require_POST

@@ -85,10 +85,11 @@ class Place:
         assert isinstance(user, User)  # noqa: S101
         return By(user, trail.actor_of(self.request))
 
-    def record(self, action: str, obj: Model, *fields: str) -> None:
+    def record(self, action: str, obj: Model, *fields: str, reason: str = "") -> None:
         """Into the audit trail, in the transaction of what was done."""
-        who, where = trail.actor_of(self.request), self.workspace.pk
-        trail.record(action, who, obj, workspace_id=where, fields=fields)
+        who = trail.actor_of(self.request)
+        more: dict[str, Any] = {"fields": fields, "reason": reason}
+        trail.record(action, who, obj, workspace_id=self.workspace.pk, **more)
 
     def url(self, name: str, environment: str = "", **arguments: Any) -> str:
         place = {

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
 from verification.console.lists import SIZE, Page, number_of
 from verification.console.places import Place, opened
+from verification.masking import masked
 from webhooks import configuring, redelivering
+from webhooks.events import envelope
 from webhooks.listing import deliveries_of, list_deliveries
-from webhooks.models import Configuration
+from webhooks.models import Configuration, Event
 from workspaces.members import Permission
 
 MANAGE = Permission.MANAGE_WEBHOOKS
+NOT_CONFIGURED = gettext_lazy("There is no address that events are sent to.")
+# Of sending again.
+REFUSALS = (
+    configuring.NotConfigured,
+    redelivering.ConfigurationDisabled,
+    redelivering.EventPurged,
+)
 
 
 @opened()
@@ -109,27 +121,55 @@ def test(place: Place) -> HttpResponse:
     return place.to("webhooks")
 
 
-@opened()
+@opened(while_suspended=True)
 def delivery(place: Place, delivery: UUID) -> HttpResponse:
+    """The payload is masked; the form's reason shows it, in its answer alone."""
     found = deliveries_of(*place.where).get(pk=delivery)
-    shown = {"delivery": found, "attempts": found.attempt_set.all()}
+    event = Event.objects.get(pk=found.pk)
+    payload = None if event.payload is None else json.loads(envelope(event))
+    form = forms.Reason(place.request.POST or None)
+    is_shown = payload is not None and form.is_valid()
+    if is_shown:
+        reason = form.cleaned_data["reason"]
+        place.record("delivery.revealed", found, "payload", reason=reason)
+    shown = {
+        "delivery": found,
+        "attempts": found.attempt_set.all(),
+        "payload": payload and _text(payload if is_shown else masked(payload)),
+        "is_shown": is_shown,
+        "form": form,
+        "refusal": _why_not_sent_again(place, delivery),
+    }
     return place.show("webhooks/delivery", shown)
 
 
-@require_POST
 @opened(MANAGE)
 def redeliver(place: Place, delivery: UUID) -> HttpResponse:
+    if place.request.method != "POST":
+        found = deliveries_of(*place.where).get(pk=delivery)
+        return place.show("webhooks/redeliver", {"delivery": found})
     try:
         with transaction.atomic():
             sent = redelivering.redeliver(*place.where, delivery)
             place.record("delivery.redelivered", sent)
         messages.success(place.request, _("It is sent again."))
-    except (configuring.NotConfigured, redelivering.ConfigurationDisabled):
-        _tell_not_configured(place)
-    except redelivering.EventPurged:
-        told = _("What it said is kept no longer, so it cannot be sent again.")
-        messages.error(place.request, told)
+    except REFUSALS:
+        messages.error(place.request, _why_not_sent_again(place, delivery))
     return place.to("webhooks-delivery", delivery=delivery)
+
+
+def _why_not_sent_again(place: Place, delivery: UUID) -> str:
+    try:
+        redelivering.check_redeliverable(*place.where, delivery)
+    except redelivering.EventPurged:
+        return _("What it said is kept no longer, so it cannot be sent again.")
+    except REFUSALS:
+        return str(NOT_CONFIGURED)
+    return ""
+
+
+def _text(payload: Any) -> str:
+    return json.dumps(payload, indent=2, ensure_ascii=False)
 
 
 def _configuration(place: Place) -> Configuration | None:
@@ -139,5 +179,4 @@ def _configuration(place: Place) -> Configuration | None:
 
 
 def _tell_not_configured(place: Place) -> None:
-    told = _("There is no address that events are sent to.")
-    messages.error(place.request, told)
+    messages.error(place.request, NOT_CONFIGURED)

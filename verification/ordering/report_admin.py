@@ -23,6 +23,7 @@ from verification.backoffice import trail
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import ReadOnlyAdmin
 from verification.backoffice.revealing import ASK, is_revealed, remember
+from verification.checks.models import ResultStatus
 from verification.masking import masked
 from verification.ordering.cancelling import cancel
 from verification.ordering.client import Client
@@ -31,7 +32,7 @@ from verification.ordering.payment_links import NotPayable, resend_payment_link
 from verification.ordering.refusals import NotCancellable, NotRetryable
 from verification.ordering.report_document import report_pdf
 from verification.ordering.report_story import story_of, timeline
-from verification.ordering.retrying import retry
+from verification.ordering.retrying import check_retryable, failed_checks, retry
 from verification.reports.models import Report, ReportStatus
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account
@@ -45,7 +46,6 @@ REFUSALS = (
     InsufficientBalance,
 )
 LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
-RETRIED = {ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED}
 
 
 class StuckFilter(admin.SimpleListFilter):
@@ -66,6 +66,18 @@ def stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
         completed_at=None,
         updated_at__lt=now() - timedelta(hours=1),
     )
+
+
+def why_not_retried(report: Any) -> str:
+    """Blank where a retry can work: it is allowed, and some failure may pass."""
+    failed = failed_checks(report)
+    try:
+        check_retryable(report, failed)
+    except NotRetryable as e:
+        return str(e)
+    if not any(result.failure_retryable for result in failed):
+        return "Their sources refused the failed checks for good."
+    return ""
 
 
 def facts_of(report: Any) -> list[tuple[str, str]]:
@@ -150,6 +162,9 @@ class ReportAdmin(ReadOnlyAdmin):
         story = story_of(report)
         context |= {"story": story, "timeline": timeline(story), "report": report}
         context["subject"] = facts_of(report)
+        has_failed = any(r.status == ResultStatus.FAILED for r in story.results)
+        if has_failed and report.is_ended and self._acted_on(request, str(report.pk)):
+            context["why_not_retried"] = why_not_retried(report)
         return super().render_change_form(request, context, *arguments, **more)
 
     def has_cancel_permission(
@@ -160,7 +175,7 @@ class ReportAdmin(ReadOnlyAdmin):
 
     def has_retry_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
         report = self._acted_on(request, object_id)
-        return report is not None and report.is_ended and report.status in RETRIED
+        return report is not None and not why_not_retried(report)
 
     def has_consent_permission(
         self, request: HttpRequest, object_id: Any = None

@@ -26,9 +26,28 @@ from workspaces.ledger import entries, move_balances
 def retry(client: Client, report_id: UUID) -> Report:
     """Each failed check is charged as at launch, and given back if it fails again."""
     report = hold(client, report_id)
-    failed = list(
-        report.results.filter(status=ResultStatus.FAILED).select_related("definition")
-    )
+    failed = failed_checks(report)
+    check_retryable(report, failed)
+    at = now()
+    _begin_anew(failed, at)
+    some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
+    target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
+    changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
+    move([Move(report, target, "retried", client.actor, changes)], at)
+    movements = charges(client, report, charged(failed))
+    insert(entries(movements, at))
+    wake_up()
+    move_balances(movements)
+    return report
+
+
+def failed_checks(report: Report) -> list[CheckResult]:
+    failed = report.results.filter(status=ResultStatus.FAILED)
+    return list(failed.select_related("definition"))
+
+
+def check_retryable(report: Report, failed: list[CheckResult]) -> None:
+    """Raise NotRetryable, with the reason, where the failed checks cannot run again."""
     # Without its subject there is nothing left to ask about.
     final = report.status == ReportStatus.CANCELLED or report.subject is None
     if final or not (report.is_ended and failed):
@@ -42,17 +61,6 @@ def retry(client: Client, report_id: UUID) -> Report:
     if gone := [r.name for r in failed if not r.definition.active]:
         told = f"{', '.join(gone)} is not offered at present."
         raise NotRetryable(report.status, told)
-    at = now()
-    _begin_anew(failed, at)
-    some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
-    target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
-    changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
-    move([Move(report, target, "retried", client.actor, changes)], at)
-    movements = charges(client, report, charged(failed))
-    insert(entries(movements, at))
-    wake_up()
-    move_balances(movements)
-    return report
 
 
 def _is_given_back(report: Report) -> bool:
