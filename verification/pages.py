@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -19,6 +21,7 @@ from django.utils import translation
 from django.utils.cache import patch_vary_headers
 from django.utils.encoding import escape_uri_path
 from django.utils.http import escape_leading_slashes
+from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
 from verification.request_ids import current_id
@@ -83,6 +86,13 @@ def remember_language(response: HttpResponse, language: str) -> None:
         httponly=True,
         samesite="Lax",
     )
+
+
+def minutes_until(moment: datetime | None) -> int:
+    """At least one, rounded up; 0 if there is no such moment."""
+    if moment is None:
+        return 0
+    return max(1, math.ceil((moment - now()).total_seconds() / 60))
 
 
 @require_safe

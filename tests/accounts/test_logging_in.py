@@ -245,7 +245,7 @@ def test_five_wrong_passwords_lock_the_account_for_this_address_alone(client):
     assert guess(client, 5) == 429
     locked = log_in(client, "grace@people.test")
     assert (locked.status_code, is_logged_in(client)) == (429, False)
-    assert "Try again after" in locked.content.decode()
+    assert "Try again in 15 minutes." in locked.content.decode()
 
     # The owner is somewhere else, and is not kept out.
     owner = Client(REMOTE_ADDR=ELSEWHERE)

@@ -131,5 +131,5 @@ def test_guessing_passwords_is_told_to_be_over(page, service, look):
         page.get_by_label("Password", exact=True).fill("not the password")
         page.get_by_role("button", name="Log in").click()
 
-    expect(page.get_by_text("Try again after")).to_be_visible()
+    expect(page.get_by_text("Try again in 15 minutes")).to_be_visible()
     look("console-40-locked")

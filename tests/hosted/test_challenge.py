@@ -53,6 +53,9 @@ def test_five_wrong_answers_lock_the_link_for_a_while(ask):
     locked = visitor.get()
     assert locked.status_code == 429
     assert b"Too many wrong answers" in locked.content
+    assert "Open it again in 15 minutes." in visitor.text()
+    other = visitor.browser.get(visitor.page, headers={"Accept-Language": "sw"})
+    assert "Kifungue tena baada ya dakika 15." in other.content.decode()
     visitor.confirm()
     assert visitor.get().status_code == 429
     with time_machine.travel(now() + timedelta(minutes=15, seconds=1)):

@@ -142,7 +142,7 @@ def test_a_scanner_that_gets_everything_changes_nothing(referee: Visitor):
     ("language", "place", "done", "subject"),
     [
         ("en", "submit", "You answered the questions.", "Thank you for your reference"),
-        ("sw", "submit", "Ulijibu maswali.", "Asante kwa uthibitisho wako"),
+        ("sw", "submit", "Ulijibu maswali.", "Asante kwa uthibitisho wa kazi"),
         ("en", "decline", "You declined to answer.", "You declined to give"),
         ("sw", "decline", "Ulikataa kujibu.", "Ulikataa kutoa uthibitisho"),
     ],

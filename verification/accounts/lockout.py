@@ -17,7 +17,7 @@ from django.shortcuts import render
 
 from verification.addresses import client_address
 from verification.encryption import keyed_hash
-from verification.pages import private
+from verification.pages import minutes_until, private
 
 
 def username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
@@ -41,7 +41,7 @@ def address(request: HttpRequest) -> str | None:
 def locked(
     request: HttpRequest, credentials: dict[str, Any] | None = None
 ) -> HttpResponse:
-    """That it is locked, and until when."""
+    """That it is locked, and for how long."""
     attempt = (
         AccessAttempt.objects.filter(
             username=username(request, credentials), ip_address=address(request)
@@ -50,4 +50,6 @@ def locked(
         .first()
     )
     until = attempt.attempt_time + settings.AXES_COOLOFF_TIME if attempt else None
-    return render(request, "account/locked.html", {"until": until}, status=429)
+    return render(
+        request, "account/locked.html", {"minutes": minutes_until(until)}, status=429
+    )

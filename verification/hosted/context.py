@@ -18,6 +18,7 @@ from verification.hosted.opened import Opened
 from verification.hosted.pages import client_of, qr_code
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES, challenge_of
+from verification.pages import minutes_until
 from verification.reports.models import ReportStatus, SubjectType
 from verification.wire import one_line
 from workspaces.models import Environment
@@ -43,7 +44,7 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
         # An expired report has failed; a draft's link can be made anew.
         "can_renew": consent.report.status == ReportStatus.DRAFT,
         "too_soon": "too-soon" in request.GET,
-        "locked_until": consent.locked_until,
+        "locked_minutes": minutes_until(consent.locked_until),
     }
 
 
