@@ -15,7 +15,7 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
 from verification.ordering.looking import look_at_due, look_now
 from verification.ordering.paying import begin, open_checkout
-from verification.payments.models import Checkout, Payment
+from verification.payments.models import Checkout, Payment, SandboxCheckout
 from verification.payments.registry import _live
 from verification.payments.sandbox import play
 from verification.providers.checkout import CheckoutState
@@ -62,10 +62,13 @@ def end(
     checkout: Checkout,
     state: CheckoutState = CheckoutState.PAID,
     *,
-    surplus: bool = False,
+    pays: int | None = None,
+    currency: str = "KES",
 ) -> Checkout:
     """The payer does so at the provider, and we look."""
-    play(checkout.reference, state, surplus=surplus)
+    amount = None if pays is None else Decimal(pays)
+    SandboxCheckout.objects.update(currency=currency)
+    play(checkout.reference, state, pays=amount)
     look(checkout)
     return checkout
 

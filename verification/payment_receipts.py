@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import translation
@@ -43,12 +44,20 @@ def _requester(checkout: Checkout) -> Requester:
 def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
     receipt = receipt_of(checkout)
     at = cast(datetime, checkout.paid_at).astimezone(NAIROBI)
+    currency = checkout.paid_currency
+    # It may have come in parts.
+    paid = Checkout.objects.paying(cast(UUID, checkout.payment_id)).order_by("id")
+    total = sum((one.counted_amount for one in paid), Decimal(0))
+    surplus = sum((one.paid_amount or 0 for one in paid), Decimal(0)) - total
+    parts = [f"{one.number}: {currency} {one.paid_amount:,.2f}" for one in paid]
     return {
         "language": language,
         "number": checkout.number,
         "at": in_nairobi(at, IN_FULL),
         "date": {"year": at.year, "month": at.month, "day": at.day},
-        "amount": f"{checkout.paid_currency} {checkout.paid_amount:,.2f}",
+        "amount": f"{currency} {total:,.2f}",
+        "parts": parts if len(parts) > 1 else [],
+        "surplus": f"{currency} {surplus:,.2f}" if surplus else "",
         "requester": one_line(receipt["requester"]),
         "purpose": one_line(receipt["purpose"]),
         "reference": one_line(receipt["reference"]),

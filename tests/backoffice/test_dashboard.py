@@ -49,7 +49,7 @@ def boxes(client: Client) -> dict[str, int]:
 @pytest.fixture
 def trouble(api):
     """One of everything that needs a person."""
-    doubted = end(opened_checkout(api.create(candidate())), surplus=True)
+    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
     Refund.objects.create(
         checkout=doubted,
         amount=1,

@@ -157,18 +157,6 @@ def test_what_is_paid_twice_is_given_back(page, owed, look):
     look("payment-09-paid-twice")
 
 
-def test_another_amount_is_not_taken_for_payment(page, owed, look, client):
-    report = owed()
-    page.goto(link_of(report))
-
-    pay(page, "Pay another amount")
-
-    told(page, DUE)
-    expect(page.get_by_text("KES 251.00 came in")).to_be_visible()
-    look("payment-10-another-amount")
-    assert client.status(report["id"]) == "PENDING_PAYMENT"
-
-
 def closes_the_browser(route):
     """The provider has the money; nobody follows the way back."""
     if route.request.method == "POST":
@@ -392,3 +380,41 @@ def test_an_owner_tops_up(page, top_up_link, look):
     told(page, "You paid KES 5,000.00")
     expect(page.get_by_text("was added to the balance of Acacia")).to_be_visible()
     look("top-up-4-paid")
+
+
+def test_a_payer_who_pays_too_much_gets_the_surplus_back(page, owed, look):
+    page.goto(link_of(owed()))
+    pay(page, "Pay too much")
+
+    told(page, PAID)
+    expect(
+        page.get_by_text("You paid KES 1.00 more than was asked for")
+    ).to_be_visible()
+    reloaded(page, "KES 1.00 was given back on")
+    look("payment-24-too-much")
+
+
+def test_a_payer_who_pays_too_little_pays_the_rest(page, owed, look):
+    page.goto(link_of(owed()))
+    pay(page, "Pay too little")
+    told(page, "KES 125.00 is missing")
+    look("payment-25-too-little")
+
+    page.get_by_role("button", name="Pay KES 125.00").click()
+    sees(page, "Test checkout of KES 125.00")
+    page.get_by_role("button", name="Pay", exact=True).click()
+
+    told(page, PAID)
+    look("payment-26-paid-in-parts")
+
+
+def test_a_payer_who_pays_too_little_gets_it_back(page, owed, look):
+    page.goto(link_of(owed()))
+    pay(page, "Pay too little")
+    told(page, "KES 125.00 is missing")
+
+    page.get_by_role("button", name="Give me KES 125.00 back").click()
+
+    sees(page, DUE)
+    reloaded(page, "KES 125.00 was given back on")
+    look("payment-27-given-back")

@@ -45,7 +45,7 @@ def restart(service, **settings):
     service.start_jobs()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shop(service, paystack):
     """A client of an installation that takes payments by Paystack."""
     restart(
@@ -80,3 +80,20 @@ def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
     assert shop.get(f"/reports/{report['id']}").json()["paymentState"]["status"] == (
         "PAID"
     )
+
+
+def test_nobody_pays_while_a_person_looks_at_the_payment(page, look, shop, paystack):
+    item = person(email="w@subject.test")
+    report = shop.order({**item, "paymentMode": "CANDIDATE", "reuse": False})[0]
+    page.goto(link_of(report))
+    page.get_by_role("button", name=DUE).click()
+    page.wait_for_url(f"{paystack.url}/**")
+    paystack.currency = "USD"
+
+    page.get_by_role("button", name="Pay").click()
+
+    told(page, "A person looks at your payment")
+    expect(page.get_by_text("USD 250.00 came in")).to_be_visible()
+    assert page.get_by_role("button").count() == 0
+    look("paystack-3-examined")
+    paystack.currency = None

@@ -71,8 +71,6 @@ class FakePaystack(CheckoutServer):
         self.refunds: list[Refund] = []
         # In cents, on top of what is asked for, and borne by the customer.
         self.fees = 0
-        # Less comes in than was asked for, as by a transfer typed by hand.
-        self.pays_part: int | None = None
         # What a transaction's metadata comes back as, where set.
         self.metadata: Any = None
         # Whether refunds are listed by their transaction, or all of them.
@@ -96,9 +94,7 @@ class FakePaystack(CheckoutServer):
         paid = self.transactions[reference]
         paid.amount = paid.requested_amount + self.fees
         if self.pays is not None:
-            paid.amount = paid.requested_amount = self.pays
-        if self.pays_part is not None:
-            paid.amount = self.pays_part
+            paid.amount = self.pays
         paid.currency = self.currency or paid.currency
         paid.fees = self.fees or round(paid.requested_amount * 0.015)
         paid.status, paid.gateway_response = "success", "Successful"

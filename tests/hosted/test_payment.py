@@ -18,7 +18,7 @@ from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import PAUSE
 from verification.ordering.paying import PaymentClosed, open_checkout
 from verification.ordering.refunding import ask_for_refund
-from verification.payments.models import Checkout, Refund
+from verification.payments.models import Checkout, Refund, SandboxCheckout
 from verification.payments.sandbox import play
 from verification.providers.checkout import CheckoutState
 from verification.reports.models import Report
@@ -302,15 +302,79 @@ def test_what_is_paid_twice_is_said_to_be_given_back(api: Api):
     assert Refund.objects.get().amount == Decimal(250)
 
 
-def test_another_amount_is_said_not_to_count(api: Api):
+def test_what_is_paid_too_much_is_said_to_be_given_back(api: Api):
     visitor = payer(api)
-    visitor.choose("other")
+    visitor.choose("more")
     work()
 
     page = visitor.reads()
-    assert "KES 251.00 came in, which is not the amount" in page
+    assert "You paid KES 250.00" in page
+    assert "You paid KES 1.00 more than was asked for" in page
+    assert "KES 1.00 is on its way back to you" in page
+    send_refunds()
+    page = visitor.reads()
+    assert "KES 1.00 was given back on" in page
+    assert "Paid too much KES 1.00" in page
+    assert visitor.payment.status == "PAID"
+    assert visitor.get("receipt.pdf").content.startswith(b"%PDF")
+
+
+def test_the_rest_of_what_was_paid_too_little_is_paid(api: Api):
+    visitor = payer(api)
+    visitor.choose("less")
+    work()
+    page = visitor.reads()
+    assert "KES 125.00 is missing" in page
+    assert "KES 125.00 of KES 250.00 has come in" in page
+    assert "Pay KES 125.00" in page
+    assert "KES 125.00 bado haijalipwa" in in_kiswahili(visitor)
+
+    visitor.choose("pay")
+    work()
+
+    page = visitor.reads()
+    assert "You paid KES 250.00" in page
+    for checkout in Checkout.objects.all():
+        assert f"Number {checkout.number} Amount KES 125.00" in page
+    assert api.report(visitor.report_id)["status"] == "RUNNING"
+    assert visitor.get("receipt.pdf").content.startswith(b"%PDF")
+
+
+def test_a_payer_who_paid_too_little_gets_it_back(api: Api):
+    visitor = payer(api)
+    visitor.choose("less")
+    work()
+    visitor.get("give-back")
+    assert not Refund.objects.exists()
+
+    visitor.post("give-back")
+    visitor.post("give-back")
+
+    assert Refund.objects.get().amount == 125
+    page = visitor.reads()
     assert "Pay KES 250.00" in page
+    assert "KES 125.00 is on its way back to you" in page
+    send_refunds()
+    assert "KES 125.00 was given back on" in visitor.reads()
     assert visitor.payment.status == "PENDING"
+
+
+def test_nobody_pays_while_a_person_looks_at_another_currency(api: Api):
+    visitor = payer(api)
+    visitor.choose("pay")
+    SandboxCheckout.objects.update(currency="USD")
+    work()
+
+    page = visitor.reads()
+    assert "A person looks at your payment" in page
+    assert "USD 250.00 came in" in page
+    assert "Mtu anaangalia malipo yako" in in_kiswahili(visitor)
+    assert "<form" not in visitor.text()
+    assert visitor.post("pay")["Location"] == visitor.page
+    assert Checkout.objects.count() == 1
+    ask_for_refund(visitor.checkout.pk, Decimal(250), reason="USD", by=GRACE)
+    send_refunds()
+    assert "Pay KES 250.00" in visitor.reads()
 
 
 def test_a_refund_is_shown_whole_or_in_part(api: Api):

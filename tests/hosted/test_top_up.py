@@ -18,7 +18,7 @@ from tests.refunds import paystack_api as paystack_api
 from verification import links
 from verification.ordering.looking import PAUSE
 from verification.ordering.paying import PaymentClosed, open_top_up
-from verification.payments.models import Checkout
+from verification.payments.models import Checkout, SandboxCheckout
 from workspaces.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db
@@ -98,21 +98,44 @@ def test_what_is_paid_is_on_the_balance(api: Api, typed):
     assert Checkout.objects.get().number in page
 
 
+def test_a_top_up_that_failed_adds_nothing(api: Api):
+    visitor = owner(api)
+
+    paid(visitor, "fail")
+    work()
+
+    assert "The payment failed" in reload(visitor)
+    assert not LedgerEntry.objects.exists()
+
+
+def test_a_top_up_in_another_currency_is_left_to_a_person(api: Api):
+    visitor = owner(api)
+
+    paid(visitor, "pay")
+    SandboxCheckout.objects.update(currency="USD")
+    work()
+
+    page = reload(visitor)
+    assert "A person looks at your payment" in page
+    assert "USD 5,000.00 came in, and not KES 5,000.00" in page
+    # Nobody pays again beside that.
+    assert "Top up once more" not in page
+    assert not LedgerEntry.objects.exists()
+
+
 @pytest.mark.parametrize(
-    ("choice", "said"),
-    [
-        ("fail", "The payment failed"),
-        ("other", "KES 5,001.00 came in, and not KES 5,000.00"),
-    ],
+    ("choice", "came"), [("more", "KES 5,001.00"), ("less", "KES 2,500.00")]
 )
-def test_what_went_wrong_is_said_and_nothing_is_on_the_balance(api: Api, choice, said):
+def test_a_top_up_of_another_amount_adds_what_arrived(api: Api, choice, came):
     visitor = owner(api)
 
     paid(visitor, choice)
     work()
 
-    assert said in reload(visitor)
-    assert not LedgerEntry.objects.exists()
+    page = reload(visitor)
+    assert f"{came} was added to the balance" in page
+    assert "You were asked for KES 5,000.00" in page
+    assert LedgerEntry.objects.get().amount == Checkout.objects.get().paid_amount
 
 
 def test_who_comes_back_without_paying_is_told_so(api: Api):

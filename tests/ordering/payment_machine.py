@@ -42,6 +42,7 @@ from verification.ordering.refunding import (
     approve,
     ask_for_refund,
     ask_for_unfinished_part,
+    give_up_payment,
     reject,
 )
 from verification.ordering.unpaid import expire_payments
@@ -56,6 +57,8 @@ from verification.reports.models import Report
 GRACE, WANGARI = Staff(1, "staff grace"), Staff(2, "staff wangari")
 PAYER = {"name": "Amina", "email": "amina@payer.test"}
 SHARES, UNDONE = some.sampled_from([1, 1, 3]), some.sampled_from(["no", "no", "yes"])
+MORE = some.sampled_from([0, 0, 0, 0, 1, -1, -40, 300])
+CURRENCIES = some.sampled_from(["KES"] * 7 + ["USD"])
 WEATHER = some.sampled_from(["fine", "fine", "down", "lost"])
 
 
@@ -90,7 +93,9 @@ class PaymentMachine(Machine):
     def balance(self) -> Decimal:
         """With what came by checkouts, as far as it was noticed."""
         counted = Checkout.objects.filter(account__isnull=False, is_counted=True)
-        topped_up = counted.aggregate(sum=Sum(F("amount") - F("refunded")))["sum"]
+        topped_up = counted.aggregate(sum=Sum(F("counted_amount") - F("refunded")))[
+            "sum"
+        ]
         return super().balance() + (topped_up or 0)
 
     # Whatever a rule needs is made where there is none, or most would do nothing.
@@ -119,7 +124,7 @@ class PaymentMachine(Machine):
             return list(paid.order_by("id"))
 
         if not found():
-            self.pay(pick, more=0, told=True)
+            self.pay(pick, more=0, currency="KES", told=True)
         checkouts = found()
         return checkouts[pick % len(checkouts)] if checkouts else None
 
@@ -205,13 +210,23 @@ class PaymentMachine(Machine):
 
         self.quiet("open", opened, PaymentClosed)
 
-    @rule(pick=PICK, more=some.sampled_from([0, 0, 0, 0, 1]), told=some.booleans())
-    def pay(self, pick: int, more: int, told: bool) -> None:
+    @rule(pick=PICK, more=MORE, currency=CURRENCIES, told=some.booleans())
+    def pay(self, pick: int, more: int, currency: str, told: bool) -> None:
         if page := self.page(pick, unpaid=True):
             self.done["pay"] += 1
-            page.state, page.paid = CheckoutState.PAID, page.amount + more
+            page.state, page.currency = CheckoutState.PAID, currency
+            page.paid = max(page.amount + more, Decimal(1))
+            if page.paid != page.amount:
+                self.done["pay too much" if more > 0 else "pay too little"] += 1
             if told:
                 self.tell(page)
+
+    @rule(pick=PICK)
+    def give_up(self, pick: int) -> None:
+        parts = Checkout.objects.filter(is_part=True, is_counted=False).order_by("id")
+        if parts:
+            payment_id = parts[pick % len(parts)].payment_id
+            self.attempt("give up", lambda: give_up_payment(payment_id))
 
     @rule(pick=PICK, state=some.sampled_from(["FAILED", "CANCELLED", "EXPIRED"]))
     def do_not_pay(self, pick: int, state: str) -> None:
@@ -346,6 +361,6 @@ class PaymentMachine(Machine):
             # None of them was given back twice.
             assert len({one.reference for one in done}) == len(done)
             assert checkout.doubt != "CONTRADICTED"
-            is_surplus = page.paid == page.amount and not checkout.is_counted
-            if is_surplus and not checkout.doubt:
-                assert given + asked == page.paid
+            if page.paid and not (checkout.doubt or checkout.is_part):
+                # Nothing is kept that counts for nothing.
+                assert given + asked >= page.paid - checkout.counted_amount

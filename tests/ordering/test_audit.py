@@ -32,7 +32,7 @@ def busy(api: Api, settings) -> Api:
     ask(paid(api))
     send()
     opened(api.create(candidate()))
-    end(opened(api.create(candidate())), surplus=True)
+    end(opened(api.create(candidate())), currency="USD")
     made = api.create(candidate())
     late = opened(made)
     api.post(f"/reports/{made['id']}/cancel")
@@ -83,8 +83,8 @@ def test_a_top_up_of_another_amount_is_found(busy: Api):
 
 def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
     execute(
-        "UPDATE payments_checkout SET is_counted = false, doubts = '{OTHER_AMOUNT}' "
-        "WHERE amount = 1000"
+        "UPDATE payments_checkout SET is_counted = false, counted_amount = 0, "
+        "doubts = '{OTHER_CURRENCY}' WHERE amount = 1000"
     )
 
     assert differences() == ["checkout topped up an account though it does not count"]
@@ -156,7 +156,8 @@ def test_a_payment_of_another_environment_is_found(busy: Api):
 
 def test_a_paid_payment_that_no_checkout_paid_is_found(busy: Api):
     execute(
-        "UPDATE payments_checkout SET is_counted = false WHERE id = %s",
+        "UPDATE payments_checkout SET is_counted = false, counted_amount = 0 "
+        "WHERE id = %s",
         report_checkout().pk,
     )
 
@@ -193,7 +194,7 @@ def test_a_payment_that_was_paid_twice_is_found(busy: Api):
 
     assert differences() == [
         "payment is PAID and no checkout paid it",
-        "payment was paid by more than one checkout",
+        "payment was settled by more than one checkout",
     ]
 
 
@@ -237,7 +238,10 @@ def test_money_that_was_counted_for_a_payment_that_went_is_found(busy: Api):
 
 
 def test_a_report_that_ran_unpaid_is_found(busy: Api):
-    execute("UPDATE payments_checkout SET is_counted = false WHERE refunded = 100")
+    execute(
+        "UPDATE payments_checkout SET is_counted = false, counted_amount = 0 "
+        "WHERE refunded = 100"
+    )
     execute(
         "UPDATE payments_payment SET status = 'EXPIRED', paid_at = NULL WHERE id = %s",
         Checkout.objects.get(refunded=100).payment_id,
@@ -267,8 +271,8 @@ def test_a_report_that_waits_for_what_was_paid_is_found(api: Api):
 
 
 def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api):
-    checkout = end(opened(api.create(candidate())), surplus=True)
-    assert checkout.doubt == "OTHER_AMOUNT"
+    checkout = end(opened(api.create(candidate())), currency="USD")
+    assert checkout.doubt == "OTHER_CURRENCY"
     kept = checkout.paid_amount
 
     assert run("audit_ledger")
@@ -277,11 +281,11 @@ def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api
         f"checkout keeps {kept} that counts for nothing, without a reason"
     ]
 
-    Checkout.objects.update(doubts=["OTHER_AMOUNT"])
+    Checkout.objects.update(doubts=["OTHER_CURRENCY"])
     with pytest.raises(ValueError, match="Say what was found"):
-        resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], " ")
+        resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], " ")
     kept = "The payer wants it kept for the next report"
-    assert resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], kept)
+    assert resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], kept)
     assert run("audit_ledger")
 
 
@@ -302,3 +306,38 @@ def test_a_surplus_whose_refund_failed_is_not_forgotten(paystack_api, paystack):
     assert differences() == [
         "checkout keeps 250.00 that counts for nothing, without a reason"
     ]
+
+
+def test_a_surplus_that_is_kept_without_a_reason_is_found(busy: Api):
+    execute(
+        "UPDATE payments_checkout SET paid_amount = 260 WHERE id = %s",
+        report_checkout(refunded=0).pk,
+    )
+
+    assert differences() == [
+        "checkout keeps 10.00 on top of what counts, without a reason"
+    ]
+
+
+def test_a_part_that_no_payment_waits_for_is_found(api: Api):
+    made = api.create(candidate())
+    end(opened(made), pays=100)
+    assert run("audit_ledger")
+
+    execute("UPDATE payments_payment SET status = 'CANCELLED'")
+
+    assert differences() == ["checkout is a part that no payment waits for"]
+
+
+def test_parts_that_do_not_make_the_payment_are_found(api: Api):
+    made = api.create(candidate())
+    end(opened(made), pays=100)
+    end(opened(made))
+    assert run("audit_ledger")
+
+    execute(
+        "UPDATE payments_checkout SET counted_amount = 99, paid_amount = 99 "
+        "WHERE counted_amount = 100"
+    )
+
+    assert differences() == ["payment was paid by another amount or currency"]

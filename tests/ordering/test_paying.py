@@ -1,5 +1,4 @@
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -65,12 +64,13 @@ def test_what_is_paid_twice_is_given_back_once(api: Api):
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_another_amount_pays_nothing_and_waits_for_a_person(api: Api):
+def test_another_currency_pays_nothing_and_waits_for_a_person(api: Api):
     made = api.create(candidate())
-    checkout = end(opened(made), surplus=True)
-    assert (checkout.status, checkout.doubt) == ("PAID", "OTHER_AMOUNT")
-    assert checkout.paid_amount == PRICE + Decimal(1)
+    checkout = end(opened(made), currency="USD")
+    assert (checkout.status, checkout.doubt) == ("PAID", "OTHER_CURRENCY")
     assert not checkout.is_counted
+    with pytest.raises(PaymentClosed, match="EXAMINED"):
+        opened(made)
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
 

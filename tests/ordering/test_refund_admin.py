@@ -271,22 +271,22 @@ def test_staff_have_the_provider_asked_now(checkout, superuser):
 
 
 def test_a_doubt_is_found_and_cleared_with_a_reason(api: Api, checkout, superuser):
-    doubted = end(opened_checkout(api.create(candidate())), surplus=True)
+    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
     assert listed_ids(superuser, Checkout, doubt="any") == {str(doubted.pk)}
-    assert listed_ids(superuser, Checkout, doubt="OTHER_AMOUNT") == {str(doubted.pk)}
+    assert listed_ids(superuser, Checkout, doubt="OTHER_CURRENCY") == {str(doubted.pk)}
     assert listed_ids(superuser, Checkout, doubt="DISPUTED") == set()
 
     asked = why(superuser, doubted)
-    assert "Another amount or currency was paid than asked" in asked
+    assert "Another currency was paid than asked" in asked
     assert Checkout.objects.exclude(doubts=[]).exists()
     clear(superuser, doubted, asked)
 
     assert not Checkout.objects.exclude(doubts=[]).exists()
-    assert logged(doubted) == ["cleared OTHER_AMOUNT: Sent back by hand"]
+    assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
 
 
 def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
-    doubted = end(opened_checkout(api.create(candidate())), surplus=True)
+    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
     asked = why(superuser, doubted)
     raise_doubt(doubted.pk, Doubt.DISPUTED)
 
@@ -295,7 +295,7 @@ def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
 
     doubted.refresh_from_db()
     assert doubted.doubt == "DISPUTED"
-    assert logged(doubted) == ["cleared OTHER_AMOUNT: Sent back by hand"]
+    assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
 
 
 def why(client: Client, checkout: Checkout) -> str:

@@ -37,7 +37,7 @@ def operators(settings: Any) -> None:
 
 
 def doubted(api: Api) -> Checkout:
-    return end(opened(api.create(candidate())), surplus=True)
+    return end(opened(api.create(candidate())), currency="USD")
 
 
 def letters() -> list[Notification]:
@@ -64,8 +64,7 @@ def test_a_doubt_is_told_once(api: Api):
     checkout = doubted(api)
 
     assert told() == [
-        f"Payment in doubt: {checkout.number}"
-        " Another amount or currency was paid than asked"
+        f"Payment in doubt: {checkout.number} Another currency was paid than asked"
     ]
     assert told(days=1) == []
 
@@ -78,11 +77,11 @@ def test_nothing_is_told_where_nothing_came_up(api: Api):
 
 def test_what_a_person_has_seen_to_meanwhile_is_no_news(api: Api):
     checkout = doubted(api)
-    resolve_doubts(checkout.pk, ["OTHER_AMOUNT"], "Given back by hand.")
+    resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], "Given back by hand.")
 
     assert told() == []
     # The same doubt of the same payment, but another time.
-    raise_doubt(checkout.pk, Doubt.OTHER_AMOUNT)
+    raise_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
     assert len(told(days=1)) == 1
 
 

@@ -137,12 +137,20 @@ def test_fees_on_top_are_not_part_of_what_was_paid(paystack: FakePaystack):
     assert (seen.state, seen.amount) == (CheckoutState.PAID, Decimal("300.50"))
 
 
-def test_less_than_was_asked_for_is_told_as_less(paystack: FakePaystack):
-    paystack.pays_part = 10000
+@pytest.mark.parametrize("pays", [10_000, 30_049, 30_051, 30_050 + 452, 99_999])
+def test_another_amount_than_asked_is_told_as_it_came(
+    paystack: FakePaystack, pays: int
+):
+    paystack.pays = pays
 
     _, seen = paid(paystack, paystack.adapter())
 
-    assert (seen.state, seen.amount) == (CheckoutState.PAID, Decimal("100.00"))
+    assert (seen.state, seen.amount) == (CheckoutState.PAID, Decimal(pays) / 100)
+    today = datetime.now(UTC)
+    books = paystack.adapter().paid_between(
+        today - timedelta(hours=1), today + timedelta(hours=1)
+    )
+    assert [one.amount for one in books] == [seen.amount]
 
 
 @pytest.mark.parametrize("metadata", ["", 0, "0", {}, [], {"a": None}])

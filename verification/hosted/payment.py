@@ -16,7 +16,6 @@ from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.addresses import client_address
 from verification.consents.models import RetiredLink
 from verification.hosted import payment_context as context
 from verification.hosted import returning
@@ -34,6 +33,7 @@ from verification.hosted.retired import retired_link
 from verification.ordering import paying
 from verification.ordering.payers import payer_of
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
+from verification.ordering.refunding import give_up_payment
 from verification.ordering.telling import addresses_of
 from verification.payment_receipts import payment_receipt_pdf
 from verification.payments.models import Checkout, Payment, PaymentStatus
@@ -55,7 +55,7 @@ class Opened:
 
     payment: Payment
     generation: int
-    # First the one that paid, then the newest.
+    # First those that paid, and parts that are kept; then the newest.
     checkouts: list[Checkout]
     came_back: Return | None
     stage: Stage
@@ -68,13 +68,14 @@ def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
     rows = Payment.objects.select_related("report__workspace")
     payment = rows.get(pk=payment_id)
     found = Checkout.objects.filter(payment_id=payment.pk)
-    found = found.order_by("-is_counted", "-id")
+    found = found.order_by("-is_counted", "-is_part", "-id")
     checkouts = list(found.prefetch_related("refunds")[:MOST_CHECKOUTS])
     if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
         # It may have been paid between the two looks.
         payment = rows.get(pk=payment_id)
     came_back = _return_of(request, checkouts)
-    stage = stage_of(payment, generation, came_back, now())
+    has_parts = bool(context.parts(checkouts))
+    stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
     return Opened(payment, generation, checkouts, came_back, stage)
 
 
@@ -127,8 +128,8 @@ def pay(request: HttpRequest, visited: Opened) -> HttpResponse:
     payment = visited.payment
     if request.method != "POST" or visited.stage not in PAYABLE:
         return to_page(payment.pk)
-    address = str(client_address(request))
-    if rates.count_from(address, "checkouts", CHECKOUTS_PER_MINUTE).exceeded:
+    # By link: many phones share one address of their carrier.
+    if rates.count(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE).exceeded:
         return answer(request, "too_many", status=429)
     try:
         checkout = paying.open_checkout(payment.pk, visited.generation)
@@ -136,6 +137,14 @@ def pay(request: HttpRequest, visited: Opened) -> HttpResponse:
     except (paying.CheckoutNotOpened, NoPaymentProvider):
         return to_page(payment.pk, UNAVAILABLE)
     return see_other(url)
+
+
+@opened
+def give_back(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """All that came of less than was asked for, instead of the rest."""
+    if request.method == "POST" and visited.stage == Stage.PART:
+        give_up_payment(visited.payment.pk)
+    return to_page(visited.payment.pk)
 
 
 @opened
@@ -158,9 +167,10 @@ def block(request: HttpRequest, visited: Opened) -> HttpResponse:
 @require_safe
 @opened
 def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
-    checkout = _counted(visited)
-    if checkout is None:
+    counted = _counted(visited)
+    if not counted:
         return to_page(visited.payment.pk)
+    checkout = counted[0]
     pdf = payment_receipt_pdf(checkout, get_language() or "en")
     name = f"receipt-{checkout.number}.pdf"
     return HttpResponse(
@@ -198,7 +208,7 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
     payment, counted = visited.payment, _counted(visited)
     shown = {
         **context.frame(payment.report),
-        **context.order(payment),
+        **context.order(payment, visited.checkouts),
         "payment": payment,
         "path": COOKIE.path_of(payment.pk),
         "stop": visited.stage != Stage.REPLACED
@@ -223,8 +233,9 @@ def _state(visited: Opened) -> tuple[object, ...]:
     return visited.stage, left and left.checkout.status, len(visited.checkouts)
 
 
-def _counted(visited: Opened) -> Checkout | None:
-    """The checkout whose money paid, where it is paid."""
+def _counted(visited: Opened) -> list[Checkout]:
+    """The checkouts whose money paid, where it is paid; first the one that settled."""
     if visited.stage not in {Stage.PAID, Stage.REFUNDED}:
-        return None
-    return next((one for one in visited.checkouts if one.is_counted), None)
+        return []
+    counted = (one for one in visited.checkouts if one.is_counted)
+    return sorted(counted, key=lambda one: one.is_part)

@@ -85,11 +85,14 @@ def frame(report: Report) -> dict[str, Any]:
     }
 
 
-def order(payment: Payment) -> dict[str, Any]:
+def order(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]:
     """What is paid for, by whom it was asked, and until when."""
     report = payment.report
+    came = sum((part.refundable for part in parts(checkouts)), Decimal(0))
     return {
         "amount": money(payment.amount, payment.currency),
+        "came": money(came, payment.currency),
+        "missing": money(payment.amount - came, payment.currency),
         "checks": checks_of(report, payment.currency),
         "purpose": report.purpose,
         "reference": report.reference,
@@ -126,17 +129,22 @@ def opened_earlier(checkouts: list[Checkout]) -> Checkout | None:
     )
 
 
+def parts(checkouts: list[Checkout]) -> list[Checkout]:
+    """Those that came short and are kept for the rest."""
+    return [one for one in checkouts if one.is_part and not one.is_counted]
+
+
 def extras(checkouts: list[Checkout]) -> list[dict[str, Any]]:
-    """Money that came and was not what was asked for."""
+    """Money that came and pays for nothing."""
     return [
         {
             "number": one.number,
             "amount": money(one.paid_amount, one.paid_currency),
-            "is_other": Doubt.OTHER_AMOUNT in one.doubts,
+            "is_other": Doubt.OTHER_CURRENCY in one.doubts,
             "given_back": given_back(one),
         }
         for one in checkouts
-        if one.status == CheckoutStatus.PAID and not one.is_counted
+        if one.status == CheckoutStatus.PAID and not (one.is_counted or one.is_part)
     ]
 
 
@@ -153,10 +161,13 @@ def given_back(checkout: Checkout) -> list[GivenBack]:
     ]
 
 
-def receipt(payment: Payment, checkout: Checkout) -> dict[str, Any]:
-    """As it was paid, whatever was edited since."""
+def receipt(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
+    """As it was paid, whatever was edited since; several may have paid it together."""
     url = links.payment_url(payment.pk, payment.generation)
+    checkout, *_parts = counted
     kept = receipt_of(checkout)
+    paid = sum((one.counted_amount for one in counted), Decimal(0))
+    surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
     return {
         "client": kept["requester"],
         "purpose": kept["purpose"],
@@ -168,8 +179,13 @@ def receipt(payment: Payment, checkout: Checkout) -> dict[str, Any]:
         ],
         "provider": LABELS.get(checkout.provider, ""),
         "checkout": checkout,
-        "amount": money(checkout.paid_amount, checkout.paid_currency),
-        "given_back": given_back(checkout),
+        "payments": [
+            (one, money(one.paid_amount, one.paid_currency))
+            for one in sorted(counted, key=lambda one: one.pk)
+        ],
+        "amount": money(paid, checkout.paid_currency),
+        "surplus": money(surplus, checkout.paid_currency) if surplus else "",
+        "given_back": [back for one in counted for back in given_back(one)],
         "url": url,
         "qr": qr_code(url),
     }

@@ -18,6 +18,10 @@ from verification.payments.models import (
 
 class Stage(StrEnum):
     DUE = "due"
+    # Some came, and not all of it.
+    PART = "part"
+    # A person looks at what came.
+    EXAMINED = "examined"
     WAITS = "waits"
     # The payer has come back, and the provider has not been asked since.
     CONFIRMING = "confirming"
@@ -36,12 +40,13 @@ CLOSED = {
     "REPLACED": Stage.REPLACED,
     PaymentStatus.EXPIRED: Stage.EXPIRED,
     "SUSPENDED": Stage.SUSPENDED,
+    "EXAMINED": Stage.EXAMINED,
 }
 # Other than 200: the link leads nowhere any more.
 STATUSES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
 # At these the page has the button to pay.
-PAYABLE = frozenset({Stage.DUE, Stage.FAILED})
-TO_BE_ASKED = frozenset({Stage.DUE, Stage.EXPIRED, Stage.SUSPENDED})
+PAYABLE = frozenset({Stage.DUE, Stage.PART, Stage.FAILED})
+TO_BE_ASKED = frozenset({Stage.DUE, Stage.PART, Stage.EXPIRED, Stage.SUSPENDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,12 @@ class Return:
 
 
 def stage_of(
-    payment: Payment, generation: int, came_back: Return | None, at: datetime
+    payment: Payment,
+    generation: int,
+    came_back: Return | None,
+    at: datetime,
+    *,
+    has_parts: bool = False,
 ) -> Stage:
     # Who has paid sees it whatever link was sent meanwhile.
     if payment.status == PaymentStatus.PAID:
@@ -73,7 +83,7 @@ def stage_of(
         return Stage.REFUNDED
     closed = closed_as(payment.report, payment, generation, at)
     failed = payment.status == PaymentStatus.FAILED
-    stage = Stage.FAILED if failed else Stage.DUE
+    stage = Stage.PART if has_parts else Stage.FAILED if failed else Stage.DUE
     if closed:
         stage = CLOSED.get(closed, Stage.ENDED)
     if came_back and came_back.is_asked and stage in TO_BE_ASKED:

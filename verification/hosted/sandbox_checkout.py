@@ -7,6 +7,8 @@ an event, and sends the payer back. It never sees a checkout of production.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from decimal import ROUND_UP, Decimal
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +30,12 @@ from workspaces.models import Environment
 PAID, FAILED = CheckoutState.PAID, CheckoutState.FAILED
 CANCELLED = CheckoutState.CANCELLED
 ENDINGS = {"fail": FAILED, "cancel": CANCELLED}
-CHOICES = {"pay", "twice", "other", "lost", *ENDINGS}
+# Another amount than was asked, for each that pays one.
+AMOUNTS: dict[str, Callable[[Decimal], Decimal]] = {
+    "more": lambda asked: asked + 1,
+    "less": lambda asked: (asked / 2).quantize(Decimal("0.01"), ROUND_UP),
+}
+CHOICES = {"pay", "twice", "lost", *AMOUNTS, *ENDINGS}
 NAME = SandboxProvider.name
 
 
@@ -65,7 +72,8 @@ def _played(checkout: Checkout, known: SandboxCheckout, choice: str) -> str:
     """The address that the payer is sent back to."""
     state = ENDINGS.get(choice, PAID)
     beside = _beside(checkout, known) if choice == "twice" else None
-    play(known.reference, state, surplus=choice == "other")
+    pays = AMOUNTS[choice](known.amount) if choice in AMOUNTS else None
+    play(known.reference, state, pays=pays)
     if choice != "lost":
         _tell(known.reference, state, times=2 if choice == "twice" else 1)
     if beside:

@@ -16,7 +16,6 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.addresses import client_address
 from verification.hosted import payment_context as context
 from verification.hosted import returning
 from verification.hosted.cookies import VisitCookie
@@ -92,8 +91,7 @@ def show(request: HttpRequest, account: Account) -> HttpResponse:
     form = Amount(request.POST)
     if not form.is_valid():
         return _form(request, account, form)
-    address = str(client_address(request))
-    if rates.count_from(address, "checkouts", TOP_UPS_PER_MINUTE).exceeded:
+    if rates.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE).exceeded:
         return answer(request, "too_many", status=429)
     try:
         checkout = paying.open_top_up(account, form.cleaned_data["amount"], ACTOR)

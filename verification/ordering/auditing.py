@@ -73,7 +73,10 @@ END
 FROM payments_checkout c
 LEFT JOIN workspaces_ledgerentry e ON e.checkout_id = c.id AND e.kind = 'TOP_UP'
 WHERE c.is_counted AND c.account_id IS NOT NULL
-        AND (e.id IS NULL OR e.account_id <> c.account_id OR e.amount <> c.amount)
+        AND (
+            e.id IS NULL OR e.account_id <> c.account_id
+            OR e.amount <> c.counted_amount
+        )
     OR e.id IS NOT NULL AND NOT (c.is_counted AND c.account_id IS NOT NULL)
 
 UNION ALL
@@ -130,11 +133,20 @@ SELECT 'checkout', id, fault FROM (
             THEN 'has given back more than was paid'
         WHEN c.environment <> coalesce(p.environment, a.environment)
             THEN 'is of another environment than what it pays'
+        WHEN c.is_part AND NOT c.is_counted
+            THEN CASE WHEN coalesce(m.status, '') NOT IN ('PENDING', 'FAILED')
+                THEN 'is a part that no payment waits for' END
         WHEN NOT c.is_counted AND c.doubts = '{}' AND c.kept_because = ''
                 AND c.paid_amount > c.refunded
             THEN format(
                 'keeps %%s that counts for nothing, without a reason',
                 c.paid_amount - c.refunded
+            )
+        WHEN c.is_counted AND c.doubts = '{}' AND c.kept_because = ''
+                AND c.paid_amount - c.refunded > c.counted_amount
+            THEN format(
+                'keeps %%s on top of what counts, without a reason',
+                c.paid_amount - c.refunded - c.counted_amount
             )
         WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
         WHEN m.id IS NULL AND c.refunded <> c.paid_amount
@@ -146,8 +158,7 @@ SELECT 'checkout', id, fault FROM (
     FROM payments_checkout c
     LEFT JOIN (
         SELECT checkout_id,
-            sum(amount) FILTER (WHERE status NOT IN ('REJECTED', 'FAILED')) AS asked,
-            sum(amount) FILTER (WHERE status = 'DONE') AS done
+            sum(amount) FILTER (WHERE status NOT IN ('REJECTED', 'FAILED')) AS asked
         FROM payments_refund GROUP BY checkout_id
     ) r ON r.checkout_id = c.id
     LEFT JOIN payments_payment m ON m.id = c.payment_id
@@ -177,18 +188,19 @@ UNION ALL
 SELECT 'payment', id, fault FROM (
     SELECT m.id, CASE
         WHEN c.number IS NULL THEN format('is %%s and no checkout paid it', m.status)
-        WHEN c.number > 1 THEN 'was paid by more than one checkout'
-        WHEN (c.amount, c.currency) <> (m.amount, m.currency)
+        WHEN c.settled > 1 THEN 'was settled by more than one checkout'
+        WHEN (c.counted, c.currency) <> (m.amount, m.currency)
             THEN 'was paid by another amount or currency'
-        WHEN m.status = 'PAID' AND r.done = c.amount
+        WHEN m.status = 'PAID' AND r.done = c.paid
             THEN 'is PAID though all of it was given back'
-        WHEN m.status = 'REFUNDED' AND coalesce(r.done, 0) <> c.amount
+        WHEN m.status = 'REFUNDED' AND coalesce(r.done, 0) <> c.paid
             THEN 'is REFUNDED though not all of it was given back'
     END AS fault
     FROM payments_payment m
     LEFT JOIN (
         SELECT payment_id, count(*) AS number, min(currency) AS currency,
-            sum(amount) AS amount
+            count(*) FILTER (WHERE NOT is_part) AS settled,
+            sum(counted_amount) AS counted, sum(paid_amount) AS paid
         FROM payments_checkout WHERE is_counted GROUP BY payment_id
     ) c ON c.payment_id = m.id
     LEFT JOIN (

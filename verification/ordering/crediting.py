@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
+from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
@@ -20,9 +21,10 @@ from verification.notifications.notifying import notify
 from verification.ordering.payers import (
     payer_of,
     payment_receipt,
+    payment_short,
     stop_asking_payer,
 )
-from verification.ordering.refunding import give_back_surplus
+from verification.ordering.refunding import give_back_parts, give_back_surplus
 from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
     Checkout,
@@ -107,24 +109,54 @@ def _take(
     checkout.paid_amount = seen.amount
     checkout.paid_currency = (seen.currency or "").upper()
     checkout.transaction, checkout.message = seen.transaction, _words(seen)
-    asked = (checkout.amount, checkout.currency)
-    if (checkout.paid_amount, checkout.paid_currency) != asked:
+    amount = seen.amount or Decimal(0)
+    if checkout.paid_currency != checkout.currency or amount <= 0:
         checkout.save()
-        raise_doubt(checkout.pk, Doubt.OTHER_AMOUNT)
-        logger.error("checkout %s was paid with another amount", checkout.pk)
+        raise_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
+        logger.error("checkout %s was paid in another currency", checkout.pk)
         return
     payment = getattr(report, "payment", None) if report else None
-    surplus = _surplus(checkout, report, payment)
-    checkout.is_counted = surplus is None
-    if report and checkout.is_counted:
-        checkout.receipt = written(report, payer_of(report), checkout)
-    checkout.save()
-    if surplus:
-        give_back_surplus(checkout, surplus, at)
+    if surplus := _surplus(checkout, report, payment):
+        checkout.save()
+        give_back_surplus(checkout, surplus)
     elif report and payment:
-        _pay(report, payment, checkout, at)
+        _receive(report, payment, checkout, amount, at)
     elif checkout.account:
+        # What arrived is the truth, whatever was asked for.
+        checkout.count(amount)
+        checkout.save()
         _top_up(checkout.account, checkout)
+
+
+def _receive(
+    report: Report, payment: Payment, checkout: Checkout, amount: Decimal, at: datetime
+) -> None:
+    """Money for a payment that asks for some: all of it, too much, or a part."""
+    checkout.receipt = written(report, payer_of(report), checkout)
+    if amount >= payment.amount:
+        # It pays alone.
+        give_back_parts(payment.pk)
+    parts = list(Checkout.objects.parts(payment.pk).select_for_update(no_key=True))
+    missing = payment.amount - sum(part.refundable for part in parts)
+    if amount < missing:
+        # Nobody can pay the rest by a link that has expired.
+        checkout.is_part = payment.is_outstanding
+        checkout.save()
+        if not checkout.is_part:
+            give_back_surplus(checkout, RefundCause.SHORT)
+            return
+        payment.status = PaymentStatus.PENDING
+        payment.save(update_fields=["status"])
+        notify(*payment_short(report, checkout, missing - amount))
+        return
+    for part in parts:
+        part.count(part.refundable)
+        part.save(update_fields=["is_counted", "counted_amount"])
+    checkout.count(missing)
+    checkout.save()
+    if amount > missing:
+        give_back_surplus(checkout, RefundCause.OVERPAID, amount - missing)
+    _pay(report, payment, checkout, at)
 
 
 def _surplus(
@@ -161,7 +193,7 @@ def _top_up(account: Account, checkout: Checkout) -> None:
         Movement(
             account.pk,
             Kind.TOP_UP,
-            checkout.amount,
+            checkout.counted_amount,
             checkout.started_by,
             note=f"{checkout.provider} {checkout.number}",
             checkout_id=checkout.pk,

@@ -24,7 +24,7 @@ from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.payers import payment_request, stop_asking_payer
 from verification.ordering.pricing import Line, Priced, price_orders, total
-from verification.ordering.refunding import give_back_surplus
+from verification.ordering.refunding import give_back_parts, give_back_surplus
 from verification.ordering.refusals import NotEditable
 from verification.ordering.requests import DraftEdit
 from verification.ordering.telling import consent_request, stop_asking
@@ -32,6 +32,7 @@ from verification.payments.models import (
     Checkout,
     Payment,
     PaymentStatus,
+    Refund,
     RefundCause,
     RefundStatus,
 )
@@ -129,12 +130,13 @@ def _replace_payment(
     """The payment that asks anew, where one does."""
     old, amount = getattr(report, "payment", None), total(priced.lines)
     was_paid = old is not None and old.status == PaymentStatus.PAID
-    if old and was_paid and not _give_back_rest(old, at):
+    if old and was_paid and not _give_back_rest(old):
         _refuse_to_change(report, old, order, priced)
         return None
     if old and not was_paid and not _asks_anew(report, old, order, amount, body):
         return None
     if old:
+        give_back_parts(old.pk)
         stop_asking_payer(old)
         old.delete()
     payment = payment_for(report, order, amount, at)
@@ -161,16 +163,19 @@ def _refuse_to_change(
     raise NotEditable(report.status, why)
 
 
-def _give_back_rest(paid: Payment, at: datetime) -> bool:
+def _give_back_rest(paid: Payment) -> bool:
     """Of what was given back in part: the payer is asked anew, for the whole. False
     where all of it stays, or a second person has not decided yet."""
-    checkouts = Checkout.objects.select_for_update(of=("self",), no_key=True)
-    checkout = checkouts.filter(payment_id=paid.pk, is_counted=True).first()
-    given = {RefundStatus.APPROVED, RefundStatus.DONE}
-    if not (checkout and checkout.refunds.filter(status__in=given).exists()):
+    paying = Checkout.objects.paying(paid.pk).order_by("id")
+    given = Refund.objects.filter(
+        checkout__in=paying, status__in=[RefundStatus.APPROVED, RefundStatus.DONE]
+    )
+    # What came on top of it was never part of it.
+    if not given.exclude(cause=RefundCause.OVERPAID).exists():
         return False
-    if checkout.refundable:
-        give_back_surplus(checkout, RefundCause.NOT_ASKED, at)
+    for checkout in paying.select_for_update(of=("self",), no_key=True):
+        if checkout.refundable:
+            give_back_surplus(checkout, RefundCause.NOT_ASKED)
     return True
 
 

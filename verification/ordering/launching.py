@@ -78,8 +78,7 @@ def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
 
 def is_kept(payment: Payment) -> bool:
     """Whether all that was paid stays: nothing was given back, or is on its way."""
-    paid = Checkout.objects.filter(payment_id=payment.pk, is_counted=True)
-    return not paid.filter(refunded__gt=0).exists()
+    return not Checkout.objects.paying(payment.pk).not_whole().exists()
 
 
 def reprice(

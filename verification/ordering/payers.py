@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from verification import links
@@ -21,18 +22,36 @@ def payer_of(report: Report) -> dict[str, str]:
     return {name: known[name] for name in ("name", "email", "phone") if known.get(name)}
 
 
-def payment_request(report: Report, payment: Payment | None) -> list[Wanted]:
-    """The link, to every address of the payer; nothing where nothing is owed."""
+def payment_request(
+    report: Report, payment: Payment | None, missing: Decimal | None = None
+) -> list[Wanted]:
+    """The link, to every address of the payer; nothing where nothing is owed.
+
+    `missing` is what is asked for beside the parts that came.
+    """
     if payment is None or not payment.is_outstanding:
         return []
-    return _to_payer(
-        report, Kind.PAYMENT_REQUEST, _request_cause(payment), _about(report, payment)
-    )
+    about = _about(report, payment, missing or payment.amount)
+    return _to_payer(report, Kind.PAYMENT_REQUEST, _request_cause(payment), about)
 
 
 def payment_reminder(report: Report, payment: Payment) -> list[Wanted]:
     cause = f"{_request_cause(payment)}:reminder"
-    return _to_payer(report, Kind.PAYMENT_REMINDER, cause, _about(report, payment))
+    about = _about(report, payment, Checkout.objects.missing(payment))
+    return _to_payer(report, Kind.PAYMENT_REMINDER, cause, about)
+
+
+def payment_short(report: Report, checkout: Checkout, missing: Decimal) -> list[Wanted]:
+    """Less came than was asked for: the payer pays the rest, or gets all back."""
+    payment = report.payment
+    context = {
+        **_about(report, payment, missing),
+        "paid": f"{checkout.paid_amount:,.2f}",
+        "number": checkout.number,
+    }
+    language = checkout.language or BOTH
+    cause = f"short:{checkout.pk}"
+    return _to_payer(report, Kind.PAYMENT_SHORT, cause, context, language)
 
 
 def stop_asking_payer(payment: Payment) -> None:
@@ -48,7 +67,7 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
         "number": checkout.number,
         "checkoutId": str(checkout.pk),
         "link": _link_of(report),
-        **_money(checkout.amount, checkout.currency),
+        **_money(report.payment.amount, checkout.currency),
     }
     wanted = _to_payer(
         report,
@@ -88,7 +107,7 @@ def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
 
 
 def _who_paid(checkout: Checkout) -> dict[str, str]:
-    """As kept when the money was counted; nothing where it was not."""
+    """As kept when the money was counted, or came as a part; else nothing."""
     return checkout.receipt["payer"] if checkout.receipt else {}
 
 
@@ -100,12 +119,12 @@ def _request_cause(payment: Payment) -> str:
     return f"payment:{payment.pk}:{payment.generation}"
 
 
-def _about(report: Report, payment: Payment) -> dict[str, Any]:
+def _about(report: Report, payment: Payment, amount: Decimal) -> dict[str, Any]:
     return {
         **report.workspace.requester.message_context,
         "link": links.payment_url(payment.pk, payment.generation),
         "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
-        **_money(payment.amount, payment.currency),
+        **_money(amount, payment.currency),
     }
 
 

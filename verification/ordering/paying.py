@@ -24,6 +24,7 @@ from verification.ordering.payers import payer_of
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
+    Doubt,
     Payment,
     PaymentStatus,
 )
@@ -79,9 +80,11 @@ def open_checkout(
         raise PaymentClosed(closed)
     payment.status = PaymentStatus.PENDING
     payment.save(update_fields=["status"])
+    missing = Checkout.objects.missing(payment)
     opened = Checkout.objects.filter(
         payment_id=payment.pk,
         status=CheckoutStatus.OPEN,
+        amount=missing,
         created_at__gt=at - REUSED_FOR,
     ).exclude(url="")
     opened = opened.none() if beside else opened
@@ -90,7 +93,8 @@ def open_checkout(
             report=report,
             payment_id=payment.pk,
             environment=report.environment,
-            amount=payment.amount,
+            # The rest, where a part has come.
+            amount=missing,
             currency=payment.currency,
             started_by=PAYER,
         ),
@@ -181,7 +185,8 @@ def closed_as(
     report: Report, payment: Payment, generation: int, at: datetime
 ) -> str | None:
     """Why nothing can be paid by this link: a PaymentStatus, REPLACED (another link was
-    made), WAITS_FOR_CONSENT, REPORT_ENDED or SUSPENDED. None where it can."""
+    made), WAITS_FOR_CONSENT, REPORT_ENDED, SUSPENDED or EXAMINED (a person looks at
+    money that came for it). None where it can."""
     if payment.generation != generation:
         return "REPLACED"
     if not payment.is_outstanding:
@@ -193,4 +198,9 @@ def closed_as(
     if payment.expires_at is None or payment.expires_at <= at:
         return PaymentStatus.EXPIRED
     # What is on its way to us all the same is counted.
-    return "SUSPENDED" if report.workspace.is_suspended else None
+    if report.workspace.is_suspended:
+        return "SUSPENDED"
+    examined = Checkout.objects.filter(
+        payment_id=payment.pk, doubts__contains=[Doubt.OTHER_CURRENCY]
+    )
+    return "EXAMINED" if examined.exists() else None

@@ -16,7 +16,7 @@ from verification.ordering.client import Client
 from verification.ordering.consent_links import PAUSE, TooSoon
 from verification.ordering.holding import hold, hold_payment
 from verification.ordering.payers import payment_request, stop_asking_payer
-from verification.payments.models import Payment, PaymentStatus
+from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.reports.models import Report, ReportStatus
 
 ASKED = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
@@ -80,4 +80,5 @@ def _renew(report: Report, payment: Payment) -> None:
     payment.status = PaymentStatus.PENDING
     start_time(payment, at)
     payment.save()
-    notify(*payment_request(report, payment))
+    missing = Checkout.objects.missing(payment)
+    notify(*payment_request(report, payment, missing))

@@ -15,7 +15,9 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Greatest
+from django.db.models.lookups import GreaterThan
 from django.utils.timezone import now
 
 from verification.backoffice.staff import SERVICE, Staff, is_another
@@ -112,7 +114,9 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
     cleared = [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
     if cleared:
         kept = Checkout.objects.filter(
-            Q(is_counted=False) | Q(pk__in=_without_payment())
+            Q(is_counted=False)
+            | Q(paid_amount__gt=F("refunded") + F("counted_amount"))
+            | Q(pk__in=_without_payment())
         )
         kept.filter(pk=checkout_id, status=CheckoutStatus.PAID).update(
             kept_because=reason[:500]
@@ -120,11 +124,28 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
     return cleared
 
 
-def give_back_surplus(checkout: Checkout, cause: RefundCause, at: datetime) -> None:
-    """Of a held checkout that was paid and was not wanted: all of it, at once."""
-    if not Refund.objects.filter(checkout=checkout).exclude(cause="STAFF").exists():
-        reason = RefundCause(cause).label
-        _begin(checkout, checkout.refundable, cause, reason, SERVICE, large=False)
+def give_back_surplus(
+    checkout: Checkout, cause: RefundCause, amount: Decimal | None = None
+) -> None:
+    """Give this much of a held checkout back, or all that is left; once for a cause."""
+    if not Refund.objects.filter(checkout=checkout, cause=cause).exists():
+        amount, reason = amount or checkout.refundable, RefundCause(cause).label
+        _begin(checkout, amount, cause, reason, SERVICE, large=False)
+
+
+def give_back_parts(payment_id: UUID) -> None:
+    """Give back what came short of a held payment; nothing else settles it."""
+    parts = Checkout.objects.parts(payment_id).select_for_update(no_key=True)
+    for part in parts.order_by("id"):
+        give_back_surplus(part, RefundCause.SHORT)
+
+
+@transaction.atomic
+def give_up_payment(payment_id: UUID) -> None:
+    """Give a payer who paid less than asked, and does not pay the rest, all back."""
+    report_id = Payment.objects.values_list("report_id", flat=True).get(pk=payment_id)
+    held().get(pk=report_id)
+    give_back_parts(payment_id)
 
 
 def try_refunds_now(checkout_id: UUID) -> None:
@@ -144,7 +165,10 @@ def unfinished_part(checkout: Checkout) -> Decimal:
         return Decimal(0)
     undone = report.results.filter(status__in=UNDONE)
     cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
-    return max(Decimal(0), min(cost - checkout.refunded, checkout.refundable))
+    # Several may have paid it together.
+    paid = report.checkouts.filter(payment_id=checkout.payment_id, is_counted=True)
+    gone = sum(one.counted_amount - one.kept for one in paid)
+    return max(Decimal(0), min(cost - gone, checkout.kept))
 
 
 def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
@@ -154,14 +178,20 @@ def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
         .values("report")
         .values_list(Sum("price"))
     )
+    surplus = F("paid_amount") - F("counted_amount")
+    gone = (
+        Checkout.objects.filter(payment_id=OuterRef("payment_id"), is_counted=True)
+        .values("payment_id")
+        .annotate(gone=Sum(Greatest(F("refunded") - surplus, Value(Decimal(0)))))
+        .values_list("gone")
+    )
     # By time first, so that no more is added up than was paid since.
     return checkouts.filter(
         paid_at__gt=now() - LISTED_FOR,
         is_counted=True,
         report__completed_at__isnull=False,
         paid_amount__gt=F("refunded"),
-        refunded__lt=Subquery(undone),
-    )
+    ).filter(GreaterThan(Subquery(undone), Subquery(gone)))
 
 
 def _ask(
@@ -177,6 +207,10 @@ def _ask(
         told = f"{checkout.paid_currency} {checkout.refundable:.2f}"
         raise NotRefundable(
             f"Give an amount above 0 in whole cents; {told} can still be given back."
+        )
+    if checkout.is_part and not checkout.is_counted and amount != checkout.refundable:
+        raise NotRefundable(
+            "It is a part that waits for the rest of the payment: give all of it back."
         )
     # Of the checkout as a whole: several small refunds are one large one.
     large = checkout.refunded + amount > settings.REFUND_NEEDS_SECOND_ABOVE
@@ -198,7 +232,11 @@ def _begin(
     *,
     large: bool,
 ) -> Refund:
-    Checkout.objects.filter(pk=checkout.pk).update(refunded=F("refunded") + amount)
+    # A part that is given back waits for no rest.
+    checkout.is_part = checkout.is_part and checkout.is_counted
+    Checkout.objects.filter(pk=checkout.pk).update(
+        refunded=F("refunded") + amount, is_part=checkout.is_part
+    )
     refund = Refund(
         checkout=checkout,
         amount=amount,
@@ -244,8 +282,11 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     back = F("refunded") - refund.amount
     Checkout.objects.filter(pk=checkout.pk).update(refunded=back)
     _adjust(refund, refund.amount)
-    if checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists():
+    is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
+    if (is_rejected_part and not checkout.doubts) or (
         # An edit has asked anew meanwhile, for the whole.
+        checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists()
+    ):
         raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)
 
 
@@ -283,21 +324,23 @@ def _without_payment() -> QuerySet[Checkout]:
 def _tell(refund: Refund) -> None:
     """Say that the money was given back, to whom it went and on the report."""
     checkout = refund.checkout
-    is_all = _given_back(checkout) == checkout.paid_amount
-    if is_all:
-        clear_doubt(checkout.pk, Doubt.OTHER_AMOUNT)
+    if _is_given_back(Checkout.objects.filter(pk=checkout.pk)):
+        clear_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
         clear_doubt(checkout.pk, Doubt.REFUND_FAILED)
     if checkout.report is None or checkout.payment_id is None:
         return
-    paid = Payment.objects.filter(pk=checkout.payment_id)
-    if is_all and checkout.is_counted:
+    paying = Checkout.objects.paying(checkout.payment_id)
+    if checkout.is_counted and _is_given_back(paying):
+        paid = Payment.objects.filter(pk=checkout.payment_id)
         paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
     notify(*refund_notice(checkout.report, refund))
 
 
-def _given_back(checkout: Checkout) -> Decimal:
-    done = Refund.objects.filter(checkout=checkout, status=RefundStatus.DONE)
-    return done.aggregate(sum=Sum("amount"))["sum"] or Decimal(0)
+def _is_given_back(checkouts: QuerySet[Checkout]) -> bool:
+    """Whether all that was paid by these has arrived at whoever paid it."""
+    done = Refund.objects.filter(checkout__in=checkouts, status=RefundStatus.DONE)
+    given = done.aggregate(sum=Sum("amount"))["sum"]
+    return given == checkouts.aggregate(sum=Sum("paid_amount"))["sum"]
 
 
 def _take_from_balance(refund: Refund) -> None:

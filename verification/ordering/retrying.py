@@ -68,8 +68,7 @@ def _is_given_back(report: Report) -> bool:
     payment = getattr(report, "payment", None)
     if payment is None:
         return False
-    paid = Checkout.objects.filter(payment_id=payment.pk, is_counted=True)
-    return paid.filter(refunded__gt=0).exists()
+    return Checkout.objects.paying(payment.pk).not_whole().exists()
 
 
 def _begin_anew(results: list[CheckResult], at: datetime) -> None:

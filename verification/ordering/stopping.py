@@ -11,6 +11,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.refereeing import close_references
 from verification.ordering.client import Client
 from verification.ordering.payers import stop_asking_payer
+from verification.ordering.refunding import give_back_parts
 from verification.ordering.telling import stop_asking
 from verification.payments.models import PaymentStatus
 from verification.reports.models import PaymentMode, Report, ReportStatus
@@ -85,6 +86,7 @@ def _cancel_payment(report: Report) -> None:
     if payment and payment.is_outstanding:
         payment.status = PaymentStatus.CANCELLED
         payment.save(update_fields=["status"])
+        give_back_parts(payment.pk)
         stop_asking_payer(payment)
 
 

@@ -14,6 +14,7 @@ from verification.notifications.notifying import notify
 from verification.ordering.holding import hold_payment
 from verification.ordering.payers import payment_reminder, stop_asking_payer
 from verification.ordering.paying import ASKING, CHECKOUT_LIVES
+from verification.ordering.refunding import give_back_parts
 from verification.ordering.stopping import fail
 from verification.payments.models import (
     Checkout,
@@ -51,6 +52,7 @@ def expire_payment(payment_id: UUID) -> None:
         return
     payment.status = PaymentStatus.EXPIRED
     payment.save(update_fields=["status"])
+    give_back_parts(payment.pk)
     stop_asking_payer(payment)
     if report.status == ReportStatus.PENDING_PAYMENT:
         cause = f"payment:{payment.generation}"

@@ -31,8 +31,6 @@ from verification.providers.checkout import (
     RefundState,
 )
 
-SURPLUS = Decimal(1)
-
 
 class SandboxProvider:
     name: ClassVar[str] = "sandbox"
@@ -106,10 +104,10 @@ class SandboxProvider:
         return iter(())
 
 
-def play(reference: str, state: CheckoutState, *, surplus: bool = False) -> bool:
+def play(reference: str, state: CheckoutState, *, pays: Decimal | None = None) -> bool:
     """End an open checkout as the payer chose, or pay one that had failed.
 
-    `surplus` pays one unit more than was asked. False if it had been paid before, which
+    `pays` is another amount than was asked. False if it had been paid before, which
     stays so.
     """
     with transaction.atomic():
@@ -119,7 +117,7 @@ def play(reference: str, state: CheckoutState, *, surplus: bool = False) -> bool
             return False
         checkout.state = state
         if state == CheckoutState.PAID:
-            checkout.paid_amount = checkout.amount + (SURPLUS if surplus else 0)
+            checkout.paid_amount = checkout.amount if pays is None else pays
             checkout.paid_at = now()
         checkout.save()
     return True

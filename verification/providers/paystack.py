@@ -5,7 +5,9 @@ What its answers do not say by themselves:
 - `status: true` around an answer says only that the call worked.
 - A transaction that nobody has tried to pay yet is "abandoned", and can still be paid;
   one that "failed" can be tried again on the same page.
-- With fees borne by the customer `amount` has them on top, `requested_amount` not.
+- `amount` is what came in and `requested_amount` what was asked for. More than asked is
+  the fees where the customer bears them, and then exactly `fees`; any other difference
+  is what the payer paid too much or too little.
 - A reference is taken once. Whose answer was lost cannot have its page again:
   `begin` raises Refused CHECKOUT_ALREADY_BEGUN, and another reference is to be used.
 - Refunds have no idempotency key. Ours is written into the note for the merchant and
@@ -314,10 +316,12 @@ def _says(e: Declined, code: str, words: str) -> bool:
 
 
 def _paid(found: dict[str, Any]) -> Decimal:
-    """What was paid for the order: no fees on top, and no more than came in."""
-    paid = from_cents(found.get("amount"))
+    """What was paid for the order, which is all that came in but fees on top."""
+    paid, fees = from_cents(found.get("amount")), found.get("fees")
     if requested := found.get("requested_amount"):
-        return min(paid, from_cents(requested))
+        asked = from_cents(requested)
+        if fees and paid - asked == from_cents(fees):
+            return asked
     return paid
 
 

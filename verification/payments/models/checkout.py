@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Sum
 from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
@@ -12,6 +14,9 @@ from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
 from verification.reports.models import Report
 from workspaces.models import Account, Environment
+
+if TYPE_CHECKING:
+    from verification.payments.models.payment import Payment
 
 # Of the id, in a receipt's number.
 NUMBER_DIGITS = 12
@@ -29,7 +34,7 @@ class CheckoutStatus(models.TextChoices):
 class Doubt(models.TextChoices):
     """What a person must look at."""
 
-    OTHER_AMOUNT = "OTHER_AMOUNT", "Another amount or currency was paid than asked"
+    OTHER_CURRENCY = "OTHER_CURRENCY", "Another currency was paid than asked"
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
@@ -37,6 +42,25 @@ class Doubt(models.TextChoices):
     REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
     PAYS_NOTHING = "PAYS_NOTHING", "Money stays that pays for nothing any more"
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
+
+
+class CheckoutQuerySet(models.QuerySet["Checkout"]):
+    def paying(self, payment_id: UUID) -> CheckoutQuerySet:
+        """Those whose money pays this payment: one, or several that came in parts."""
+        return self.filter(payment_id=payment_id, is_counted=True)
+
+    def parts(self, payment_id: UUID) -> CheckoutQuerySet:
+        """Money that is less than the payment asks for, kept until the rest comes."""
+        return self.filter(payment_id=payment_id, is_part=True, is_counted=False)
+
+    def missing(self, payment: Payment) -> Decimal:
+        """What an outstanding payment still asks for, beside the parts that came."""
+        parts = self.parts(payment.pk).aggregate(sum=Sum("paid_amount"))
+        return payment.amount - (parts["sum"] or Decimal(0))
+
+    def not_whole(self) -> CheckoutQuerySet:
+        """Those of which some of the money that counts was given back."""
+        return self.filter(refunded__gt=F("paid_amount") - F("counted_amount"))
 
 
 class Checkout(models.Model):
@@ -76,8 +100,14 @@ class Checkout(models.Model):
     transaction = models.CharField(max_length=255, blank=True)
     # What the payer of a report was told when it was counted: `payments.receipts`.
     receipt = EncryptedJSONField(null=True)
-    # Whether it is this money that paid the report, or topped up the account.
+    # Whether it is this money that paid the report, or topped up the account, and how
+    # much of it: what came on top is given back.
     is_counted = models.BooleanField(default=False)
+    counted_amount = models.DecimalField(
+        max_digits=12, decimal_places=2, default=Decimal(0)
+    )
+    # Less than the payment asks for: kept for the rest, and counted with it.
+    is_part = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
     # What was given back at the provider by others, as far as a person was told.
@@ -102,6 +132,8 @@ class Checkout(models.Model):
     looked_at = models.DateTimeField(null=True, editable=False)
     # Looks in a row that the provider did not answer.
     unanswered = models.PositiveSmallIntegerField(default=0)
+
+    objects = CheckoutQuerySet.as_manager()
 
     class Meta:
         constraints = [
@@ -130,13 +162,21 @@ class Checkout(models.Model):
                 | (~Q(status="PAID") & Q(paid_amount=None, paid_at=None)),
             ),
             models.CheckConstraint(
-                name="only_the_whole_amount_counts",
-                condition=Q(is_counted=False)
+                name="what_counts_was_paid",
+                condition=Q(is_counted=False, counted_amount=0)
                 | Q(
+                    is_counted=True,
                     status="PAID",
-                    paid_amount=F("amount"),
+                    counted_amount__gt=0,
+                    counted_amount__lte=F("paid_amount"),
                     paid_currency=F("currency"),
                 ),
+            ),
+            models.CheckConstraint(
+                name="a_part_is_kept_whole",
+                condition=Q(is_part=False)
+                | Q(status="PAID", paid_currency=F("currency"))
+                & (Q(is_counted=True) | Q(refunded=0)),
             ),
             models.CheckConstraint(
                 name="no_more_is_given_back_than_was_paid",
@@ -145,7 +185,7 @@ class Checkout(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["payment_id"],
-                condition=Q(is_counted=True, payment_id__isnull=False),
+                condition=Q(is_counted=True, is_part=False, payment_id__isnull=False),
                 name="a_payment_is_paid_once",
             ),
         ]
@@ -206,3 +246,12 @@ class Checkout(models.Model):
     @property
     def refundable(self) -> Decimal:
         return (self.paid_amount or Decimal(0)) - self.refunded
+
+    @property
+    def kept(self) -> Decimal:
+        """What is left of the money that counts; what came on top goes first."""
+        return min(self.counted_amount, self.refundable)
+
+    def count(self, amount: Decimal) -> None:
+        """Let this much of the money pay what it was asked for."""
+        self.is_counted, self.counted_amount = True, amount

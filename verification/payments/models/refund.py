@@ -21,6 +21,8 @@ class RefundCause(models.TextChoices):
     STAFF = "STAFF", "Decided by staff"
     PAID_TWICE = "PAID_TWICE", "The payment had been paid already"
     NOT_ASKED = "NOT_ASKED", "The report had ended, or asked for something else"
+    OVERPAID = "OVERPAID", "More was paid than asked"
+    SHORT = "SHORT", "Less was paid than asked, and the rest did not come"
 
 
 class Refund(models.Model):
@@ -84,8 +86,8 @@ class Refund(models.Model):
                 ),
             ),
             models.UniqueConstraint(
-                fields=["checkout"],
-                condition=~Q(cause="STAFF"),
+                fields=["checkout", "cause"],
+                condition=Q(cause__in=["PAID_TWICE", "NOT_ASKED", "OVERPAID", "SHORT"]),
                 name="a_surplus_is_given_back_once",
             ),
         ]
