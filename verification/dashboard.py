@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 
 from verification.backoffice import charts
-from verification.figures import Figures, figures
+from verification.figures import Figures, Span, figures
 from verification.golive.admin import waiting
 from verification.golive.models import Application, NameChange
 from verification.jobs.models import Job
@@ -31,7 +31,7 @@ from verification.sources.models import Call
 from webhooks.admin import failing
 from webhooks.models import Configuration
 from workspaces.admin import low
-from workspaces.models import Account
+from workspaces.models import Account, Environment
 from workspaces.staff_entry import StaffEntry, StaffEntryStatus
 
 SECONDS = 60
@@ -41,18 +41,35 @@ COUNTED = 999
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What waits for a person, and the list of it; `label` is of the model listed."""
+    """What waits for a person, and the list of it; `label` is of the model listed.
+
+    `environment` is the lookup that tells production from the sandbox, if there is one.
+    """
 
     title: str
     icon: str
     label: str
     query: str
     rows: Callable[[], QuerySet[Any]]
+    environment: str = "environment"
 
-    @property
-    def url(self) -> str:
+    def found(self, environment: str) -> QuerySet[Any]:
+        """Production's, with what is of no environment; or the sandbox's alone."""
+        if not self.environment:
+            rows = self.rows()
+            return rows if environment == Environment.PRODUCTION else rows.none()
+        return self.rows().filter(**self._only(environment))
+
+    def url(self, environment: str) -> str:
         listing = reverse(f"admin:{self.label.replace('.', '_')}_changelist")
-        return f"{listing}?{self.query}"
+        only = self._only(environment) if self.environment else {}
+        more = "".join(f"&{name}__exact={value}" for name, value in only.items())
+        return f"{listing}?{self.query}{more}"
+
+    def _only(self, environment: str) -> dict[str, Any]:
+        if self.environment == "sandbox":
+            return {"sandbox": int(environment == Environment.SANDBOX)}
+        return {self.environment: environment}
 
     @property
     def permission(self) -> str:
@@ -66,6 +83,7 @@ BOXES = [
         "golive.application",
         "waits=staff",
         lambda: waiting(Application.objects.all()),
+        "",
     ),
     Box(
         "Name changes to review",
@@ -73,6 +91,7 @@ BOXES = [
         "golive.namechange",
         "status__exact=WAITING",
         lambda: NameChange.objects.filter(status=NameChange.Status.WAITING),
+        "",
     ),
     Box(
         "Payments in doubt",
@@ -87,6 +106,7 @@ BOXES = [
         "payments.refund",
         "status__exact=REQUESTED",
         lambda: Refund.objects.filter(status=RefundStatus.REQUESTED),
+        "checkout__environment",
     ),
     Box(
         "Entries to decide",
@@ -94,6 +114,7 @@ BOXES = [
         "workspaces.staffentry",
         "status__exact=REQUESTED",
         lambda: StaffEntry.objects.filter(status=StaffEntryStatus.REQUESTED),
+        "account__environment",
     ),
     Box(
         "Source calls in doubt",
@@ -101,6 +122,7 @@ BOXES = [
         "sources.call",
         "doubt=open",
         lambda: in_doubt(Call.objects.all()),
+        "",
     ),
     Box(
         "Reports stuck",
@@ -122,6 +144,7 @@ BOXES = [
         "notifications.block",
         "review=open",
         lambda: to_review(Block.objects.all()),
+        "",
     ),
     Box(
         "Jobs that gave up",
@@ -129,6 +152,7 @@ BOXES = [
         "jobs.job",
         "gave_up_at__isempty=0",
         lambda: Job.objects.filter(gave_up_at__isnull=False),
+        "",
     ),
     Box(
         "Messages not sent",
@@ -136,6 +160,7 @@ BOXES = [
         "notifications.notification",
         "status__exact=FAILED",
         lambda: Notification.objects.filter(status=NotificationStatus.FAILED),
+        "sandbox",
     ),
     Box(
         "Low balances",
@@ -147,21 +172,37 @@ BOXES = [
 ]
 
 
+# Each box of production, and those that the sandbox has, too.
+EACH = [
+    (box, environment)
+    for environment in (Environment.PRODUCTION, Environment.SANDBOX)
+    for box in BOXES
+    if box.environment or environment == Environment.PRODUCTION
+]
+
+
 def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Named by the settings; looks at the database once a minute."""
     counts = cache.get_or_set("dashboard:counts", _counts, SECONDS)
-    shown = [
-        {
-            "title": box.title,
-            "icon": box.icon,
-            "url": box.url,
-            "count": f"{COUNTED}+" if count > COUNTED else count,
-            "waits": bool(count),
-        }
-        for box, count in zip(BOXES, counts or [], strict=True)
-        if request.user.has_perm(box.permission)
-    ]
-    more: dict[str, Any] = {"boxes": shown}
+    shown: dict[str, list[dict[str, Any]]] = {"production": [], "sandbox": []}
+    for (box, environment), count in zip(EACH, counts or [], strict=True):
+        # In the sandbox only what waits is shown: it is play.
+        if request.user.has_perm(box.permission) and (
+            count or environment == Environment.PRODUCTION
+        ):
+            shown[environment].append(
+                {
+                    "title": box.title,
+                    "icon": box.icon,
+                    "url": box.url(environment),
+                    "count": f"{COUNTED}+" if count > COUNTED else count,
+                    "waits": bool(count),
+                }
+            )
+    more: dict[str, Any] = {
+        "boxes": shown["production"],
+        "sandbox_boxes": shown["sandbox"],
+    }
     if request.user.has_perm("reports.view_report"):
         found = cache.get_or_set("dashboard:figures", lambda: figures(now()), SECONDS)
         assert found is not None  # noqa: S101
@@ -173,20 +214,23 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _counts() -> list[int]:
-    return [box.rows().order_by()[: COUNTED + 1].count() for box in BOXES]
+    return [
+        box.found(environment).order_by()[: COUNTED + 1].count()
+        for box, environment in EACH
+    ]
 
 
 def _charts(found: Figures) -> dict[str, str]:
-    hours, days = found.hours, found.days
-    told = f"{hours.total} checks in 24 hours, {sum(hours.failed)} of them failed"
-    week = f"{days.total} checks in 7 days, {sum(days.failed)} of them failed"
+    hours = found.hours
     rates = [
         100 * failed / done if done else None
         for failed, done in zip(hours.failed, hours.done, strict=True)
     ]
     return {
-        "checks": charts.bars(told, hours.done, hours.failed),
-        "week": charts.bars(week, days.done, days.failed),
+        "checks": _bars(hours, "24 hours"),
+        "week": _bars(found.days, "7 days"),
+        "sandbox": _bars(found.sandbox_hours, "24 hours"),
+        "sandbox_week": _bars(found.sandbox_days, "7 days"),
         "failures": charts.lines(f"{hours.failure_rate:.1f} % failed", rates),
         "latency": charts.lines(
             "How long checks took, half of them and 95 of 100, by hour",
@@ -194,6 +238,11 @@ def _charts(found: Figures) -> dict[str, str]:
             hours.slow,
         ),
     }
+
+
+def _bars(span: Span, time: str) -> str:
+    told = f"{span.total} checks in {time}, {sum(span.failed)} of them failed"
+    return charts.bars(told, span.done, span.failed)
 
 
 def _revenue(found: Figures) -> dict[str, Any]:

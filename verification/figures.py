@@ -15,19 +15,23 @@ from uuid import UUID
 from django.db import connection
 
 from verification.wire import NAIROBI
+from workspaces.models import Environment
 from workspaces.operator import OPERATOR_ID
 
 HOURS, DAYS = 24, 7
+# (environment, start) -> what CHECKS counts
+Rows = dict[tuple[str, datetime], tuple[Any, ...]]
 
 CHECKS = """
-SELECT date_trunc(%(unit)s, completed_at, 'Africa/Nairobi'), count(*),
-    count(*) FILTER (WHERE status = 'FAILED'),
-    percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_ms),
-    percentile_cont(0.95) WITHIN GROUP (ORDER BY duration_ms)
-FROM checks_checkresult
-WHERE id >= %(first)s AND completed_at >= %(since)s AND completed_at < %(until)s
-    AND status IN ('COMPLETED', 'FAILED')
-GROUP BY 1
+SELECT r.environment, date_trunc(%(unit)s, c.completed_at, 'Africa/Nairobi'), count(*),
+    count(*) FILTER (WHERE c.status = 'FAILED'),
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY c.duration_ms),
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY c.duration_ms)
+FROM checks_checkresult c JOIN reports_report r ON r.id = c.report_id
+WHERE c.id >= %(first)s AND r.id >= %(first)s
+    AND c.completed_at >= %(since)s AND c.completed_at < %(until)s
+    AND c.status IN ('COMPLETED', 'FAILED')
+GROUP BY 1, 2
 """
 # What workspaces were charged, less what was given back, and what payers paid. What the
 # operator orders for itself earns nothing.
@@ -68,8 +72,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
+    """Of production; `sandbox_hours` and `sandbox_days` of play alone."""
+
     hours: Span
     days: Span
+    sandbox_hours: Span
+    sandbox_days: Span
     revenue: list[Decimal]
 
 
@@ -81,7 +89,9 @@ def figures(at: datetime) -> Figures:
     days = [day - timedelta(days=n) for n in reversed(range(DAYS))]
     earned = {row[0]: row[1] for row in _rows(REVENUE, days[0], at, "day")}
     revenue = [earned.get(start, Decimal(0)) for start in days]
-    return Figures(_span("hour", hours, at), _span("day", days, at), revenue)
+    live_hours, play_hours = _spans("hour", hours, at)
+    live_days, play_days = _spans("day", days, at)
+    return Figures(live_hours, live_days, play_hours, play_days, revenue)
 
 
 def first_id(at: datetime) -> UUID:
@@ -89,9 +99,15 @@ def first_id(at: datetime) -> UUID:
     return UUID(int=int(at.timestamp() * 1000) << 80)
 
 
-def _span(unit: str, starts: list[datetime], until: datetime) -> Span:
-    found = {row[0]: row[1:] for row in _rows(CHECKS, starts[0], until, unit)}
-    rows = [found.get(start, (0, 0, None, None)) for start in starts]
+def _spans(unit: str, starts: list[datetime], until: datetime) -> tuple[Span, Span]:
+    """Of production and of the sandbox."""
+    found = {row[:2]: row[2:] for row in _rows(CHECKS, starts[0], until, unit)}
+    live = _span(Environment.PRODUCTION, starts, found)
+    return live, _span(Environment.SANDBOX, starts, found)
+
+
+def _span(environment: str, starts: list[datetime], found: Rows) -> Span:
+    rows = [found.get((environment, start), (0, 0, None, None)) for start in starts]
     done, failed, median, slow = (list(column) for column in zip(*rows, strict=True))
     return Span(starts, done, failed, median, slow)
 

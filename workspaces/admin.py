@@ -346,7 +346,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
 @admin.register(StaffEntry)
 class StaffEntryAdmin(DecidingAdmin):
     list_display = ["id", "account", "kind", "amount", "status", "requested_by"]
-    list_filter = ["status", "kind"]
+    list_filter = ["status", "kind", "account__environment"]
     list_select_related = ["account__workspace"]
     search_ids = ("id", "account_id", "account__workspace_id")
     verbs = {"approve": by_hand.approve, "reject": by_hand.reject}

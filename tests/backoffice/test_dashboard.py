@@ -10,6 +10,7 @@ from django.utils.timezone import now
 
 from tests.clients import person
 from tests.golive.applications import submitted
+from tests.monitoring.rules import pay_in
 from tests.office import a_call, log_in, opened
 from tests.payments import candidate, end
 from tests.payments import opened as opened_checkout
@@ -17,8 +18,9 @@ from tests.webhooks.deliveries import configured
 from tests.workspaces.people import member
 from verification.backoffice import charts
 from verification.checks.models import CheckResult
-from verification.dashboard import BOXES
+from verification.dashboard import BOXES, EACH
 from verification.figures import figures, first_id
+from verification.golive.models import NameChange
 from verification.ids import uuid7
 from verification.jobs.models import Job
 from verification.notifications.blocks import block
@@ -41,9 +43,9 @@ def fresh():
     cache.clear()
 
 
-def boxes(client: Client) -> dict[str, int]:
+def boxes(client: Client, of: str = "boxes") -> dict[str, int]:
     context = client.get("/admin/").context
-    return {box["title"]: box["count"] for box in context["boxes"]}
+    return {box["title"]: box["count"] for box in context[of]}
 
 
 @pytest.fixture
@@ -78,23 +80,52 @@ def trouble(api):
     Notification.objects.filter(pk=Notification.objects.first().pk).update(
         status="FAILED", next_attempt_at=None
     )
-    submitted(member(api.workspace, "OWNER"))
+    owner = member(api.workspace, "OWNER")
+    submitted(owner)
+    NameChange.objects.create(
+        workspace=api.workspace, legal_name="Acacia Limited", asked_by=owner.user
+    )
     Account.objects.filter(environment="production").exclude(
         workspace=OPERATOR_ID
     ).update(low_balance_told_at=now())
 
 
 def test_what_needs_a_person_is_counted_and_leads_to_its_list(trouble, superuser):
-    assert boxes(superuser) == dict.fromkeys((box.title for box in BOXES), 1)
+    everything = dict.fromkeys((box.title for box in BOXES), 1)
+    assert boxes(superuser) | boxes(superuser, "sandbox_boxes") == everything
 
-    for box in BOXES:
-        html = opened(superuser, box.url)
-        model = box.rows().model
-        assert f"/{model._meta.model_name}/{box.rows().get().pk}/change/" in html
+    for box, environment in EACH:
+        for row in box.found(environment):
+            html = opened(superuser, box.url(environment))
+            assert f"/{row._meta.model_name}/{row.pk}/change/" in html
+
+
+def test_trouble_of_the_sandbox_stands_apart(trouble, superuser, live_api):
+    pay_in(live_api, 1_000)
+    real = live_api.create(person())["id"]
+    Report.objects.filter(pk=real).update(updated_at=now() - timedelta(hours=2))
+
+    apart = boxes(superuser, "sandbox_boxes")
+
+    assert apart == {
+        "Payments in doubt": 1,
+        "Refunds to decide": 1,
+        "Entries to decide": 1,
+        "Reports stuck": 1,
+        "Receivers failing or disabled": 1,
+        "Messages not sent": 1,
+    }
+    production = boxes(superuser)
+    assert production["Reports stuck"] == 1
+    assert production["Payments in doubt"] == 0
+    (stuck,) = (box for box in BOXES if box.title == "Reports stuck")
+    assert real in opened(superuser, stuck.url("production"))
+    assert real not in opened(superuser, stuck.url("sandbox"))
 
 
 def test_nothing_to_do_is_told_as_zero(superuser):
     assert set(boxes(superuser).values()) == {0}
+    assert boxes(superuser, "sandbox_boxes") == {}
 
 
 def test_each_role_sees_its_own_work(trouble):
@@ -103,7 +134,8 @@ def test_each_role_sees_its_own_work(trouble):
     client = Client()
     log_in(client, user)
 
-    assert set(boxes(client)) == {
+    everything = boxes(client) | boxes(client, "sandbox_boxes")
+    assert set(everything) == {
         "Payments in doubt",
         "Refunds to decide",
         "Entries to decide",
@@ -116,9 +148,9 @@ def test_each_role_sees_its_own_work(trouble):
 def test_the_dashboard_costs_few_queries_and_none_for_a_minute(
     rows, superuser, django_assert_max_num_queries
 ):
-    # Session and user, a count for each box, and three for the figures.
+    # Session and user, a count for each box and environment, and three for the figures.
     # Two of them for who has a second factor.
-    with django_assert_max_num_queries(18):
+    with django_assert_max_num_queries(26):
         superuser.get("/admin/")
     with django_assert_max_num_queries(4):
         superuser.get("/admin/")
@@ -138,12 +170,14 @@ def result_at(api, at, status="COMPLETED", ms=100) -> None:
     )
 
 
-def test_checks_are_counted_by_hour_and_by_day(api):
-    result_at(api, AT - timedelta(minutes=10), ms=100)
-    result_at(api, AT - timedelta(minutes=20), "FAILED", ms=300)
-    result_at(api, AT - timedelta(hours=23))
-    result_at(api, AT - timedelta(days=3))
-    result_at(api, AT - timedelta(days=9))
+def test_checks_are_counted_by_hour_and_by_day(live_api, api):
+    pay_in(live_api, 10_000)
+    result_at(api, AT - timedelta(minutes=5))
+    result_at(live_api, AT - timedelta(minutes=10), ms=100)
+    result_at(live_api, AT - timedelta(minutes=20), "FAILED", ms=300)
+    result_at(live_api, AT - timedelta(hours=23))
+    result_at(live_api, AT - timedelta(days=3))
+    result_at(live_api, AT - timedelta(days=9))
 
     found = figures(AT)
 
@@ -155,6 +189,7 @@ def test_checks_are_counted_by_hour_and_by_day(api):
     assert found.hours.median[5] is None
     assert found.days.done == [0, 0, 0, 1, 0, 1, 2]
     assert round(found.hours.failure_rate) == 33
+    assert (found.sandbox_hours.total, found.sandbox_days.total) == (1, 1)
 
 
 def test_revenue_is_what_was_charged_less_what_was_given_back(api, live_api):

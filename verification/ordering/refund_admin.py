@@ -12,7 +12,7 @@ from verification.payments.models import Refund
 @admin.register(Refund)
 class RefundAdmin(DecidingAdmin):
     list_display = ["id", "checkout", "amount", "status", "requested_by", "created_at"]
-    list_filter = ["status", "cause"]
+    list_filter = ["status", "cause", "checkout__environment"]
     list_select_related = ["checkout"]
     search_ids = ("id", "checkout_id", "checkout__report_id")
     search_exact = ("provider_refund",)
