@@ -5,6 +5,7 @@ import time_machine
 from django.utils.timezone import now
 
 from verification.consents.models import Consent, ConsentRecord
+from verification.notifications.models import Notification
 
 pytestmark = pytest.mark.django_db
 
@@ -70,7 +71,6 @@ def test_five_wrong_answers_lock_the_link_for_a_while(ask):
         {"day": "31", "month": "2", "year": "1990"},
         {"day": "27", "month": "March", "year": "1990"},
         {"day": "٢٧", "month": "3", "year": "1990"},
-        {"day": "27", "month": "3", "year": "0"},
         {"day": "27\0", "month": "3", "year": "1990"},
     ],
 )
@@ -96,6 +96,68 @@ def test_the_end_of_the_id_number_does_as_well(ask, typed):
 
     visitor.grant()
     assert ConsentRecord.objects.get().evidence["confirmedBy"] == "ID_NUMBER_END"
+
+
+@pytest.mark.parametrize("year", ["90", "190", "0"])
+def test_a_year_without_its_century_is_no_try(ask, year):
+    visitor = ask()
+    visitor.open()
+
+    visitor.confirm(day="27", month="3", year=year)
+
+    page = visitor.text()
+    assert "Write the year with four digits" in page
+    assert 'href="#id_year"' in page
+    assert Consent.objects.get().wrong_answers == 0
+
+
+def lock_link(visitor, times):
+    for _ in range(times):
+        Consent.objects.filter(locked_until__isnull=False).update(locked_until=now())
+        for _ in range(5):
+            answer = visitor.confirm(**WRONG)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("locks", "told"),
+    [
+        (0, "Then this link is locked for 15 minutes."),
+        (1, "Then this link is locked for an hour."),
+        (2, "Then this link is locked for a day."),
+        (3, "Then this link does not work any more."),
+    ],
+)
+def test_a_wrong_answer_says_how_long_the_next_lock_is(ask, locks, told):
+    visitor = ask()
+    visitor.open()
+    lock_link(visitor, locks) if locks else None
+    Consent.objects.filter(locked_until__isnull=False).update(locked_until=now())
+
+    answer = visitor.confirm(**WRONG)
+
+    assert told in visitor.browser.get(answer["Location"]).content.decode()
+
+
+def test_who_locked_the_link_for_good_can_ask_the_client_for_another(api, ask):
+    visitor = ask()
+    visitor.open()
+    lock_link(visitor, 4)
+
+    page = visitor.get()
+    assert page.status_code == 410
+    assert b"This link is locked" in page.content
+    assert b"Ask <bdi>Acacia Lenders</bdi> for a new request" in page.content
+    visitor.post("ask-client")
+    visitor.post("ask-client")
+
+    assert b"We have told <bdi>Acacia Lenders</bdi>" in visitor.get().content
+    (told,) = Notification.objects.filter(kind="NEW_LINK_WANTED")
+    assert told.recipient == api.workspace.contact_email
+    assert told.context["canResend"] is True
+    assert api.report(visitor.report_id)["status"] == "PENDING_CONSENT"
+    visitor.post("not-me")
+    assert api.report(visitor.report_id)["status"] == "FAILED"
 
 
 def test_a_network_that_tries_too_much_waits(ask, settings):

@@ -9,6 +9,8 @@ from tests.clients import ATTESTED, HOSTED
 from tests.hosted.visitor import Visitor, words
 from verification import links
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
+from verification.notifications.models import Notification
+from verification.ordering.tasks import expire_consents
 
 pytestmark = pytest.mark.django_db
 
@@ -27,6 +29,7 @@ PLACES = [
     "under-age",
     "not-me",
     "new-link",
+    "ask-client",
 ]
 
 
@@ -245,6 +248,56 @@ def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
     consent = Consent.objects.get()
     assert (consent.status, consent.generation) == ("PENDING", 2)
     assert b"A newer link was sent" in visitor.get().content
+
+
+def wishes(api, visitor):
+    """What the client is told of a wish for a new link: mails, and the timeline."""
+    mails = Notification.objects.filter(kind="NEW_LINK_WANTED")
+    events = api.get(f"/reports/{visitor.report_id}/events").json()["events"]
+    wanted = [e for e in events if e["trigger"] == "subject asks for a new link"]
+    return list(mails), wanted
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_who_opens_an_expired_request_can_ask_the_client_for_another(
+    api, ask, is_closed
+):
+    visitor = ask(reference="LN-2041")
+    expire(visitor)
+    if is_closed:
+        expire_consents()
+    status = api.report(visitor.report_id)["status"]
+    visitor.open()
+    assert b"Ask <bdi>Acacia Lenders</bdi> for a new request" in visitor.get().content
+
+    for _ in range(3):
+        visitor.post("ask-client")
+
+    page = words(visitor.text())
+    assert "We have told Acacia Lenders that you want a new request" in page
+    (mail,), (event,) = wishes(api, visitor)
+    assert mail.recipient == api.workspace.contact_email
+    assert visitor.report_id in mail.context["url"]
+    assert mail.context["reference"] == "LN-2041"
+    assert (event["from"], event["to"], event["actor"]) == (status, status, "subject")
+    assert api.report(visitor.report_id)["status"] == status
+    assert api.post(f"/reports/{visitor.report_id}/consent/resend").status_code == 409
+
+
+@pytest.mark.parametrize("way", ["open", "draft", "granted", "cancelled"])
+def test_the_client_is_asked_only_for_a_link_that_nobody_else_can_make(api, ask, way):
+    visitor = ask(draft=way == "draft")
+    visitor.enter()
+    if way == "granted":
+        visitor.grant()
+    if way == "cancelled":
+        api.post(f"/reports/{visitor.report_id}/cancel")
+    if way != "open":
+        expire(visitor)
+
+    visitor.post("ask-client")
+
+    assert wishes(api, visitor) == ([], [])
 
 
 def test_an_edit_that_attests_closes_the_page(api, ask):

@@ -65,6 +65,13 @@ PAUSED = {
     "rules": ["019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f (loan-4711)"] * 10,
     "more": 2,
 }
+LINK_WANTED = {
+    "workspace": "Acacia Lenders",
+    "reportId": "01a1fdf7-5903-7576-abdc-61d58c0fa44f",
+    "reference": "LN-2041",
+    "canResend": False,
+    "url": "https://verify.test/console/",
+}
 ACCOUNT = {
     "operator": "Verification reports",
     "url": LINK,
@@ -90,6 +97,7 @@ GO_LIVE = {
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
+    Kind.CONSENT_LOCKED: CONTEXT,
     Kind.CONSENT_RECEIPT: RECEIPT,
     Kind.REFERENCE_REQUEST: REFERENCE,
     Kind.REFERENCE_REMINDER: REFERENCE,
@@ -102,6 +110,7 @@ CONTEXTS = {
     Kind.PAYMENT_TROUBLE: TROUBLE,
     Kind.LOW_BALANCE: LOW_BALANCE,
     Kind.MONITORING_PAUSED: PAUSED,
+    Kind.NEW_LINK_WANTED: LINK_WANTED,
     Kind.WEBHOOK_FAILING: WEBHOOK,
     Kind.WEBHOOK_DISABLED: WEBHOOK,
     Kind.INVITATION: INVITATION,
@@ -119,6 +128,7 @@ TO_OWNERS = {
     Kind.PAYMENT_TROUBLE,
     Kind.LOW_BALANCE,
     Kind.MONITORING_PAUSED,
+    Kind.NEW_LINK_WANTED,
     Kind.WEBHOOK_FAILING,
     Kind.WEBHOOK_DISABLED,
 }
@@ -126,6 +136,11 @@ ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
 TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
 BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
+WITHOUT_DEADLINE = {
+    Kind.CONSENT_LOCKED,
+    Kind.CONSENT_RECEIPT,
+    Kind.PAYMENT_REFUNDED,
+}
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
 
@@ -252,7 +267,7 @@ def test_where_nobody_knows_the_language_an_sms_is_in_both_and_in_two_parts(
     assert text.count(LINK) == 1
     assert as_gsm(text) == text
     assert name[:10] in text
-    if kind not in {Kind.CONSENT_RECEIPT, Kind.PAYMENT_REFUNDED}:
+    if kind not in WITHOUT_DEADLINE:
         assert re.search("(nswer|Pay) by 5 Dec: ", text)
         assert "hadi 5 Dis." in text
 

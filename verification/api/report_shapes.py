@@ -289,7 +289,8 @@ class ReportPage(PageEnvelope):
 
 
 class StatusChangeBody(Shape):
-    """One move of a report."""
+    """One move of a report; `from` and `to` are the same where something happened
+    without one, such as a subject who asks for another consent link."""
 
     id: UUID
     from_: Annotated[ReportStatus | None, Field(alias="from")]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -38,6 +40,8 @@ class Consent(models.Model):
 
     Status = ConsentStatus
     GIVEN = (ConsentStatus.GRANTED, ConsentStatus.ATTESTED)
+    # How long each lock in a row lasts; the one after these is for good.
+    LOCKS = (timedelta(minutes=15), timedelta(hours=1), timedelta(days=1))
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.OneToOneField(Report, models.CASCADE, related_name="consent")
@@ -53,12 +57,22 @@ class Consent(models.Model):
     # When the present link was made; another is made once a minute at most.
     link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
-    # Wrong answers to who the subject is, since the last right one or the last lock.
+    # Wrong answers to the challenge, since the last right one or the last lock.
     wrong_answers = models.PositiveSmallIntegerField(db_default=0)
+    # Locks in a row, since the last right answer or the present link was made.
+    locks = models.PositiveSmallIntegerField(db_default=0)
     locked_until = models.DateTimeField(null=True, editable=False)
+    # When the subject asked for another link, which the client alone can send.
+    link_wanted_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                name="consent_is_locked_for_a_time_or_for_good",
+                condition=Q(locks=0, locked_until=None)
+                | Q(locks__range=(1, 3))
+                | Q(locks=4, locked_until=None),
+            ),
             models.CheckConstraint(
                 name="hosted_consent_has_a_link",
                 condition=Q(
@@ -89,6 +103,14 @@ class Consent(models.Model):
     @property
     def is_given(self) -> bool:
         return self.status in self.GIVEN
+
+    @property
+    def is_locked_for_good(self) -> bool:
+        return self.locks > len(self.LOCKS)
+
+    def is_locked(self, at: datetime) -> bool:
+        until = self.locked_until
+        return self.is_locked_for_good or (until is not None and until > at)
 
 
 class RetiredLink(models.Model):

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.addresses import client_address, user_agent
+from verification.consents.challenges import NO_CHALLENGE, challenge_of
 from verification.consents.models import (
     Consent,
     ConsentRecord,
@@ -27,12 +28,8 @@ from verification.hosted.retired import retired_link
 from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import CONSENT, Visit, remember
 from verification.ordering import consenting
-from verification.ordering.challenging import (
-    NO_CHALLENGE,
-    answer_challenge,
-    challenge_of,
-)
-from verification.ordering.consent_links import send_new_link
+from verification.ordering.challenging import answer_challenge
+from verification.ordering.consent_links import ask_for_link, send_new_link
 from verification.ordering.telling import addresses_of
 from verification.receipts import consent_receipt_pdf
 from workspaces import rates
@@ -48,9 +45,16 @@ STATUSES = {
     Stage.CANCELLED: 410,
     Stage.EXPIRED: 410,
     Stage.LOCKED: 429,
+    Stage.LOCKED_FOR_GOOD: 410,
 }
 # Where the person who has the link can say that it is not meant for them.
-OPEN = {Stage.CHALLENGE, Stage.LOCKED, Stage.UNDER_AGE, Stage.ASKED}
+OPEN = {
+    Stage.CHALLENGE,
+    Stage.LOCKED,
+    Stage.LOCKED_FOR_GOOD,
+    Stage.UNDER_AGE,
+    Stage.ASKED,
+}
 
 
 @require_safe
@@ -166,6 +170,13 @@ def block(request: HttpRequest, visited: Opened) -> HttpResponse:
 def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
     """The page then says that this link was replaced."""
     send_new_link(visited.consent.pk)
+    return to_page(visited.consent.pk)
+
+
+@acting(Stage.EXPIRED, Stage.LOCKED_FOR_GOOD)
+def ask_client(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """For a link in place of one that neither we nor the subject can renew."""
+    ask_for_link(visited.consent.pk, visited.consent.generation)
     return to_page(visited.consent.pk)
 
 

@@ -6,18 +6,21 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.timezone import now
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from verification import links
-from verification.consents.models import Consent, ConsentRecord
+from verification.consents.challenges import challenge_of
+from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.notices import Notice, notice_for
 from verification.hosted import forms
 from verification.hosted.masking import details_of
 from verification.hosted.opened import Opened
 from verification.hosted.pages import client_of, qr_code
 from verification.hosted.stages import Stage
-from verification.ordering.challenging import TRIES, challenge_of
+from verification.ordering.challenging import TRIES
+from verification.ordering.consent_links import needs_client
 from verification.pages import minutes_until
 from verification.reports.models import ReportStatus, SubjectType
 from verification.wire import one_line
@@ -34,6 +37,7 @@ def notice_of(consent: Consent) -> Notice:
 def closed(request: HttpRequest, visited: Opened) -> Shown:
     """Of pages that name who asked, and nothing of the subject."""
     consent = visited.consent
+    locked_minutes = minutes_until(consent.locked_until)
     return {
         "consent_id": consent.pk,
         "stop": stop_path(visited),
@@ -44,7 +48,10 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
         # An expired report has failed; a draft's link can be made anew.
         "can_renew": consent.report.status == ReportStatus.DRAFT,
         "too_soon": "too-soon" in request.GET,
-        "locked_minutes": minutes_until(consent.locked_until),
+        "locked_minutes": locked_minutes,
+        "locked_hours": -(-locked_minutes // 60),
+        "can_ask": needs_client(consent, consent.report, now()),
+        "has_asked": consent.link_wanted_at is not None,
     }
 
 
@@ -58,11 +65,14 @@ def stop_path(visited: Opened) -> str:
 
 def challenge(request: HttpRequest, visited: Opened) -> Shown:
     consent = visited.consent
+    is_asked = consent.status == ConsentStatus.PENDING
     return {
         **closed(request, visited),
         "form": forms.challenge(challenge_of(consent), visited.visit.typed),
         "wrong": "wrong" in request.GET and consent.wrong_answers > 0,
         "tries_left": TRIES - consent.wrong_answers,
+        # Which lock comes next: 0 to 2 for a time, 3 for good.
+        "next_lock": min(consent.locks, 3 if is_asked else 2),
     }
 
 

@@ -8,12 +8,14 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from verification.consents.challenges import DATE_OF_BIRTH, REGISTRATION_NUMBER
 from verification.consents.signatures import is_signature
-from verification.ordering.challenging import DATE_OF_BIRTH, REGISTRATION_NUMBER
 from verification.reports.models import Report, SubjectType
 
 REASON_LENGTH = 500
 MOST_DIGITS = 4
+# The first year that has as many.
+YEARS_IN_FULL = 1000
 
 
 class Text(forms.CharField):
@@ -37,7 +39,12 @@ class DateOfBirth(forms.Form):
     def clean(self) -> dict[str, Any]:
         typed = super().clean() or {}
         try:
-            born = date(*(number(typed.get(key)) for key in ("year", "month", "day")))
+            year, month, day = (number(typed.get(k)) for k in ("year", "month", "day"))
+            if year < YEARS_IN_FULL:
+                error = _("Write the year with four digits, for example 1990")
+                self.add_error("year", error)
+                return typed
+            born = date(year, month, day)
         except ValueError:
             error = _("Enter your date of birth in numbers, for example 27 3 1990")
             self.add_error("day", error)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
+from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.signatures import is_under_age
 from verification.hosted.visits import Visit
-from verification.ordering.challenging import challenge_of
 from verification.reports.models import ReportStatus
 
 ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
@@ -19,6 +19,7 @@ class Stage(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     LOCKED = "locked"
+    LOCKED_FOR_GOOD = "locked_for_good"
     CHALLENGE = "challenge"
     UNDER_AGE = "under_age"
     ASKED = "asked"
@@ -46,8 +47,9 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
         if consent.expires_at <= at:
             return Stage.EXPIRED
     if challenge_of(consent) and not visit.is_confirmed(consent):
-        locked = consent.locked_until is not None and consent.locked_until > at
-        return Stage.LOCKED if locked else Stage.CHALLENGE
+        if consent.is_locked_for_good:
+            return Stage.LOCKED_FOR_GOOD
+        return Stage.LOCKED if consent.is_locked(at) else Stage.CHALLENGE
     if answered := ANSWERED.get(ConsentStatus(consent.status)):
         return answered
     is_minor = is_under_age(consent.report.subject, at)

@@ -15,5 +15,6 @@ urlpatterns = [
     path("v/<uuid:row>/not-me", consent.not_me, name="not-me"),
     path("v/<uuid:row>/block", consent.block, name="block"),
     path("v/<uuid:row>/new-link", consent.new_link, name="new-link"),
+    path("v/<uuid:row>/ask-client", consent.ask_client, name="ask-client"),
     path("v/<uuid:row>/receipt.pdf", consent.receipt, name="receipt"),
 ]

@@ -35,7 +35,9 @@ class ConsentAdmin(ReadOnlyAdmin):
         "link_made_at",
         "expires_at",
         "reminded_at",
+        "locks",
         "locked_until",
+        "link_wanted_at",
         "records",
     ]
 

@@ -1,91 +1,81 @@
-"""Asking who opens a consent link something that the report knows."""
+"""Answers to the challenge of a consent, and the locks of too many wrong ones."""
 
 from __future__ import annotations
 
-import hmac
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.consents.models import Consent
-from verification.identifiers import normalised
+from verification.consents.challenges import is_right
+from verification.consents.models import Consent, ConsentStatus
+from verification.notifications.notifying import notify
+from verification.ordering.telling import consent_locked, stop_asking
+from verification.reports.transitions import note
 
 TRIES = 5
-LOCKED_FOR = timedelta(minutes=15)
-DIGITS = 4
-DATE_OF_BIRTH = "DATE_OF_BIRTH"
-ID_NUMBER_END = "ID_NUMBER_END"
-REGISTRATION_NUMBER = "REGISTRATION_NUMBER"
-# In the record of a consent whose report knows nothing to ask for.
-NO_CHALLENGE = "NO_CHALLENGE"
+SUBJECT = "subject"
 
 
 class Locked(Exception):
-    """Too many wrong answers; none is taken before `until`."""
+    """Too many wrong answers; none is taken before `until`, or ever if it is None."""
 
-    def __init__(self, until: datetime) -> None:
-        super().__init__(f"locked until {until:%H:%M}")
+    def __init__(self, until: datetime | None) -> None:
+        super().__init__(f"locked until {until:%H:%M}" if until else "locked for good")
         self.until = until
-
-
-def challenge_of(consent: Consent) -> str | None:
-    """DATE_OF_BIRTH, ID_NUMBER_END or REGISTRATION_NUMBER (of a company); None if the
-    report knows none of them."""
-    return next(iter(_expected(consent)), None)
 
 
 def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
     """Whether the answer is right: a date as `1990-01-31`, four characters, or a
     company's whole registration number.
 
-    The fifth wrong one in a row locks the link for 15 minutes. Raises Locked, and
-    Consent.DoesNotExist for a link that was replaced.
+    The fifth wrong one in a row locks the link, each time for longer, and in the end
+    for good. Raises Locked, and Consent.DoesNotExist for a link that was replaced.
     """
-    right, locked_until = _answer(consent_id, generation, answer)
-    if locked_until:
-        raise Locked(locked_until)
+    right, locked = _answer(consent_id, generation, answer)
+    if locked:
+        raise locked
     return right
 
 
 @transaction.atomic
 def _answer(
     consent_id: UUID, generation: int, answer: str
-) -> tuple[bool, datetime | None]:
-    """Whether it is right, and until when the link is locked if it is."""
+) -> tuple[bool, Locked | None]:
+    """Whether it is right, and the lock that the link is under afterwards."""
     consent = (
         Consent.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("report")
+        .select_related("report__workspace")
         .get(pk=consent_id, generation=generation)
     )
     at = now()
-    if consent.locked_until and consent.locked_until > at:
-        return False, consent.locked_until
-    right = _is_right(consent, answer)
-    consent.wrong_answers = 0 if right else consent.wrong_answers + 1
+    if consent.is_locked(at):
+        return False, Locked(consent.locked_until)
+    right = is_right(consent, answer)
     consent.locked_until = None
-    if consent.wrong_answers >= TRIES:
-        consent.wrong_answers, consent.locked_until = 0, at + LOCKED_FOR
-    consent.save(update_fields=["wrong_answers", "locked_until"])
-    return right, consent.locked_until
+    consent.wrong_answers = 0 if right else consent.wrong_answers + 1
+    if right:
+        consent.locks = 0
+    elif consent.wrong_answers >= TRIES:
+        _lock(consent, at)
+    consent.save(update_fields=["wrong_answers", "locked_until", "locks"])
+    return right, Locked(consent.locked_until) if consent.is_locked(at) else None
 
 
-def _is_right(consent: Consent, answer: str) -> bool:
-    for kind, expected in _expected(consent).items():
-        given = answer.strip() if kind == DATE_OF_BIRTH else normalised(answer)
-        return hmac.compare_digest(expected.encode(), given.encode())
-    return False
+def _lock(consent: Consent, at: datetime) -> None:
+    """Lock the link for longer than the last time, and in the end for good.
 
-
-def _expected(consent: Consent) -> dict[str, str]:
-    """The right answer to each challenge that the report knows one to; the first is
-    the one that is asked."""
-    subject = consent.report.subject or {}
-    number = normalised(subject.get("idNumber", ""))
-    answers = {
-        DATE_OF_BIRTH: subject.get("dateOfBirth", ""),
-        ID_NUMBER_END: number[-DIGITS:] if len(number) > DIGITS else "",
-        REGISTRATION_NUMBER: normalised(subject.get("registrationNumber", "")),
-    }
-    return {kind: answer for kind, answer in answers.items() if answer}
+    The link of an answered consent is never locked for good: its subject needs it to
+    withdraw.
+    """
+    consent.wrong_answers = 0
+    if consent.locks < len(Consent.LOCKS):
+        consent.locks += 1
+    elif consent.status == ConsentStatus.PENDING:
+        consent.locks += 1
+        stop_asking(consent)
+        notify(*consent_locked(consent.report, consent))
+        note(consent.report, "consent link locked for good", SUBJECT, at)
+        return
+    consent.locked_until = at + Consent.LOCKS[consent.locks - 1]

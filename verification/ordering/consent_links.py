@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
@@ -15,11 +15,14 @@ from verification.consents.models import Consent, ConsentStatus
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
-from verification.ordering.telling import consent_request, stop_asking
+from verification.ordering.telling import consent_request, link_wanted, stop_asking
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
+from verification.reports.transitions import note
 
 PAUSE = timedelta(minutes=1)
+SUBJECT = "subject"
+UNANSWERED = {ConsentStatus.PENDING, ConsentStatus.EXPIRED}
 
 
 class NotResendable(Exception):
@@ -58,6 +61,36 @@ def send_new_link(consent_id: UUID) -> None:
     _renew(Consent.objects.select_for_update(no_key=True).get(pk=consent_id), report)
 
 
+@transaction.atomic
+def ask_for_link(consent_id: UUID, generation: int) -> None:
+    """Tell the client, once for each link, that the subject asks for another one.
+
+    Changes nothing about the report: the client sends a link, or orders anew.
+    """
+    report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
+    report = held().get(pk=report_id)
+    consents = Consent.objects.select_for_update(no_key=True)
+    consent = consents.get(pk=consent_id, generation=generation)
+    at = now()
+    if consent.link_wanted_at or not needs_client(consent, report, at):
+        return
+    consent.link_wanted_at = at
+    consent.save(update_fields=["link_wanted_at"])
+    note(report, "subject asks for a new link", SUBJECT, at)
+    notify(link_wanted(report, consent))
+
+
+def needs_client(consent: Consent, report: Report, at: datetime) -> bool:
+    """Whether the present link takes no answer, and the client alone can send another:
+    it is locked for good, or has expired and its report is no draft."""
+    if consent.status not in UNANSWERED:
+        return False
+    if consent.expires_at is not None and consent.expires_at <= at:
+        # A report whose time is over has failed, whether or not that is written yet.
+        return report.status in {ReportStatus.PENDING_CONSENT, ReportStatus.FAILED}
+    return consent.is_locked_for_good and not report.is_ended
+
+
 def _renew(consent: Consent, report: Report) -> None:
     at = now()
     _refuse_unless_resendable(consent, report)
@@ -71,7 +104,8 @@ def _renew(consent: Consent, report: Report) -> None:
     consent.status = ConsentStatus.PENDING
     consent.expires_at = at + timedelta(days=settings.CONSENT_LINK_DAYS)
     consent.link_made_at, consent.reminded_at = at, None
-    consent.wrong_answers, consent.locked_until = 0, None
+    consent.wrong_answers, consent.locks, consent.locked_until = 0, 0, None
+    consent.link_wanted_at = None
     consent.save()
     notify(*consent_request(report, consent))
 
@@ -82,7 +116,6 @@ def _refuse_unless_resendable(consent: Consent, report: Report) -> None:
     waits = consent.status == ConsentStatus.PENDING and not is_over
     # A report whose time is over has failed, whether or not that is written yet.
     asked = is_draft or (report.status == ReportStatus.PENDING_CONSENT and waits)
-    unanswered = {ConsentStatus.PENDING, ConsentStatus.EXPIRED}
     is_hosted = consent.mode == Consent.Mode.SERVICE_HOSTED
-    if not (is_hosted and asked and consent.status in unanswered):
+    if not (is_hosted and asked and consent.status in UNANSWERED):
         raise NotResendable(ConsentStatus.EXPIRED if is_over else consent.status)

@@ -22,6 +22,8 @@ def remind_due() -> None:
         status=ConsentStatus.PENDING,
         mode=Consent.Mode.SERVICE_HOSTED,
         reminded_at=None,
+        # A link that is locked for good takes no answer.
+        locks__lte=len(Consent.LOCKS),
         # Half of the time that was given for this link.
         expires_at__lte=now() + (F("expires_at") - F("link_made_at")) / 2,
     )

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
+from django.urls import reverse
+
 from verification import links
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import CODES
@@ -36,9 +39,13 @@ def reminder_cause(consent: Consent) -> str:
     return f"{request_cause(consent)}:reminder"
 
 
+def locked_cause(consent: Consent) -> str:
+    return f"{request_cause(consent)}:locked"
+
+
 def stop_asking(consent: Consent) -> None:
     """Send nothing more of what asks for an answer by the present link."""
-    cancel(request_cause(consent), reminder_cause(consent))
+    cancel(request_cause(consent), reminder_cause(consent), locked_cause(consent))
 
 
 def consent_request(report: Report, consent: Consent | None) -> list[Wanted]:
@@ -56,6 +63,38 @@ def consent_reminder(report: Report, consent: Consent) -> list[Wanted]:
         Kind.CONSENT_REMINDER,
         reminder_cause(consent),
         _about(report, consent),
+    )
+
+
+def consent_locked(report: Report, consent: Consent) -> list[Wanted]:
+    """That the present link takes no answer any more, to every address."""
+    return _to_subject(
+        report, Kind.CONSENT_LOCKED, locked_cause(consent), _about(report, consent)
+    )
+
+
+def link_wanted(report: Report, consent: Consent) -> Wanted:
+    """To the client: the subject asks for a link that the client alone can send."""
+    workspace = report.workspace
+    path = reverse(
+        "console:reports-detail", args=[workspace.pk, report.environment, report.pk]
+    )
+    context = {
+        "workspace": workspace.name,
+        "reportId": str(report.pk),
+        "reference": report.reference or "",
+        # Of a report that has not failed yet, the client can send another link.
+        "canResend": not report.is_ended,
+        "url": f"{settings.BASE_URL}{path}",
+    }
+    return Wanted(
+        Kind.NEW_LINK_WANTED,
+        Channel.EMAIL,
+        f"{request_cause(consent)}:wanted",
+        workspace.contact_email,
+        context,
+        workspace_id=workspace.pk,
+        sandbox=report.environment == Environment.SANDBOX,
     )
 
 

@@ -199,7 +199,10 @@ class SearchEntry(models.Model):
 
 
 class StatusChange(models.Model):
-    """One move of a report: its audit trail and its timeline."""
+    """One move of a report, or a note on it: its audit trail and its timeline.
+
+    A note leaves the report where it is: `source` and `target` are the same.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.CASCADE, related_name="status_changes")

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from verification.ids import uuid7
-from verification.reports.models import InvalidTransition, Report
+from verification.reports.models import InvalidTransition, Report, StatusChange
 
 # What may change together with the status.
 CHANGEABLE = {
@@ -71,6 +71,18 @@ def move(moves: Sequence[Move], at: datetime) -> None:
             raise InvalidTransition(moves[0].report.status, moves[0].target)
     for m in moves:
         m.report.status, m.report.updated_at = m.target, at
+
+
+def note(report: Report, trigger: str, actor: str, at: datetime) -> None:
+    """Record in the report's timeline what happened without a move of the report."""
+    StatusChange.objects.create(
+        report=report,
+        source=report.status,
+        target=report.status,
+        trigger=trigger,
+        actor=actor,
+        created_at=at,
+    )
 
 
 def _row(m: Move) -> tuple[Any, ...]:
