@@ -9,6 +9,7 @@ from babel.messages.pofile import read_po
 from django.conf import settings
 
 from verification.consents.notices import ANYWHERE, FOLDER, VERSIONS
+from verification.references.notices import FOLDER as REFEREES
 
 ROOT = Path(settings.BASE_DIR)
 GLOSSARY = (ROOT / "docs/kiswahili.md").read_text()
@@ -45,6 +46,8 @@ def kiswahili() -> dict[str, str]:
         texts[path.name] = path.read_text().partition("  sw: (")[2]
     for version in {*VERSIONS.values(), ANYWHERE}:
         texts[version] = (FOLDER / f"{version}.sw.toml").read_text()
+    for path in REFEREES.glob("*.sw.toml"):
+        texts[path.name] = path.read_text()
     return texts
 
 

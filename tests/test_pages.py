@@ -122,7 +122,7 @@ def test_missing_page_looks_like_the_product(
     html = answer.content.decode()
     assert answer.status_code == 404
     assert said in words(html)
-    assert "Hakiki Ltd · help@hakiki.test" in words(html)
+    assert "Hakiki Ltd, help@hakiki.test" in words(html)
     assert "verification/hosted.css" in html
     assert "urlpatterns" not in html
 
@@ -143,7 +143,7 @@ def test_error_of_the_service_looks_like_the_product_and_is_logged(
     assert answer.status_code == 500
     assert said in words(html)
     assert answer["X-Request-Id"] in html
-    assert "Hakiki Ltd · help@hakiki.test" in words(html)
+    assert "Hakiki Ltd, help@hakiki.test" in words(html)
     assert "Canary" not in html
     line = next(line for line in log_lines() if line["message"] != "request")
     assert "builtins.KeyError" in line["exc_info"]

@@ -1,5 +1,7 @@
 """Who is asked for a reference, and what they may answer."""
 
+import re
+
 import pytest
 
 from tests.clients import Api
@@ -33,8 +35,15 @@ def referee(paying_api: Api) -> Visitor:
     return visitor(asked(paying_api))
 
 
+class Referee(Visitor):
+    def post(self, at: str = "", **form: str):
+        """As the page sends it: with what it has shown."""
+        shown = re.search(r'name="shown" value="(\w+)"', self.text())
+        return super().post(at, **({"shown": shown[1]} if shown else {}) | form)
+
+
 def visitor(reference: Reference) -> Visitor:
-    found = Visitor(links.reference_url(reference.pk, reference.generation))
+    found = Referee(links.reference_url(reference.pk, reference.generation))
     found.reference = reference
     return found
 

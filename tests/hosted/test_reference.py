@@ -1,6 +1,9 @@
+from hashlib import sha256
+
 import pytest
 from django.core import mail
 from django.test import Client
+from django.utils.timezone import now
 
 from tests.clients import Api
 from tests.hosted.referee import ANSWER, NO, PLACES, said
@@ -9,7 +12,9 @@ from tests.hosted.visitor import Visitor, words
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import days_pass
 from tests.test_receipts import read
+from verification.consents.models import Consent
 from verification.notifications.tasks import send_due
+from verification.references.notices import VERSION
 
 
 def test_a_referee_answers_and_the_report_is_made(paying_api: Api, referee: Visitor):
@@ -65,6 +70,10 @@ def test_the_visit_leaves_evidence(referee: Visitor):
     assert evidence["language"] == "sw"
     assert evidence["userAgent"].startswith("Opera Mini")
     assert len(evidence["userAgent"]) == 500
+    assert evidence["noticeVersion"] == VERSION
+    text = evidence["noticeText"]
+    assert evidence["noticeSha256"] == sha256(text.encode()).hexdigest()
+    assert "anwani yako ya intaneti na kivinjari chako" in text
 
 
 def test_a_referee_who_cannot_answer_declines(paying_api: Api, referee: Visitor):
@@ -215,3 +224,60 @@ def test_an_expired_link_takes_no_answer(referee: Visitor):
     assert page.status_code == 410
     assert b"This link has expired" in page.content
     assert b"Wanjiku" not in page.content
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"),
+    [
+        (
+            "en",
+            [
+                "decides why you are asked",
+                "Loan application",
+                "365 days",
+                "your internet address and your browser",
+                "sections 26 and 29 of the Data Protection Act, 2019",
+                "Acacia Lenders gave us your name and your e-mail address",
+                "help@operator.test",
+            ],
+        ),
+        ("sw", ["Loan application", "Siku 365", "kifungu cha 26", "kivinjari chako"]),
+    ],
+)
+def test_page_says_to_referees_what_is_kept_and_their_rights(
+    referee: Visitor, language: str, texts: list[str]
+):
+    referee.open()
+
+    page = words(referee.get(lang=language).content.decode())
+
+    assert [text for text in texts if text not in page] == []
+
+
+def test_consent_is_said_to_be_given_only_where_it_is_on_record(referee: Visitor):
+    referee.open()
+    attested = words(referee.text())
+    Consent.objects.update(
+        mode="SERVICE_HOSTED",
+        status="GRANTED",
+        attestation=None,
+        token_digest=b"x",
+        expires_at=now(),
+    )
+    granted = words(referee.text())
+
+    assert "Acacia Lenders states that Wanjiku Kamau agreed" in attested
+    assert "agreed on a page of this service" not in attested
+    assert "Wanjiku Kamau agreed on a page of this service" in granted
+
+
+def test_answers_to_another_notice_than_the_present_one_are_not_taken(
+    referee: Visitor,
+):
+    referee.open()
+
+    page = referee.post("submit", **ANSWER, shown="ab" * 32)
+
+    assert page.status_code == 200
+    assert "This page has changed since you opened it" in words(page.content.decode())
+    assert said(referee).status == "PENDING"

@@ -39,7 +39,10 @@ NOT_EMPLOYED = {
     "refereeTitle": "Head of Operations",
     "mayAnswer": True,
 }
-EVIDENCE = Evidence(address="192.0.2.9", user_agent="Opera Mini", language="sw")
+NOTICE = {"noticeVersion": "1", "noticeSha256": "ab", "noticeText": "You are asked."}
+EVIDENCE = Evidence(
+    address="192.0.2.9", user_agent="Opera Mini", language="sw", notice=NOTICE
+)
 
 
 def item(**subject: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tests.references.employment import (
     ANSWERS,
     EVIDENCE,
     NOT_EMPLOYED,
+    NOTICE,
     asked,
     days_pass,
     events,
@@ -126,6 +127,7 @@ def test_how_it_was_answered_is_kept(paying_api: Api):
         "userAgent": "Opera Mini",
         "language": "sw",
         "reason": "",
+        **NOTICE,
     }
     assert stored.submitted_at is not None
 

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.addresses import client_address, user_agent
+from verification.checks.events import consent_status_of
 from verification.consents.models import RetiredLink
 from verification.hosted.blocks import block_page
 from verification.hosted.cookies import VisitCookie
@@ -32,6 +33,7 @@ from verification.notifications.models import Channel
 from verification.ordering import referring
 from verification.receipts import reference_receipt_pdf
 from verification.references.models import Reference
+from verification.references.notices import Notice, notice_for
 from verification.wire import one_line
 
 TIMEZONE = "Africa/Nairobi"
@@ -62,7 +64,7 @@ class Opened:
 
 def _opened(request: HttpRequest, reference_id: UUID) -> Opened | None:
     generation = COOKIE.value_of(request, reference_id)
-    rows = Reference.objects.select_related("report__workspace")
+    rows = Reference.objects.select_related("report__workspace", "report__consent")
     reference = rows.filter(pk=reference_id).first() if generation else None
     if reference is None:
         return None
@@ -102,7 +104,10 @@ def submit(request: HttpRequest, visited: Opened) -> HttpResponse:
     form = Answers(request.POST)
     if not form.is_valid():
         return page(request, visited, ASKED, form=form)
-    evidence = _evidence(request)
+    evidence = _evidence(request, reference)
+    if request.POST.get("shown") != evidence.notice["noticeSha256"]:
+        # Other words than those that the referee has read.
+        return page(request, visited, ASKED, form=form, changed=True)
     referring.submit(reference.pk, visited.generation, form.answers(), evidence)
     return to_page(reference.pk)
 
@@ -116,7 +121,7 @@ def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
     form = Reason(request.POST if request.method == "POST" else None)
     if not form.is_valid():
         return page(request, visited, "decline", form=form)
-    reason, evidence = form.cleaned_data["reason"], _evidence(request)
+    reason, evidence = form.cleaned_data["reason"], _evidence(request, reference)
     referring.decline(reference.pk, visited.generation, evidence, reason)
     return to_page(reference.pk)
 
@@ -168,6 +173,8 @@ def page(
         context |= {
             "name": subject.get("fullName", ""),
             "employer": subject.get("employerName", ""),
+            "notice": (notice := _notice(reference)),
+            "names": notice.names,
             "form": Answers(initial={"name": one_line(subject.get("refereeName", ""))}),
         }
     return answer(request, f"reference/{name}", context | more, status)
@@ -183,9 +190,15 @@ def _onward(reference_id: UUID, generation: int) -> HttpResponse:
     return response
 
 
-def _evidence(request: HttpRequest) -> referring.Evidence:
+def _notice(reference: Reference) -> Notice:
+    status = consent_status_of(reference.report)
+    return notice_for(reference, status, get_language() or "en")
+
+
+def _evidence(request: HttpRequest, reference: Reference) -> referring.Evidence:
     return referring.Evidence(
         address=str(client_address(request) or ""),
         user_agent=user_agent(request),
         language=get_language() or "en",
+        notice=_notice(reference).kept,
     )

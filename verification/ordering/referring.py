@@ -49,6 +49,8 @@ class Evidence:
     address: str
     user_agent: str
     language: str
+    # The notice that was shown, as `references.notices` keeps it.
+    notice: Mapping[str, str]
 
     def kept(self, reason: str = "") -> dict[str, str]:
         return {
@@ -56,6 +58,7 @@ class Evidence:
             "userAgent": self.user_agent,
             "language": self.language,
             "reason": reason,
+            **self.notice,
         }
 
 

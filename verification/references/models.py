@@ -43,7 +43,8 @@ class Reference(models.Model):
     # {employed, employer, jobTitle, employedFrom, employedTo, wouldRehire, remarks,
     # refereeName, refereeTitle, mayAnswer}, as `providers.referee` reads them.
     answers = EncryptedJSONField(null=True)
-    # {address, userAgent, language, reason}: how it was answered.
+    # {address, userAgent, language, reason}: how it was answered; {noticeVersion,
+    # noticeSha256, noticeText}: what the referee was shown.
     evidence = EncryptedJSONField(null=True)
     submitted_at = models.DateTimeField(null=True, editable=False)
     declined_at = models.DateTimeField(null=True, editable=False)

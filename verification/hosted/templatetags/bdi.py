@@ -5,6 +5,7 @@ makes another sentence of ours. The same is done for mails (`wire.one_line`).
 """
 
 import re
+from collections.abc import Sequence
 
 from django import template
 from django.utils.html import escape, format_html
@@ -21,13 +22,16 @@ def bdi(text: str) -> SafeString:
 
 
 @register.filter
-def bdi_of(text: str, name: str) -> SafeString:
-    """A sentence of ours that has this name in it, on one line already."""
-    html, said = str(escape(text)), str(escape(one_line(name)))
+def bdi_of(text: str, names: str | Sequence[str]) -> SafeString:
+    """A sentence of ours that has these names in it, on one line already."""
+    listed = [names] if isinstance(names, str) else names
+    html = str(escape(text))
+    said = {str(escape(one_line(name))) for name in listed} - {""}
     if said:
         # Not within another word, which a short name may be part of.
-        alone = rf"(?<!\w){re.escape(said)}(?!\w)"
-        html = re.sub(alone, lambda _: f"<bdi>{said}</bdi>", html)
+        any_of = "|".join(map(re.escape, sorted(said, key=len, reverse=True)))
+        alone = rf"(?<!\w)({any_of})(?!\w)"
+        html = re.sub(alone, lambda found: f"<bdi>{found[1]}</bdi>", html)
     return mark_safe(html)  # noqa: S308
 
 
