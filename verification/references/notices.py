@@ -58,10 +58,14 @@ def notice_for(reference: Reference, consent_status: str, language: str) -> Noti
     subject, requester = report.subject or {}, report.workspace.requester
     operator = (settings.OPERATOR_NAME, settings.OPERATOR_CONTACT)
     contacts = [(requester.name, requester.contact), operator]
+    client = one_line(requester.name)
+    name, employer = (
+        one_line(subject.get(k, "")) for k in ("fullName", "employerName")
+    )
     values = {
-        "client": one_line(requester.name),
-        "name": one_line(subject.get("fullName", "")),
-        "employer": one_line(subject.get("employerName", "")),
+        "client": client,
+        "name": name,
+        "employer": employer,
         "service": settings.OPERATOR_NAME,
         "purpose": one_line(report.purpose),
         "retention_days": report.workspace.retention_days,
@@ -74,7 +78,7 @@ def notice_for(reference: Reference, consent_status: str, language: str) -> Noti
         lead=source["lead"].format(**values),
         consent=source["consent"].get(consent_status, "").format(**values),
         points=tuple((heading, text) for heading, text in points if text != "."),
-        names=(values["client"], values["name"], values["employer"]),
+        names=(client, name, employer),
     )
 
 
