@@ -207,6 +207,10 @@ NOTIFICATION_ATTACHMENTS = {
     "REFERENCE_RECEIPT": "verification.receipts.reference_attachments",
 }
 
+# What staff see of a client beside its workspace: reports, webhooks, monitoring
+# and more, which workspaces do not know of.
+CUSTOMER_PAGE = "verification.customer.sections"
+
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
 # Of the API and of jobs; pages are in Nairobi's (`verification.local_time`).

@@ -1,4 +1,5 @@
 from io import BytesIO
+from typing import Any
 
 from django.conf import settings
 from django.contrib import admin, messages
@@ -8,14 +9,16 @@ from django.http import FileResponse, Http404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
+from django.utils.module_loading import import_string
 from django.utils.timezone import now
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification import links
+from verification.backoffice import trail
 from verification.backoffice.deciding import DecidingAdmin
 from verification.backoffice.dialogs import back_to, dialog
-from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, ReadOnlyInline
+from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
 from verification.backoffice.people import PeopleAdmin
 from verification.backoffice.revealing import RevealingAdmin
 from verification.backoffice.staff import staff_of
@@ -28,6 +31,7 @@ from workspaces.models import (
     Environment,
     LedgerEntry,
     Member,
+    Note,
     Workspace,
 )
 from workspaces.staff_entry import StaffEntry
@@ -39,43 +43,39 @@ VERBS = {
 FOR_GOOD = "The entry is made for good; another one puts a mistake right."
 
 
-class AccountInline(ReadOnlyInline):
-    model = Account
-    fields = ["environment", "billing", "balance", "credit_limit", "ceiling"]
-    show_change_link = True
-
-
 @admin.register(Workspace)
-class WorkspaceAdmin(OfficeAdmin):
+class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
+    """The page of a customer: what there is beside the row, `CUSTOMER_PAGE` says."""
+
     list_display = ["name", "id", "kind", "go_live", "is_suspended", "created_at"]
     list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
     search_exact = ("name__iexact",)
+    change_form_template = "admin/workspace.html"
+    # All else is drawn by the template.
     fields = [
-        "id",
         "name",
         "legal_name",
         "trading_name",
-        "kind",
-        "go_live",
         "retention_days",
-        "suspended_at",
-        "suspension_reason",
+        "owner_contact",
         "blocked_by",
-        "created_at",
     ]
-    readonly_fields = [
-        "id",
-        "legal_name",
-        "trading_name",
-        "kind",
-        "go_live",
-        "suspended_at",
-        "suspension_reason",
-        "blocked_by",
-        "created_at",
-    ]
-    inlines = [AccountInline]
-    actions_detail = ["suspend", "resume"]
+    readonly_fields = ["legal_name", "trading_name", "owner_contact", "blocked_by"]
+    personal_fields = ("owner_contact",)
+    actions_detail = ["add_note", "suspend", "resume", "reveal"]
+
+    def render_change_form(self, request, context, *arguments, **more):
+        workspace = more.get("obj")
+        if workspace:
+            # Names of people are here: who looks is written down.
+            trail.record("workspace.opened", trail.actor_of(request), workspace)
+            sections = import_string(settings.CUSTOMER_PAGE)
+            context |= {"workspace": workspace, **sections(request, workspace)}
+        return super().render_change_form(request, context, *arguments, **more)
+
+    @admin.display(description="E-mail of the owner")
+    def owner_contact(self, workspace):
+        return format_html("{}", workspace.contact_email)
 
     @admin.display(boolean=True, description="Suspended")
     def is_suspended(self, workspace):
@@ -103,12 +103,35 @@ class WorkspaceAdmin(OfficeAdmin):
         is_reviewed = obj.requester.is_reviewed
         return self.readonly_fields + (["name"] if is_reviewed else [])
 
-    def get_inlines(self, request, obj):
-        return self.inlines if obj else []
-
     def save_model(self, request, obj, form, change):
         if change:
             super().save_model(request, obj, form, change)
+
+    def has_note_permission(self, request, object_id=None):
+        return request.user.has_perm("workspaces.add_note")
+
+    @action(
+        description="Add a note",
+        icon="sticky_note_2",
+        permissions=["note"],
+        dialog=dialog(
+            "Add a note",
+            "Colleagues read it here, after they have said why. It cannot be changed "
+            "or deleted, and is erased when the retention of the workspace is over.",
+            "Add it",
+            forms.NewNote,
+        ),
+    )
+    def add_note(self, request, form, object_id):
+        workspace: Any = self.get_object(request, object_id)
+        if workspace is None:
+            raise Http404
+        with transaction.atomic():
+            author, text = request.user.get_username(), form.cleaned_data["text"]
+            Note.objects.create(workspace=workspace, author=author, text=text)
+            self.log_change(request, workspace, "note added", verb="note-added")
+        self.message_user(request, "The note is added.", messages.SUCCESS)
+        return back_to(request, workspace)
 
     def has_suspend_permission(self, request, object_id=None):
         return self._may_act(request, object_id, suspended=False)
@@ -119,8 +142,8 @@ class WorkspaceAdmin(OfficeAdmin):
     def _may_act(self, request, object_id, *, suspended):
         if not self.has_change_permission(request):
             return False
-        workspace = self.get_object(request, object_id) if object_id else None
-        return workspace is not None and workspace.is_suspended == suspended
+        workspace: Any = object_id and self.get_object(request, object_id)
+        return bool(workspace and workspace.is_suspended == suspended)
 
     @action(
         description="Suspend",
@@ -137,7 +160,7 @@ class WorkspaceAdmin(OfficeAdmin):
     )
     def suspend(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
-        workspace = self.get_object(request, object_id)
+        workspace: Any = self.get_object(request, object_id)
         with transaction.atomic():
             if workspace.suspend(reason):
                 told = "is suspended"
@@ -157,7 +180,7 @@ class WorkspaceAdmin(OfficeAdmin):
         ),
     )
     def resume(self, request, form, object_id):
-        workspace = self.get_object(request, object_id)
+        workspace: Any = self.get_object(request, object_id)
         with transaction.atomic():
             if workspace.resume():
                 self._tell(request, workspace, "works again", verb="resumed")
@@ -451,6 +474,7 @@ class ApiKeyAdmin(OfficeAdmin):
         "created_at",
     ]
     actions = ["revoke"]
+    actions_detail = ["revoke_key"]
     sure = {"revoke": "Who uses it is refused at once. This cannot be undone."}
 
     @admin.display(boolean=True)
@@ -488,11 +512,35 @@ class ApiKeyAdmin(OfficeAdmin):
     @admin.action(description="Revoke now", permissions=["change"])
     def revoke(self, request, api_keys):
         for key in api_keys:
-            with transaction.atomic():
-                done = keys.revoke(key)
-                if done:
-                    self.log_change(request, key, "revoked", verb="revoked")
+            self._revoke(request, key)
+
+    def has_revoke_permission(self, request, object_id=None):
+        key = self.get_object(request, object_id) if object_id else None
+        return bool(key and key.is_usable and self.has_change_permission(request))
+
+    @action(
+        description="Revoke",
+        icon="key_off",
+        variant=ActionVariant.DANGER,
+        permissions=["revoke"],
+        dialog=dialog(
+            "Revoke this key",
+            "Who uses it is refused at once. This cannot be undone.",
+            "Revoke it",
+            forms.Revocation,
+        ),
+    )
+    def revoke_key(self, request, form, object_id):
+        key = self.get_object(request, object_id)
+        self._revoke(request, key)
+        return back_to(request, key)
+
+    def _revoke(self, request, key):
+        with transaction.atomic():
+            done = keys.revoke(key)
             if done:
-                self.message_user(request, f"{key} is revoked.", messages.SUCCESS)
-            else:
-                self.message_user(request, f"{key} had ended already.", messages.INFO)
+                self.log_change(request, key, "revoked", verb="revoked")
+        if done:
+            self.message_user(request, f"{key} is revoked.", messages.SUCCESS)
+        else:
+            self.message_user(request, f"{key} had ended already.", messages.INFO)

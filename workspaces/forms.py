@@ -8,7 +8,11 @@ from typing import Any, ClassVar
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.timezone import now
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import (
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+)
 
 from verification.backoffice.dialogs import Facts, FactsForm, ReasonForm
 from verification.ids import uuid7
@@ -127,6 +131,24 @@ class Resumption(FactsForm):
             ("Suspended", in_nairobi(workspace.suspended_at or now())),
             ("Because", workspace.suspension_reason),
         ]
+
+
+class Revocation(FactsForm):
+    def facts(self) -> Facts:
+        key = ApiKey.objects.select_related("workspace").get(pk=self.object_id)
+        used = in_nairobi(key.last_used_at) if key.last_used_at else "never"
+        return [
+            ("Key", f"{key} ({key.name})"),
+            ("Workspace", key.workspace.name),
+            ("Environment", key.environment),
+            ("Last used", used),
+        ]
+
+
+class NewNote(FactsForm):
+    text = forms.CharField(
+        label="Note", max_length=2000, widget=UnfoldAdminTextareaWidget
+    )
 
 
 class Movement(FactsForm):

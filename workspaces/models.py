@@ -401,6 +401,25 @@ class Member(models.Model):
         return self.user.get_full_name() or f"{self.role} of {self.workspace_id}"
 
 
+class Note(models.Model):
+    """What a colleague writes down about a workspace. The database refuses changes,
+    and only lets the text be erased."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="notes")
+    # Null once the retention of the workspace is over.
+    text = EncryptedJSONField(null=True)
+    # A user name, as in the audit trail.
+    author = models.CharField(max_length=150)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        default_permissions = ("add", "view")
+
+    def __str__(self) -> str:
+        return f"note by {self.author}"
+
+
 class Invitation(models.Model):
     """A link that makes whoever has this e-mail address a member, once."""
 

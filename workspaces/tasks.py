@@ -1,4 +1,10 @@
+from datetime import timedelta
+
+from django.db.models import DurationField, ExpressionWrapper, F
+from django.utils.timezone import now
+
 from workspaces import low_balance, members, rates
+from workspaces.models import Note
 
 
 def purge_rate_counts() -> None:
@@ -14,3 +20,11 @@ def end_expired_invitations() -> None:
     """Some at a time: no transaction holds many rows."""
     while members.end_expired():
         pass
+
+
+def purge_notes() -> None:
+    """Erase what staff wrote down longer ago than the workspace keeps its results."""
+    days = F("workspace__retention_days") * timedelta(days=1)
+    kept = ExpressionWrapper(days, output_field=DurationField())
+    over = Note.objects.filter(text__isnull=False, created_at__lt=now() - kept)
+    Note.objects.filter(pk__in=over.values("pk")[:1000]).update(text=None)

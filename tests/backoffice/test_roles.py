@@ -25,6 +25,7 @@ SEES = {
     "Reviewer": STORY
     | {
         "golive.application",
+        "golive.namechange",
         "workspaces.apikey",
         "notifications.block",
     },

@@ -14,6 +14,7 @@ from django.db import transaction
 
 VIEW, ACT = ("view",), ("view", "change")
 REVEAL = {"backoffice.auditevent": ("reveal_personal",)}
+_NOTES = {"workspaces.note": ("view", "add")}
 
 # What a report is made of, to be looked at.
 _STORY = {
@@ -32,6 +33,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
     "Reviewer": {
         **_STORY,
         **REVEAL,
+        **_NOTES,
         "golive.application": ("view", "decide_application"),
         "golive.namechange": VIEW,
         "workspaces.apikey": VIEW,
@@ -40,6 +42,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
     "Operations": {
         **_STORY,
         **REVEAL,
+        **_NOTES,
         "reports.report": ACT,
         "reports.statuschange": VIEW,
         "consents.consent": ACT,
@@ -64,6 +67,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Finance": {
         **REVEAL,
+        **_NOTES,
         "reports.report": VIEW,
         "checks.checkdefinition": ACT,
         "payments.payment": ACT,

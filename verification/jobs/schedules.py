@@ -53,6 +53,7 @@ SCHEDULES = [
         "verification.ordering.tasks.purge_idempotency_keys",
     ),
     Every("Tell low balances", 10, "workspaces.tasks.tell_low_balances"),
+    Every("Purge old notes of staff", 24 * 60, "workspaces.tasks.purge_notes"),
     Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
     Every(
         "End expired invitations",

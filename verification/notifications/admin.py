@@ -88,6 +88,7 @@ class BlockAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace")
     actions = ["mark_reviewed"]  # type: ignore[assignment]
+    sure = {"mark_reviewed": "They leave the list of blocks that a person must read."}
     fields = [
         "id",
         "workspace",

@@ -103,6 +103,7 @@ class ReportAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["environment", "status", StuckFilter, "payment_mode"]
     list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
     search_exact = ("reference",)
     change_form_template = "admin/report.html"
     # All else is drawn by the template, from the story.
