@@ -89,7 +89,7 @@ def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
     to_review = f"{BLOCKS}?review=open"
     client = staff("view_block", "change_block")
     assert "1 block" in words(client.get(to_review).content.decode())
-    data = {"action": "mark_reviewed", "_selected_action": ids}
+    data = {"_sure": "yes", "action": "mark_reviewed", "_selected_action": ids}
     client.post(BLOCKS, data)
 
     assert "0 blocks" in words(client.get(to_review).content.decode())
@@ -99,7 +99,11 @@ def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
 
 def test_staff_who_only_look_cannot_mark_as_reviewed(workspace):
     block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
-    data = {"action": "mark_reviewed", "_selected_action": [Block.objects.get().pk]}
+    data = {
+        "_sure": "yes",
+        "action": "mark_reviewed",
+        "_selected_action": [Block.objects.get().pk],
+    }
     staff("view_block").post(BLOCKS, data)
 
     assert Block.objects.get().reviewed_at is None
