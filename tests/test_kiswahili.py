@@ -9,6 +9,7 @@ from babel.messages.pofile import read_po
 from django.conf import settings
 
 from verification.consents.notices import ANYWHERE, FOLDER, VERSIONS
+from verification.providers import recipients
 from verification.references.notices import FOLDER as REFEREES
 
 ROOT = Path(settings.BASE_DIR)
@@ -44,6 +45,9 @@ def kiswahili() -> dict[str, str]:
             texts[str(path.relative_to(ROOT))] = "\n".join(said)
     for path in (ROOT / "templates/pdf").glob("*.typ"):
         texts[path.name] = path.read_text().partition("  sw: (")[2]
+    texts["recipients"] = "\n".join(
+        re.findall(r'\bsw = "(.*?)"', recipients.FILE.read_text())
+    )
     for version in {*VERSIONS.values(), ANYWHERE}:
         texts[version] = (FOLDER / f"{version}.sw.toml").read_text()
     for path in REFEREES.glob("*.sw.toml"):

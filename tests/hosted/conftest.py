@@ -1,5 +1,6 @@
 import pytest
 
+from tests.checks.conftest import paying_api as paying_api
 from tests.clients import HOSTED, company, person
 from tests.hosted.visitor import Visitor
 from verification.consents.models import Consent
@@ -8,7 +9,16 @@ from verification.consents.models import Consent
 @pytest.fixture
 def ask(api):
     """Create a report that asks its subject; returns who got the link."""
+    return asking(api)
 
+
+@pytest.fixture
+def live_ask(paying_api):
+    """The same in production."""
+    return asking(paying_api)
+
+
+def asking(api):
     def create(**members):
         subject = {"dateOfBirth": "1990-03-27", **members.pop("subject", {})}
         made = api.create({**person(**subject), "consent": HOSTED, **members})

@@ -35,7 +35,7 @@ def test_the_record_holds_what_was_shown(ask):
     assert record.evidence["typedName"] == NAME
     assert record.evidence["confirmedBy"] == "DATE_OF_BIRTH"
     assert record.evidence["address"] == "127.0.0.1"
-    assert (record.language, record.notice_version) == ("en", "ke-2026-11c")
+    assert (record.language, record.notice_version) == ("en", "ke-2026-11d")
     for line in record.evidence["text"].splitlines():
         for part in line.split(": ", 1):
             assert part in page

@@ -3,12 +3,24 @@ import tomllib
 
 import pytest
 from django.conf import settings
+from environs import Env
 
 from tests.clients import HOSTED
+from tests.providers.test_every_source import CREDENTIALS
 from verification.checks.catalogue import CATALOGUE
+from verification.checks.models import CheckDefinition
 from verification.consents.notices import ANYWHERE, FOLDER, VERSIONS, notice_for
+from verification.providers import recipients, registry
+from verification.source_routes import known, routes
+from verification.source_settings import live_providers
 
 LANGUAGES = [code for code, _ in settings.LANGUAGES]
+CHECKS = ["IDENTITY", "KRA_PIN", "EMPLOYER_VERIFICATION", "CRB_SCORE"]
+REFEREE = {
+    "employerName": "Baobab Bank",
+    "refereeName": "Otieno Ouma",
+    "refereeEmail": "otieno@baobab.test",
+}
 IN_USE = sorted({*VERSIONS.values(), ANYWHERE})
 
 
@@ -53,13 +65,13 @@ def test_the_text_is_whole_and_its_hash_its_own(ask, language):
 
 
 @pytest.mark.django_db
-def test_the_contact_is_told_when_there_is_one(ask, settings):
-    consent = ask().consent
-    assert "Contact" not in notice_for(consent, "en").text
-
+def test_the_text_names_the_contacts_of_client_and_operator(ask, settings):
     settings.OPERATOR_CONTACT = "privacy@operator.test"
 
-    assert "Contact: Questions and requests" in notice_for(consent, "en").text
+    text = notice_for(ask().consent, "en").text
+
+    assert "Acacia Lenders: owner@acacia.test." in text
+    assert "Verification reports: privacy@operator.test." in text
 
 
 @pytest.mark.django_db
@@ -67,3 +79,109 @@ def test_other_countries_have_a_text_as_well(api, ask):
     consent = ask(subject={"country": "UG"}, consent=HOSTED).consent
 
     assert notice_for(consent, "en").version == ANYWHERE
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_test_says_that_nobody_is_asked(ask, language):
+    notice = notice_for(ask(checksRequested=CHECKS, subject=REFEREE).consent, language)
+
+    words = source(ANYWHERE, language)
+    assert words["facts"]["test_text"] in notice.text
+    assert words["abroad"]["test"] in notice.text
+    assert not any(check.sent for check in notice.checks)
+    assert notice.sources == {name: [] for name in CHECKS}
+    assert "Smile" not in notice.text
+
+
+@pytest.fixture
+def live_sources(settings, monkeypatch):
+    """Every live source is configured, as in the built-in routes."""
+    for variables in CREDENTIALS.values():
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+    registry.configure(live_providers(Env()), routes(Env()))
+    yield monkeypatch
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
+
+
+def sent(notice):
+    """Check -> what the page says of what is sent, and to whom."""
+    names = notice.sources
+    return dict(zip(names, [check.sent for check in notice.checks], strict=True))
+
+
+@pytest.mark.django_db
+def test_a_notice_names_every_source_that_the_routes_ask(live_sources, live_ask):
+    notice = notice_for(live_ask(checksRequested=CHECKS, subject=REFEREE).consent, "en")
+
+    register = "which asks the national register of persons (IPRS)"
+    assert sent(notice)["IDENTITY"] == (
+        "Sent: your ID number. "
+        f"To: Smile Identity, Inc. (the United States), {register}. "
+        f"If there is no answer, to: Prembly (Identitypass) (Nigeria), {register}."
+    )
+    assert sent(notice)["CRB_SCORE"] == (
+        "Sent: your ID number. To: Metropol Credit Reference Bureau Limited (Kenya)."
+    )
+    assert (
+        "To: the referee whom Acacia Lenders named."
+        in (sent(notice)["EMPLOYER_VERIFICATION"])
+    )
+    assert notice.sources["KRA_PIN"] == ["kra", "smile_id", "prembly"]
+    assert notice.sources["EMPLOYER_VERIFICATION"] == []
+    abroad = {point.heading: point.text for point in notice.full}["Other countries"]
+    assert abroad.count("Smile Identity, Inc. is in the United States.") == 1
+    assert "Nigeria Data Protection Act, 2023" in abroad
+    assert "contract with Verification reports" in abroad
+    assert "Metropol" not in abroad
+    assert "may be less protected" in abroad
+
+
+@pytest.mark.django_db
+def test_a_notice_in_kiswahili_names_the_sources(live_sources, live_ask):
+    notice = notice_for(live_ask(checksRequested=["IDENTITY"]).consent, "sw")
+
+    assert "Kwa: Smile Identity, Inc. (Marekani), ambayo huuliza sajili" in notice.text
+    assert "Nijeria" in notice.text
+
+
+@pytest.mark.django_db
+def test_lists_that_are_kept_here_are_sent_to_nobody(live_sources, live_ask):
+    live_sources.setenv("OPENSANCTIONS_URL", "https://yente.operator.test")
+    live_sources.setenv("SOURCES_AML_SCREENING_OTHERS", "opensanctions")
+    registry.configure(live_providers(Env()), routes(Env()))
+    CheckDefinition.objects.update(active=True)
+    notice = notice_for(live_ask(checksRequested=["AML_SCREENING"]).consent, "en")
+
+    assert sent(notice) == {
+        "AML_SCREENING": "To: nobody. Verification reports keeps the lists itself."
+    }
+    assert "No source above is outside Kenya." in notice.text
+
+
+@pytest.mark.django_db
+def test_every_source_has_its_name_and_country_in_each_language(live_sources):
+    with recipients.FILE.open("rb") as file:
+        told = tomllib.load(file)
+
+    assert set(told["sources"]) | {recipients.KEPT_HERE} == set(known())
+    for name in told["sources"]:
+        provider = registry.provider_named(name)
+        assert provider
+        for check in known()[name]:
+            for language in LANGUAGES:
+                one = recipients.recipient(provider, check, language)
+                assert one
+                assert one.name
+                assert one.country
+                assert bool(one.safeguards) == one.is_abroad
+
+
+@pytest.mark.django_db
+def test_a_check_that_no_source_answers_is_said_to_be_sent_to_nobody(live_ask):
+    notice = notice_for(live_ask(checksRequested=["CRB_SCORE"]).consent, "en")
+
+    assert sent(notice)["CRB_SCORE"] == (
+        "To: nobody. No source can be asked at present."
+    )

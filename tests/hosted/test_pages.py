@@ -195,7 +195,7 @@ def test_a_page_asks_the_database_little(ask, django_assert_max_num_queries):
 def test_what_the_candidate_pays_is_told(ask):
     page = words(ask(paymentMode="CANDIDATE").enter().content.decode())
 
-    assert "KES 250.00, which you are asked to pay after you agree" in page
+    assert "KES 250.00, which you are asked to pay" in page
 
 
 def test_a_company_is_asked_as_one(ask_company):

@@ -6,8 +6,11 @@ from django.utils.timezone import now
 
 from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
 from tests.checks.source import CLEAR, DOWN
-from tests.sources.two import calls, orders
+from tests.hosted.conftest import asking
+from tests.hosted.visitor import words
+from tests.sources.two import CHECK, calls, orders
 from verification.checks.models import CheckResult
+from verification.consents.models import Consent, ConsentRecord
 from verification.sources.models import Call, Source
 
 REFUSED = (422, {})
@@ -146,3 +149,74 @@ def test_the_sandbox_makes_no_calls_and_holds_no_source(api, two):
     assert CheckResult.objects.filter(status="COMPLETED").count() == 3
     assert not Call.objects.exists()
     assert not Source.objects.exists()
+
+
+@pytest.fixture
+def agreed(paying_api, two):
+    """A subject who was shown the first source alone, and agreed."""
+    two.routed("first")
+    visitor = asking(paying_api)(**CHECK)
+    visitor.enter()
+    assert "To: first." in words(visitor.text())
+    visitor.grant()
+    return visitor
+
+
+def test_a_check_asks_only_sources_that_the_subject_was_shown(paying_api, two, agreed):
+    two.first.answers(DOWN)
+    two.routed("second", "first")
+
+    work_until_done(paying_api)
+
+    assert {source for source, _ in calls()} == {"first"}
+    assert Consent.objects.get().shown_sources == {"IDENTITY": ["first"]}
+    evidence = ConsentRecord.objects.get().evidence
+    assert evidence["sources"] == {"IDENTITY": ["first"]}
+    assert "To: first." in evidence["text"]
+
+
+def test_a_check_fails_when_no_source_is_left_that_was_shown(paying_api, two, agreed):
+    two.routed("second")
+
+    paying_api.work()
+
+    assert calls() == []
+    result = only_result()
+    assert (result.status, result.failure_code) == ("FAILED", "SOURCE_NOT_CONSENTED")
+    report = paying_api.report(agreed.report_id)
+    (told,) = report["checkResults"]
+    assert told["failure"]["retryable"] is False
+    assert "Order a new report" in told["failure"]["message"]
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+
+
+def test_a_route_that_changed_since_the_page_was_read_is_shown_first(paying_api, two):
+    two.routed("first")
+    visitor = asking(paying_api)(**CHECK)
+    visitor.enter()
+    form = visitor.form()
+    two.routed("first", "second")
+
+    answer = visitor.post("grant", **form)
+
+    assert answer["Location"].endswith("?changed")
+    assert Consent.objects.get().status == "PENDING"
+
+
+def test_an_attested_consent_leaves_the_route_as_it_is(paying_api, two):
+    two.routed("first")
+    paying_api.create(*orders(1))
+    two.routed("second")
+
+    paying_api.work()
+
+    assert calls() == [("second", "ANSWERED")]
+
+
+def test_a_check_definition_lists_who_receives_details(paying_api, two):
+    found = paying_api.get("/checks/definitions/IDENTITY").json()["recipients"]
+
+    assert found == [
+        {"name": "first", "country": None},
+        {"name": "second", "country": None},
+    ]

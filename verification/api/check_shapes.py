@@ -9,6 +9,8 @@ from pydantic import ConfigDict
 
 from verification.api.paging import PageEnvelope
 from verification.checks.models import CheckDefinition
+from verification.providers.recipients import recipient
+from verification.providers.registry import sources_of
 from verification.reports.models import SubjectType
 from verification.sources.availability import Availability, availability
 from verification.wire import Money, Shape
@@ -62,6 +64,14 @@ class AvailabilityBody(Shape):
         )
 
 
+class RecipientBody(Shape):
+    """Who receives a subject's details when the check is made in production."""
+
+    name: str
+    country: str | None
+    """ISO 3166-1 alpha-2."""
+
+
 class CheckDefinitionBody(Shape):
     id: UUID
     name: str
@@ -79,6 +89,9 @@ class CheckDefinitionBody(Shape):
     freshness_days: int
     retry_policy: RetryPolicy
     availability: AvailabilityBody
+    recipients: list[RecipientBody]
+    """Every source that may be asked, whatever the subject's country. A notice of your
+    own, on which you attest consent, has to name them; a referee is asked besides."""
 
     @classmethod
     def of(cls, definition: CheckDefinition, environment: str) -> Self:
@@ -100,6 +113,11 @@ class CheckDefinitionBody(Shape):
             availability=AvailabilityBody.of(
                 availability(definition.name, environment)
             ),
+            recipients=[
+                RecipientBody(name=one.name, country=one.country_code or None)
+                for source in sources_of(definition.name)
+                if (one := recipient(source, definition.name, "en"))
+            ],
         )
 
 

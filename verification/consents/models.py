@@ -54,6 +54,8 @@ class Consent(models.Model):
     expires_at = models.DateTimeField(null=True)
     # {obtainedAt, method, policyVersion, evidenceReference} as the client attested.
     attestation = EncryptedJSONField(null=True)
+    # Check -> the sources that the text named which was agreed to. No other is asked.
+    shown_sources = models.JSONField(default=dict, db_default={}, editable=False)
     # When the present link was made; another is made once a minute at most.
     link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)

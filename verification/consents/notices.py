@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -18,28 +18,39 @@ from typing import Any
 from django.conf import settings
 
 from verification.consents.models import Consent
+from verification.providers.base import Provider
+from verification.providers.recipients import Recipient, recipient
+from verification.providers.registry import asks_referee, route_for
 from verification.reports.models import PaymentMode, Report, SubjectType
 from verification.wire import one_line
+from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"
 # The text of each jurisdiction (the subject's country), and of all others.
-VERSIONS: dict[str, str] = {"KE": "ke-2026-11c"}
-ANYWHERE = "ke-2026-11c"
+VERSIONS: dict[str, str] = {"KE": "ke-2026-11d"}
+ANYWHERE = "ke-2026-11d"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
+    """`sent` is what a check sends, and to whom."""
+
     heading: str
     text: str
+    sent: str = ""
 
     def __str__(self) -> str:
-        return f"{self.heading}: {self.text}"
+        return f"{self.heading}: {self.text} {self.sent}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """`paragraphs` stand in plain sight, `full` below them, collapsed. `agreement`,
-    `not_me` and `withdrawal` are what the subject declares by the respective button."""
+    `not_me` and `withdrawal` are what the subject declares by the respective button.
+
+    `sources` are the names of those that the text says each check asks, in the order
+    of the route: checks of a subject who agrees ask no other.
+    """
 
     version: str
     language: str
@@ -53,6 +64,7 @@ class Notice:
     agreement: str
     not_me: str
     withdrawal: str
+    sources: dict[str, list[str]]
 
     @property
     def text(self) -> str:
@@ -69,6 +81,9 @@ def notice_for(consent: Consent, language: str) -> Notice:
     report = consent.report
     version = VERSIONS.get(report.country, ANYWHERE)
     source, values = _source(version, language), _values(report)
+    asked = _asked(report)
+    told = _recipients(report, asked, source["sent"], values, language)
+    values["abroad"] = _abroad(told, source["abroad"], values)
     form = "_company" if report.subject_type == SubjectType.COMPANY else ""
     return Notice(
         version=version,
@@ -77,12 +92,18 @@ def notice_for(consent: Consent, language: str) -> Notice:
         title=source[f"title{form}"].format(**values),
         lead=source["lead"].format(**values),
         facts=tuple(_facts(source["facts"], report)),
-        checks=tuple(_points_of_checks(source["checks"], report.checks_requested)),
+        checks=tuple(
+            replace(point, sent=_sent(source, name, told.get(name), values))
+            for name, point in _points_of_checks(
+                source["checks"], report.checks_requested
+            )
+        ),
         paragraphs=_points(source["duties"], values),
         full=_points(source["full"], values),
         agreement=source[f"agreement{form}"].format(**values),
         not_me=source["not_me"].format(**values),
         withdrawal=source["withdrawal"].format(**values),
+        sources={name: [one.name for one in found] for name, found in asked.items()},
     )
 
 
@@ -92,7 +113,7 @@ def check_headings(names: Iterable[str], version: str, language: str) -> list[st
     if not (FOLDER / f"{version}.{language}.toml").exists():
         version = ANYWHERE
     texts = _source(version, language)["checks"]
-    return [point.heading for point in _points_of_checks(texts, names)]
+    return [point.heading for _, point in _points_of_checks(texts, names)]
 
 
 @cache
@@ -103,6 +124,7 @@ def _source(version: str, language: str) -> dict[str, Any]:
 def _values(report: Report) -> dict[str, Any]:
     return {
         "client": report.workspace.requester.name,
+        "client_contact": report.workspace.requester.contact,
         "service": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
         "retention_days": report.workspace.retention_days,
@@ -117,7 +139,88 @@ def _points(entries: list[dict[str, str]], values: dict[str, Any]) -> tuple[Poin
     )
 
 
+def _asked(report: Report) -> dict[str, tuple[Provider, ...]]:
+    """The live sources that each check asks, in order; none in the sandbox."""
+    routes = {
+        name: route_for(name, report.environment, report.country)
+        for name in report.checks_requested
+    }
+    return {
+        name: route.providers if route.is_live else () for name, route in routes.items()
+    }
+
+
+# By check; None stands for lists that are kept here. Empty in the sandbox.
+_Recipients = dict[str, list[Recipient | None]]
+
+
+def _recipients(
+    report: Report,
+    asked: dict[str, tuple[Provider, ...]],
+    words: dict[str, str],
+    values: dict[str, Any],
+    language: str,
+) -> _Recipients:
+    if report.environment == Environment.SANDBOX:
+        return {}
+    referee = Recipient(words["referee"].format(**values))
+    return {
+        name: [recipient(one, name, language) for one in providers]
+        or [referee] * asks_referee(name, report.environment)
+        for name, providers in asked.items()
+    }
+
+
+def _sent(
+    source: dict[str, Any],
+    check: str,
+    recipients: list[Recipient | None] | None,
+    values: dict[str, Any],
+) -> str:
+    """What the check sends to whom, in the order of the route."""
+    words = source["sent"]
+    if recipients is None:
+        return ""
+    if not recipients:
+        return str(words["nobody"])
+    steps = [_step(words, nth, one, values) for nth, one in enumerate(recipients)]
+    if any(recipients):
+        entry = source["checks"].get(check, source["checks"]["other"])
+        steps.insert(0, words["what"].format(what=entry["sent"]))
+    return " ".join(steps)
+
+
+def _step(
+    words: dict[str, str], nth: int, one: Recipient | None, values: dict[str, Any]
+) -> str:
+    if one is None:
+        return words["here_next" if nth else "here"].format(**values)
+    form = "asking" if one.register else "place"
+    named = words[form].format(**asdict(one)) if one.country else one.name
+    return words["otherwise" if nth else "to"].format(recipient=named)
+
+
+def _abroad(told: _Recipients, words: dict[str, str], values: dict[str, Any]) -> str:
+    """Each recipient outside Kenya once, and what protects details there."""
+    if not told:
+        return words["test"]
+    places = {
+        words["some"].format(
+            name=one.name[:1].upper() + one.name[1:],
+            country=one.country,
+            safeguards=one.safeguards.format(**values),
+        )
+        for recipients in told.values()
+        for one in recipients
+        if one and one.is_abroad
+    }
+    sentences = [*sorted(places), words["risk"]] if places else [words["none"]]
+    return " ".join([*sentences, words["client"].format(**values)])
+
+
 def _facts(words: dict[str, str], report: Report) -> Iterable[Point]:
+    if report.environment == Environment.SANDBOX:
+        yield Point(words["test"], words["test_text"])
     yield Point(words["why"], one_line(report.purpose))
     if report.reference:
         yield Point(words["reference"], one_line(report.reference))
@@ -131,7 +234,7 @@ def _facts(words: dict[str, str], report: Report) -> Iterable[Point]:
 
 def _points_of_checks(
     texts: dict[str, dict[str, str]], names: Iterable[str]
-) -> Iterable[Point]:
+) -> Iterable[tuple[str, Point]]:
     for name in names:
         text = texts.get(name, texts["other"])
-        yield Point(text["heading"].format(name=name), text["text"])
+        yield name, Point(text["heading"].format(name=name), text["text"])

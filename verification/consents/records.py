@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -37,12 +37,15 @@ class Evidence:
     confirmed_by: str = ""
     address: str = ""
     user_agent: str = ""
+    # Check -> the sources that the text names.
+    sources: dict[str, list[str]] = field(default_factory=dict)
 
     def kept(self, report: Report, reason: str) -> dict[str, Any]:
         return {
             "requester": report.workspace.requester.name,
             "purpose": report.purpose,
             "checks": report.checks_requested,
+            "sources": self.sources,
             "text": self.text,
             "typedName": self.typed_name,
             "position": self.position,

@@ -225,6 +225,7 @@ def _evidence(
         text=declared,
         notice_version=notice.version,
         language=notice.language,
+        sources=notice.sources,
         confirmed_by=(kind if confirmed else "") if kind else NO_CHALLENGE,
         address=str(client_address(request) or ""),
         user_agent=user_agent(request),

@@ -186,7 +186,9 @@ def _decide(
     at: datetime,
 ) -> ConsentRecord:
     consent.status = ConsentStatus(happened.value)
-    consent.save(update_fields=["status"])
+    if happened == Happened.GRANTED:
+        consent.shown_sources = evidence.sources
+    consent.save(update_fields=["status", "shown_sources"])
     record = write_record(consent, report, happened, evidence, reason, at)
     stop_asking(consent)
     if happened != Happened.EXPIRED:

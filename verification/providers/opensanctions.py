@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from verification.providers.base import Finding, Inquiry, ProviderError, Refused
 from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
@@ -47,6 +48,8 @@ class OpenSanctions:
         threshold: float = 0.7,
         opened: Collection[str] = (),
     ) -> None:
+        # Else a yente of the operator's own, which tells nobody.
+        self.is_hosted = urlsplit(url).hostname == "api.opensanctions.org"
         headers = {"Authorization": f"ApiKey {api_key}"} if api_key else {}
         self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
         self._dataset, self._threshold = dataset, threshold

@@ -8,8 +8,8 @@ the app of the checks is ready.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -63,6 +63,22 @@ def route_for(check: str, environment: str, country: str) -> Route:
     return route if route and route.providers else _nowhere
 
 
+def among(route: Route, names: Collection[str]) -> Route:
+    """The part of a live route that these sources are on."""
+    if not route.is_live or all(one.name in names for one in route.providers):
+        return route
+    kept = tuple(one for one in route.providers if one.name in names)
+    return replace(route, providers=kept) if kept else _not_consented
+
+
+def sources_of(check: str) -> list[Provider]:
+    """All that the check may ask, about subjects of any country."""
+    found = [
+        one for route in _routes.get(check, {}).values() for one in route.providers
+    ]
+    return list({one.name: one for one in found}.values())
+
+
 def asks_referee(check: str, environment: str) -> bool:
     """Whether we ask a referee ourselves, where no live source is asked."""
     return environment == "production" and check == REFEREES_CHECK
@@ -95,5 +111,15 @@ class _NotConfigured:
         )
 
 
+class _NotConsented(_NotConfigured):
+    def ask(self, inquiry: Inquiry) -> Finding:
+        raise Refused(
+            "SOURCE_NOT_CONSENTED",
+            f"The sources of {inquiry.check} have changed since the subject agreed. "
+            "Order a new report, whose notice names the present ones.",
+        )
+
+
 _in_sandbox = Route((_sandbox,))
 _nowhere = Route((_NotConfigured(),))
+_not_consented = Route((_NotConsented(),))

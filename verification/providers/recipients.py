@@ -1,0 +1,57 @@
+"""Who receives a person's details when a source is asked, as notices tell people."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from verification.providers.base import Provider
+from verification.providers.opensanctions import OpenSanctions
+
+FILE = Path(__file__).with_name("recipients.toml")
+HOME = "KE"
+# Of the operator's own: nothing leaves this installation.
+KEPT_HERE = "watchlists"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """`register` is whom it asks in its turn, `safeguards` what protects details that
+    leave Kenya; both may be blank."""
+
+    name: str
+    country: str = ""
+    country_code: str = ""
+    is_abroad: bool = False
+    register: str = ""
+    safeguards: str = ""
+
+
+def recipient(provider: Provider, check: str, language: str) -> Recipient | None:
+    """None for a source that keeps its data here, so that nothing is sent.
+
+    A source that the file does not know goes by its own name.
+    """
+    if provider.name == KEPT_HERE:
+        return None
+    if isinstance(provider, OpenSanctions) and not provider.is_hosted:
+        return None
+    known = _file()["sources"].get(provider.name)
+    if known is None:
+        return Recipient(provider.name)
+    return Recipient(
+        known["name"][language],
+        _file()["countries"][known["country"]][language],
+        known["country"],
+        known["country"] != HOME,
+        known.get("asks", {}).get(check, {}).get(language, ""),
+        known.get("safeguards", {}).get(language, ""),
+    )
+
+
+@cache
+def _file() -> dict[str, Any]:
+    return tomllib.loads(FILE.read_text("utf-8"))
