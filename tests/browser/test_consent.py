@@ -234,7 +234,7 @@ def test_a_wrong_person_says_so(page, ask, look, client):
 
 
 def test_an_expired_link_is_renewed(page, ask, look, service):
-    report = ask(draft=True)
+    report = ask(draft=True, subject={"email": "wanjiku@kamau.test"})
     with service.connect() as connection:
         connection.execute(
             "UPDATE consents_consent SET expires_at = now() - interval '1 hour',"

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.hosted.visitor import NAME, words
+from tests.orders import PAYER
 from verification.consents.models import Consent, ConsentRecord
 
 pytestmark = pytest.mark.django_db
@@ -263,3 +264,76 @@ def test_a_company_that_is_known_by_its_name_alone_gets_no_challenge(ask_company
     visitor.grant(name="Achieng Ouma", position="Director")
 
     assert ConsentRecord.objects.get().evidence["confirmedBy"] == "NO_CHALLENGE"
+
+
+def granted(ask, **members):
+    visitor = ask(**members)
+    visitor.enter()
+    visitor.grant()
+    return visitor
+
+
+def test_the_page_of_a_grant_tells_how_far_the_checks_are(api, ask):
+    visitor = granted(ask)
+    assert "They have begun" in words(visitor.text())
+
+    api.work()
+
+    page = words(visitor.text())
+    assert "They are done, and Acacia Lenders has the results" in page
+    assert "begun" not in page
+    assert "Acacia Lenders gets the results" not in page
+
+
+def test_a_grant_leads_the_subject_who_pays_on_to_the_payment(api, ask):
+    visitor = granted(ask, paymentMode="CANDIDATE")
+    state = api.report(visitor.report_id)["paymentState"]
+
+    html = visitor.text()
+
+    assert "They begin when you have paid KES 250.00" in words(html).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+    assert f'class="button" href="{state["paymentUrl"]}"' in html
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_grant_leads_nobody_to_the_payment_of_somebody_else(api, ask, draft):
+    visitor = granted(ask, paymentMode="THIRD_PARTY", payer=PAYER, draft=draft)
+
+    html = visitor.text()
+
+    assert "/p/" not in html
+    waits = "Somebody else was asked to pay" in html
+    assert waits is not draft
+
+
+def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):
+    visitor = granted(ask)
+    assert "Then no check is made" in words(visitor.text("withdraw"))
+    api.work()
+    assert "All checks were made. Withdrawing does not undo" in words(
+        visitor.text("withdraw")
+    )
+
+    visitor.post("withdraw")
+
+    page = words(visitor.text())
+    assert "All checks had been made before" in page
+    assert "not started" not in page
+    changes = api.get(f"/reports/{visitor.report_id}/events").json()["events"]
+    assert changes[-1]["trigger"] == "consent withdrawn"
+
+
+def test_a_withdrawal_before_any_check_says_so(ask):
+    visitor = granted(ask)
+
+    visitor.post("withdraw")
+
+    assert "No check was made, and Acacia Lenders sees" in words(visitor.text())
+
+
+def test_withdrawing_is_a_button(ask):
+    visitor = granted(ask)
+
+    assert f'class="button other" href="{visitor.page}withdraw"' in visitor.text()

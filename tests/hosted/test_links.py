@@ -236,8 +236,16 @@ def test_an_expired_link_takes_no_answer(ask):
     assert not ConsentRecord.objects.exists()
 
 
-def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
+def test_nobody_is_promised_a_link_that_no_address_gets(ask):
     visitor = ask(draft=True)
+    expire(visitor)
+    visitor.open()
+
+    assert b"Send me a new link" not in visitor.get().content
+
+
+def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
+    visitor = ask(draft=True, subject={"email": "wanjiku@kamau.test"})
     expire(visitor)
     visitor.open()
     assert b"Send me a new link" in visitor.get().content

@@ -11,6 +11,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from verification import links
+from verification.checks.models import ResultStatus
 from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.notices import Notice, notice_for
@@ -18,11 +19,19 @@ from verification.hosted import forms
 from verification.hosted.masking import details_of
 from verification.hosted.opened import Opened
 from verification.hosted.pages import client_of, qr_code
+from verification.hosted.payment_context import money
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES
 from verification.ordering.consent_links import needs_client
+from verification.ordering.paying import closed_as
+from verification.ordering.telling import is_reached
 from verification.pages import minutes_until
-from verification.reports.models import ReportStatus, SubjectType
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    SubjectType,
+)
 from verification.wire import one_line
 from workspaces.models import Environment
 
@@ -46,7 +55,8 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
         # An expired report has failed; a draft's link can be made anew.
-        "can_renew": consent.report.status == ReportStatus.DRAFT,
+        "can_renew": consent.report.status == ReportStatus.DRAFT
+        and is_reached(consent.report.subject or {}),
         "too_soon": "too-soon" in request.GET,
         "locked_minutes": locked_minutes,
         "locked_hours": -(-locked_minutes // 60),
@@ -134,9 +144,34 @@ def answered(request: HttpRequest, visited: Opened) -> Shown:
         "notice": notice,
         "url": url,
         "qr": qr_code(url),
-        "pays": consent.report.status == ReportStatus.PENDING_PAYMENT,
-        "is_draft": consent.report.status == ReportStatus.DRAFT,
+        "report": consent.report,
+        **payment_of(consent),
+        "made": made_of(consent.report),
     }
+
+
+def payment_of(consent: Consent) -> Shown:
+    """Where the subject pays, and how much; nothing if somebody else pays, or nobody
+    can pay now."""
+    report = consent.report
+    payment = getattr(report, "payment", None)
+    if report.payment_mode != PaymentMode.CANDIDATE or payment is None:
+        return {}
+    if closed_as(report, payment, payment.generation, now()):
+        return {}
+    return {
+        "pay_url": links.payment_url(payment.pk, payment.generation),
+        "amount": money(payment.amount, payment.currency),
+    }
+
+
+def made_of(report: Report) -> str:
+    """How many of the checks were made, or tried: all, some or none."""
+    statuses = set(report.results.values_list("status", flat=True))
+    begun = {ResultStatus.RUNNING, ResultStatus.COMPLETED, ResultStatus.FAILED}
+    if not statuses & begun:
+        return "none"
+    return "all" if statuses <= begun - {ResultStatus.RUNNING} else "some"
 
 
 OF_STAGE = {

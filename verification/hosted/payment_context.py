@@ -12,10 +12,11 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from verification import links
-from verification.hosted.context import qr_code
 from verification.hosted.masking import initials
-from verification.hosted.pages import client_of
+from verification.hosted.pages import client_of, qr_code
+from verification.ordering.payers import payer_of
 from verification.ordering.payment_links import can_be_renewed
+from verification.ordering.telling import is_reached
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -192,7 +193,9 @@ def receipt(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
 
 
 def renewal(payment: Payment) -> dict[str, Any]:
-    return {"can_renew": can_be_renewed(payment.report)}
+    reached = is_reached(payer_of(payment.report))
+    renewable = can_be_renewed(payment.report)
+    return {"can_renew": reached and renewable, "is_reached": reached}
 
 
 def _about(report: Report) -> str:

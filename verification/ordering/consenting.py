@@ -32,7 +32,7 @@ from verification.ordering.telling import consent_receipt, stop_asking
 from verification.payments.models import Payment
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.transitions import Move, move
+from verification.reports.transitions import Move, move, note
 from workspaces.ledger import account_of
 
 Happened = ConsentRecord.Happened
@@ -130,6 +130,8 @@ def withdraw(
         account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, SUBJECT)
         stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+    else:
+        note(report, "consent withdrawn", SUBJECT, at)
     return record
 
 

@@ -15,6 +15,7 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import CODES
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
+from verification.notifications.sms import sms_is_configured
 from verification.references.models import Reference
 from verification.reports.models import Report
 from verification.wire import utc_text
@@ -28,6 +29,12 @@ def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(channel, address) of a subject or payer."""
     found = ((channel.value, person.get(key)) for channel, key in REACHED_AT.items())
     return [(channel, address) for channel, address in found if address]
+
+
+def is_reached(person: Mapping[str, Any]) -> bool:
+    """Whether a message to this subject or payer can be sent at all."""
+    has_sms = sms_is_configured() and bool(person.get("phone"))
+    return has_sms or bool(person.get("email"))
 
 
 def request_cause(consent: Consent) -> str:
