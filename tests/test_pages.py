@@ -1,5 +1,6 @@
 """What all pages for people have in common: links, errors, languages."""
 
+import re
 from typing import Any
 
 import pytest
@@ -178,3 +179,46 @@ def test_page_without_database_says_when_to_try_again(
         assert answer["Cache-Control"] == "no-store"
         assert said in words(answer.content.decode())
         assert "Hakiki Ltd" in words(answer.content.decode())
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"),
+    [
+        ("en", ["How to tell that it is genuine", "Getting started with the API"]),
+        ("sw", ["Jinsi ya kujua kwamba ni wa kweli", "Kuanza kutumia API"]),
+    ],
+)
+def test_front_page_says_what_the_service_is_and_how_to_know_it(
+    visitor: Client, settings: Any, language: str, texts: list[str]
+) -> None:
+    settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Hakiki Ltd", "help@hakiki.test"
+    settings.DEFAULT_FROM_EMAIL = "Hakiki <no-reply@hakiki.test>"
+
+    html = visitor.get(f"/?lang={language}").content.decode()
+
+    page = words(html)
+    for text in [
+        *texts,
+        f"{settings.BASE_URL}/",
+        "no-reply@hakiki.test",
+        "Hakiki Ltd, help@hakiki.test",
+    ]:
+        assert text in page
+    assert "noindex" not in html
+    assert re.search(r"<script|<style|style=|(src|href)=.https?:", html) is None
+    for link in re.findall(r'<a [^>]*href="(/[^"]*)"', html):
+        assert visitor.get(link).status_code in {200, 302, 503}, link
+
+
+def test_documentation_names_the_addresses_of_this_installation(
+    visitor: Client, settings: Any
+) -> None:
+    settings.BASE_URL = "https://verify.hakiki.test"
+    settings.SANDBOX_HOST = "sandbox.hakiki.test"
+
+    html = visitor.get("/docs").content.decode()
+
+    assert "curl -s https://sandbox.hakiki.test/api/v1/reports" in html
+    assert "https://verify.hakiki.test/api/v1" in html
+    assert "<script" not in html
+    assert re.findall(r'src="http[^"]*"', html) == []

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from email.utils import parseaddr
 from functools import wraps
 from typing import Any
 
@@ -98,7 +99,11 @@ def minutes_until(moment: datetime | None) -> int:
 @require_safe
 @page
 def landing(request: HttpRequest) -> HttpResponse:
-    return render(request, "landing.html")
+    context = {
+        "address": settings.BASE_URL,
+        "sender": parseaddr(settings.DEFAULT_FROM_EMAIL)[1],
+    }
+    return render(request, "landing.html", context)
 
 
 def frame(request: HttpRequest | None = None) -> dict[str, Any]:

@@ -3,8 +3,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from verification import health, metrics, pages
-from verification.api import problem_pages, source_callbacks
-from verification.api.docs import DocsView, SchemaView
+from verification.api import docs, problem_pages, source_callbacks
 from verification.hosted import blocks, genuine, sandbox_checkout
 
 # Where the settings leave them out.
@@ -26,10 +25,11 @@ urlpatterns = [
     ),
     path("b/<str:token>", blocks.show, name="block"),
     path("v/<uuid:report_id>/<str:token>", genuine.show, name="genuine"),
-    path("api/v1/schema", SchemaView.as_view(), name="schema"),
+    path("api/v1/schema", docs.SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
     path("callbacks/smile-id", source_callbacks.smile_id, name="smile-id-callback"),
-    path("docs", DocsView.as_view(), name="docs"),
+    path("docs", docs.start, name="docs"),
+    path("docs/reference", docs.ReferenceView.as_view(), name="docs-reference"),
     path("problems/", problem_pages.index, name="problems"),
     path("problems/<str:code>", problem_pages.detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),

@@ -235,7 +235,9 @@ def test_an_unknown_problem_has_no_page(client: Client) -> None:
     assert response["Content-Type"].startswith("text/html")
 
 
-@pytest.mark.parametrize("path", ["/", "/problems/", "/problems/not-found", "/docs"])
+@pytest.mark.parametrize(
+    "path", ["/problems/", "/problems/not-found", "/docs/reference"]
+)
 def test_pages_run_nothing_inline_and_load_nothing_from_elsewhere(
     client: Client, path: str
 ) -> None:

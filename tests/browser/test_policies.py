@@ -1,15 +1,43 @@
 """The pages that need scripts get along with their policy; see the fixture."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.conftest import take_screenshots
 from tests.browser.people import log_in, make_staff, set_up_second_factor
 
 pytestmark = pytest.mark.slow
 
 
+def test_documentation_begins_with_a_page_that_everybody_can_read(page, service, look):
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for path, name in (("/docs", "docs"), ("/", "front"), ("/none", "missing")):
+            page.goto(service.url + path)
+            look(f"{name}-{scheme}")
+
+
+def test_reference_of_the_api_is_dark_in_the_dark(page, service):
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{service.url}/docs/reference")
+    expect(page.get_by_text("/api/v1/reports", exact=True).first).to_be_visible()
+    take_screenshots(page, "docs-reference-dark")
+
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    ink = page.evaluate(
+        "getComputedStyle(document.querySelector('.opblock-summary-path')).color"
+    )
+    assert brightness(ground) < 60 < 150 < brightness(ink)
+
+
+def brightness(colour):
+    return max(map(int, re.findall(r"\d+", colour)[:3]))
+
+
 def test_the_documentation_is_drawn(page, service):
-    page.goto(f"{service.url}/docs")
+    page.goto(f"{service.url}/docs/reference")
 
     title = page.get_by_role("heading", name="Verification report service")
     expect(title.first).to_be_visible()

@@ -1,10 +1,13 @@
 """The commands of the README, run as they stand there."""
 
 import json
+import os
 import re
 import subprocess
 import time
+from html import unescape
 
+import requests
 from django.conf import settings
 
 from tests.live import Service
@@ -26,6 +29,36 @@ def test_the_curl_commands_order_a_report_and_read_it_ready(service: Service):
         time.sleep(0.1)
         report = _run(read, service, KEY=key, REPORT_ID=report_id)
     assert report["status"] == "READY"
+
+
+def test_the_commands_of_the_documentation_work_as_copied(service: Service, tmp_path):
+    html = requests.get(f"{service.url}/docs", timeout=10).text
+    commands = {
+        name: unescape(text)
+        for name, text in re.findall(
+            r'data-run="(\w+)"><code>(.*?)</code>', html, re.DOTALL
+        )
+    }
+    key = _test_key(service)
+
+    created = _run(commands["order"], service, KEY=key)
+    report_id = created["reports"][0]["id"]
+    again = _run(commands["order"], service, KEY=key)
+    read = _run(commands["read"], service, KEY=key, REPORT_ID=report_id)
+    subjects = _run(commands["subjects"], service, KEY=key)
+    problem = _run(commands["problem"], service, KEY=key)
+    done = subprocess.run(
+        ["bash", "-c", commands["pdf"]],
+        env={"KEY": key, "REPORT_ID": report_id, "PATH": os.environ["PATH"]},
+        cwd=tmp_path,
+        check=False,
+    )
+
+    assert again["reports"][0]["id"] == read["id"] == report_id
+    assert any("90000003" in str(row) for row in subjects["content"])
+    assert (problem["status"], problem["code"]) == (400, "validation-failed")
+    assert done.returncode == 0
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_the_make_commands_of_the_readme_exist():

@@ -1,10 +1,15 @@
-"""The OpenAPI document, and the page that shows it."""
+"""The OpenAPI document, the page that shows it, and the one to start with."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import (
     OpenApiJsonRenderer,
@@ -19,12 +24,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from verification.api.parsing import refuse_unknown_parameters
+from verification.pages import page
 
 # Swagger UI draws its icons from data: addresses.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+
+
+@require_safe
+@page
+def start(request: HttpRequest) -> HttpResponse:
+    """What the service is, and commands that work here as they are copied."""
+    scheme = urlsplit(settings.BASE_URL).scheme
+    sandbox, production = (
+        f"{scheme}://{host}" if host else settings.BASE_URL
+        for host in (settings.SANDBOX_HOST, settings.PRODUCTION_HOST)
+    )
+    context = {
+        "sandbox": f"{sandbox}/api/v1",
+        "production": f"{production}/api/v1",
+    }
+    return render(request, "docs/start.html", context)
 
 
 @cache
@@ -49,10 +71,10 @@ class SchemaView(SpectacularAPIView):
         return Response(document())
 
 
-class DocsView(SpectacularSwaggerSplitView):
+class ReferenceView(SpectacularSwaggerSplitView):
     content_negotiation_class = DefaultContentNegotiation
     throttle_classes = []
-    template_name = "docs.html"
+    template_name = "docs/reference.html"
 
     def finalize_response(
         self, request: Request, response: Response, *args: Any, **kwargs: Any
