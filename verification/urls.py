@@ -2,15 +2,18 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 
-from verification import health, metrics, pages
+from verification import health, metrics, pages, staff_search
 from verification.api import docs, problem_pages, source_callbacks
 from verification.hosted import blocks, genuine, sandbox_checkout
 
 # Where the settings leave them out.
 admin.autodiscover()
 
+SEARCH = path("search", admin.site.admin_view(staff_search.page), name="search")
 urlpatterns = [
     path("", pages.landing, name="landing"),
+    # As a page of the admin, to what guards it; it is named `office:search`.
+    path("admin/", include(([SEARCH], "admin"), namespace="office")),
     path("admin/", admin.site.urls),
     path("accounts/", include("verification.accounts.urls")),
     path("console/", include("verification.console.urls")),

@@ -5,6 +5,7 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models.expressions import RawSQL
 from django.http import FileResponse, Http404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
@@ -18,6 +19,7 @@ from verification import links
 from verification.backoffice import trail
 from verification.backoffice.deciding import DecidingAdmin
 from verification.backoffice.dialogs import back_to, dialog
+from verification.backoffice.filters import is_uuid
 from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
 from verification.backoffice.people import PeopleAdmin
 from verification.backoffice.revealing import RevealingAdmin
@@ -350,6 +352,16 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
     list_filter = ["kind", "account__environment"]
     list_select_related = ["account__workspace"]
     search_ids = ("id", "result_id", "account_id", "checkout_id")
+
+    def get_search_results(self, request, queryset, search_term):
+        """By a report, too: through its results, whose index entries have."""
+        found, again = super().get_search_results(request, queryset, search_term)
+        term = search_term.strip()
+        if is_uuid(term) and not found.exists():
+            of_report = "SELECT id FROM checks_checkresult WHERE report_id = %s"
+            found = queryset.filter(result_id__in=RawSQL(of_report, [term]))  # noqa: S611
+        return found, again
+
     fields = [
         "id",
         "account",

@@ -188,7 +188,7 @@ def test_the_whole_story_of_a_paid_report_costs_few_queries(
     checkout = paid(api)
     api.work()
 
-    with django_assert_max_num_queries(20):
+    with django_assert_max_num_queries(26):
         html = opened(superuser, change(checkout.report))
 
     assert change(checkout) in html

@@ -12,6 +12,7 @@ from django.db.models import Model
 from verification.backoffice.rendering import link
 from verification.checks.models import CheckResult
 from verification.consents.models import ConsentRecord
+from verification.notifications.models import Notification
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports.models import Report
@@ -32,6 +33,7 @@ class Story:
     checkouts: list[Checkout]
     events: list[Event]
     entries: list[LedgerEntry]
+    messages: list[Notification]
     # Asked for only where there is a checkout.
     refunds: list[Refund] = field(default_factory=list)
     provider_events: list[PaymentEvent] = field(default_factory=list)
@@ -51,6 +53,8 @@ def story_of(report: Report) -> Story:
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
     # Found by the results: their index is the one entries have.
     entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])
+    messages = Notification.objects.filter(cause__in=causes_of(report))
+    messages = messages.defer("context", "recipient")
     references = report.references.defer("answers", "evidence")
     story = Story(
         report,
@@ -61,6 +65,7 @@ def story_of(report: Report) -> Story:
         list(report.checkouts.order_by("id")[:SHOWN]),
         list(events.defer("payload").order_by("id")[:SHOWN]),
         list(entries.order_by("id")[:SHOWN]),
+        list(messages.order_by("id")[:SHOWN]),
     )
     if story.checkouts:
         paid = {"checkout__in": story.checkouts}
@@ -68,6 +73,27 @@ def story_of(report: Report) -> Story:
         told = PaymentEvent.objects.filter(**paid).defer("body").order_by("id")
         story.provider_events = list(told[:SHOWN])
     return story
+
+
+def causes_of(report: Report) -> list[str]:
+    """Of all messages about the report, by every link that it had."""
+    causes = []
+    for asked, name in (("consent", "consent"), ("payment", "payment")):
+        if row := getattr(report, asked, None):
+            causes += _of_links(name, row)
+    for reference in report.references.only("generation"):
+        causes += [*_of_links("reference", reference), f"receipt:{reference.pk}"]
+    records = report.consent_records.values_list("pk", flat=True)
+    causes += [f"receipt:{pk}" for pk in records]
+    for checkout in report.checkouts.values_list("pk", flat=True):
+        causes += [f"paid:{checkout}", f"short:{checkout}"]
+    refunds = Refund.objects.filter(checkout__report=report)
+    return causes + [f"refunded:{pk}" for pk in refunds.values_list("pk", flat=True)]
+
+
+def _of_links(name: str, row: Any) -> list[str]:
+    links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
+    return [*links, *(f"{cause}:reminder" for cause in links)]
 
 
 def timeline(story: Story) -> list[Moment]:

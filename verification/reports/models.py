@@ -163,6 +163,13 @@ class Report(models.Model):
                 condition=Q(status__in=[S.RUNNING, S.PARTIAL], completed_at=None),
                 name="reports_under_way",
             ),
+            # Staff type the beginning of a client's own number.
+            models.Index(
+                fields=["reference"],
+                condition=Q(reference__isnull=False),
+                opclasses=["varchar_pattern_ops"],
+                name="report_reference",
+            ),
             # Totals: equal keys are stored once, so that a million fit in 7 MB.
             models.Index(
                 fields=["workspace", "environment", "status", "subject_type"],

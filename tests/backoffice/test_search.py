@@ -1,0 +1,190 @@
+"""One field finds reports, workspaces, people, keys, money, messages, deliveries."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from monitoring.models import Rule
+from tests.clients import HOSTED, company, person
+from tests.monitoring.rules import stored
+from tests.office import change, listed_ids, log_in, opened
+from tests.refunds import paid
+from tests.webhooks.deliveries import configured
+from tests.workspaces.people import member
+from verification.backoffice.models import AuditEvent
+from verification.notifications.models import Notification
+from verification.reports.models import Report
+from webhooks.models import Delivery
+from workspaces.models import LedgerEntry
+
+pytestmark = pytest.mark.django_db
+SEARCH = "/admin/search"
+
+
+def found(client: Client, term: str) -> set[str]:
+    """`reports.report:<id>` of all that are linked."""
+    answer = client.post(SEARCH, {"q": term})
+    assert answer.status_code == 200
+    page = answer.content.decode().partition('class="asked found"')[2]
+    links = re.findall(r"/admin/(\w+)/(\w+)/([0-9a-f-]{36})/change/", page)
+    return {f"{app}.{model}:{pk}" for app, model, pk in links}
+
+
+def name(row) -> str:
+    return f"{row._meta.label_lower}:{row.pk}"
+
+
+WHOLE = {
+    "fullName": "Wanjiku Njeri Kamau",
+    "idNumber": "1234 5678",
+    "email": "Wanjiku@People.test",
+    "phone": "+254712345678",
+}
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "Wanjiku Njeri Kamau",
+        "njeri",
+        "IKU NJ",
+        "12345678",
+        "1234-5678",
+        " wanjiku@people.test ",
+        "+254712345678",
+        "0712 345 678",
+        "254 712 345678",
+        "LN-2041/7",
+        "LN-20",
+    ],
+)
+def test_report_is_found_by_what_staff_are_told(api, superuser, typed):
+    made = api.create({**person(**WHOLE), "reference": "LN-2041/7"})["id"]
+    api.create(
+        {**person(fullName="Otieno Odhiambo", idNumber="99"), "reference": "LX-1"}
+    )
+
+    assert f"reports.report:{made}" in found(superuser, typed)
+    assert len([f for f in found(superuser, typed) if "reports.report" in f]) == 1
+
+
+def test_reports_of_every_workspace_and_environment_are_found(
+    api, another_api, superuser
+):
+    ids = {one.create(company())["id"] for one in (api, another_api)}
+
+    assert {f"reports.report:{pk}" for pk in ids} <= found(superuser, "baobab tra")
+    assert {f"reports.report:{pk}" for pk in ids} <= found(superuser, "pvt12345")
+
+
+def test_rule_is_found_like_a_report(api, superuser):
+    rule = stored(api)
+
+    assert name(rule) in found(superuser, "wanjiku")
+    assert name(rule) in found(superuser, "12345678")
+    assert name(rule) in found(superuser, str(rule.pk))
+    assert Rule.objects.count() == 1
+
+
+def test_workspace_is_found_by_name_member_and_end_of_a_key(api, superuser):
+    owner = member(api.workspace, "OWNER", "grace")
+
+    for typed in ("acacia", "LENDER", "grace@people.test", api.key.last_characters):
+        assert name(api.workspace) in found(superuser, typed), typed
+    assert name(owner) in found(superuser, "grace@people")
+    assert name(api.key) in found(superuser, api.key.last_characters)
+    assert name(api.key) in found(superuser, api.text)
+
+
+def test_all_that_belongs_to_a_report_is_found_by_its_id(api, superuser):
+    configured(api.workspace)
+    checkout = paid(api, reference="LN-9")
+    report = checkout.report
+    api.work()
+    other = person(idNumber="23456789", email="w@people.test")
+    hosted = api.create({**other, "consent": HOSTED})["id"]
+    asked = Notification.objects.get(kind="CONSENT_REQUEST")
+
+    belongs = found(superuser, str(report.pk))
+    assert belongs == found(superuser, "LN-9")
+    assert name(checkout) in belongs
+    assert name(checkout) in found(superuser, checkout.number)
+    deliveries = Delivery.objects.filter(event__report_id=report.pk)
+    assert {name(delivery) for delivery in deliveries} <= belongs
+    receipt = Notification.objects.get(kind="PAYMENT_RECEIPT")
+    assert name(receipt) in belongs
+    assert name(asked) in found(superuser, hosted)
+    assert change(asked) in opened(superuser, change(Report.objects.get(pk=hosted)))
+    entry = LedgerEntry.objects.filter(report_id=hosted).first()
+    assert name(entry) in found(superuser, hosted)
+    assert str(entry.pk) in listed_ids(superuser, LedgerEntry, q=hosted)
+
+
+def test_at_most_ten_of_a_kind_are_shown(api, superuser):
+    api.create(*[company(registrationNumber=f"PVT-{n}") for n in range(12)])
+
+    answer = superuser.post(SEARCH, {"q": "baobab"}).content.decode()
+
+    assert len(re.findall(r"/admin/reports/report/[0-9a-f-]{36}/change/", answer)) == 10
+    assert "more than 10" in answer
+
+
+def test_each_role_finds_what_it_may_see(api):
+    report = api.create(person())["id"]
+    member(api.workspace, "OWNER", "wanjiku")
+    user = User.objects.create_user("finance", is_staff=True)
+    user.groups.add(Group.objects.get(name="Finance"))
+    client = Client()
+    log_in(client, user)
+
+    kinds = {one.partition(":")[0] for one in found(client, report)}
+    assert kinds == {"reports.report", "workspaces.ledgerentry"}
+    assert "workspaces.apikey" not in "".join(found(client, api.key.last_characters))
+
+
+def test_search_is_recorded_and_says_nothing_of_what_was_typed(api, superuser, caplog):
+    api.create(person())
+
+    answer = superuser.post(SEARCH, {"q": "Wanjiku 12345678"})
+    superuser.post(SEARCH, {"q": "wanjiku"})
+
+    assert answer["Cache-Control"] == "no-store"
+    events = AuditEvent.objects.filter(action="search.made")
+    assert [event.fields for event in events.order_by("id")] == [[], ["reports"]]
+    told = str(list(AuditEvent.objects.values())) + caplog.text
+    assert "anjiku" not in told
+    # What stands in an address is not looked for.
+    assert found_by_get(superuser) == 0
+
+
+def found_by_get(client: Client) -> int:
+    page = client.get(SEARCH, {"q": "wanjiku"}).content.decode()
+    return page.count("/change/")
+
+
+def test_search_is_for_staff_with_a_second_factor(api, db):
+    stranger = Client()
+    assert "/accounts/login/" in stranger.post(SEARCH, {"q": "x"})["Location"]
+    user = User.objects.create_user("grace", is_staff=True)
+    half = Client()
+    half.force_login(user)
+    assert "totp" in half.post(SEARCH, {"q": "x"})["Location"]
+    nobody = Client()
+    nobody.force_login(User.objects.create_user("nobody"))
+    assert nobody.post(SEARCH, {"q": "x"}).status_code == 404
+
+
+def test_field_stands_on_every_page(superuser, api):
+    for url in ("/admin/", "/admin/reports/report/", SEARCH):
+        assert f'action="{SEARCH}"' in opened(superuser, url)
+
+
+@pytest.mark.parametrize(
+    "typed", ["", " ", "%", "_", "\0", "ab", "'; --", "王", "x" * 999]
+)
+def test_odd_words_find_nothing_and_break_nothing(api, superuser, typed):
+    api.create(person())
+
+    assert found(superuser, typed) == set()

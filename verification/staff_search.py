@@ -1,0 +1,335 @@
+"""One field by which staff find anything: `/admin/search`.
+
+The form is sent by POST, so that what people are called by stands in no address and no
+log. Reports and rules are found by any part of a name, or by an exact ID number,
+registration number, e-mail address, phone number or reference in any workspace; what
+is encrypted is found by its keyed hashes, which differ by workspace and environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import phonenumbers
+from django.contrib import admin
+from django.db import connection
+from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
+
+from monitoring.models import Rule
+from verification.backoffice import trail
+from verification.backoffice.filters import is_uuid
+from verification.backoffice.rendering import link
+from verification.masking import address
+from verification.notifications.models import Notification
+from verification.ordering.report_story import causes_of
+from verification.payments.models import Checkout
+from verification.payments.receipts import numbered
+from verification.postgresql.planning import planned_for_their_values
+from verification.reports.models import Report
+from verification.reports.search import GRAM, Terms
+from verification.reports.subjects import folded
+from webhooks.models import Delivery
+from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
+
+LONGEST = 200
+SHOWN = 10
+# Of so many candidates each is looked at; of more, the newest rows are.
+FEW = 1_000
+# Accounts whose terms one statement looks for.
+AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is found of one kind; `describe` names a row beside its link."""
+
+    title: str
+    model: type[Model]
+    find: Callable[[str], list[Any]]
+    describe: Callable[[Any], tuple[Any, ...]]
+
+
+@planned_for_their_values()
+def page(request: HttpRequest) -> HttpResponse:
+    # The pages of the admin are named by its own name, not by that of this address.
+    request.current_app = admin.site.name  # type: ignore[attr-defined]
+    term = " ".join(request.POST.get("q", "").replace("\0", "").split())[:LONGEST]
+    groups = list(_found(request, term)) if term else []
+    if term:
+        # Who searched what kinds of things; the words are kept nowhere.
+        fields = [group["title"].lower() for group in groups]
+        trail.record(
+            "search.made", trail.actor_of(request), request.user, fields=fields
+        )  # type: ignore[arg-type]
+    shown = {
+        **admin.site.each_context(request),
+        "title": "Search",
+        "term": term,
+        "is_short": bool(term) and len(folded(term)) < GRAM,
+        "groups": groups,
+        "shown": SHOWN,
+    }
+    return TemplateResponse(request, "admin/search.html", shown)
+
+
+def _found(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
+    for group in GROUPS:
+        meta = group.model._meta
+        if not request.user.has_perm(f"{meta.app_label}.view_{meta.model_name}"):
+            continue
+        if rows := group.find(term):
+            told = [
+                (link(row, first), rest)
+                for row in rows[:SHOWN]
+                for first, *rest in [group.describe(row)]
+            ]
+            more = len(rows) > SHOWN
+            yield {"title": group.title, "rows": told, "more": more}
+
+
+# Reports and rules
+
+
+def _reports(term: str) -> list[Report]:
+    reports = Report.objects.select_related("workspace").defer("subject")
+    found = _named(reports, term, "reports_searchentry", "report_id")
+    by_reference = reports.filter(reference__startswith=term)[: SHOWN + 1]
+    return _newest([*found, *by_reference])
+
+
+def _rules(term: str) -> list[Rule]:
+    rules = Rule.objects.select_related("workspace").defer("subject", "consent")
+    return _newest(_named(rules, term, "monitoring_rule", "id"))
+
+
+def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]:
+    """By any part of the name, or exactly by an identifier, in any account."""
+    name = folded(term)
+    accounts = [
+        Terms(*account)
+        for account in Account.objects.values_list("workspace_id", "environment")
+    ]
+    phone = _phone(term)
+    exact = [
+        hashed
+        for terms in accounts
+        for hashed in (
+            terms.of_number(term),
+            terms.of_text(term),
+            terms.of_phone(phone),
+        )
+    ]
+    wanted = Q(pk__in=_ids(table, column, "&&", [exact]))
+    if is_uuid(term):
+        wanted |= Q(pk=UUID(term))
+    if len(name) >= GRAM:
+        grams = [list(terms.of_name(name)) for terms in accounts]
+        likely = _ids(table, column, "@>", grams)
+        # A name that very many have is soon met among the newest.
+        is_common = len(likely) > FEW
+        named = Q() if is_common else Q(pk__in=likely)
+        wanted |= Q(named, search_name__contains=name)
+    return list(rows.filter(wanted).order_by("-id")[: SHOWN + 1])
+
+
+def _ids(table: str, column: str, operator: str, sought: list[list[int]]) -> list[UUID]:
+    """Of rows whose terms have all (`@>`), or any (`&&`), of one of these; FEW + 1."""
+    found: list[UUID] = []
+    for start in range(0, len(sought), AT_ONCE):
+        some = sought[start : start + AT_ONCE]
+        values = ", ".join(["(%s::bigint[])"] * len(some))
+        sql = (
+            f"SELECT e.{column} FROM (VALUES {values}) AS sought(terms) "  # noqa: S608
+            f"CROSS JOIN LATERAL (SELECT {column} FROM {table} "
+            f"WHERE terms {operator} sought.terms LIMIT %s) AS e LIMIT %s"
+        )
+        with connection.cursor() as cursor:
+            left = FEW + 1 - len(found)
+            cursor.execute(sql, [*some, left, left])
+            found += [row[0] for row in cursor.fetchall()]
+        if len(found) > FEW:
+            break
+    return found
+
+
+def _phone(term: str) -> str:
+    """In E.164, as subjects have it; blank if it is no number."""
+    try:
+        number = phonenumbers.parse(term, "KE")
+    except phonenumbers.NumberParseException:
+        return ""
+    if not phonenumbers.is_possible_number(number):
+        return ""
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def _newest(rows: list[Any]) -> list[Any]:
+    once = {row.pk: row for row in rows}
+    return [once[pk] for pk in sorted(once, reverse=True)]
+
+
+# Workspaces and who and what belongs to them
+
+
+def _workspaces(term: str) -> list[Workspace]:
+    wanted = Q(name__icontains=term) | Q(members__user__email__iexact=term)
+    if is_uuid(term):
+        wanted |= Q(pk=UUID(term))
+    if len(term) == 4:
+        wanted |= Q(api_keys__last_characters=term)
+    return list(
+        Workspace.objects.filter(wanted).distinct().order_by("-id")[: SHOWN + 1]
+    )
+
+
+def _members(term: str) -> list[Member]:
+    wanted = Q(user__email__icontains=term) | Q(user__first_name__icontains=term)
+    members = Member.objects.select_related("user", "workspace").filter(wanted)
+    return list(members.order_by("-id")[: SHOWN + 1])
+
+
+def _keys(term: str) -> list[ApiKey]:
+    wanted = Q(last_characters=term[-4:])
+    if len(term) > 4:
+        wanted &= Q(first_characters=term[:12]) if len(term) >= 16 else Q(pk__in=[])
+    if is_uuid(term):
+        wanted = Q(pk=UUID(term))
+    keys = ApiKey.objects.select_related("workspace").filter(wanted)
+    return list(keys.order_by("-id")[: SHOWN + 1])
+
+
+# Money, messages and deliveries, of what is named or of a report
+
+
+def _checkouts(term: str) -> list[Checkout]:
+    checkouts = numbered(term)
+    if checkouts is None:
+        ids = _report_ids(term)
+        checkouts = Checkout.objects.filter(
+            Q(report_id__in=ids) | Q(pk__in=ids) | Q(transaction=term)
+        )
+    return list(checkouts.order_by("-id")[: SHOWN + 1])
+
+
+def _entries(term: str) -> list[LedgerEntry]:
+    # By the results: their index is the one that entries have.
+    results = [
+        result
+        for report in Report.objects.filter(pk__in=_report_ids(term))
+        for result in report.results.values_list("pk", flat=True)
+    ]
+    entries = LedgerEntry.objects.filter(
+        Q(result_id__in=results) | Q(pk__in=_own_id(term))
+    )
+    return list(entries.select_related("account").order_by("-id")[: SHOWN + 1])
+
+
+def _messages(term: str) -> list[Notification]:
+    causes = [
+        cause
+        for report in Report.objects.filter(pk__in=_report_ids(term))
+        for cause in causes_of(report)
+    ]
+    messages = Notification.objects.defer("context", "recipient")
+    wanted = Q(cause__in=causes) | Q(pk__in=_own_id(term))
+    return list(messages.filter(wanted).order_by("-id")[: SHOWN + 1])
+
+
+def _deliveries(term: str) -> list[Delivery]:
+    ids = _report_ids(term)
+    wanted = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
+    deliveries = Delivery.objects.filter(wanted).select_related("workspace")
+    return list(deliveries.order_by("-event")[: SHOWN + 1])
+
+
+def _own_id(term: str) -> list[UUID]:
+    return [UUID(term)] if is_uuid(term) else []
+
+
+def _report_ids(term: str) -> list[UUID]:
+    """Of the report with this id, or of those with this reference."""
+    if is_uuid(term):
+        return [UUID(term)]
+    named = Report.objects.filter(reference=term).order_by("-id")
+    return list(named.values_list("pk", flat=True)[:SHOWN])
+
+
+def _time(moment: Any) -> str:
+    return date_format(localtime(moment), "SHORT_DATETIME_FORMAT")
+
+
+GROUPS = [
+    Group(
+        "Reports",
+        Report,
+        _reports,
+        lambda r: (
+            r.subject_name,
+            r.workspace,
+            r.environment,
+            r.get_status_display(),
+            r.reference or "",
+            _time(r.created_at),
+        ),
+    ),
+    Group(
+        "Monitoring rules",
+        Rule,
+        _rules,
+        lambda r: (r.subject_name, r.workspace, r.environment, r.status),
+    ),
+    Group(
+        "Workspaces",
+        Workspace,
+        _workspaces,
+        lambda w: (w.name, w.get_kind_display(), w.get_go_live_display()),
+    ),
+    Group(
+        "Members",
+        Member,
+        _members,
+        lambda m: (
+            m.user.get_full_name() or m.user.username,
+            address(m.user.email),
+            m.workspace,
+            m.get_role_display(),
+        ),
+    ),
+    Group(
+        "API keys",
+        ApiKey,
+        _keys,
+        lambda k: (str(k), k.name, k.workspace, k.environment),
+    ),
+    Group(
+        "Checkouts",
+        Checkout,
+        _checkouts,
+        lambda c: (c.number, c.environment, c.status, f"{c.currency} {c.amount}"),
+    ),
+    Group(
+        "Ledger entries",
+        LedgerEntry,
+        _entries,
+        lambda e: (e.kind, e.amount, e.account, _time(e.created_at)),
+    ),
+    Group(
+        "Messages",
+        Notification,
+        _messages,
+        lambda n: (n.get_kind_display(), n.channel, n.status, _time(n.created_at)),
+    ),
+    Group(
+        "Deliveries",
+        Delivery,
+        _deliveries,
+        lambda d: (d.name, d.workspace, d.status, _time(d.created_at)),
+    ),
+]
