@@ -59,15 +59,14 @@ class Group:
 @planned_for_their_values()
 def page(request: HttpRequest) -> HttpResponse:
     # The pages of the admin are named by its own name, not by that of this address.
-    request.current_app = admin.site.name  # type: ignore[attr-defined]
+    request.current_app = admin.site.name
     term = " ".join(request.POST.get("q", "").replace("\0", "").split())[:LONGEST]
     groups = list(_found(request, term)) if term else []
     if term:
         # Who searched what kinds of things; the words are kept nowhere.
         fields = [group["title"].lower() for group in groups]
-        trail.record(
-            "search.made", trail.actor_of(request), request.user, fields=fields
-        )  # type: ignore[arg-type]
+        who: Any = request.user
+        trail.record("search.made", trail.actor_of(request), who, fields=fields)
     shown = {
         **admin.site.each_context(request),
         "title": "Search",
