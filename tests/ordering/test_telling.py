@@ -6,12 +6,12 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
-from tests.clients import HOSTED, Api, person
+from tests.clients import HOSTED, Api, company, person
 from tests.ordering.test_consenting import EVIDENCE
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
-from verification.ordering.consenting import decline, grant
+from verification.ordering.consenting import decline, grant, withdraw
 from verification.ordering.tasks import remind_subjects
 
 ADDRESS = "wanjiku@kamau.test"
@@ -156,3 +156,38 @@ def test_an_answer_cancels_the_reminder_that_waits(api: Api):
     decline(consent.pk, 1, EVIDENCE, "")
     assert [message.subject for message in sent() if "remind" in message.subject] == []
     assert Notification.objects.filter(status="CANCELLED").count() == 1
+
+
+@pytest.mark.parametrize("mode", ["SELF", "CANDIDATE"])
+def test_a_request_says_what_the_subject_pays(api: Api, mode: str):
+    item = {**person(email=ADDRESS), "consent": HOSTED, "paymentMode": mode}
+    api.create(item)
+    (message,) = sent()
+
+    pays = mode == "CANDIDATE"
+    assert ("The checks cost KES 250.00, which you are asked" in message.body) is pays
+    assert ("Ukaguzi unagharimu KES 250.00" in message.body) is pays
+    assert ("costs you nothing" in message.body) is not pays
+
+
+def test_a_request_to_a_company_promises_no_question_that_is_not_asked(api: Api):
+    subject = {"registrationNumber": None, "kraPin": "P123456789Z", "email": ADDRESS}
+    item = {**company(**subject), "checksRequested": ["KRA_PIN"], "consent": HOSTED}
+    api.create(item)
+    (message,) = sent()
+
+    assert "information about your company" in message.body
+    assert "asks you to confirm who you are" not in message.body
+
+
+def test_the_receipt_of_a_late_withdrawal_says_that_the_checks_had_ended(api: Api):
+    consent = hosted(api)
+    grant(consent.pk, 1, EVIDENCE)
+    api.work()
+    sent()
+    withdraw(consent.pk, 1, EVIDENCE, "")
+    (message,) = sent()
+
+    told = "Ukaguzi ulikuwa umekwisha kabla"
+    assert told in message.body
+    assert "umefutwa" not in message.body

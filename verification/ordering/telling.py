@@ -11,13 +11,14 @@ from django.conf import settings
 from django.urls import reverse
 
 from verification import links
+from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import CODES
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
 from verification.notifications.sms import sms_is_configured
 from verification.references.models import Reference
-from verification.reports.models import Report
+from verification.reports.models import PaymentMode, Report, SubjectType
 from verification.wire import utc_text
 from workspaces.models import Environment
 
@@ -113,6 +114,8 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
         "number": record.number,
         "decision": record.happened,
         "reason": reason if reason in CODES else "",
+        # Nothing is left that a withdrawal could stop.
+        "allMade": report.is_ended,
         "recordId": str(record.pk),
         "link": links.consent_url(record.consent_id, record.generation),
     }
@@ -159,7 +162,20 @@ def _about(report: Report, consent: Consent) -> dict[str, Any]:
         "purpose": report.purpose,
         "link": links.consent_url(consent.pk, consent.generation),
         "expiresAt": _text(consent.expires_at),
+        "asks": challenge_of(consent) is not None,
+        "isCompany": report.subject_type == SubjectType.COMPANY,
+        "pays": _what_subject_pays(report),
     }
+
+
+def _what_subject_pays(report: Report) -> str:
+    # Of other reports the payment is not looked up: there may be 500 at once.
+    if report.payment_mode != PaymentMode.CANDIDATE:
+        return ""
+    payment = getattr(report, "payment", None)
+    if payment is None or not payment.amount:
+        return ""
+    return f"{payment.currency} {payment.amount:,.2f}"
 
 
 def _text(at: datetime | None) -> str | None:
