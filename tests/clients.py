@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client as HttpClient
+from django.utils.timezone import now
 
 from verification.checks.tasks import run_due
+from verification.notifications.models import SandboxAddress
+from verification.notifications.recipients import exact_hash
 from workspaces import keys
 from workspaces.accounts import create_workspace
 from workspaces.models import Account, Workspace
@@ -138,10 +141,41 @@ def codes(problem: dict[str, Any]) -> dict[str, str]:
     }
 
 
+# Whom tests of the sandbox write to.
+READERS = [
+    "wanjiku@kamau.test",
+    "right@kamau.test",
+    "amina@baraka.test",
+    "accounts@kilele.test",
+    "amina@payer.test",
+    "wanjiku@subject.test",
+    "wanjiku@example.test",
+    *(f"p{n}@kamau.test" for n in range(30)),
+]
+
+
+def let_get_sandbox_messages(workspace: Workspace, *addresses: str) -> None:
+    """As if a member had typed the codes that were sent to these addresses."""
+    SandboxAddress.objects.bulk_create(
+        SandboxAddress(
+            workspace=workspace,
+            channel=channel,
+            address=address,
+            address_hash=exact_hash(channel, address),
+            confirmed_at=now(),
+        )
+        for address in addresses
+        for channel in ["SMS" if address.startswith("+") else "EMAIL"]
+    )
+
+
 @pytest.fixture
 def workspace(db: None) -> Workspace:
+    """Its sandbox may write to READERS."""
     call_command("setup_checks", stdout=io.StringIO())
-    return create_workspace(name="Acacia Lenders", owner_email="owner@acacia.test")
+    made = create_workspace(name="Acacia Lenders", owner_email="owner@acacia.test")
+    let_get_sandbox_messages(made, *READERS)
+    return made
 
 
 @pytest.fixture

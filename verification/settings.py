@@ -327,6 +327,10 @@ CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
 # Who runs this service, and where a person asks about their details: on hosted pages.
 OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
+# How many requests (for consent, payment, a reference, to join) a person gets in a day
+# (UTC) over all workspaces, and how many a workspace sends unless staff allow it more.
+MESSAGES_PER_RECIPIENT_PER_DAY = env.int("MESSAGES_PER_RECIPIENT_PER_DAY", 10)
+MESSAGES_PER_WORKSPACE_PER_DAY = env.int("MESSAGES_PER_WORKSPACE_PER_DAY", 5000)
 # Who is written to when something about payments needs a person.
 OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 MFA_TOTP_ISSUER = OPERATOR_NAME

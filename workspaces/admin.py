@@ -59,6 +59,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
         "legal_name",
         "trading_name",
         "retention_days",
+        "messages_per_day",
         "owner_contact",
         "blocked_by",
     ]

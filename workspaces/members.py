@@ -38,6 +38,7 @@ class Permission(StrEnum):
     MANAGE_MEMBERS = auto()
     MANAGE_OWNERS = auto()
     MANAGE_SETTINGS = auto()
+    MANAGE_MAILBOX = auto()
     GO_LIVE = auto()
     CLOSE = auto()
 
@@ -50,6 +51,7 @@ _ADMIN = {
     P.MANAGE_MONITORING,
     P.MANAGE_MEMBERS,
     P.MANAGE_SETTINGS,
+    P.MANAGE_MAILBOX,
     P.GO_LIVE,
 }
 # The only place that says what a role may do.
@@ -95,7 +97,7 @@ def invite(actor: Member, email: str, role: Role) -> Invitation:
 
     Raises NotAllowed, AlreadyMember and TooManyInvitations.
     """
-    _lock(actor.workspace_id)
+    lock(actor.workspace_id)
     _require_over(actor, actor.workspace_id, role)
     today = actor.workspace.invitations.filter(created_at__gt=now() - ONE_DAY)
     if today.count() >= A_DAY:
@@ -118,7 +120,7 @@ def give_to(workspace: Workspace, email: str) -> bool:
 @transaction.atomic
 def withdraw(actor: Member, invitation: Invitation) -> None:
     """Its link works no more. Raises NotAllowed and InvitationOver."""
-    _lock(invitation.workspace_id)
+    lock(invitation.workspace_id)
     _require_over(actor, invitation.workspace_id, Role(invitation.role))
     # Anew: it may have been accepted while the page was open.
     held = open_invitations().select_for_update(of=("self",))
@@ -231,14 +233,14 @@ def _require_over(actor: Member, workspace_id: UUID, role: Role) -> None:
     require(found, needed)
 
 
-def _lock(workspace_id: UUID) -> None:
+def lock(workspace_id: UUID) -> None:
     """Nobody else changes who belongs to the workspace meanwhile."""
     Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
 
 
 def _held(member: Member) -> Member:
     """Anew, as nobody else changes them meanwhile."""
-    _lock(member.workspace_id)
+    lock(member.workspace_id)
     return Member.objects.select_related("workspace", "user").get(pk=member.pk)
 
 
@@ -253,7 +255,7 @@ def _keep_an_owner(member: Member) -> None:
 def _invite(
     workspace: Workspace, email: str, role: Role, by: User | None
 ) -> Invitation:
-    _lock(workspace.pk)
+    lock(workspace.pk)
     hashed = email_hash(email)
     if any(
         email_hash(known) == hashed

@@ -92,6 +92,11 @@ class Workspace(models.Model):
     contact = EncryptedJSONField()
     go_live = models.CharField(max_length=10, choices=GoLive, default=GoLive.NONE)
     retention_days = models.PositiveIntegerField(default=365)
+    messages_per_day = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Requests to people in a day; empty: as the service allows.",
+    )
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspension_reason = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -5,12 +5,13 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 
-from tests.clients import Api, person
+from tests.clients import HOSTED, Api, person
 from tests.console.visitor import Visitor
 from tests.golive.applications import draft
 from tests.monitoring.rules import raised
 from tests.webhooks.deliveries import configured
 from verification.console.urls import PAGES
+from verification.notifications.models import Notification
 from webhooks.models import Delivery
 from workspaces import members
 from workspaces.models import Role
@@ -45,6 +46,11 @@ TABLE = {
     "monitoring-pause": (None, MANAGERS),
     "monitoring-resume": (None, MANAGERS),
     "sandbox": (ALL, None),
+    "mailbox": (MANAGERS, None),
+    "mailbox-message": (MANAGERS, None),
+    "mailbox-addresses": (MANAGERS, MANAGERS),
+    "mailbox-confirm": (None, MANAGERS),
+    "mailbox-remove": (None, MANAGERS),
     "members": (ALL, MANAGERS),
     "members-leave": (ALL, ALL),
     "members-role": (None, MANAGERS),
@@ -70,6 +76,7 @@ def rows(api: Api, owner: Visitor, viewer: Visitor) -> dict[str, object]:
     api.work()
     alert = raised(api)
     members.invite(owner.member, "new@people.test", Role.VIEWER)
+    api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
     return {
         "key": api.key.pk,
         "report": report,
@@ -80,6 +87,8 @@ def rows(api: Api, owner: Visitor, viewer: Visitor) -> dict[str, object]:
         "invitation": api.workspace.invitations.get().pk,
         "month": f"{now():%Y-%m}",
         "kind": "cr12",
+        "message": Notification.objects.get(kind="CONSENT_REQUEST").pk,
+        "address": api.workspace.sandbox_addresses.first().pk,
         "document": draft(owner.member).documents.get(kind="CR12").pk,
     }
 
@@ -128,7 +137,14 @@ def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger):
 
 @pytest.mark.parametrize(
     "name",
-    ["keys-rotate", "reports-detail", "webhooks-delivery", "monitoring-alert"],
+    [
+        "keys-rotate",
+        "reports-detail",
+        "webhooks-delivery",
+        "monitoring-alert",
+        "mailbox-message",
+        "mailbox-addresses",
+    ],
 )
 def test_rows_of_the_sandbox_are_not_found_in_production(rows, owner, name):
     more = arguments(name, rows)

@@ -118,12 +118,12 @@ def test_blocked_sender_reaches_recipient_by_no_channel(ask, action):
 
 def test_block_stops_a_message_that_failed_and_waits(ask, mail_server):
     row = ask()
-    mail_server.refuses = "451 Later"
+    mail_server.refuses[ADDRESS] = 451
     send_due()
     assert status(row)[0] == "PENDING"
     post(row, action="block")
     Notification.objects.update(next_attempt_at=row.created_at)
-    mail_server.refuses = ""
+    mail_server.refuses.clear()
     send_due()
 
     assert mail_server.messages == []
@@ -240,9 +240,11 @@ ASKING = {
 @pytest.mark.parametrize("asking", ASKING)
 def test_hosted_page_lets_its_visitor_block_and_not_lift(api: Api, asking: str):
     api.create(ASKING[asking])
-    block_on_page(Notification.objects.get(kind=f"{asking.upper()}_REQUEST"))
+    block_on_page(Notification.objects.filter(kind=f"{asking.upper()}_REQUEST")[0])
 
     assert sent() == []
+    errors = Notification.objects.values_list("channel", "error")
+    assert set(errors) == {("EMAIL", "BLOCKED"), ("SMS", "BLOCKED")}
 
 
 def test_referee_blocks_on_the_page(paying_api: Api):

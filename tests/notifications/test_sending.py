@@ -90,7 +90,8 @@ def test_nothing_is_sent_of_what_was_rolled_back():
 
 @pytest.mark.django_db(transaction=True)
 def test_two_senders_at_once_send_each_message_once(mail_server: MailServer):
-    notify(*[wanted(f"consent:{n}:1") for n in range(30)])
+    people = [f"p{n}@subject.test" for n in range(30)]
+    notify(*[wanted(f"consent:{one}:1", recipient=one) for one in people])
 
     at_once(3, lambda _: send_due())
 

@@ -94,6 +94,11 @@ GO_LIVE = {
     "key": "vrf_live_0123456789ABCDEFGHIJKLMNOPQRSTUV35Llxk",
     "reason": "The CR12 is of last year",
 }
+CODE = {
+    "requester": "Acacia Lenders",
+    "operator": "Verification reports",
+    "code": "012345",
+}
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
@@ -123,6 +128,7 @@ CONTEXTS = {
     Kind.GO_LIVE_APPROVED: GO_LIVE,
     Kind.GO_LIVE_REJECTED: GO_LIVE,
     Kind.GO_LIVE_NAME: {**GO_LIVE, "wanted": "Acacia Limited", "isApproved": True},
+    Kind.SANDBOX_ADDRESS: CODE,
 }
 TO_OWNERS = {
     Kind.PAYMENT_TROUBLE,
@@ -135,12 +141,18 @@ TO_OWNERS = {
 ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
 TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
 BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
+<<<<<<< HEAD
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
 WITHOUT_DEADLINE = {
     Kind.CONSENT_LOCKED,
     Kind.CONSENT_RECEIPT,
     Kind.PAYMENT_REFUNDED,
 }
+=======
+# In one language, and without a link.
+CODES = {Kind.SANDBOX_ADDRESS}
+BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
+>>>>>>> e231bbc (Withhold sandbox messages to strangers, and limit requests a day)
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
 
@@ -278,9 +290,22 @@ def test_every_template_belongs_to_a_kind():
     }
     wanted_names = {
         f"{kind.lower()}.{channel}.{language}.txt"
-        for channel, kinds in {"email": list(Kind), "sms": BY_SMS}.items()
+        for channel, kinds in {"email": list(Kind), "sms": [*BY_SMS, *CODES]}.items()
         for kind in kinds
-        for language in [*Language.values, *(["both"] if channel == "sms" else [])]
+        for language in [
+            *Language.values,
+            *(["both"] if channel == "sms" and kind not in CODES else []),
+        ]
     }
     footers = {f"footer.email.{language}.txt" for language in Language.values}
     assert names == wanted_names | footers
+
+
+@pytest.mark.parametrize("language", Language.values)
+def test_code_for_sandbox_messages_fits_into_one_sms(language: str):
+    name = "Savings and Credit Co-operative " * 6
+    text = by_sms(Kind.SANDBOX_ADDRESS, language, context={"requester": name})
+
+    assert gsm_length(text) <= 160
+    assert "012345" in text
+    assert "Savings" in text

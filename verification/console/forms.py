@@ -9,11 +9,13 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.core.validators import validate_email
 from django.utils.timezone import localdate, now
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
+from verification.notifications.models import Channel
 from verification.ordering import formats
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.listing import Filters
@@ -229,6 +231,33 @@ class NewMember(forms.Form):
         super().__init__(*args, **kw)
         # Only what the member may give; the verb asks again.
         self.fields["role"].choices = roles  # type: ignore[attr-defined]
+
+
+class SandboxAddress(forms.Form):
+    """Cleaned to a channel and an address."""
+
+    address = forms.CharField(max_length=254, error_messages=NEEDED)
+
+    def __init__(self, *args: Any, by_sms: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.by_sms = by_sms
+        field = self.fields["address"]
+        field.label = _("E-mail address")
+        if by_sms:
+            field.label = _("E-mail address, or phone number such as +254712345678")
+
+    def clean_address(self) -> tuple[Channel, str]:
+        typed: str = self.cleaned_data["address"]
+        try:
+            if self.by_sms and typed.startswith("+"):
+                return Channel.SMS, formats.phone(typed)
+            validate_email(typed)
+        except (PydanticCustomError, forms.ValidationError):
+            told = _("Enter an e-mail address, such as name@example.com")
+            if self.by_sms:
+                told = _("Enter an e-mail address, or a number such as +254712345678")
+            raise forms.ValidationError(told) from None
+        return Channel.EMAIL, typed
 
 
 class Settings(forms.Form):

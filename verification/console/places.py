@@ -28,7 +28,7 @@ from verification.backoffice import trail
 from verification.golive.transitions import By
 from verification.ordering.client import Client
 from verification.pages import View, private
-from workspaces.members import ALLOWED, NotAllowed, Permission
+from workspaces.members import ALLOWED, NotAllowed, Permission, may
 from workspaces.models import Account, Environment, Member, Workspace
 
 # Each page of the navigation, and the first words of the names of those below it.
@@ -40,6 +40,7 @@ NAVIGATION = [
     ("webhooks", _("Webhooks")),
     ("monitoring", _("Monitoring")),
     ("sandbox", _("Test subjects")),
+    ("mailbox", _("Mailbox")),
     ("members", _("Members")),
     ("golive", _("Go live")),
     ("settings", _("Settings")),
@@ -85,6 +86,12 @@ class Place:
         assert isinstance(user, User)  # noqa: S101
         return By(user, trail.actor_of(self.request))
 
+    def _has(self, page: str) -> bool:
+        """Whether the navigation leads there from here."""
+        if page == "mailbox" and not may(self.member, Permission.MANAGE_MAILBOX):
+            return False
+        return self.is_sandbox or page not in {"sandbox", "mailbox"}
+
     def record(self, action: str, obj: Model, *fields: str, reason: str = "") -> None:
         """Into the audit trail, in the transaction of what was done."""
         who = trail.actor_of(self.request)
@@ -111,9 +118,7 @@ class Place:
         context = {
             "place": self,
             "section": (match.url_name or "").partition("-")[0] if match else "",
-            "navigation": [
-                n for n in NAVIGATION if self.is_sandbox or n[0] != "sandbox"
-            ],
+            "navigation": [n for n in NAVIGATION if self._has(n[0])],
             "can": {p.value: True for p in ALLOWED[self.member.role]},
             "environments": Environment.values,
             **(shown or {}),

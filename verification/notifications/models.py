@@ -39,6 +39,7 @@ class Kind(models.TextChoices):
     GO_LIVE_APPROVED = "GO_LIVE_APPROVED"
     GO_LIVE_REJECTED = "GO_LIVE_REJECTED"
     GO_LIVE_NAME = "GO_LIVE_NAME"
+    SANDBOX_ADDRESS = "SANDBOX_ADDRESS"
 
 
 # To people whom a workspace names: subjects, payers and referees.
@@ -50,7 +51,7 @@ TO_PEOPLE = frozenset(k for k in Kind if k.startswith(("CONSENT_", "REFERENCE_")
     Kind.PAYMENT_REFUNDED,
 }
 # To people who may never have heard of the workspace: they can block it.
-TO_STRANGERS = TO_PEOPLE | {Kind.INVITATION}
+TO_STRANGERS = TO_PEOPLE | {Kind.INVITATION, Kind.SANDBOX_ADDRESS}
 
 
 class Channel(models.TextChoices):
@@ -85,6 +86,9 @@ class NotificationError(models.TextChoices):
     NOT_WRITTEN = "NOT_WRITTEN", "The message could not be written."
     INTERRUPTED = "INTERRUPTED", "Every attempt ended before its outcome was known."
     BLOCKED = "BLOCKED", "The recipient has blocked messages of this workspace."
+    SANDBOX = "SANDBOX", "The sandbox sends to members and confirmed addresses only."
+    RECIPIENT_LIMIT = "RECIPIENT_LIMIT", "The recipient got as many as a day allows."
+    WORKSPACE_LIMIT = "WORKSPACE_LIMIT", "The workspace sent as many as a day allows."
 
 
 S = NotificationStatus
@@ -132,6 +136,8 @@ class Notification(models.Model):
     next_attempt_at = models.DateTimeField(null=True, editable=False)
     leased_until = models.DateTimeField(null=True, editable=False)
     error = models.CharField(max_length=15, choices=NotificationError, db_default="")
+    # When it was counted against the limits of a day.
+    counted_at = models.DateTimeField(null=True, editable=False)
     # What the gateway calls the message.
     provider_reference = models.CharField(max_length=100, db_default="")
     created_at = models.DateTimeField(default=now, editable=False)
@@ -172,6 +178,12 @@ class Notification(models.Model):
                 fields=["id"],
                 condition=Q(status=S.FAILED),
                 name="notifications_failed",
+            ),
+            # The mailbox of a workspace's sandbox, newest first.
+            models.Index(
+                fields=["workspace", "-id"],
+                condition=Q(sandbox=True),
+                name="notifications_mailbox",
             ),
             # What the purge looks for.
             models.Index(
@@ -231,3 +243,54 @@ class Block(models.Model):
 
     def __str__(self) -> str:
         return f"{self.reason} {self.id}"
+
+
+class SandboxAddress(models.Model):
+    """An address that gets the sandbox messages of a workspace once it is confirmed:
+    a member has typed the code that was sent to it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Found by the index of the constraint.
+    workspace = models.ForeignKey(
+        "workspaces.Workspace",
+        models.PROTECT,
+        related_name="sandbox_addresses",
+        db_index=False,
+    )
+    channel = models.CharField(max_length=5, choices=Channel)
+    # An e-mail address, or a number in E.164.
+    address = EncryptedJSONField()
+    address_hash = models.BinaryField()
+    # A keyed hash; null once the code was typed.
+    code_hash = models.BinaryField(null=True)
+    wrong_codes = models.PositiveSmallIntegerField(db_default=0)
+    confirmed_at = models.DateTimeField(null=True, editable=False)
+    # When the code was sent.
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "address_hash"], name="one_sandbox_address"
+            ),
+            models.CheckConstraint(
+                name="sandbox_addresses_wait_for_a_code_or_are_confirmed",
+                condition=Q(code_hash=None) ^ Q(confirmed_at=None),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel} {self.id}"
+
+
+class DailyCount(models.Model):
+    """How many messages were sent to a recipient, or by a workspace, on a day (UTC)."""
+
+    pk = models.CompositePrimaryKey("subject", "day")
+    # "requests:production:<keyed hash of an address>" or "workspace:<id>"
+    subject = models.CharField(max_length=100)
+    day = models.DateField()
+    count = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.count}"

@@ -83,7 +83,8 @@ def notification_rows(wanted: Iterable[Wanted], at: datetime) -> Rows:
             at,
         )
         for one in wanted
-        if one.channel == Channel.EMAIL or sms_is_configured()
+        # The sandbox's mailbox shows SMS without a gateway, too.
+        if one.channel == Channel.EMAIL or one.sandbox or sms_is_configured()
     ]
     return Rows(Notification, COLUMNS, values)
 
@@ -128,10 +129,14 @@ def cancel(*causes: str) -> int:
 
 @transaction.atomic
 def send_again(notification: Notification) -> None:
-    """Begin anew with one that was sent or has failed. Raises CannotBeSent."""
+    """Begin anew with one that was sent or withheld, or failed. Raises CannotBeSent."""
     ended = Notification.objects.filter(
         pk=notification.pk,
-        status__in=[NotificationStatus.SENT, NotificationStatus.FAILED],
+        status__in=[
+            NotificationStatus.SENT,
+            NotificationStatus.FAILED,
+            NotificationStatus.WITHHELD,
+        ],
         recipient__isnull=False,
         context__isnull=False,
     )
@@ -140,6 +145,7 @@ def send_again(notification: Notification) -> None:
         rounds=F("rounds") + 1,
         attempts=0,
         error="",
+        counted_at=None,
         provider_reference="",
         sent_at=None,
         next_attempt_at=now(),

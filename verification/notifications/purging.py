@@ -30,7 +30,25 @@ UPDATE notifications_notification SET recipient = NULL, context = NULL WHERE id 
 """
 
 
+# Codes that nobody typed.
+UNCONFIRMED = """
+DELETE FROM notifications_sandboxaddress WHERE id IN (
+    SELECT id FROM notifications_sandboxaddress
+    WHERE confirmed_at IS NULL AND created_at < %(before)s
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+COUNTS = """
+DELETE FROM notifications_dailycount WHERE (subject, day) IN (
+    SELECT subject, day FROM notifications_dailycount
+    WHERE day < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
 def purge() -> None:
-    before = now() - KEPT
     for statement in (GIVE_UP, FORGET):
-        in_steps(statement, before=before)
+        in_steps(statement, before=now() - KEPT)
+    yesterday = now() - timedelta(days=1)
+    in_steps(UNCONFIRMED, before=yesterday)
+    in_steps(COUNTS, before=yesterday.date())

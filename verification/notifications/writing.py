@@ -47,8 +47,12 @@ class Letter:
     attachments: list[Attachment] = field(default_factory=list)
 
 
-def write_letter(notification: Notification) -> Letter:
-    context = _clean(notification)
+def write_letter(
+    notification: Notification, *, block_link: str = "", attach: bool = True
+) -> Letter:
+    """`block_link` takes the place of the recipient's own link to block the sender."""
+    block_link = block_link or links.block_url(notification.pk)
+    context = {**_clean(notification), "blockLink": block_link}
     languages = [notification.language] if notification.language else Language.values
     written = [
         _with_footer(notification, context, language).partition("\n")
@@ -60,7 +64,8 @@ def write_letter(notification: Notification) -> Letter:
     text = f"\n\n{RULE}\n\n".join(rest.strip() for _, _, rest in written)
     if len(written) > 1:
         text = f"{BELOW}\n\n{text}"
-    return Letter(subject, text + "\n", _attachments(notification))
+    attachments = _attachments(notification) if attach else []
+    return Letter(subject, text + "\n", attachments)
 
 
 def write_sms(notification: Notification) -> str:
@@ -86,7 +91,7 @@ def _with_footer(
     shown = {
         **context,
         "requester": context.get("requester") or context.get("workspace"),
-        "blockLink": links.block_url(notification.pk),
+        "blockLink": context["blockLink"],
     }
     footer = _rendered(f"footer.email.{language}", shown, language).strip()
     return f"{text}\n\n{footer}"

@@ -1,0 +1,171 @@
+"""The mailbox of the sandbox, and the addresses that get its messages."""
+
+import re
+from html import unescape
+
+import pytest
+from django.core import mail
+from django.http import Http404
+from django.test import RequestFactory
+
+from tests.clients import HOSTED, Api, person
+from tests.console.visitor import Visitor
+from tests.hosted.visitor import Visitor as Subject
+from tests.hosted.visitor import words
+from tests.notifications.messages import NUMBER
+from verification.development import mail as development_mail
+from verification.notifications.models import Kind, Notification
+from verification.notifications.tasks import send_due
+from workspaces import members
+from workspaces.models import Role
+
+STRANGER = "stranger@elsewhere.test"
+LETTER = re.compile(r'<div class="card letter">(.*?)</div>', re.DOTALL)
+
+
+def ask(api: Api, **members) -> Notification:
+    subject = {"email": STRANGER, "dateOfBirth": "1990-03-27", **members}
+    api.create({**person(**subject), "consent": HOSTED})
+    send_due()
+    return Notification.objects.filter(kind=Kind.CONSENT_REQUEST).latest("id")
+
+
+def test_withheld_message_is_read_in_the_mailbox_with_its_link(owner, api):
+    row = ask(api)
+    listed = words(owner.page("mailbox"))
+    assert "Request for consent" in listed
+    assert STRANGER in listed
+    assert "Not sent this is the sandbox" in listed
+
+    html = owner.page("mailbox-message", message=row.pk)
+    assert "[SANDBOX] Acacia Lenders asks for your consent" in words(html)
+    links = [unescape(link) for link in re.findall(r'href="(http[^"]+/c/\w+)"', html)]
+    assert set(links) == {row.context["link"]}
+    subject = Subject(links[0])
+    subject.open()
+    subject.confirm()
+    subject.grant()
+    assert "Receipt of a decision" in words(owner.page("mailbox"))
+    assert mail.outbox == []
+
+
+def test_sms_is_read_in_the_mailbox(owner, api):
+    row = ask(api, phone=NUMBER, email=None)
+    html = owner.page("mailbox-message", message=row.pk)
+
+    assert "SANDBOX: Acacia Lenders asks your consent" in words(html)
+
+
+def test_mailbox_does_not_show_the_link_that_lifts_a_block(owner, api):
+    html = owner.page("mailbox-message", message=ask(api).pk)
+
+    assert "http://localhost:8000/b/…" in html
+    assert re.search(r"/b/\w", html) is None
+
+
+def test_mailbox_shows_no_codes_and_no_invitations(owner, api):
+    api.workspace.sandbox_addresses.all().delete()
+    owner.post("mailbox-addresses", {"address": STRANGER})
+    members.invite(owner.member, "new@people.test", Role.VIEWER)
+    rows = Notification.objects.exclude(workspace=None)
+    assert set(rows.values_list("kind", flat=True)) == {"SANDBOX_ADDRESS", "INVITATION"}
+    rows.update(sandbox=True)
+
+    assert "There is none yet" in owner.page("mailbox")
+    for row in rows:
+        assert owner.get("mailbox-message", message=row.pk).status_code == 404
+
+
+def test_mailbox_shows_no_messages_of_production(owner, api):
+    row = ask(api)
+    Notification.objects.update(sandbox=False)
+
+    assert "There is none yet" in owner.page("mailbox")
+    assert owner.get("mailbox-message", message=row.pk).status_code == 404
+    for page in ("mailbox", "mailbox-addresses"):
+        assert owner.get(page, "production").status_code == 404
+    answer = owner.post("mailbox-addresses", {"address": STRANGER}, "production")
+    assert answer.status_code == 404
+
+
+def test_message_that_was_forgotten_says_so(owner, api):
+    row = ask(api)
+    Notification.objects.update(context=None, recipient=None)
+
+    assert "kept no longer" in owner.page("mailbox-message", message=row.pk)
+
+
+def test_member_adds_confirms_and_removes_an_address(admin, api):
+    api.workspace.sandbox_addresses.all().delete()
+    told = admin.told("mailbox-addresses", {"address": STRANGER})
+    assert told == ["A code is sent to this address."]
+    row = api.workspace.sandbox_addresses.latest("id")
+    assert "Waits for its code" in admin.page("mailbox-addresses")
+    sent = Notification.objects.get(kind="SANDBOX_ADDRESS")
+
+    wrong = admin.told("mailbox-confirm", {"code": "x"}, address=row.pk)
+    assert wrong == ["The code is not right, or works no more."]
+    code = {"code": sent.context["code"]}
+    admin.told("mailbox-confirm", code, address=row.pk)
+    assert ask(api).status == "SENT"
+
+    admin.told("mailbox-remove", address=row.pk)
+    assert ask(api).status == "WITHHELD"
+
+
+@pytest.mark.parametrize("address", ["", "x", NUMBER, "a@b", "x" * 300 + "@b.test"])
+def test_wrong_address_is_refused(admin, api, address):
+    html = admin.post("mailbox-addresses", {"address": address}).content.decode()
+
+    assert "<title>Error:" in html
+    assert not Notification.objects.exists()
+
+
+def test_too_many_addresses_are_refused(admin, api):
+    html = admin.post("mailbox-addresses", {"address": "a@b.test"}).content.decode()
+
+    assert "So many addresses were added" in html
+
+
+def test_viewer_is_not_led_to_the_mailbox(viewer: Visitor, admin: Visitor):
+    assert admin.url("mailbox") in admin.page("dashboard")
+    assert viewer.url("mailbox") not in viewer.page("dashboard")
+
+
+def development_page(settings, **request: str) -> str:
+    settings.DEBUG = True
+    asked = RequestFactory().get("/dev/mail", SERVER_NAME="localhost", **request)
+    asked.user = None
+    return development_mail.show(asked).content.decode()
+
+
+def test_development_page_shows_every_message_with_links(api, settings, owner):
+    row = ask(api, phone=NUMBER)
+    members.invite(owner.member, "new@people.test", Role.VIEWER)
+    html = development_page(settings)
+
+    texts = LETTER.findall(html)
+    assert len(texts) == 3
+    assert "You are invited to Acacia Lenders" in html
+    assert "invitations/" in texts[0]
+    for text in texts[1:]:
+        assert f'href="{row.context["link"]}"' in text
+    assert re.search(r'href="http://localhost:8000/b/\w{44}"', html)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"REMOTE_ADDR": "192.0.2.1"},
+        {"HTTP_HOST": "rebound.example"},
+        {"HTTP_X_FORWARDED_FOR": "127.0.0.1"},
+    ],
+)
+def test_development_page_is_for_this_machine_alone(db, settings, request_):
+    settings.ALLOWED_HOSTS = ["*"]
+    with pytest.raises(Http404):
+        development_page(settings, **request_)
+
+
+def test_development_page_needs_debug(db, client):
+    assert client.get("/dev/mail").status_code == 404

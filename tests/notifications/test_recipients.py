@@ -1,0 +1,274 @@
+"""Who may be sent a message, and how many a day."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+import time_machine
+from django.core import mail
+
+from tests.clients import HOSTED, READERS, Api, let_get_sandbox_messages, person
+from tests.fakes.africastalking import SmsGateway
+from tests.fakes.smtp import MailServer
+from tests.notifications.messages import ADDRESS, NUMBER, asked, sms, wanted
+from tests.threads import at_once
+from tests.workspaces.people import member
+from verification.notifications.blocks import block
+from verification.notifications.models import (
+    Block,
+    DailyCount,
+    Kind,
+    Notification,
+    SandboxAddress,
+)
+from verification.notifications.notifying import notify, send_again
+from verification.notifications.tasks import purge_recipients, send_due
+from workspaces.accounts import create_workspace
+from workspaces.models import Workspace
+
+STRANGER = "stranger@elsewhere.test"
+
+
+def sent() -> list[str]:
+    """Whom messages go to now."""
+    mail.outbox.clear()
+    send_due()
+    return [one.to[0] for one in mail.outbox]
+
+
+def outcomes() -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for key in Notification.objects.values_list("status", "error"):
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def requests(workspace: Workspace, count: int, **fields: Any) -> None:
+    """Requests of a workspace in production, all to one address."""
+    causes = (f"consent:{workspace.pk}:{n}" for n in range(count))
+    fields = {"workspace_id": workspace.pk, **fields}
+    notify(*[wanted(cause, **fields) for cause in causes])
+
+
+def test_flood_of_sandbox_requests_sends_a_stranger_nothing(api: Api):
+    items = [
+        {**person(email=STRANGER, idNumber=f"1234{n:04}"), "consent": HOSTED}
+        for n in range(500)
+    ]
+    api.create(*items)
+
+    assert sent() == []
+    assert outcomes() == {("WITHHELD", "SANDBOX"): 500}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_flood_over_workspaces_and_senders_stays_within_the_limit(
+    settings: Any, mail_server: MailServer
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 10
+    for n in range(5):
+        one = create_workspace(name=f"W{n}", owner_email="o@acacia.test")
+        requests(one, 20, recipient=f"stranger+{n}@Elsewhere.test")
+
+    at_once(4, lambda _: send_due())
+
+    assert len(mail_server.messages) == 10
+    assert outcomes() == {("SENT", ""): 10, ("WITHHELD", "RECIPIENT_LIMIT"): 90}
+
+
+def test_flood_of_a_blocked_workspace_sends_nothing(workspace: Workspace):
+    block(workspace.pk, [("EMAIL", STRANGER)], Block.Reason.UNWANTED)
+    requests(workspace, 100, recipient=STRANGER)
+
+    assert sent() == []
+    assert outcomes() == {("WITHHELD", "BLOCKED"): 100}
+
+
+def test_sandbox_sends_to_active_members(api: Api):
+    owner, former = member(api.workspace, "OWNER"), member(api.workspace, "ADMIN")
+    former.user.is_active = False
+    former.user.save()
+    for address in (owner.user.email.upper(), former.user.email):
+        api.create({**person(email=address), "consent": HOSTED})
+
+    assert sent() == [owner.user.email.upper()]
+
+
+def test_sandbox_sends_to_confirmed_addresses_of_its_own_workspace(
+    api: Api, another_api: Api
+):
+    let_get_sandbox_messages(api.workspace, STRANGER)
+    for one in (api, another_api):
+        one.create({**person(email=STRANGER), "consent": HOSTED})
+
+    assert sent() == [STRANGER]
+
+
+@pytest.mark.parametrize("address", ["stranger+a@elsewhere.test", "STRANGER@x.test"])
+def test_confirmed_address_is_that_spelling_alone(api: Api, address: str):
+    let_get_sandbox_messages(api.workspace, STRANGER)
+    api.create({**person(email=address), "consent": HOSTED})
+
+    assert sent() == []
+
+
+def test_unconfirmed_address_gets_nothing_of_the_sandbox(api: Api):
+    let_get_sandbox_messages(api.workspace, STRANGER)
+    SandboxAddress.objects.update(confirmed_at=None, code_hash=b"x")
+    api.create({**person(email=STRANGER), "consent": HOSTED})
+
+    assert sent() == []
+
+
+def test_sandbox_keeps_sms_for_the_mailbox_without_a_gateway(api: Api):
+    api.create({**person(phone=NUMBER), "consent": HOSTED})
+    send_due()
+
+    row = Notification.objects.get()
+    assert (row.channel, row.status, row.error) == ("SMS", "WITHHELD", "SANDBOX")
+
+
+def test_sandbox_sends_sms_to_confirmed_numbers(api: Api, sms_gateway: SmsGateway):
+    let_get_sandbox_messages(api.workspace, NUMBER)
+    for phone in (NUMBER, "+254711000222"):
+        api.create({**person(phone=phone), "consent": HOSTED})
+    send_due()
+
+    assert [number for number, _ in sms_gateway.sent] == [NUMBER]
+
+
+def test_sandbox_and_production_are_counted_apart(workspace: Workspace, settings: Any):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
+    requests(workspace, 3, recipient=READERS[0])
+    fields = {"recipient": READERS[0], "workspace_id": workspace.pk, "sandbox": True}
+    notify(*[wanted(f"sandbox:{n}", **fields) for n in range(3)])
+
+    assert sent() == [READERS[0]] * 4
+
+
+def test_limit_is_of_a_day(workspace: Workspace, settings: Any):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    requests(workspace, 2)
+    assert sent() == [ADDRESS]
+    DailyCount.objects.update(day=date(2026, 1, 1))
+    requests(create_workspace(name="B", owner_email="b@b.test"), 2)
+    assert sent() == [ADDRESS]
+
+    assert DailyCount.objects.filter(day=date(2026, 1, 1)).count() == 2
+    purge_recipients()
+    assert DailyCount.objects.filter(day=date(2026, 1, 1)).count() == 0
+
+
+def test_message_that_is_tried_again_counts_once(
+    workspace: Workspace, settings: Any, mail_server: MailServer
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    requests(workspace, 1)
+    mail_server.refuses[ADDRESS] = 451
+    send_due()
+    Notification.objects.update(next_attempt_at="2026-01-01T00:00:00Z")
+    mail_server.refuses.clear()
+    send_due()
+
+    assert len(mail_server.messages) == 1
+
+
+def test_message_that_staff_send_again_counts_again(workspace, settings):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    requests(workspace, 1)
+    assert sent() == [ADDRESS]
+    send_again(Notification.objects.get())
+
+    assert sent() == []
+
+
+def test_reminder_goes_beyond_the_limit_if_its_request_went(workspace, settings):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    requests(workspace, 2)
+    assert sent() == [ADDRESS]
+    for row in Notification.objects.all():
+        asked(
+            wanted(
+                f"{row.cause}:reminder",
+                kind=Kind.CONSENT_REMINDER,
+                workspace_id=workspace.pk,
+            )
+        )
+
+    assert sent() == [ADDRESS]
+    (late,) = Notification.objects.filter(kind="CONSENT_REMINDER", status="WITHHELD")
+    assert late.error == "RECIPIENT_LIMIT"
+
+
+def test_receipt_goes_beyond_the_limit_of_requests(workspace, settings):
+    settings.NOTIFICATION_ATTACHMENTS = {}
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    requests(workspace, 2)
+    fields = {"kind": Kind.CONSENT_RECEIPT, "workspace_id": workspace.pk}
+    notify(*[wanted(f"receipt:{n}", **fields) for n in range(7)])
+
+    # Nobody grants more than five in a day whom one request may ask.
+    assert sent() == [ADDRESS] * 6
+
+
+def test_workspace_sends_so_many_requests_a_day(workspace, settings):
+    settings.MESSAGES_PER_WORKSPACE_PER_DAY = 3
+    people = [f"p{n}@subject.test" for n in range(5)]
+    notify(*[wanted(p, recipient=p, workspace_id=workspace.pk) for p in people])
+    assert len(sent()) == 3
+    assert outcomes()["WITHHELD", "WORKSPACE_LIMIT"] == 2
+
+    # What is not sent counts for nobody.
+    counted = DailyCount.objects.filter(subject__startswith="requests:")
+    assert counted.count() == 3
+
+
+def test_staff_set_the_limit_of_a_workspace(workspace, settings):
+    settings.MESSAGES_PER_WORKSPACE_PER_DAY = 3
+    workspace.messages_per_day = 1
+    workspace.save()
+    people = [f"p{n}@subject.test" for n in range(3)]
+    notify(*[wanted(p, recipient=p, workspace_id=workspace.pk) for p in people])
+
+    assert len(sent()) == 1
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_limit_of_nothing_sends_nothing(workspace, settings, most):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = most
+    requests(workspace, 2)
+
+    assert sent() == []
+
+
+def test_invitations_count_for_their_recipient(workspace, settings):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    context = {"workspace": "Acacia", "url": "x"}
+    requests(workspace, 2, kind=Kind.INVITATION, context=context)
+
+    assert sent() == [ADDRESS]
+
+
+def test_owners_always_get_their_messages(workspace, settings):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 0
+    context = {"workspace": "Acacia", "currency": "KES", "topUpUrl": ""}
+    fields = {"kind": Kind.LOW_BALANCE, "context": context, "sandbox": True}
+    requests(workspace, 3, **fields)
+
+    assert sent() == [ADDRESS] * 3
+
+
+def test_unused_codes_are_purged_after_a_day(workspace: Workspace):
+    with time_machine.travel("2026-01-01"):
+        let_get_sandbox_messages(workspace, STRANGER)
+    SandboxAddress.objects.filter(confirmed_at__isnull=False).update(
+        confirmed_at=None, code_hash=b"x"
+    )
+    purge_recipients()
+
+    assert workspace.sandbox_addresses.count() == len(READERS)
+
+
+def test_unsent_sms_of_production_is_not_kept(workspace: Workspace):
+    notify(sms(workspace_id=workspace.pk))
+    assert not Notification.objects.exists()

@@ -1,0 +1,153 @@
+"""Members confirm the addresses that get the messages of their sandbox."""
+
+from datetime import timedelta
+
+import pytest
+from django.core import mail
+from django.utils.timezone import now
+
+from tests.clients import Api
+from tests.fakes.africastalking import sms_gateway as sms_gateway
+from tests.notifications.messages import NUMBER
+from tests.threads import at_once
+from tests.workspaces.people import member
+from verification.notifications.models import Channel, Notification, SandboxAddress
+from verification.notifications.tasks import send_due
+from workspaces.members import NotAllowed
+from workspaces.models import Member
+from workspaces.sandbox_addresses import (
+    CODES_A_DAY,
+    MOST,
+    TRIES,
+    TooManyAddresses,
+    WrongCode,
+    add,
+    confirm,
+    remove,
+)
+
+ADDRESS = "grace@testers.test"
+
+
+@pytest.fixture
+def admin(another_api: Api) -> Member:
+    return member(another_api.workspace, "ADMIN")
+
+
+def added(admin: Member, address: str = ADDRESS, channel=Channel.EMAIL) -> str:
+    """The code that is sent."""
+    row = add(admin, channel, address, "en")
+    cause = f"sandbox-address:{row.pk}"
+    return Notification.objects.get(cause=cause).context["code"]
+
+
+def row() -> SandboxAddress:
+    return SandboxAddress.objects.latest("id")
+
+
+def is_confirmed() -> bool:
+    return row().confirmed_at is not None
+
+
+def test_code_that_was_sent_confirms_the_address(admin: Member):
+    code = added(admin)
+    send_due()
+    (letter,) = mail.outbox
+    assert letter.to == [ADDRESS]
+    assert code in letter.body
+    assert "/b/" in letter.body
+    confirm(admin, row().pk, f" {code} ")
+
+    assert is_confirmed()
+    assert row().code_hash is None
+    assert row().address == ADDRESS
+    assert ADDRESS not in str(list(SandboxAddress.objects.values_list()))
+
+
+def test_code_is_sent_by_sms_to_a_number(admin: Member, sms_gateway):
+    code = added(admin, NUMBER, Channel.SMS)
+    send_due()
+
+    ((number, text),) = sms_gateway.sent
+    assert number == NUMBER
+    assert code in text
+
+
+def test_code_works_for_five_tries(admin: Member):
+    code = added(admin)
+    for _ in range(TRIES):
+        with pytest.raises(WrongCode):
+            confirm(admin, row().pk, "x")
+    with pytest.raises(WrongCode):
+        confirm(admin, row().pk, code)
+
+    assert not is_confirmed()
+
+
+def test_code_works_for_half_an_hour(admin: Member):
+    code = added(admin)
+    SandboxAddress.objects.update(created_at=now() - timedelta(minutes=31))
+    with pytest.raises(WrongCode):
+        confirm(admin, row().pk, code)
+
+    new = added(admin)
+    confirm(admin, row().pk, new)
+    assert admin.workspace.sandbox_addresses.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tries_at_once_are_no_more_than_five(admin: Member):
+    added(admin)
+    answers = at_once(8, lambda n: confirm(admin, row().pk, f"{n}"), connected=True)
+
+    assert {type(one) for one in answers} == {WrongCode}
+    assert row().wrong_codes == TRIES
+
+
+def test_confirmed_address_gets_no_second_code(admin: Member):
+    code = added(admin)
+    confirm(admin, row().pk, code)
+    add(admin, Channel.EMAIL, "Grace@Testers.test", "en")
+
+    assert is_confirmed()
+    assert Notification.objects.count() == 1
+
+
+def test_code_of_another_workspace_is_not_found(admin: Member, api: Api):
+    code = added(admin)
+    stranger = member(api.workspace, "OWNER", "stranger")
+    with pytest.raises(SandboxAddress.DoesNotExist):
+        confirm(stranger, row().pk, code)
+    remove(stranger, row().pk)
+
+    assert not is_confirmed()
+
+
+def test_removed_address_gets_no_code(admin: Member):
+    added(admin)
+    remove(admin, row().pk)
+    send_due()
+
+    assert mail.outbox == []
+    assert not admin.workspace.sandbox_addresses.exists()
+
+
+def test_workspace_has_so_many_addresses(admin: Member):
+    for n in range(MOST):
+        added(admin, f"p{n}@testers.test")
+    with pytest.raises(TooManyAddresses):
+        added(admin)
+
+
+def test_workspace_sends_so_many_codes_a_day(admin: Member):
+    for n in range(CODES_A_DAY):
+        added(admin, f"p{n}@testers.test")
+        remove(admin, row().pk)
+    with pytest.raises(TooManyAddresses):
+        added(admin)
+
+
+def test_viewer_adds_no_address(another_api: Api):
+    viewer = member(another_api.workspace, "VIEWER")
+    with pytest.raises(NotAllowed):
+        added(viewer)

@@ -1,0 +1,173 @@
+"""The sandbox's mailbox: what people would have got, and who gets it besides."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.db import transaction
+from django.http import Http404, HttpResponse
+from django.utils.translation import get_language, gettext_lazy
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from verification.console import forms
+from verification.console.lists import SIZE, Page, number_of
+from verification.console.places import Place, opened
+from verification.notifications.models import (
+    TO_PEOPLE,
+    Channel,
+    Kind,
+    Notification,
+    NotificationError,
+    NotificationStatus,
+)
+from verification.notifications.sms import sms_is_configured
+from verification.notifications.writing import write_letter, write_sms
+from workspaces import sandbox_addresses
+from workspaces.members import Permission
+
+MANAGE = Permission.MANAGE_MAILBOX
+# In place of the link to block the workspace: it is its recipient's alone.
+NO_BLOCK_LINK = "…"
+KINDS = {
+    Kind.CONSENT_REQUEST: gettext_lazy("Request for consent"),
+    Kind.CONSENT_REMINDER: gettext_lazy("Reminder of a request for consent"),
+    Kind.CONSENT_RECEIPT: gettext_lazy("Receipt of a decision"),
+    Kind.PAYMENT_REQUEST: gettext_lazy("Request to pay"),
+    Kind.PAYMENT_REMINDER: gettext_lazy("Reminder to pay"),
+    Kind.PAYMENT_RECEIPT: gettext_lazy("Receipt of a payment"),
+    Kind.PAYMENT_REFUNDED: gettext_lazy("Money given back"),
+    Kind.REFERENCE_REQUEST: gettext_lazy("Request for a reference"),
+    Kind.REFERENCE_REMINDER: gettext_lazy("Reminder of a reference"),
+    Kind.REFERENCE_RECEIPT: gettext_lazy("Receipt of a reference"),
+}
+STATUSES = {
+    NotificationStatus.PENDING: gettext_lazy("Waits to be sent"),
+    NotificationStatus.SENT: gettext_lazy("Sent"),
+    NotificationStatus.FAILED: gettext_lazy("Could not be sent"),
+    NotificationStatus.CANCELLED: gettext_lazy("Not needed any more"),
+    NotificationStatus.WITHHELD: gettext_lazy("Not sent"),
+}
+REASONS = {
+    NotificationError.BLOCKED: gettext_lazy("the recipient has blocked you"),
+    NotificationError.SANDBOX: gettext_lazy("this is the sandbox"),
+    NotificationError.RECIPIENT_LIMIT: gettext_lazy(
+        "the recipient got as many requests today as a day allows"
+    ),
+    NotificationError.WORKSPACE_LIMIT: gettext_lazy(
+        "you sent as many requests today as a day allows"
+    ),
+    NotificationError.REFUSED: gettext_lazy("the address or number was refused"),
+}
+
+
+@opened(MANAGE)
+def listing(place: Place) -> HttpResponse:
+    number = number_of(place.request)
+    found = _messages(place).order_by("-id")
+    start = number * SIZE
+    rows = [described(one) for one in found[start : start + SIZE]]
+    return place.show("mailbox/list", {"page": Page(rows, found.count(), number)})
+
+
+@opened(MANAGE)
+def message(place: Place, message: UUID) -> HttpResponse:
+    found = _messages(place).get(pk=message)
+    place.record("notification.opened", found)
+    link = settings.BASE_URL + "/b/" + NO_BLOCK_LINK
+    shown = described(found) | written(found, block_link=link)
+    return place.show("mailbox/message", {"message": shown})
+
+
+@opened(MANAGE, MANAGE)
+def addresses(place: Place) -> HttpResponse:
+    """Who gets the messages; by POST, another address gets a code."""
+    _refuse_production(place)
+    form = forms.SandboxAddress(place.request.POST or None, by_sms=sms_is_configured())
+    if place.request.method == "POST" and form.is_valid() and _add(place, form):
+        return place.to("mailbox-addresses")
+    members = place.workspace.members.select_related("user").order_by("id")
+    shown = {
+        "form": form,
+        "members": members.filter(user__is_active=True),
+        "addresses": place.workspace.sandbox_addresses.order_by("id"),
+        "most": sandbox_addresses.MOST,
+    }
+    return place.show("mailbox/addresses", shown)
+
+
+@require_POST
+@opened(MANAGE)
+def confirm(place: Place, address: UUID) -> HttpResponse:
+    found = place.workspace.sandbox_addresses.get(pk=address)
+    code = place.request.POST.get("code", "")
+    try:
+        sandbox_addresses.confirm(place.member, found.pk, code)
+        place.record("sandbox-address.confirmed", found)
+        messages.success(place.request, _("This address gets messages from now on."))
+    except sandbox_addresses.WrongCode:
+        told = _("The code is not right, or works no more.")
+        messages.error(place.request, told)
+    return place.to("mailbox-addresses")
+
+
+@require_POST
+@opened(MANAGE)
+def remove(place: Place, address: UUID) -> HttpResponse:
+    found = place.workspace.sandbox_addresses.get(pk=address)
+    with transaction.atomic():
+        place.record("sandbox-address.removed", found)
+        sandbox_addresses.remove(place.member, found.pk)
+    messages.success(place.request, _("This address gets no more messages."))
+    return place.to("mailbox-addresses")
+
+
+def described(notification: Notification) -> dict[str, Any]:
+    """What lists and pages say of a message beside its text."""
+    reasons: dict[str, Any] = dict(REASONS)
+    return {
+        "row": notification,
+        "kind": KINDS.get(Kind(notification.kind), notification.kind),
+        "status": STATUSES[NotificationStatus(notification.status)],
+        "reason": reasons.get(notification.error, ""),
+    }
+
+
+def written(notification: Notification, **options: Any) -> dict[str, str]:
+    """Subject and text, blank when they are kept no longer."""
+    if notification.context is None:
+        return {"subject": "", "text": ""}
+    if notification.channel == Channel.SMS:
+        return {"subject": "", "text": write_sms(notification)}
+    letter = write_letter(notification, attach=False, **options)
+    return {"subject": letter.subject, "text": letter.text}
+
+
+def _messages(place: Place) -> Any:
+    _refuse_production(place)
+    return Notification.objects.filter(
+        workspace=place.workspace, sandbox=True, kind__in=TO_PEOPLE
+    )
+
+
+def _refuse_production(place: Place) -> None:
+    if not place.is_sandbox:
+        raise Http404
+
+
+def _add(place: Place, form: forms.SandboxAddress) -> bool:
+    channel, address = form.cleaned_data["address"]
+    language = get_language() or "en"
+    try:
+        with transaction.atomic():
+            added = sandbox_addresses.add(place.member, channel, address, language)
+            place.record("sandbox-address.added", added)
+    except sandbox_addresses.TooManyAddresses:
+        told = _("So many addresses were added. Remove one, or go on tomorrow")
+        form.add_error("address", told)
+        return False
+    messages.success(place.request, _("A code is sent to this address."))
+    return True

@@ -1,0 +1,122 @@
+"""Addresses that get the messages of a workspace's sandbox beside its members.
+
+A member adds an address, a code is sent to it, and the member types the code: so
+nobody's address gets messages of a sandbox without its reader.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils.crypto import constant_time_compare
+from django.utils.timezone import now
+
+from verification.encryption import keyed_hash
+from verification.ids import uuid7
+from verification.notifications.models import Channel, Kind, SandboxAddress
+from verification.notifications.notifying import Wanted, cancel, notify
+from verification.notifications.recipients import count_today, exact_hash
+from workspaces.members import Permission, lock, require
+from workspaces.models import Member
+
+MOST, CODES_A_DAY = 10, 20
+LIFETIME, TRIES = timedelta(minutes=30), 5
+
+
+class TooManyAddresses(Exception):
+    """The workspace has, or has tried today, as many as it may."""
+
+
+class WrongCode(Exception):
+    """The code is wrong, or was tried too often, or too late."""
+
+
+@transaction.atomic
+def add(actor: Member, channel: Channel, address: str, language: str) -> SandboxAddress:
+    """Send a code to the address. One that waits for a code gets a new code.
+
+    Raises NotAllowed and TooManyAddresses. A confirmed address is left as it is.
+    """
+    require(actor, Permission.MANAGE_MAILBOX)
+    workspace = actor.workspace
+    lock(workspace.pk)
+    hashed = exact_hash(channel, address)
+    found = workspace.sandbox_addresses.filter(address_hash=hashed).first()
+    if found and found.confirmed_at:
+        return found
+    if found:
+        found.delete()
+    if workspace.sandbox_addresses.count() >= MOST or not count_today(
+        f"codes:{workspace.pk}", CODES_A_DAY
+    ):
+        raise TooManyAddresses
+    row, code = uuid7(), f"{secrets.randbelow(10**6):06}"
+    made = SandboxAddress.objects.create(
+        id=row,
+        workspace=workspace,
+        channel=channel,
+        address=address,
+        address_hash=hashed,
+        code_hash=_code_hash(row, code),
+    )
+    notify(
+        Wanted(
+            Kind.SANDBOX_ADDRESS,
+            channel,
+            _cause(row),
+            address,
+            {
+                "requester": workspace.name,
+                "operator": settings.OPERATOR_NAME,
+                "code": code,
+            },
+            language,
+            workspace.pk,
+        )
+    )
+    return made
+
+
+def confirm(actor: Member, row: UUID, code: str) -> None:
+    """Let the address have messages from now on.
+
+    Raises NotAllowed, WrongCode and SandboxAddress.DoesNotExist.
+    """
+    require(actor, Permission.MANAGE_MAILBOX)
+    waiting = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
+    open_ = waiting.filter(
+        confirmed_at=None,
+        wrong_codes__lt=TRIES,
+        created_at__gt=now() - LIFETIME,
+    )
+    # Counted before it is compared, so that tries at once are as few.
+    tried = open_.update(wrong_codes=F("wrong_codes") + 1)
+    found = waiting.get()
+    if found.confirmed_at:
+        return
+    known = bytes(found.code_hash or b"")
+    if not (tried and constant_time_compare(known, _code_hash(row, code.strip()))):
+        raise WrongCode
+    waiting.update(confirmed_at=now(), code_hash=None)
+
+
+@transaction.atomic
+def remove(actor: Member, row: UUID) -> None:
+    """Raises NotAllowed."""
+    require(actor, Permission.MANAGE_MAILBOX)
+    found = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
+    if found.delete()[0]:
+        cancel(_cause(row))
+
+
+def _cause(row: UUID) -> str:
+    return f"sandbox-address:{row}"
+
+
+def _code_hash(row: UUID, code: str) -> bytes:
+    return keyed_hash("sandbox address code", row, code)
