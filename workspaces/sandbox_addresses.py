@@ -71,7 +71,7 @@ def add(actor: Member, channel: Channel, address: str, language: str) -> Sandbox
             _cause(row),
             address,
             {
-                "requester": workspace.name,
+                **workspace.requester.message_context,
                 "operator": settings.OPERATOR_NAME,
                 "code": code,
             },

@@ -91,7 +91,6 @@ def _with_footer(
     shown = {
         **context,
         "requester": context.get("requester") or context.get("workspace"),
-        "blockLink": context["blockLink"],
     }
     footer = _rendered(f"footer.email.{language}", shown, language).strip()
     return f"{text}\n\n{footer}"
