@@ -13,8 +13,9 @@ from tests.console.visitor import Visitor
 from tests.hosted.visitor import Visitor as Subject
 from tests.hosted.visitor import words
 from tests.notifications.messages import NUMBER
+from verification.console import mailbox
 from verification.development import mail as development_mail
-from verification.notifications.models import Kind, Notification
+from verification.notifications.models import TO_PEOPLE, Kind, Notification
 from verification.notifications.tasks import send_due
 from workspaces import members
 from workspaces.models import Role
@@ -169,3 +170,7 @@ def test_development_page_is_for_this_machine_alone(db, settings, request_):
 
 def test_development_page_needs_debug(db, client):
     assert client.get("/dev/mail").status_code == 404
+
+
+def test_every_kind_of_message_to_people_has_words():
+    assert set(mailbox.KINDS) == TO_PEOPLE

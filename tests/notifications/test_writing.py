@@ -141,18 +141,14 @@ TO_OWNERS = {
 ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
 TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
 BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
-<<<<<<< HEAD
-BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE]
+# In one language, and without a link.
+CODES = {Kind.SANDBOX_ADDRESS}
+BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
 WITHOUT_DEADLINE = {
     Kind.CONSENT_LOCKED,
     Kind.CONSENT_RECEIPT,
     Kind.PAYMENT_REFUNDED,
 }
-=======
-# In one language, and without a link.
-CODES = {Kind.SANDBOX_ADDRESS}
-BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
->>>>>>> e231bbc (Withhold sandbox messages to strangers, and limit requests a day)
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
 

@@ -35,9 +35,11 @@ NO_BLOCK_LINK = "…"
 KINDS = {
     Kind.CONSENT_REQUEST: gettext_lazy("Request for consent"),
     Kind.CONSENT_REMINDER: gettext_lazy("Reminder of a request for consent"),
+    Kind.CONSENT_LOCKED: gettext_lazy("Notice that a link is locked"),
     Kind.CONSENT_RECEIPT: gettext_lazy("Receipt of a decision"),
     Kind.PAYMENT_REQUEST: gettext_lazy("Request to pay"),
     Kind.PAYMENT_REMINDER: gettext_lazy("Reminder to pay"),
+    Kind.PAYMENT_SHORT: gettext_lazy("Notice that too little was paid"),
     Kind.PAYMENT_RECEIPT: gettext_lazy("Receipt of a payment"),
     Kind.PAYMENT_REFUNDED: gettext_lazy("Money given back"),
     Kind.REFERENCE_REQUEST: gettext_lazy("Request for a reference"),

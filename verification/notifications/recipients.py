@@ -31,6 +31,7 @@ from verification.notifications.models import (
 REMINDERS = frozenset(kind for kind in Kind if kind.endswith("_REMINDER"))
 # Of what the recipient did: only more than anybody does in a day is held back.
 RECEIPTS = frozenset(kind for kind in TO_PEOPLE if kind.endswith("_RECEIPT")) | {
+    Kind.CONSENT_LOCKED,
     Kind.PAYMENT_REFUNDED,
     Kind.PAYMENT_SHORT,
 }
