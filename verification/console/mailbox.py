@@ -53,7 +53,7 @@ STATUSES = {
     NotificationStatus.CANCELLED: gettext_lazy("Not needed any more"),
     NotificationStatus.WITHHELD: gettext_lazy("Not sent"),
 }
-REASONS = {
+REASONS: dict[str, Any] = {
     NotificationError.BLOCKED: gettext_lazy("the recipient has blocked you"),
     NotificationError.SANDBOX: gettext_lazy("this is the sandbox"),
     NotificationError.RECIPIENT_LIMIT: gettext_lazy(
@@ -129,12 +129,11 @@ def remove(place: Place, address: UUID) -> HttpResponse:
 
 def described(notification: Notification) -> dict[str, Any]:
     """What lists and pages say of a message beside its text."""
-    reasons: dict[str, Any] = dict(REASONS)
     return {
         "row": notification,
         "kind": KINDS.get(Kind(notification.kind), notification.kind),
         "status": STATUSES[NotificationStatus(notification.status)],
-        "reason": reasons.get(notification.error, ""),
+        "reason": REASONS.get(notification.error, ""),
     }
 
 
