@@ -96,7 +96,9 @@ def cannot_run(rule: Rule, definitions: Catalogue) -> str:
     Definitions are edited: a check may be gone, or need what the rule does not know.
     """
     item = {"subject": rule.subject, "checksRequested": rule.check_names}
-    known = Circumstances(definitions, draft=True, live=False, takes_payments=True)
+    known = Circumstances(
+        definitions, draft=True, environment=rule.environment, takes_payments=True
+    )
     faults = (fault for fault in broken(item, known) if fault.code in IN_THE_WAY)
     return next((fault.detail for fault in faults), "")
 
@@ -104,6 +106,7 @@ def cannot_run(rule: Rule, definitions: Catalogue) -> str:
 IN_THE_WAY = {
     "unknown-check",
     "inactive-check",
+    "check-not-available",
     "subject-type-not-accepted",
     "missing-input",
 }

@@ -8,16 +8,20 @@ def test_something(api):
 
 import io
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 from django.core.management import call_command
 from django.test import Client as HttpClient
 from django.utils.timezone import now
 
+from verification.checks.catalogue import CATALOGUE
 from verification.checks.tasks import run_due
 from verification.notifications.models import SandboxAddress
 from verification.notifications.recipients import exact_hash
+from verification.providers import registry
+from verification.providers.base import Finding, Inquiry, Refused
 from workspaces import keys
 from workspaces.accounts import create_workspace
 from workspaces.models import Account, Workspace
@@ -184,9 +188,35 @@ def api(workspace: Workspace) -> Api:
     return Api(workspace, "sandbox")
 
 
+class Refusing:
+    """A live source that refuses every question at once."""
+
+    name: ClassVar[str] = "refusing"
+    waits_on_network: ClassVar[bool] = False
+    repeats_are_free: ClassVar[bool] = True
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        raise Refused("SOURCE_REFUSED", "The source refuses.")
+
+
 @pytest.fixture
-def live_api(workspace: Workspace) -> Api:
-    """A production key; no live source is configured."""
+def live_source() -> Iterator[None]:
+    """Have every check answered in production, or refused where a test configures no
+    source of its own."""
+    if registry.live_sources():
+        yield
+        return
+    asked = (e.name for e in CATALOGUE if e.name != registry.REFEREES_CHECK)
+    path = f"{Refusing.__module__}.{Refusing.__name__}"
+    routes = {name: {registry.EVERYWHERE: [Refusing.name]} for name in asked}
+    registry.configure({Refusing.name: (path, {})}, routes)
+    yield
+    registry.configure({}, {})
+
+
+@pytest.fixture
+def live_api(workspace: Workspace, live_source: None) -> Api:
+    """A production key."""
     return Api(workspace, "production")
 
 

@@ -10,6 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.clients import another_api as another_api
 from tests.clients import api as api
 from tests.clients import live_api as live_api
+from tests.clients import live_source as live_source
 from tests.clients import workspace as workspace
 from tests.live import SERVED
 from tests.live import service as service

@@ -36,6 +36,7 @@ def payment_providers(env: Env, link_days: int) -> Table:
                 "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
                 "opened": opened,
                 "paid_within": timedelta(days=link_days + PAID_AFTER_LINK_DAYS),
+                "minimum": env.decimal("PAYSTACK_MINIMUM", None),
             },
         )
     if key := optional_secret("STRIPE_SECRET_KEY"):
@@ -50,6 +51,7 @@ def payment_providers(env: Env, link_days: int) -> Table:
                     "STRIPE_CHECKOUT_URL", "https://checkout.stripe.com"
                 ),
                 "opened": opened,
+                "minimum": env.decimal("STRIPE_MINIMUM", None),
             },
         )
     return table

@@ -190,11 +190,16 @@ def test_nothing_is_approved_while_the_check_runs(owner, office):
     assert status_of(application) == "APPROVED"
 
 
-def test_a_check_that_failed_is_run_again_and_does_not_approve(owner, office, settings):
+def test_a_check_that_failed_is_run_again_and_does_not_approve(
+    owner, office, settings, request
+):
     settings.GO_LIVE_ENVIRONMENT = "production"
     application = in_review(owner.member)
     assert CheckResult.objects.get().failure_code == "PROVIDER_NOT_CONFIGURED"
     assert "has not completed" in told(act(office, "approve", application))[-1]
+
+    assert "no source for" in told(act(office, "check_again", application))[-1]
+    request.getfixturevalue("live_source")
 
     act(office, "check_again", application)
 

@@ -171,8 +171,8 @@ def test_an_event_that_is_lost_is_healed_by_coming_back(api: Api):
         ("-5000", "Enter the amount in numbers"),
         ("100.001", "Enter the amount in numbers"),
         ("5000\0", "Null characters"),
-        ("99.99", "Enter a larger amount"),
-        ("1000000.01", "Enter a smaller amount"),
+        ("99.99", "Enter at least KES\N{NO-BREAK SPACE}100.00"),
+        ("1000000.01", "Enter at most KES\N{NO-BREAK SPACE}1,000,000.00"),
         ("9" * 50, "at most 20"),
     ],
 )

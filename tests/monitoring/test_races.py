@@ -136,17 +136,16 @@ def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_ot
         assert not Report.objects.filter(status="RUNNING").exists()
 
 
-def test_a_balance_for_one_pays_for_one_of_two_clusters(api: Api):
-    live = Api(api.workspace, "production")
+def test_a_balance_for_one_pays_for_one_of_two_clusters(live_api: Api):
     for _ in range(4):
-        stored(live)
-    ledger.top_up(live.workspace, "production", Decimal(100), actor="t", note="")
+        stored(live_api)
+    ledger.top_up(live_api.workspace, "production", Decimal(100), actor="t", note="")
     let_pass(DAY)
 
     assert at_once(3, lambda _: tasks.run_due()) == [None] * 3
     tasks.run_due()
 
-    assert live.account.balance == 0
+    assert live_api.account.balance == 0
     assert Run.objects.count() == 2
     paused = Rule.objects.filter(pause_reason="INSUFFICIENT_BALANCE")
     assert paused.count() == 2
@@ -176,10 +175,9 @@ def test_a_pause_and_a_resume_at_once_leave_one_or_the_other(api: Api):
         assert made.is_active is (made.pause_reason == "")
 
 
-def test_several_tell_an_owner_once(api: Api):
-    live = Api(api.workspace, "production")
+def test_several_tell_an_owner_once(live_api: Api):
     for _ in range(5):
-        stored(live)
+        stored(live_api)
     let_pass(DAY)
     tasks.run_due()
 

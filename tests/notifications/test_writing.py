@@ -40,6 +40,7 @@ PAYMENT = {
     "currency": "KES",
     "link": LINK,
     "expiresAt": "2026-12-05T08:15:30.123456Z",
+    "ways": ["MPESA", "CARD"],
 }
 LOW_BALANCE = {
     "workspace": "Acacia Lenders",

@@ -24,6 +24,7 @@ from verification.providers.checkout import (
     RefundAsked,
     RefundSeen,
     RefundState,
+    Way,
 )
 
 
@@ -48,9 +49,11 @@ class Shop:
     """A provider without idempotency keys: what is asked twice is done twice."""
 
     name: ClassVar[str] = "shop"
+    ways: ClassVar[tuple[Way, ...]] = (Way.CARD,)
     checkout_origin = ""
 
     def __init__(self) -> None:
+        self.minimums: dict[str, Decimal] = {}
         self.open()
 
     def open(self) -> None:

@@ -19,7 +19,7 @@ def money(api: Api, amount: int) -> None:
 
 
 @pytest.fixture
-def postpaid_api(workspace) -> Api:
+def postpaid_api(workspace, live_source) -> Api:
     other = create_workspace(
         name="Acacia Bank",
         owner_email="owner@bank.test",
@@ -113,8 +113,8 @@ def test_a_draft_needs_no_money(live_api: Api):
 
 
 def test_what_others_pay_needs_no_money(live_api: Api, settings):
-    settings.PAYMENT_PROVIDER = "paystack"
-    settings.PAYMENT_PROVIDERS = {"paystack": ("", {})}
+    settings.PAYMENT_PROVIDER = "shop"
+    settings.PAYMENT_PROVIDERS = {"shop": ("tests.ordering.shop.shop", {})}
     made = live_api.create({**company(), "paymentMode": "CANDIDATE"})
 
     assert made["status"] == "PENDING_PAYMENT"
@@ -160,7 +160,7 @@ def test_orders_at_once_stay_below_the_ceiling(postpaid_api: Api):
     assert postpaid_api.account.balance == -900
 
 
-def test_without_a_live_source_checks_fail_and_cost_nothing(live_api: Api):
+def test_checks_that_sources_refuse_cost_nothing(live_api: Api):
     money(live_api, 600)
     made = live_api.create(company(), person(idNumber="12345678", kraPin="A012345678Z"))
     charged = live_api.account.balance
@@ -172,7 +172,7 @@ def test_without_a_live_source_checks_fail_and_cost_nothing(live_api: Api):
     assert charged == 50
     assert live_api.account.balance == 600
     assert [report["status"] for report in reports] == ["FAILED", "FAILED"]
-    assert {f["code"] for f in failures} == {"PROVIDER_NOT_CONFIGURED"}
+    assert {f["code"] for f in failures} == {"SOURCE_REFUSED"}
     assert not any(f["retryable"] for f in failures)
     assert len(movements(live_api)) == 1 + 2 * len(failures)
 

@@ -9,6 +9,7 @@ from tests.office import act, change, listing, opened
 from tests.sources.test_crashes import asked_by_a_worker_that_dies
 from tests.sources.test_routing import rests
 from tests.sources.two import orders
+from verification.providers import registry
 from verification.sources.health import BOUNDS, Health, Tally, last_hour, purge
 from verification.sources.models import Call, Minute, Source
 
@@ -119,6 +120,7 @@ def test_a_check_is_as_available_as_its_sources(live_api, two):
 
 
 def test_a_check_without_a_source_is_unavailable_and_referees_are_not(live_api):
+    registry.configure({}, {})
     content = live_api.get("/checks/definitions").json()["content"]
 
     found = {each["name"]: each["availability"]["status"] for each in content}

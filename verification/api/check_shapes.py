@@ -9,9 +9,12 @@ from pydantic import ConfigDict
 
 from verification.api.paging import PageEnvelope
 from verification.checks.models import CheckDefinition
+from verification.ordering import formats
+from verification.ordering.rules import not_available
 from verification.providers.recipients import recipient
 from verification.providers.registry import sources_of
 from verification.reports.models import SubjectType
+from verification.source_routes import HOME
 from verification.sources.availability import Availability, availability
 from verification.wire import Money, Shape
 
@@ -72,6 +75,11 @@ class RecipientBody(Shape):
     """ISO 3166-1 alpha-2."""
 
 
+class CheckDefinitionQuery(Shape):
+    country: formats.Country = HOME
+    """The country of the subjects that `available` and `availability` are told for."""
+
+
 class CheckDefinitionBody(Shape):
     id: UUID
     name: str
@@ -80,6 +88,11 @@ class CheckDefinitionBody(Shape):
     description: str
     subject_types: list[SubjectType]
     active: bool
+    available: bool
+    """Whether it can be ordered. Orders of one that cannot are refused with
+    `inactive-check`, or `check-not-available` where this installation has no source for
+    it in the key's environment, about subjects of `country`."""
+    unavailable_reason: str | None
     requires_consent: bool
     price: Money
     required_inputs: list[RequiredInput]
@@ -94,7 +107,12 @@ class CheckDefinitionBody(Shape):
     own, on which you attest consent, has to name them; a referee is asked besides."""
 
     @classmethod
-    def of(cls, definition: CheckDefinition, environment: str) -> Self:
+    def of(cls, definition: CheckDefinition, environment: str, country: str) -> Self:
+        why = (
+            not_available(definition.name, environment, country)
+            if definition.active
+            else f"{definition.name} is not offered at present."
+        )
         return cls(
             id=definition.pk,
             name=definition.name,
@@ -103,6 +121,8 @@ class CheckDefinitionBody(Shape):
             description=definition.description,
             subject_types=[SubjectType(kind) for kind in definition.subject_types],
             active=definition.active,
+            available=not why,
+            unavailable_reason=why or None,
             requires_consent=definition.requires_consent,
             price=Money(amount=definition.price, currency=definition.currency),
             required_inputs=[RequiredInput(**i) for i in definition.required_inputs],
@@ -111,7 +131,7 @@ class CheckDefinitionBody(Shape):
             freshness_days=definition.freshness_days,
             retry_policy=RetryPolicy(**definition.retry_policy),
             availability=AvailabilityBody.of(
-                availability(definition.name, environment)
+                availability(definition.name, environment, country)
             ),
             recipients=[
                 RecipientBody(name=one.name, country=one.country_code or None)

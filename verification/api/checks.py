@@ -10,6 +10,7 @@ from rest_framework.viewsets import ViewSet
 from verification.api.check_shapes import (
     CheckDefinitionBody,
     CheckDefinitionPage,
+    CheckDefinitionQuery,
     ReservedSubject,
     ReservedSubjectPage,
 )
@@ -18,6 +19,7 @@ from verification.api.operations import describe_checks, describe_sandbox
 from verification.api.paging import (
     paged,
 )
+from verification.api.parameters import read_query
 from verification.api.parsing import refuse_unknown_parameters
 from verification.checks.models import CheckDefinition
 from verification.providers.sandbox import table
@@ -34,20 +36,20 @@ class CheckDefinitionViewSet(ViewSet):
 
     def list(self, request: Request) -> Response:
         """List the checks that are offered, with their prices and inputs."""
-        refuse_unknown_parameters(request, ())
+        country = read_query(request, CheckDefinitionQuery).country
         offered = CheckDefinition.objects.filter(active=True)
-        environment = client_of(request).environment
-        content = [CheckDefinitionBody.of(each, environment) for each in offered]
+        where = (client_of(request).environment, country)
+        content = [CheckDefinitionBody.of(each, *where) for each in offered]
         return Response(_whole(CheckDefinitionPage, content))
 
     def retrieve(self, request: Request, checkName: str) -> Response:
         """Get one check: who it is for, what it needs, costs and answers."""
-        refuse_unknown_parameters(request, ())
+        country = read_query(request, CheckDefinitionQuery).country
         definition = CheckDefinition.objects.filter(name=checkName).first()
         if definition is None:
             raise Http404
-        environment = client_of(request).environment
-        return Response(CheckDefinitionBody.of(definition, environment))
+        where = (client_of(request).environment, country)
+        return Response(CheckDefinitionBody.of(definition, *where))
 
 
 @describe_sandbox

@@ -197,6 +197,8 @@ DEFINITION: dict[str, Any] = {
     "subjectTypes": ["INDIVIDUAL"],
     "active": True,
     "requiresConsent": True,
+    "available": True,
+    "unavailableReason": None,
     "price": {"amount": 150.0, "currency": "KES"},
     "requiredInputs": [
         {

@@ -18,9 +18,10 @@ from verification.api import examples
 from verification.api.check_shapes import (
     CheckDefinitionBody,
     CheckDefinitionPage,
+    CheckDefinitionQuery,
     ReservedSubjectPage,
 )
-from verification.api.parameters import PageQuery, ReportQuery
+from verification.api.parameters import ReportQuery
 from verification.api.quote_shapes import (
     Quote,
 )
@@ -34,6 +35,7 @@ from verification.api.report_shapes import (
 )
 from verification.api.shape_schema import json_schema
 from verification.ordering.requests import DraftEdit, ReportsRequest
+from verification.wire import Shape
 
 REPORT_ID = OpenApiParameter(
     "reportId",
@@ -86,12 +88,12 @@ def operation(
     )
 
 
-def query_parameters(shape: type[PageQuery]) -> list[OpenApiParameter]:
+def query_parameters(shape: type[Shape]) -> list[OpenApiParameter]:
     schema = json_schema(shape, is_request=True)
     return [
         OpenApiParameter(
             name,
-            _inlined(member, schema["$defs"]),
+            _inlined(member, schema.get("$defs", {})),
             OpenApiParameter.QUERY,
             description=member.get("description", ""),
         )
@@ -198,13 +200,14 @@ describe_checks = extend_schema_view(
         "List the checks on offer",
         CheckDefinitionPage,
         examples.DEFINITIONS,
+        parameters=query_parameters(CheckDefinitionQuery),
     ),
     retrieve=operation(
         "getCheckDefinition",
         "Get a check definition",
         CheckDefinitionBody,
         examples.DEFINITION,
-        parameters=[CHECK_NAME],
+        parameters=[CHECK_NAME, *query_parameters(CheckDefinitionQuery)],
     ),
 )
 describe_sandbox = extend_schema_view(

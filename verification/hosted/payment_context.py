@@ -29,7 +29,9 @@ from verification.payments.registry import (
     LABELS,
     NoPaymentProvider,
     checkout_provider,
+    ways,
 )
+from verification.providers.checkout import Way
 from verification.reports.models import PaymentMode, Report
 from workspaces.models import Environment
 
@@ -48,6 +50,11 @@ CHECKS = (
     _("Credit bureau company report"),
 )
 # What the provider shows the payer; `ordering.paying` says it.
+WAYS = {
+    (Way.MPESA, Way.CARD): _("M-Pesa or a card"),
+    (Way.CARD,): _("a card"),
+    (Way.MPESA,): _("M-Pesa"),
+}
 DESCRIPTIONS = (_("Verification report for %(name)s"), _("Top-up for %(name)s"))
 
 
@@ -100,6 +107,7 @@ def order(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]:
         "about": _about(report),
         "expires_at": payment.expires_at,
         "provider": provider_label(report.environment),
+        "ways": ways_text(report.environment),
     }
 
 
@@ -110,6 +118,11 @@ def provider_label(environment: str) -> str | None:
     except NoPaymentProvider:
         return None
     return LABELS.get(name, "")
+
+
+def ways_text(environment: str) -> str:
+    """How the payer can pay, as a sentence says it; "" in the sandbox."""
+    return gettext(WAYS[found]) if (found := ways(environment)) in WAYS else ""
 
 
 def checkout_origin(environment: str) -> str:

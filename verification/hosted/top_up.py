@@ -41,16 +41,25 @@ class Amount(forms.Form):
         max_length=20, error_messages={"required": _("Enter an amount")}
     )
 
+    def __init__(self, account: Account, *typed: Any) -> None:
+        super().__init__(*typed)
+        self.account = account
+
     def clean_amount(self) -> Decimal:
         typed = re.sub(r"[, ]", "", self.cleaned_data["amount"])
         # Not what else Decimal() takes: "1e5", "NaN" or other scripts' digits.
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,2})?", typed):
             raise forms.ValidationError(_("Enter the amount in numbers, such as 5000"))
         amount = Decimal(typed)
-        if amount < paying.TOP_UP_FROM:
-            raise forms.ValidationError(_("Enter a larger amount"))
+        least, currency = paying.least_top_up(self.account), self.account.currency
+        if amount < least:
+            told = _("Enter at least %(least)s")
+            named = {"least": context.money(least, currency)}
+            raise forms.ValidationError(told, params=named)
         if amount > paying.TOP_UP_TO:
-            raise forms.ValidationError(_("Enter a smaller amount"))
+            told = _("Enter at most %(most)s")
+            named = {"most": context.money(paying.TOP_UP_TO, currency)}
+            raise forms.ValidationError(told, params=named)
         return amount
 
 
@@ -87,8 +96,8 @@ def show(request: HttpRequest, account: Account) -> HttpResponse:
     if account.workspace.is_suspended:
         return answer(request, "payment/suspended", _frame(account))
     if request.method != "POST":
-        return _form(request, account, Amount())
-    form = Amount(request.POST)
+        return _form(request, account, Amount(account))
+    form = Amount(account, request.POST)
     if not form.is_valid():
         return _form(request, account, form)
     if rates.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE).exceeded:
@@ -154,7 +163,8 @@ def _form(request: HttpRequest, account: Account, form: Amount) -> HttpResponse:
         **_frame(account),
         "form": form,
         "provider": context.provider_label(account.environment),
-        "least": context.money(paying.TOP_UP_FROM, account.currency),
+        "ways": context.ways_text(account.environment),
+        "least": context.money(paying.least_top_up(account), account.currency),
         "most": context.money(paying.TOP_UP_TO, account.currency),
         "unavailable": "unavailable" in request.GET,
     }

@@ -23,7 +23,12 @@ from verification.notifications import notifying
 from verification.notifications.notifying import Wanted, notification_rows
 from verification.ordering.charging import charges
 from verification.ordering.client import Client
-from verification.ordering.gates import consent_for, first_status, payment_for
+from verification.ordering.gates import (
+    consent_for,
+    first_status,
+    payment_for,
+    refuse_too_little,
+)
 from verification.ordering.intake import Order
 from verification.ordering.payers import payment_request
 from verification.ordering.pricing import Line, Priced, price_orders, total
@@ -152,7 +157,8 @@ class _Batch:
 def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
     """Create the reports, launched unless they are drafts: all of them or none.
 
-    Raises InsufficientBalance when a prepaid workspace cannot pay for all of them.
+    Raises InsufficientBalance when the workspace cannot pay for all of them, and
+    InvalidRequest when a payer would owe less than can be paid.
     """
     if len(orders) == 1:
         return _create_one(client, orders)
@@ -210,6 +216,7 @@ def _gather_all(
 ) -> list[Created]:
     workspace_id, environment = client.workspace.pk, client.environment
     priced = price_orders(orders, workspace_id, environment, at)
+    refuse_too_little(orders, [total(one.lines) for one in priced], environment)
     checks = sum(len(one.lines) for one in priced)
     turn = iter(turns(client.account.pk, checks, at))
     created = [

@@ -19,7 +19,7 @@ from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.creating import RESULT_COLUMNS, result_rows
 from verification.ordering.faults import Fault, InvalidRequest, shape_faults
-from verification.ordering.gates import consent_for, payment_for
+from verification.ordering.gates import consent_for, payment_for, too_little
 from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.payers import payment_request, stop_asking_payer
@@ -66,6 +66,10 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     at = now()
     priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
     asked = _replace_payment(report, order, priced, body, at)
+    if asked and (
+        told := too_little(order.payment_mode, asked.amount, client.environment)
+    ):
+        raise InvalidRequest([Fault(("paymentMode",), "out-of-range", told)])
     _replace_results(report, priced.lines, at)
     asked_before = report.subject
     report.subject_id = priced.subject.id

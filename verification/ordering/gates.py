@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -10,9 +11,12 @@ from django.conf import settings
 from verification import links
 from verification.consents.models import Consent, ConsentStatus
 from verification.ids import uuid7
+from verification.ordering.faults import Fault, InvalidRequest
 from verification.ordering.intake import Order
 from verification.payments.models import Payment, PaymentStatus
+from verification.payments.registry import LABELS, checkout_provider, minimum
 from verification.reports.models import PaymentMode, Report, ReportStatus
+from verification.wire import CURRENCY
 
 
 def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
@@ -56,6 +60,33 @@ def payment_for(
         links.token("payment", payment.pk, payment.generation)
     )
     return payment
+
+
+def refuse_too_little(
+    orders: Sequence[Order], amounts: Sequence[Decimal], environment: str
+) -> None:
+    """Raise InvalidRequest if a payer would owe less than can be paid here."""
+    faults = [
+        Fault(("reports", number, "paymentMode"), "out-of-range", told)
+        for number, (order, amount) in enumerate(zip(orders, amounts, strict=True))
+        if (told := too_little(order.payment_mode, amount, environment))
+    ]
+    if faults:
+        raise InvalidRequest(faults)
+
+
+def too_little(payment_mode: str, amount: Decimal, environment: str) -> str:
+    """Why nobody can pay this amount; empty if it can be paid, or nobody has to."""
+    if payment_mode == PaymentMode.SELF or not amount:
+        return ""
+    least = minimum(environment, CURRENCY)
+    if amount >= least:
+        return ""
+    taker = LABELS.get(checkout_provider(environment).name, "")
+    return (
+        f"The payer would owe {CURRENCY} {amount:.2f}, and {taker} takes no less than "
+        f"{CURRENCY} {least:.2f}. Request more checks together, or use SELF."
+    )
 
 
 def first_status(

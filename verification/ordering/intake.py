@@ -24,7 +24,6 @@ from verification.ordering.rules import Circumstances, broken
 from verification.payments.registry import takes_payments
 from verification.reports.models import SubjectType
 from verification.reports.subjects import Subject
-from workspaces.models import Environment
 
 Catalogue = Mapping[str, CheckDefinition]
 _kept: tuple[str, Catalogue] | None = None
@@ -67,9 +66,16 @@ def catalogue() -> Catalogue:
 
 
 def read_orders(
-    body: Mapping[str, Any], environment: str, definitions: Catalogue
+    body: Mapping[str, Any],
+    environment: str,
+    definitions: Catalogue,
+    *,
+    unanswered: bool = False,
 ) -> list[Order]:
-    """The orders of a create request, or InvalidRequest with all their faults."""
+    """The orders of a create request, or InvalidRequest with all their faults.
+
+    `unanswered` accepts checks that no source answers.
+    """
     faults: list[Fault] = []
     draft = body.get("draft", False) is True
     faults += _envelope_faults(body)
@@ -78,7 +84,12 @@ def read_orders(
     if not faults or not any(f.path[:1] == ("reports",) for f in faults):
         for number, item in enumerate(reports or ()):
             found = read_order(
-                item, environment, definitions, draft=draft, at=("reports", number)
+                item,
+                environment,
+                definitions,
+                draft=draft,
+                at=("reports", number),
+                unanswered=unanswered,
             )
             if isinstance(found, Order):
                 orders.append(found)
@@ -96,12 +107,14 @@ def read_order(
     *,
     draft: bool,
     at: Path = (),
+    unanswered: bool = False,
 ) -> Order | list[Fault]:
     """One item; `draft` is what holds where the item does not say it."""
     if isinstance(item, dict) and isinstance(item.get("draft"), bool):
         draft = item["draft"]
-    live = environment == Environment.PRODUCTION
-    known = Circumstances(definitions, draft, live, takes_payments(environment))
+    known = Circumstances(
+        definitions, draft, environment, takes_payments(environment), unanswered
+    )
     try:
         request = ReportItem.model_validate(item)
     except ValidationError as e:

@@ -12,16 +12,19 @@ from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.waking import start
 from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
-from verification.ordering.faults import Fault, InvalidRequest
+from verification.ordering.faults import Fault, InvalidRequest, Path
 from verification.ordering.holding import hold
 from verification.ordering.pricing import Line, price
 from verification.ordering.refusals import NotLaunchable
+from verification.ordering.rules import not_available
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.reports.models import Report, ReportStatus
 from verification.reports.subjects import Subject
 from verification.reports.transitions import Move, move
 from verification.tables import insert
 from workspaces.ledger import entries, move_balances
+
+WITHOUT_IT = "Edit the draft without it."
 
 
 @transaction.atomic
@@ -32,7 +35,7 @@ def launch(client: Client, report_id: UUID) -> Report:
     if reasons := outstanding(report, results):
         raise NotLaunchable(report.status, reasons)
     _refuse_erased(report)
-    _refuse_inactive([result.definition for result in results])
+    _refuse_not_offered(report, [result.definition for result in results])
     at = now()
     payment = getattr(report, "payment", None)
     if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
@@ -107,15 +110,14 @@ def _refuse_erased(report: Report) -> None:
         raise InvalidRequest([Fault(("subject",), "required", told)])
 
 
-def _refuse_inactive(definitions: list[CheckDefinition]) -> None:
-    faults = [
-        Fault(
-            ("checksRequested", number),
-            "inactive-check",
-            f"{definition.name} is not offered at present; edit the draft without it.",
-        )
-        for number, definition in enumerate(definitions)
-        if not definition.active
-    ]
+def _refuse_not_offered(report: Report, definitions: list[CheckDefinition]) -> None:
+    faults = []
+    for number, definition in enumerate(definitions):
+        path: Path = ("checksRequested", number)
+        if not definition.active:
+            told = f"{definition.name} is not offered at present."
+            faults.append(Fault(path, "inactive-check", f"{told} {WITHOUT_IT}"))
+        elif told := not_available(definition.name, report.environment, report.country):
+            faults.append(Fault(path, "check-not-available", f"{told} {WITHOUT_IT}"))
     if faults:
         raise InvalidRequest(faults)

@@ -10,6 +10,7 @@ from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
 from verification.ordering.telling import REACHED_AT
 from verification.payments.models import Checkout, Payment, Refund
+from verification.payments.registry import ways
 from verification.reports.models import Report
 from verification.wire import utc_text
 from workspaces.models import Environment
@@ -124,6 +125,7 @@ def _about(report: Report, payment: Payment, amount: Decimal) -> dict[str, Any]:
         **report.workspace.requester.message_context,
         "link": links.payment_url(payment.pk, payment.generation),
         "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
+        "ways": list(ways(report.environment)),
         **_money(amount, payment.currency),
     }
 

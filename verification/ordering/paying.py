@@ -31,6 +31,7 @@ from verification.payments.models import (
 from verification.payments.registry import (
     NoPaymentProvider,
     checkout_provider,
+    minimum,
     provider_named,
 )
 from verification.providers.base import ProviderError
@@ -111,8 +112,9 @@ def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
     """
     if account.workspace.is_suspended:
         raise PaymentClosed("SUSPENDED")
-    if not TOP_UP_FROM <= amount <= TOP_UP_TO:
-        raise ValueError(f"a top-up is {TOP_UP_FROM} to {TOP_UP_TO}")
+    least = least_top_up(account)
+    if not least <= amount <= TOP_UP_TO:
+        raise ValueError(f"a top-up is {least} to {TOP_UP_TO}")
     checkout = Checkout(
         account=account,
         environment=account.environment,
@@ -121,6 +123,10 @@ def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
         started_by=actor,
     )
     return _opened(checkout, now())
+
+
+def least_top_up(account: Account) -> Decimal:
+    return max(TOP_UP_FROM, minimum(account.environment, account.currency))
 
 
 def _opened(checkout: Checkout, at: datetime) -> Checkout:

@@ -9,6 +9,7 @@ from django.utils.timezone import now
 
 from verification.consents.models import Consent
 from verification.ordering.client import Client
+from verification.ordering.gates import refuse_too_little
 from verification.ordering.intake import Order
 from verification.ordering.pricing import Line, price_orders, total
 from verification.reports.models import PaymentMode, ReportStatus
@@ -25,7 +26,10 @@ class Quoted:
 
 
 def quote(client: Client, orders: Sequence[Order]) -> list[Quoted]:
+    """Raises InvalidRequest when a payer would owe less than can be paid."""
     priced = price_orders(orders, client.workspace.pk, client.environment, now())
+    amounts = [total(one.lines) for one in priced]
+    refuse_too_little(orders, amounts, client.environment)
     return [_quoted(o, p.lines) for o, p in zip(orders, priced, strict=True)]
 
 

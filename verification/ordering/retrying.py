@@ -15,6 +15,7 @@ from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
 from verification.ordering.refusals import NotRetryable
+from verification.ordering.rules import not_available
 from verification.payments.models import Checkout
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
@@ -60,6 +61,9 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
         raise NotRetryable(report.status, told)
     if gone := [r.name for r in failed if not r.definition.active]:
         told = f"{', '.join(gone)} is not offered at present."
+        raise NotRetryable(report.status, told)
+    where = (report.environment, report.country)
+    if told := next(filter(None, (not_available(r.name, *where) for r in failed)), ""):
         raise NotRetryable(report.status, told)
 
 

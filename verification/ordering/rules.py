@@ -19,8 +19,11 @@ from verification.consents.signatures import is_under_age
 from verification.ordering import formats
 from verification.ordering.faults import Fault, Path
 from verification.ordering.requests import SUBJECT_MEMBERS
+from verification.providers.registry import is_answered
 from verification.providers.sandbox import is_reserved
 from verification.reports.models import PaymentMode, SubjectType
+from verification.source_routes import HOME
+from workspaces.models import Environment
 
 Json = Mapping[str, Any]
 
@@ -43,8 +46,10 @@ class Circumstances:
 
     definitions: Mapping[str, CheckDefinition]
     draft: bool
-    live: bool
+    environment: str
     takes_payments: bool
+    # Whether a check may be ordered that no source answers: the operator's own alone.
+    unanswered: bool = False
 
 
 def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
@@ -64,7 +69,10 @@ def _requested(item: Json, known: Circumstances) -> list[CheckDefinition]:
 
 
 def _checks(item: Json, known: Circumstances) -> Iterator[Fault]:
-    kind = (item.get("subject") or {}).get("subjectType")
+    subject = item.get("subject") or {}
+    kind, country = subject.get("subjectType"), subject.get("country", HOME)
+    if known.unanswered or not subject:
+        country = None
     seen: set[str] = set()
     for number, name in enumerate(item.get("checksRequested") or ()):
         path: Path = ("checksRequested", number)
@@ -83,7 +91,19 @@ def _checks(item: Json, known: Circumstances) -> Iterator[Fault]:
             yield Fault(
                 path, "subject-type-not-accepted", f"{name} accepts {accepted} only."
             )
+        elif country and (told := not_available(name, known.environment, country)):
+            yield Fault(path, "check-not-available", told)
         seen.add(name)
+
+
+def not_available(check: str, environment: str, country: str) -> str:
+    """Why nobody answers this check there; empty if somebody does."""
+    if is_answered(check, environment, country):
+        return ""
+    return (
+        f"This installation has no source for {check} about subjects of {country} in "
+        f"{environment}."
+    )
 
 
 def _subject(
@@ -94,7 +114,7 @@ def _subject(
     yield from _foreign_members(subject, kind)
     yield from _missing_inputs(subject, kind, requested)
     yield from _further_inputs(subject, requested)
-    if known.live:
+    if known.environment == Environment.PRODUCTION:
         yield from _reserved(subject)
 
 

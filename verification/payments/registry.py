@@ -8,6 +8,7 @@ at, as long as that one's keys are configured.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import cache
 
 from django.conf import settings
@@ -15,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from verification.payments.sandbox import SandboxProvider
 from verification.providers.base import Refused
-from verification.providers.checkout import BadSignature, CheckoutProvider
+from verification.providers.checkout import BadSignature, CheckoutProvider, Way
 from workspaces.models import Environment
 
 # What a payer knows them by; the sandbox's has no name.
@@ -47,6 +48,20 @@ def checkout_provider(environment: str) -> CheckoutProvider:
 def takes_payments(environment: str) -> bool:
     in_production = environment == Environment.PRODUCTION
     return not in_production or settings.PAYMENT_PROVIDER in settings.PAYMENT_PROVIDERS
+
+
+def minimum(environment: str, currency: str) -> Decimal:
+    """The smallest amount that can be paid there."""
+    if not takes_payments(environment):
+        return Decimal(0)
+    return checkout_provider(environment).minimums.get(currency, Decimal(0))
+
+
+def ways(environment: str) -> tuple[Way, ...]:
+    """How payers can pay; none where nobody takes payments, or only play money."""
+    if not takes_payments(environment):
+        return ()
+    return checkout_provider(environment).ways
 
 
 def provider_named(name: str) -> CheckoutProvider:

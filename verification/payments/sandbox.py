@@ -29,11 +29,18 @@ from verification.providers.checkout import (
     RefundAsked,
     RefundSeen,
     RefundState,
+    Way,
 )
 
 
 class SandboxProvider:
     name: ClassVar[str] = "sandbox"
+    # Buttons, and any amount.
+    ways: ClassVar[tuple[Way, ...]] = ()
+
+    def __init__(self) -> None:
+        self.minimums: dict[str, Decimal] = {}
+
     # Pages of our own.
     checkout_origin = ""
 

@@ -19,6 +19,13 @@ from verification.providers.base import BadSignature as BadSignature
 from verification.providers.base import Refused
 
 
+class Way(StrEnum):
+    """How a payer can pay on a provider's pages."""
+
+    MPESA = "MPESA"
+    CARD = "CARD"
+
+
 class CheckoutState(StrEnum):
     # The payer has not ended it; also a provider's words that we do not know.
     OPEN = "OPEN"
@@ -144,6 +151,12 @@ class GivenBackElsewhere:
 
 class CheckoutProvider(Protocol):
     name: ClassVar[str]
+    ways: ClassVar[tuple[Way, ...]]
+
+    @property
+    def minimums(self) -> Mapping[str, Decimal]:
+        """The smallest amount that it takes, by currency; any where there is none."""
+        ...
 
     @property
     def checkout_origin(self) -> str:

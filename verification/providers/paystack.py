@@ -41,6 +41,7 @@ from verification.providers.checkout import (
     RefundAsked,
     RefundSeen,
     RefundState,
+    Way,
     checked_page,
     header,
 )
@@ -64,6 +65,9 @@ class Paystack:
     """
 
     name: ClassVar[str] = "paystack"
+    ways: ClassVar[tuple[Way, ...]] = (Way.MPESA, Way.CARD)
+    # https://paystack.com/docs/api/#supported-currency
+    MINIMUMS: ClassVar = {"KES": Decimal(3), "USD": Decimal(2)}
     # https://paystack.com/docs/api/transaction/#verify
     STATES: ClassVar = {
         "success": CheckoutState.PAID,
@@ -87,6 +91,7 @@ class Paystack:
         fallback_email: str = "",
         checkout_origin: str = "https://checkout.paystack.com",
         paid_within: timedelta = timedelta(days=30),
+        minimum: Decimal | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {secret_key}"}
         self._api = Api("Paystack", url, opened=opened, headers=headers)
@@ -94,6 +99,7 @@ class Paystack:
         self._fallback_email = fallback_email
         self.checkout_origin = checkout_origin
         self._paid_within = paid_within
+        self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
 
     def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
         if not REFERENCE.fullmatch(asked.reference):

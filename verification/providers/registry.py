@@ -79,6 +79,14 @@ def sources_of(check: str) -> list[Provider]:
     return list({one.name: one for one in found}.values())
 
 
+def is_answered(check: str, environment: str, country: str) -> bool:
+    """Whether this installation has anybody who answers this check, about subjects of
+    this country; not whether they can be reached now."""
+    if environment != "production" or asks_referee(check, environment):
+        return True
+    return route_for(check, environment, country).is_live
+
+
 def asks_referee(check: str, environment: str) -> bool:
     """Whether we ask a referee ourselves, where no live source is asked."""
     return environment == "production" and check == REFEREES_CHECK

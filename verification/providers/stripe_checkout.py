@@ -45,6 +45,7 @@ from verification.providers.checkout import (
     RefundAsked,
     RefundSeen,
     RefundState,
+    Way,
     checked_page,
     header,
 )
@@ -71,6 +72,15 @@ REFUNDS = ("refund.", "charge.refund.")
 
 class StripeCheckout:
     name: ClassVar[str] = "stripe"
+    ways: ClassVar[tuple[Way, ...]] = (Way.CARD,)
+    # https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts
+    # Shillings have to convert to 50 US cents; here at 150 for a dollar.
+    MINIMUMS: ClassVar = {
+        "KES": Decimal(75),
+        "USD": Decimal("0.50"),
+        "EUR": Decimal("0.50"),
+        "GBP": Decimal("0.30"),
+    }
     STATES: ClassVar = {"expired": CheckoutState.EXPIRED}
     # https://docs.stripe.com/api/refunds/object#refund_object-status
     REFUND_STATES: ClassVar = {
@@ -87,7 +97,9 @@ class StripeCheckout:
         opened: Collection[str] = (),
         *,
         checkout_origin: str = "https://checkout.stripe.com",
+        minimum: Decimal | None = None,
     ) -> None:
+        self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
         self._webhook_secrets = list(webhook_secrets)
         self.checkout_origin = checkout_origin
         self._client = stripe.StripeClient(
