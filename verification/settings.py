@@ -344,6 +344,7 @@ IDEMPOTENCY_HOURS = 72
 PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
 PAYMENT_PROVIDERS = payment_providers(env, PAYMENT_LINK_DAYS)
 # A refund of more than this, in the currency that was paid, is decided by two persons.
+REFUND_UNDONE_AFTER_MINUTES = env.int("REFUND_UNDONE_AFTER_MINUTES", 10)
 REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
 # So is what staff put on an account or take from it by hand, counted over a day.
 STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(

@@ -21,8 +21,15 @@ from django.utils.timezone import now
 from hypothesis import strategies as some
 from hypothesis.stateful import rule
 
+from tests.checks.engine import work_until_done
 from tests.clients import Api
-from tests.ordering.ledger_machine import CHECKS, DIGITS, PICK, Machine, Order
+from tests.ordering.ledger_machine import (
+    CHECKS,
+    DIGITS,
+    PICK,
+    Machine,
+    Order,
+)
 from tests.ordering.shop import Page, the_shop
 from verification.backoffice.staff import Staff
 from verification.ordering import giving_back
@@ -42,6 +49,7 @@ from verification.ordering.refunding import (
     approve,
     ask_for_refund,
     ask_for_unfinished_part,
+    give_back_undone,
     give_up_payment,
     reject,
 )
@@ -302,6 +310,15 @@ class PaymentMachine(Machine):
             self.quiet("decide", lambda: verb(pk, by=by), NotRefundable)
 
     @rule()
+    def undone_work_is_given_back(self) -> None:
+        # Some of what was just ended can still be retried.
+        ended = Report.objects.filter(completed_at__isnull=False).order_by("id")
+        for report in ended[: self.done["give back undone"] % 3]:
+            report.completed_at = now() - timedelta(hours=1)
+            report.save(update_fields=["completed_at"])
+        self.attempt("give back undone", give_back_undone)
+
+    @rule()
     def send(self) -> None:
         Refund.objects.filter(next_try_at__isnull=False).update(next_try_at=now())
         self.attempt("send", send_refunds)
@@ -331,10 +348,24 @@ class PaymentMachine(Machine):
 
     # What must hold in the end
 
+    def payers_paid_for_what_was_done(self) -> None:
+        """Exactly, unless staff decide about it, or gave back more."""
+        for payment in Payment.objects.filter(report__completed_at__isnull=False):
+            paying = Checkout.objects.paying(payment.pk)
+            refunds = Refund.objects.filter(checkout__in=paying)
+            by_staff = refunds.filter(cause="STAFF", status__in=["REQUESTED", "DONE"])
+            if paying.exclude(doubts=[]).exists() or not paying:
+                continue
+            done = payment.report.results.filter(status="COMPLETED")
+            cost = done.aggregate(sum=Sum("price"))["sum"] or 0
+            kept = sum(one.kept for one in paying)
+            assert kept == cost or (kept < cost and by_staff.exists())
+
     def teardown(self) -> None:
         try:
             self.heal()
             self.both_books_agree()
+            self.payers_paid_for_what_was_done()
         finally:
             super().teardown()
 
@@ -343,6 +374,10 @@ class PaymentMachine(Machine):
         the_shop.weather = "fine"
         Checkout.objects.exclude(status="PAID").update(next_look_at=now())
         self.the_clock_has_us_look()
+        work_until_done(self.api)
+        ended = Report.objects.filter(completed_at__isnull=False)
+        ended.update(completed_at=now() - timedelta(hours=1))
+        self.attempt("give back undone", give_back_undone)
         while Refund.objects.filter(status="APPROVED").exists():
             self.send()
             self.the_banks_answer(fails=False)

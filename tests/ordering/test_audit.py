@@ -1,8 +1,10 @@
 """Every rule of the audit: rows that break it, by hand, are found."""
 
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.utils.timezone import now
 
 from tests.clients import Api
 from tests.fakes.paystack import paystack as paystack
@@ -10,7 +12,12 @@ from tests.payments import candidate, end, opened
 from tests.refunds import WANGARI, ask, paid, received, send, topped_up
 from tests.refunds import paystack_api as paystack_api
 from tests.workspaces.test_commands import differences, execute, run
-from verification.ordering.refunding import reject, resolve_doubts
+from verification.checks.models import CheckResult
+from verification.ordering.refunding import (
+    give_back_undone,
+    reject,
+    resolve_doubts,
+)
 from verification.payments.models import Checkout, Payment
 from verification.reports.models import Report
 
@@ -341,3 +348,30 @@ def test_parts_that_do_not_make_the_payment_are_found(api: Api):
     )
 
     assert differences() == ["payment was paid by another amount or currency"]
+
+
+def test_money_kept_for_checks_that_were_not_done_is_found(api: Api):
+    checkout = paid(api)
+    api.post(f"/reports/{checkout.report_id}/cancel")
+    run("audit_ledger")
+
+    kept = "checkout keeps 250.00 for checks that were not done, without a reason"
+    Checkout.objects.update(accounted_at=now())
+    assert differences() == [kept]
+
+    # Nobody looked for days.
+    Checkout.objects.update(accounted_at=None)
+    Report.objects.update(completed_at=now() - timedelta(days=2))
+    assert differences() == [kept]
+    give_back_undone()
+    run("audit_ledger")
+
+
+def test_money_given_back_for_checks_that_were_done_is_found(api: Api):
+    checkout = paid(api)
+    api.post(f"/reports/{checkout.report_id}/cancel")
+    give_back_undone()
+    scores = CheckResult.objects.filter(name="CRB_SCORE")
+    scores.update(status="COMPLETED")
+
+    assert differences() == ["refund gives back what was done"]

@@ -26,6 +26,7 @@ HAPPENED = [
     "look",
     "expire",
     "refund",
+    "give back undone",
     "decide",
     "send",
     "late look",

@@ -20,6 +20,9 @@ SCHEDULES = [
     Every("Chase references", 10, "verification.ordering.tasks.chase_references"),
     Every("Look at checkouts", 1, "verification.ordering.tasks.look_at_checkouts"),
     Every("Send refunds", 1, "verification.ordering.tasks.send_refunds"),
+    Every(
+        "Give back what was not done", 1, "verification.ordering.tasks.give_back_undone"
+    ),
     Every("Expire payments", 1, "verification.ordering.tasks.expire_payments"),
     Every("Remind payers", 10, "verification.ordering.tasks.remind_payers"),
     Every(

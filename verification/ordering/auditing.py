@@ -168,6 +168,40 @@ SELECT 'checkout', id, fault FROM (
 WHERE fault IS NOT NULL
 
 UNION ALL
+SELECT 'checkout', c.id, format(
+    'keeps %%s for checks that were not done, without a reason', r.undone - k.gone
+)
+FROM payments_checkout c
+JOIN payments_payment m ON m.id = c.payment_id
+JOIN reports_report p ON p.id = c.report_id
+CROSS JOIN LATERAL (
+    SELECT sum(price) FILTER (WHERE status IN ('FAILED', 'CANCELLED')) AS undone,
+        count(*) FILTER (WHERE status IN ('PENDING', 'RUNNING')) AS at_work
+    FROM checks_checkresult WHERE report_id = p.id
+) r
+CROSS JOIN LATERAL (
+    SELECT sum(greatest(refunded - (paid_amount - counted_amount), 0)) AS gone,
+        bool_or(doubts <> '{}' OR kept_because <> '' OR refunded_elsewhere > 0)
+            AS is_doubtful
+    FROM payments_checkout WHERE payment_id = m.id AND is_counted
+) k
+WHERE c.is_counted AND p.completed_at IS NOT NULL AND r.at_work = 0
+    AND (c.accounted_at IS NOT NULL OR p.completed_at < now() - interval '1 day')
+    AND r.undone > k.gone AND NOT k.is_doubtful
+
+UNION ALL
+SELECT 'refund', f.id, 'gives back what was done'
+FROM payments_refund f
+JOIN payments_checkout c ON c.id = f.checkout_id
+JOIN payments_payment m ON m.id = c.payment_id
+JOIN reports_report p ON p.id = c.report_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(price) FILTER (WHERE status <> 'COMPLETED'), 0) AS undone
+    FROM checks_checkresult WHERE report_id = p.id
+) r
+WHERE f.cause = 'NOT_DONE' AND f.status <> 'FAILED' AND f.amount > r.undone
+
+UNION ALL
 SELECT 'payment', m.id, format(
     'asks for %%s and its checks cost %%s', m.amount, r.price
 )

@@ -5,12 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import QuerySet
+
 from verification import links
+from verification.checks.models import CheckResult, ResultStatus
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
 from verification.ordering.telling import REACHED_AT
-from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.registry import ways
+from verification.payments.models import Checkout, Payment, Refund, RefundCause
+from verification.payments.registry import ways, ways_of
 from verification.reports.models import Report
 from verification.wire import utc_text
 from workspaces.models import Environment
@@ -91,9 +94,14 @@ def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
     if not (is_asked or payer):
         # Who paid in vain, and was asked no longer, is not known any more.
         return []
+    undone = report.results.exclude(status=ResultStatus.COMPLETED).filter(price__gt=0)
+    is_undone = refund.cause == RefundCause.NOT_DONE
     context = {
         **report.workspace.requester.message_context,
         "number": checkout.number,
+        # What it was paid for, where it is given back because that was not done.
+        "undone": _names(undone) if is_undone else [],
+        "ways": list(ways_of(checkout.provider)),
         "link": _link_of(report) if is_asked else "",
         **_money(refund.amount, checkout.paid_currency),
     }
@@ -105,6 +113,12 @@ def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
         checkout.language or BOTH,
         payer=payer,
     )
+
+
+def _names(results: QuerySet[CheckResult]) -> list[str]:
+    """In English; messages translate them."""
+    names = results.order_by("position").values_list("definition__display_name")
+    return [name for (name,) in names]
 
 
 def _who_paid(checkout: Checkout) -> dict[str, str]:

@@ -21,6 +21,7 @@ from verification import links
 from verification.ordering.holding import hold_payment
 from verification.ordering.looking import look_by
 from verification.ordering.payers import payer_of
+from verification.ordering.refunding import REFUSED
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -187,6 +188,12 @@ def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
     )
 
 
+def _is_refused(report: Report) -> bool:
+    """Whether its subject refuses: nobody pays for a report that cannot be made."""
+    consent = getattr(report, "consent", None)
+    return consent is not None and consent.status in REFUSED
+
+
 def closed_as(
     report: Report, payment: Payment, generation: int, at: datetime
 ) -> str | None:
@@ -199,7 +206,7 @@ def closed_as(
         return payment.status
     if report.status == ReportStatus.PENDING_CONSENT:
         return "WAITS_FOR_CONSENT"
-    if report.status not in ASKING or report.subject is None:
+    if report.status not in ASKING or report.subject is None or _is_refused(report):
         return "REPORT_ENDED"
     if payment.expires_at is None or payment.expires_at <= at:
         return PaymentStatus.EXPIRED

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import cast
 from uuid import UUID
 
 from django.conf import settings
@@ -22,7 +23,9 @@ from django.utils.timezone import now
 
 from verification.backoffice.staff import SERVICE, Staff, is_another
 from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.models import ConsentStatus
 from verification.jobs.queue import later
+from verification.jobs.sweeping import sweep
 from verification.notifications.notifying import notify
 from verification.ordering.payers import refund_notice
 from verification.payments.doubts import clear_doubt, note_doubt, raise_doubt
@@ -35,14 +38,19 @@ from verification.payments.models import (
     Refund,
     RefundCause,
     RefundStatus,
+    TroubleKind,
 )
+from verification.payments.troubles import note
 from verification.reports.holding import held
+from verification.reports.models import Report, ReportStatus
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
 
-UNDONE = [ResultStatus.FAILED, ResultStatus.CANCELLED]
+AT_WORK = [ResultStatus.PENDING, ResultStatus.RUNNING]
+# With these nobody can launch a draft any more.
+REFUSED = [ConsentStatus.DECLINED, ConsentStatus.EXPIRED, ConsentStatus.WITHDRAWN]
 # How long ago what was not done may have been paid, to be listed.
 LISTED_FOR = timedelta(days=90)
 REFUNDS = "verification.ordering.tasks.send_refunds"
@@ -110,13 +118,18 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
     """
     if not reason.strip():
         raise ValueError("Say what was found.")
+    _hold(checkout_id)
     known = [Doubt(name) for name in seen if name in Doubt]
+    # What was not done was left to this person by the doubt.
+    left = Checkout.objects.filter(pk=checkout_id, accounted_at__isnull=False)
+    was_left = with_unfinished_part(left).exists()
     cleared = [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
     if cleared:
         kept = Checkout.objects.filter(
             Q(is_counted=False)
             | Q(paid_amount__gt=F("refunded") + F("counted_amount"))
             | Q(pk__in=_without_payment())
+            | (Q(pk=checkout_id) if was_left else Q(pk__in=[]))
         )
         kept.filter(pk=checkout_id, status=CheckoutStatus.PAID).update(
             kept_because=reason[:500]
@@ -157,13 +170,85 @@ def try_refunds_now(checkout_id: UUID) -> None:
         later(REFUNDS)
 
 
+def give_back_undone() -> None:
+    """Give payers back what was not done of reports that do no more.
+
+    Any number of these may run at once; each checkout is accounted for once.
+    """
+    sweep(_unaccounted(), account_for)
+
+
+@transaction.atomic
+def account_for(checkout_id: UUID) -> None:
+    """Give back the part of this money that nothing was done for.
+
+    Where somebody doubts what is left of it, staff decide, and are told.
+    """
+    checkout = _hold(checkout_id)
+    if not _unaccounted().filter(pk=checkout_id).exists():
+        # Retried, or accounted for, meanwhile.
+        return
+    Checkout.objects.filter(pk=checkout_id).update(accounted_at=now())
+    part = unfinished_part(checkout)
+    if checkout.is_part and not checkout.is_counted:
+        give_back_surplus(checkout, RefundCause.SHORT)
+    elif part and not _is_doubtful(checkout):
+        cause = RefundCause.NOT_DONE
+        refund = _begin(checkout, part, cause, str(cause.label), SERVICE, large=False)
+        notify(*refund_notice(cast(Report, checkout.report), refund))
+    elif part and not checkout.kept_because:
+        told = f"{checkout.paid_currency} {part:.2f} of it was not done: staff decide"
+        note(
+            TroubleKind.DOUBT,
+            checkout_id,
+            "part",
+            message=told,
+            checkout_id=checkout_id,
+        )
+
+
+def _unaccounted() -> QuerySet[Checkout]:
+    """Money whose report does no more for it, and can be retried no more."""
+    grace = timedelta(minutes=settings.REFUND_UNDONE_AFTER_MINUTES)
+    some = Checkout.objects.filter(
+        Q(is_counted=True) | Q(is_part=True),
+        payment_id__isnull=False,
+        accounted_at=None,
+    )
+    # An edit that asked anew has given all of it back.
+    return _over(some, now() - grace) | some.filter(pk__in=_without_payment())
+
+
+def _over(checkouts: QuerySet[Checkout], ended_by: datetime) -> QuerySet[Checkout]:
+    """Those whose report ended by then, or was cancelled; or is a draft that its
+    subject refuses."""
+    results = CheckResult.objects.filter(report=OuterRef("report"), status__in=AT_WORK)
+    ended = Q(report__completed_at__lte=ended_by)
+    cancelled = Q(report__status=ReportStatus.CANCELLED)
+    refused = Q(report__status=ReportStatus.DRAFT, report__consent__status__in=REFUSED)
+    payment = Payment.objects.filter(pk=OuterRef("payment_id"))
+    return checkouts.filter(
+        refused | Q(ended | cancelled, ~Exists(results)), Exists(payment)
+    )
+
+
+def _is_doubtful(checkout: Checkout) -> bool:
+    """Whether a person has to decide about money of the same payment."""
+    paying = Checkout.objects.paying(cast(UUID, checkout.payment_id))
+    doubted = ~Q(doubts=[]) | Q(refunded_elsewhere__gt=0) | ~Q(kept_because="")
+    # It was tried already, and came to nothing.
+    tried = checkout.refunds.filter(cause=RefundCause.NOT_DONE)
+    return paying.filter(doubted).exists() or tried.exists()
+
+
 def unfinished_part(checkout: Checkout) -> Decimal:
     """What the checks of the report that it paid cost and that were not done, less what
     was given back already."""
     report = checkout.report
-    if report is None or not (checkout.is_counted and report.is_ended):
+    over = _over(Checkout.objects.filter(pk=checkout.pk, is_counted=True), now())
+    if report is None or not over.exists():
         return Decimal(0)
-    undone = report.results.filter(status__in=UNDONE)
+    undone = report.results.exclude(status=ResultStatus.COMPLETED)
     cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
     # Several may have paid it together.
     paid = report.checkouts.filter(payment_id=checkout.payment_id, is_counted=True)
@@ -174,7 +259,8 @@ def unfinished_part(checkout: Checkout) -> Decimal:
 def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
     """Those of the last time whose `unfinished_part` is above 0."""
     undone = (
-        CheckResult.objects.filter(report=OuterRef("report"), status__in=UNDONE)
+        CheckResult.objects.filter(report=OuterRef("report"))
+        .exclude(status=ResultStatus.COMPLETED)
         .values("report")
         .values_list(Sum("price"))
     )
@@ -186,12 +272,10 @@ def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
         .values_list("gone")
     )
     # By time first, so that no more is added up than was paid since.
-    return checkouts.filter(
-        paid_at__gt=now() - LISTED_FOR,
-        is_counted=True,
-        report__completed_at__isnull=False,
-        paid_amount__gt=F("refunded"),
-    ).filter(GreaterThan(Subquery(undone), Subquery(gone)))
+    lately = checkouts.filter(
+        paid_at__gt=now() - LISTED_FOR, is_counted=True, paid_amount__gt=F("refunded")
+    )
+    return _over(lately, now()).filter(GreaterThan(Subquery(undone), Subquery(gone)))
 
 
 def _ask(
@@ -280,7 +364,7 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
         return
     checkout = refund.checkout
     back = F("refunded") - refund.amount
-    Checkout.objects.filter(pk=checkout.pk).update(refunded=back)
+    Checkout.objects.filter(pk=checkout.pk).update(refunded=back, accounted_at=None)
     _adjust(refund, refund.amount)
     is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
     if (is_rejected_part and not checkout.doubts) or (

@@ -30,6 +30,8 @@ def retry(client: Client, report_id: UUID) -> Report:
     failed = failed_checks(report)
     check_retryable(report, failed)
     at = now()
+    if payment := getattr(report, "payment", None):
+        Checkout.objects.paying(payment.pk).update(accounted_at=None)
     _begin_anew(failed, at)
     some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
     target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING

@@ -1,4 +1,4 @@
-from verification.ordering import unpaid
+from verification.ordering import refunding, unpaid
 from verification.ordering.chasing import expire_references, remind_referees
 from verification.ordering.expiring import expire_due
 from verification.ordering.giving_back import send_refunds as send_due_refunds
@@ -39,6 +39,11 @@ def look_at_checkouts() -> None:
 def send_refunds() -> None:
     """Have payment providers give back what was approved."""
     send_due_refunds()
+
+
+def give_back_undone() -> None:
+    """Give payers back what was not done of reports that have ended."""
+    refunding.give_back_undone()
 
 
 def expire_payments() -> None:

@@ -30,8 +30,14 @@ def note_doubt(checkout_id: UUID, doubt: Doubt, cause: UUID) -> None:
     note(TroubleKind.DOUBT, *names, message=told, checkout_id=checkout_id)
 
 
+@transaction.atomic
 def clear_doubt(checkout_id: UUID, doubt: Doubt) -> bool:
-    """False when it is not there."""
+    """False when it is not there. What was left to staff by it is looked at again."""
     having = Checkout.objects.filter(pk=checkout_id, doubts__contains=[doubt])
     changed = Func(F("doubts"), Value(doubt.value), function="array_remove")
-    return bool(having.update(doubts=changed))
+    if not having.update(doubts=changed):
+        return False
+    its = Checkout.objects.filter(pk=checkout_id, payment_id__isnull=False)
+    of_payment = Checkout.objects.filter(payment_id__in=its.values("payment_id"))
+    of_payment.update(accounted_at=None)
+    return True

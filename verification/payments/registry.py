@@ -64,6 +64,14 @@ def ways(environment: str) -> tuple[Way, ...]:
     return checkout_provider(environment).ways
 
 
+def ways_of(name: str) -> tuple[Way, ...]:
+    """How payers could pay at this provider; none where it is configured no longer."""
+    try:
+        return provider_named(name).ways
+    except NoPaymentProvider:
+        return ()
+
+
 def provider_named(name: str) -> CheckoutProvider:
     """The provider a checkout was opened at. Raises NoPaymentProvider."""
     if is_built_in(name):

@@ -118,6 +118,9 @@ class Checkout(models.Model):
     doubts = ArrayField(
         models.CharField(max_length=20, choices=Doubt), default=list, blank=True
     )
+    # When its report did no more for this money, and what was not done went back or was
+    # left to staff. Null until then, and again when that is to be looked at once more.
+    accounted_at = models.DateTimeField(null=True, editable=False)
     # What a person said who left money here that counts for nothing.
     kept_because = models.CharField(max_length=500, blank=True)
     # The provider's words.
@@ -199,6 +202,15 @@ class Checkout(models.Model):
                 fields=["payment_id", "-id"],
                 condition=Q(payment_id__isnull=False),
                 name="checkouts_of_a_payment",
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(
+                    Q(is_counted=True) | Q(is_part=True),
+                    accounted_at=None,
+                    payment_id__isnull=False,
+                ),
+                name="checkouts_to_account_for",
             ),
             # What needs a person.
             models.Index(fields=["id"], condition=~Q(doubts=[]), name="doubts"),

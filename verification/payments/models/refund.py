@@ -23,6 +23,7 @@ class RefundCause(models.TextChoices):
     NOT_ASKED = "NOT_ASKED", "The report had ended, or asked for something else"
     OVERPAID = "OVERPAID", "More was paid than asked"
     SHORT = "SHORT", "Less was paid than asked, and the rest did not come"
+    NOT_DONE = "NOT_DONE", "What it was paid for was not done"
 
 
 class Refund(models.Model):
@@ -87,8 +88,8 @@ class Refund(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["checkout", "cause"],
-                condition=Q(cause__in=["PAID_TWICE", "NOT_ASKED", "OVERPAID", "SHORT"]),
-                name="a_surplus_is_given_back_once",
+                condition=~Q(cause="STAFF"),
+                name="the_service_gives_back_once_for_a_cause",
             ),
         ]
         indexes = [
