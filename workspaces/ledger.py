@@ -161,6 +161,25 @@ def record(*movements: Movement) -> None:
     insert(entries(movements, now()))
 
 
+@transaction.atomic
+def take_back(movement: Movement) -> None:
+    """Book what a bank or a provider took of a top-up, or has returned.
+
+    Not refused where the money is spent: the balance falls below its limit, and the
+    account orders nothing until it is made up.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE workspaces_account SET balance = balance + %(amount)s,
+                taken_back = taken_back - %(amount)s
+            WHERE id = %(id)s
+            """,
+            {"id": movement.account_id, "amount": movement.amount},
+        )
+    insert(entries([movement], now()))
+
+
 def top_up(
     workspace: Workspace,
     environment: str,

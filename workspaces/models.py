@@ -192,6 +192,11 @@ class Account(models.Model):
         blank=True,
         help_text="How much a postpaid workspace may owe; empty for any amount.",
     )
+    # What banks and providers took back of top-ups, whether or not it was spent. Only
+    # this brings the balance below its limit: a trigger refuses every other fall.
+    taken_back = models.DecimalField(
+        max_digits=14, decimal_places=2, default=Decimal(0), editable=False
+    )
     # The owner is told when no more than this can be spent.
     low_balance_at = models.DecimalField(
         "tell the owner at",
@@ -212,13 +217,17 @@ class Account(models.Model):
             ),
             models.CheckConstraint(
                 name="prepaid_is_never_overdrawn",
-                condition=~Q(billing="PREPAID") | Q(balance__gte=-F("credit_limit")),
+                condition=~Q(billing="PREPAID")
+                | Q(balance__gte=-F("credit_limit") - F("taken_back")),
             ),
             models.CheckConstraint(
                 name="postpaid_stays_below_its_ceiling",
                 condition=~Q(billing="POSTPAID")
                 | Q(ceiling__isnull=True)
-                | Q(balance__gte=-F("ceiling")),
+                | Q(balance__gte=-F("ceiling") - F("taken_back")),
+            ),
+            models.CheckConstraint(
+                name="taken_back_is_not_negative", condition=Q(taken_back__gte=0)
             ),
             models.CheckConstraint(
                 name="ceiling_is_not_negative",

@@ -62,13 +62,18 @@ class Refund:
 
 
 class FakePaystack(CheckoutServer):
-    api_prefixes: ClassVar = ("/transaction", "/refund")
+    api_prefixes: ClassVar = ("/transaction", "/refund", "/dispute")
 
     def __init__(self) -> None:
         super().__init__()
         self.key = KEY
         self.transactions: dict[str, Transaction] = {}
         self.refunds: list[Refund] = []
+        # As Paystack lists them, by their id.
+        self.disputes: dict[int, dict[str, Any]] = {}
+        # What names the time that a refund was made at, and whether lists tell pages.
+        self.refund_time = "createdAt"
+        self.tells_pages = True
         # In cents, on top of what is asked for, and borne by the customer.
         self.fees = 0
         # What a transaction's metadata comes back as, where set.
@@ -124,9 +129,28 @@ class FakePaystack(CheckoutServer):
                     refund.transaction.status = "reversed"
 
     def dispute(self, reference: str, kind: str = "create", **told: Any) -> None:
-        disputed = shapes.charge(self.transactions[reference], self)
-        data = {"id": 358950, "currency": disputed["currency"], "transaction": disputed}
-        self.happened({"event": f"charge.dispute.{kind}", "data": {**data, **told}})
+        """One of the transaction, which the next of it changes."""
+        paid = self.transactions[reference]
+        number = 358950 + list(self.transactions).index(reference)
+        if told.get("resolution", "").endswith("accepted"):
+            paid.status = "reversed"
+        made = shapes.disputed(number, paid, self)
+        made["createdAt"] = self.disputes.get(number, made)["createdAt"]
+        if kind == "resolve":
+            made |= {"status": "resolved", "resolution": "declined"}
+        self.disputes[number] = {**made, **told}
+        data = self.disputes[number]
+        self.happened({"event": f"charge.dispute.{kind}", "data": data})
+
+    def give_back(self, reference: str, amount: int) -> Refund:
+        """Somebody does so in the dashboard."""
+        paid = self.transactions[reference]
+        number = 9018284 + len(self.refunds)
+        note = f"Refund for transaction {reference}"
+        made = Refund(number, paid, amount, paid.currency, note, note, "processed")
+        self.refunds.append(made)
+        self.happened(shapes.refund_event(made))
+        return made
 
     # Its API.
 
@@ -146,6 +170,8 @@ class FakePaystack(CheckoutServer):
                 return self._refund(json.loads(request.body))
             case "GET", "refund":
                 return self._list_refunds(request.query)
+            case "GET", "dispute":
+                return self._list_disputes(request.query)
             case "GET", "refund", number:
                 return self._fetch_refund(number)
         return _error(404, "Not found", "not_found")
@@ -237,12 +263,21 @@ class FakePaystack(CheckoutServer):
 
     def _list_refunds(self, query: dict[str, str]) -> Answer:
         found = [
-            shapes.refund_listed(one)
+            shapes.refund_listed(one, self.refund_time)
             for one in reversed(self.refunds)
             if not self.filters_refunds or _is_asked_for(one, query)
         ]
         meta = {"failedRefundCount": 0}
         return self._page("Refunds retrieved", found, query, meta)
+
+    def _list_disputes(self, query: dict[str, str]) -> Answer:
+        found = [
+            one
+            for one in reversed(self.disputes.values())
+            if query.get("transaction") in (None, str(one["transaction"]["id"]))
+            and query.get("from", "") <= one["createdAt"] <= query.get("to", "9")
+        ]
+        return self._page("Disputes retrieved", found, query, {})
 
     def _fetch_refund(self, number: str) -> Answer:
         for one in self.refunds:
@@ -269,6 +304,8 @@ class FakePaystack(CheckoutServer):
             "pageCount": -(-len(found) // size),
             **more,
         }
+        if not self.tells_pages:
+            meta = {}
         envelope = {"status": True, "message": told}
         rest = found[skipped : skipped + size]
         return Answer(200, {**envelope, "data": rest, "meta": meta})

@@ -7,7 +7,7 @@ are required, and their types. `wrong` compares an answer with it.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -182,10 +182,39 @@ def refund_made(one: Refund) -> dict[str, Any]:
     }
 
 
-def refund_listed(one: Refund) -> dict[str, Any]:
-    # Here the transaction is its number, and whether it was deducted a number, too.
+def disputed(number: int, one: Transaction, fake: FakePaystack) -> dict[str, Any]:
+    created = moment(datetime.now(UTC))
     return {
-        **_refund(one),
+        "id": number,
+        "refund_amount": one.amount,
+        "currency": one.currency,
+        "status": "awaiting-merchant-feedback",
+        "resolution": None,
+        "domain": "test",
+        "transaction": charge(one, fake),
+        "transaction_reference": None,
+        "category": "chargeback",
+        "customer": _customer(one),
+        "bin": "123456",
+        "last4": "1234",
+        "dueAt": created,
+        "resolvedAt": None,
+        "evidence": None,
+        "attachments": None,
+        "note": None,
+        "history": [],
+        "messages": [],
+        "createdAt": created,
+        "updatedAt": created,
+    }
+
+
+def refund_listed(one: Refund, time: str = "createdAt") -> dict[str, Any]:
+    # Here the transaction is its number, and whether it was deducted a number, too.
+    made = _refund(one)
+    made[time] = made.pop("createdAt")
+    return {
+        **made,
         "transaction": one.transaction.id,
         "dispute": None,
         "settlement": None,

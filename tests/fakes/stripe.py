@@ -55,6 +55,8 @@ class FakeStripe(CheckoutServer):
         self.most_per_page = 100
         # idempotency key -> (what was asked, the answer)
         self.answered: dict[str, tuple[Any, Answer]] = {}
+        # Instead of doing the next thing by a key, this is answered, and stored.
+        self.stored_error: Answer | None = None
         self._made = 0
 
     def adapter(self, **options: Any) -> StripeCheckout:
@@ -125,7 +127,8 @@ class FakeStripe(CheckoutServer):
         """As Stripe tells it, which is with none of the payment's metadata."""
         intent = self.session_of(reference)["payment_intent"]
         charge = self.charges[self.intents[intent]["latest_charge"]]
-        dispute = self._new("du", "dispute", self.disputes)
+        known = (d for d in self.disputes.values() if d["payment_intent"] == intent)
+        dispute = next(known, None) or self._new("du", "dispute", self.disputes)
         dispute.update(
             amount=charge["amount"],
             balance_transactions=[],
@@ -139,6 +142,23 @@ class FakeStripe(CheckoutServer):
         )
         dispute.update(told)
         self._event(f"charge.dispute.{kind}", dispute)
+
+    def give_back(self, reference: str, amount: int) -> dict[str, Any]:
+        """Somebody does so in the dashboard."""
+        intent = self.session_of(reference)["payment_intent"]
+        self._create_refund({"payment_intent": intent, "amount": str(amount)})
+        return list(self.refunds.values())[-1]
+
+    def warn_of_fraud(self, reference: str) -> None:
+        intent = self.session_of(reference)["payment_intent"]
+        warning = self._new("issfr", "radar.early_fraud_warning", {})
+        warning.update(
+            actionable=True,
+            charge=self.intents[intent]["latest_charge"],
+            fraud_type="unauthorized_use_of_card",
+            payment_intent=intent,
+        )
+        self._event("radar.early_fraud_warning.created", warning)
 
     def session_of(self, reference: str) -> dict[str, Any]:
         """The newest of this reference."""
@@ -218,6 +238,10 @@ class FakeStripe(CheckoutServer):
                 return self._list(self.sessions, request)
             case "GET", "checkout", "sessions", name:
                 return self._retrieve(self.sessions, name, request)
+            case "POST", "checkout", "sessions", name, "expire":
+                return self._expire(name)
+            case "GET", "disputes":
+                return self._list(self.disputes, request)
             case "POST", "refunds":
                 return self._once(request, self._create_refund)
             case "GET", "refunds":
@@ -239,10 +263,11 @@ class FakeStripe(CheckoutServer):
                 told = "Keys for idempotent requests can only be used with the same"
                 return error(400, f"{told} parameters.", type="idempotency_error")
             return Answer(answer.status, answer.body, {"Idempotent-Replayed": "true"})
-        answer = make(asked)
+        answer = self.stored_error or make(asked)
+        failed, self.stored_error = self.stored_error is not None, None
         # As it is now, and not as it will have become.
         answer.body = json.loads(json.dumps(answer.body))
-        if key and answer.status == 200:
+        if key and (failed or answer.status == 200):
             self.answered[key] = (request.path, asked), answer
         return answer
 
@@ -281,6 +306,16 @@ class FakeStripe(CheckoutServer):
             url=f"{self.url}/c/pay/{session['id']}",
             _intent_metadata=asked.get("payment_intent_data", {}).get("metadata", {}),
         )
+        return Answer(200, public(session))
+
+    def _expire(self, name: str) -> Answer:
+        session = self.sessions.get(name)
+        if session is None:
+            return error(404, f"No such session: '{name}'", "resource_missing")
+        if session["status"] != "open":
+            told = 'Only Checkout Sessions with a status in ["open"] can be expired.'
+            return error(400, told)
+        self.expire(session["client_reference_id"])
         return Answer(200, public(session))
 
     def _create_refund(self, asked: dict[str, Any]) -> Answer:

@@ -18,6 +18,8 @@ from verification.providers.checkout import (
     CheckoutBegun,
     CheckoutSeen,
     CheckoutState,
+    DisputeSeen,
+    DisputeState,
     GivenBackElsewhere,
     PaidElsewhere,
     ProviderEvent,
@@ -35,6 +37,8 @@ class Page:
     currency: str
     state: CheckoutState = CheckoutState.OPEN
     paid: Decimal = Decimal(0)
+    dispute: DisputeState | None = None
+    disputed: Decimal = Decimal(0)
 
 
 @dataclass
@@ -85,7 +89,13 @@ class Shop:
             return CheckoutSeen(CheckoutState.UNKNOWN)
         if page.state != CheckoutState.PAID:
             return CheckoutSeen(page.state)
-        return CheckoutSeen(page.state, page.paid, page.currency, f"T{reference}")
+        return CheckoutSeen(
+            page.state,
+            page.paid,
+            page.currency,
+            f"T{reference}",
+            disputes=self._disputes(page),
+        )
 
     def refund(self, asked: RefundAsked) -> RefundSeen:
         self._begin_call()
@@ -123,6 +133,31 @@ class Shop:
                 money = (one.amount, one.page.currency)
                 name = f"T{one.page.reference}"
                 yield GivenBackElsewhere(f"R{one.reference}", name, *money, words)
+
+    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+        for one in self.given:
+            name = f"T{one.page.reference}"
+            if one.state != RefundState.FAILED and name == transaction:
+                words = frozenset({one.reference})
+                money = (one.amount, one.page.currency)
+                yield GivenBackElsewhere(f"R{one.reference}", name, *money, words)
+
+    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+        for page in self.pages.values():
+            yield from self._disputes(page)
+
+    def expire(self, reference: str, session: str) -> None:
+        self._begin_call()
+        page = self.pages.get(reference)
+        if page and page.state == CheckoutState.OPEN:
+            page.state = CheckoutState.EXPIRED
+        self._end_call()
+
+    def _disputes(self, page: Page) -> tuple[DisputeSeen, ...]:
+        if page.dispute is None:
+            return ()
+        name, money = f"T{page.reference}", (page.disputed, page.currency)
+        return (DisputeSeen(f"D{page.reference}", name, page.dispute, *money),)
 
     def _seen(self, given: Given) -> RefundSeen:
         return RefundSeen(given.state, f"R{given.reference}")

@@ -1,5 +1,6 @@
 """Another amount than was asked: too much goes back, too little waits for the rest."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,12 +11,26 @@ from django.utils.timezone import now
 
 from tests.clients import Api
 from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.fakes.stripe import FakeStripe
 from tests.orders import PAYER
-from tests.payments import PRICE, candidate, end, look, opened, payment_of, send
+from tests.payments import (
+    PRICE,
+    candidate,
+    end,
+    look,
+    opened,
+    payment_of,
+    send,
+    taking,
+)
 from tests.refunds import GRACE, WANGARI, ask
+from tests.refunds import paystack_api as paystack_api
 from verification.notifications.models import Notification
 from verification.ordering.crediting import settle
 from verification.ordering.giving_back import send_refunds
+from verification.ordering.looking import look_at_due
 from verification.ordering.payment_links import send_new_payment_link
 from verification.ordering.refunding import (
     NotRefundable,
@@ -305,3 +320,52 @@ def test_the_database_keeps_to_what_was_paid(
 
     with pytest.raises(IntegrityError, match=rule), transaction.atomic():
         Checkout.objects.filter(pk=checkout.pk).update(**broken)
+
+
+@pytest.mark.parametrize("how", ["cancel", "edit"])
+def test_what_is_open_is_closed_at_the_provider_when_it_is_wanted_no_more(
+    stripe_taker: FakeStripe, live_api: Api, how: str
+):
+    made = live_api.create(candidate(), draft=True)
+    first, second = opened(made), None
+    Checkout.objects.update(url="")
+    second = opened(made)
+    # The payer of one is faster.
+    stripe_taker.pay(second.reference)
+    path, body = f"/reports/{made['id']}/cancel", None
+    if how == "edit":
+        path = f"/reports/{made['id']}/draft"
+        body = {"checksRequested": ["IDENTITY"]}
+    assert live_api.post(path, body).status_code == 200
+
+    for _ in range(2):
+        look_at_due()
+
+    sessions = {
+        one["client_reference_id"]: one["status"]
+        for one in stripe_taker.sessions.values()
+    }
+    assert sessions == {first.reference: "expired", second.reference: "complete"}
+    first.refresh_from_db()
+    assert first.status == "EXPIRED"
+    assert given_back() == {"NOT_ASKED": PRICE}
+
+
+@pytest.fixture
+def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
+    yield from taking(FakeStripe(), settings)
+
+
+def test_what_was_reversed_at_the_first_look_is_told_as_it_is(
+    paystack_api: Api, paystack: FakePaystack
+):
+    made = paystack_api.create(candidate())
+    checkout = opened(made)
+    paystack.pay(checkout.reference)
+    paystack.give_back(checkout.reference, 25_000)
+    paystack.transactions[checkout.reference].status = "reversed"
+
+    look(checkout)
+
+    assert (checkout.status, checkout.doubt) == ("REVERSED", "")
+    assert payment_of(made).status == "FAILED"

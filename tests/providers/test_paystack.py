@@ -12,7 +12,12 @@ from tests.fakes.paystack import paystack as paystack
 from tests.providers.checkout_contract import Payer, asked, refund_of
 from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
-from verification.providers.checkout import CheckoutProvider, CheckoutState, RefundState
+from verification.providers.checkout import (
+    CheckoutProvider,
+    CheckoutState,
+    DisputeState,
+    RefundState,
+)
 from verification.providers.paystack import Paystack
 
 
@@ -172,7 +177,7 @@ def test_metadata_may_be_anything(paystack: FakePaystack, metadata: Any):
         ("queued", CheckoutState.OPEN),
         ("a new word", CheckoutState.OPEN),
         ("failed", CheckoutState.FAILED),
-        ("reversed", CheckoutState.FAILED),
+        ("reversed", CheckoutState.REVERSED),
     ],
 )
 def test_only_success_is_paid(paystack: FakePaystack, word: str, state: CheckoutState):
@@ -195,7 +200,7 @@ def test_what_was_given_back_whole_is_not_paid_any_more(paystack: FakePaystack):
     done = provider.look_at_refund(refund, made.refund)
     assert done is not None
     assert done.state == RefundState.DONE
-    assert provider.look(checkout.reference, "").state == CheckoutState.FAILED
+    assert provider.look(checkout.reference, "").state == CheckoutState.REVERSED
 
 
 @pytest.mark.parametrize(
@@ -301,3 +306,57 @@ def test_the_books_hold_what_was_begun_days_before(paystack: FakePaystack):
 
     assert one.reference == checkout.reference
     assert list(provider.paid_between(now - 80 * hour, now - 70 * hour)) == []
+
+
+@pytest.mark.parametrize("name", ["createdAt", "created_at"])
+def test_refunds_are_listed_whatever_their_time_is_called(
+    paystack: FakePaystack, name: str
+):
+    paystack.refund_time = name
+    provider = paystack.adapter()
+    checkout, seen = paid(paystack, provider)
+    provider.refund(refund_of(checkout, seen, "1.00"))
+    today = datetime.now(UTC)
+    hour = timedelta(hours=1)
+
+    assert len([*provider.given_back_between(today - hour, today + hour)]) == 1
+
+
+def test_lists_that_tell_no_pages_are_read_to_their_end(paystack: FakePaystack):
+    paystack.tells_pages, paystack.most_per_page = False, 2
+    provider = paystack.adapter()
+    checkout, seen = paid(paystack, provider)
+    refunds = [refund_of(checkout, seen, "1.00") for _ in range(5)]
+    for refund in refunds:
+        provider.refund(refund)
+
+    assert all(provider.look_at_refund(one, "") for one in refunds)
+    assert len([*provider.given_back_of(seen.transaction)]) == 5
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        ({"status": "pending"}, DisputeState.OPEN),
+        ({"status": "awaiting-bank-feedback"}, DisputeState.OPEN),
+        ({"status": "resolved", "resolution": "declined"}, DisputeState.WON),
+        ({"status": "resolved", "resolution": "merchant-accepted"}, DisputeState.LOST),
+        ({"status": "resolved", "resolution": "auto-accepted"}, DisputeState.LOST),
+        ({"status": "resolved", "resolution": None}, DisputeState.OPEN),
+        ({"status": "a new word"}, DisputeState.OPEN),
+    ],
+)
+def test_the_states_of_disputes(
+    paystack: FakePaystack, told: dict[str, Any], state: DisputeState
+):
+    provider = paystack.adapter()
+    checkout, _ = paid(paystack, provider)
+    paystack.dispute(checkout.reference)
+    next(iter(paystack.disputes.values())).update(told)
+
+    (seen,) = provider.look(checkout.reference, "").disputes or ()
+
+    assert (seen.state, seen.amount) == (state, Decimal("300.50"))
+    today = datetime.now(UTC)
+    hour = timedelta(hours=1)
+    assert [*provider.disputes_between(today - hour, today + hour)] == [seen]

@@ -11,6 +11,7 @@ import time_machine
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.stripe import FakeStripe
 from tests.fakes.stripe import stripe_api as stripe_api
+from tests.fakes.stripe_shapes import error
 from tests.providers.checkout_contract import Payer, asked, refund_of
 from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
@@ -340,3 +341,69 @@ stripe.look("PR-1", "cs_1")
     assert len(stripe_api.requests) == 1
     assert "telemetry" not in str(stripe_api.requests[0].headers)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("status", [400, 402, 500])
+def test_a_stored_error_is_followed_by_a_try_with_a_new_key(
+    stripe_api: FakeStripe, status: int
+):
+    provider = stripe_api.adapter()
+    checkout = asked()
+    begun = provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+    seen = provider.look(checkout.reference, begun.session)
+    refund = refund_of(checkout, seen, "1.00")
+    stripe_api.stored_error = error(status, "Something went wrong.")
+    with pytest.raises((Refused, Unavailable)):
+        provider.refund(refund)
+    assert not stripe_api.refunds
+
+    done = provider.refund(refund)
+
+    assert done.state == RefundState.DONE
+    assert provider.refund(refund) == done
+    assert len(stripe_api.refunds) == 1
+
+
+def test_a_stored_error_of_what_was_done_all_the_same_gives_back_once(
+    stripe_api: FakeStripe,
+):
+    provider = stripe_api.adapter()
+    checkout = asked()
+    begun = provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+    seen = provider.look(checkout.reference, begun.session)
+    refund = refund_of(checkout, seen, "1.00")
+    provider.refund(refund)
+    key, (request, _) = list(stripe_api.answered.items())[-1]
+    stripe_api.answered[key] = request, error(500, "Something went wrong.")
+
+    assert provider.refund(refund).state == RefundState.DONE
+    assert len(stripe_api.refunds) == 1
+
+
+def test_an_expired_session_can_be_expired_again(stripe_api: FakeStripe):
+    provider = stripe_api.adapter()
+    checkout = asked()
+    begun = provider.begin(checkout)
+
+    provider.expire(checkout.reference, "")
+    provider.expire(checkout.reference, begun.session)
+
+    state = provider.look(checkout.reference, begun.session).state
+    assert state == CheckoutState.EXPIRED
+    provider.expire("unknown", "")
+
+
+def test_an_early_fraud_warning_names_its_payment(stripe_api: FakeStripe):
+    provider = stripe_api.adapter()
+    checkout = asked()
+    begun = provider.begin(checkout)
+    stripe_api.pay(checkout.reference)
+    transaction = provider.look(checkout.reference, begun.session).transaction
+    stripe_api.warn_of_fraud(checkout.reference)
+
+    event = provider.read_event(*stripe_api.signed(stripe_api.events[-1]))
+
+    assert (event.is_fraud_warning, event.transaction) == (True, transaction)
+    assert not event.is_dispute

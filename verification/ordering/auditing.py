@@ -15,6 +15,23 @@ LEFT JOIN (
 WHERE a.balance <> coalesce(e.total, 0)
 
 UNION ALL
+SELECT 'account', a.id, format(
+    'says that %%s was taken back and its checkouts make %%s', a.taken_back,
+    coalesce(t.total, 0)
+)
+FROM workspaces_account a
+LEFT JOIN (
+    SELECT c.account_id, sum(c.disputed + coalesce(r.total, 0)) AS total
+    FROM payments_checkout c
+    LEFT JOIN (
+        SELECT checkout_id, sum(amount) AS total
+        FROM payments_refund WHERE cause = 'ELSEWHERE' GROUP BY checkout_id
+    ) r ON r.checkout_id = c.id
+    WHERE c.account_id IS NOT NULL AND c.is_counted GROUP BY c.account_id
+) t ON t.account_id = a.id
+WHERE a.taken_back <> coalesce(t.total, 0)
+
+UNION ALL
 SELECT 'result', r.id, format('was not charged for attempt %%s', n.attempt)
 FROM checks_checkresult r
 JOIN reports_report p ON p.id = r.report_id
@@ -85,8 +102,24 @@ FROM workspaces_ledgerentry e
 LEFT JOIN payments_checkout c ON c.id = e.checkout_id
 LEFT JOIN payments_refund r
     ON r.checkout_id = e.checkout_id AND e.note = 'refund ' || r.id
+LEFT JOIN payments_dispute d
+    ON d.checkout_id = e.checkout_id AND e.note = 'dispute ' || d.id
 WHERE e.checkout_id IS NOT NULL
-    AND (c.id IS NULL OR e.kind = 'ADJUSTMENT' AND r.id IS NULL)
+    AND (c.id IS NULL OR e.kind = 'ADJUSTMENT' AND r.id IS NULL AND d.id IS NULL)
+
+UNION ALL
+SELECT 'dispute', d.id, format(
+    'holds %%s of a top-up and moved its account by %%s', d.held, coalesce(e.moved, 0)
+)
+FROM payments_dispute d
+JOIN payments_checkout c ON c.id = d.checkout_id
+LEFT JOIN (
+    SELECT checkout_id, note, sum(amount) AS moved FROM workspaces_ledgerentry
+    WHERE kind = 'ADJUSTMENT' AND checkout_id IS NOT NULL GROUP BY 1, 2
+) e ON e.checkout_id = d.checkout_id AND e.note = 'dispute ' || d.id
+WHERE coalesce(e.moved, 0) <> CASE
+    WHEN c.account_id IS NOT NULL AND c.is_counted THEN -d.held ELSE 0
+END
 
 UNION ALL
 SELECT 'refund', r.id, format(
@@ -129,6 +162,13 @@ SELECT 'checkout', id, fault FROM (
             'has given back %%s but its refunds make %%s', c.refunded,
             coalesce(r.asked, 0)
         )
+        WHEN c.disputed <> coalesce(d.held, 0) THEN format(
+            'says that %%s is disputed but its disputes make %%s', c.disputed,
+            coalesce(d.held, 0)
+        )
+        WHEN d.lost > 0 AND c.doubts = '{}' AND c.kept_because = ''
+                AND c.report_id IS NOT NULL
+            THEN format('has lost %%s by a dispute, without a reason', d.lost)
         WHEN c.refunded > coalesce(c.paid_amount, 0)
             THEN 'has given back more than was paid'
         WHEN c.environment <> coalesce(p.environment, a.environment)
@@ -137,16 +177,16 @@ SELECT 'checkout', id, fault FROM (
             THEN CASE WHEN coalesce(m.status, '') NOT IN ('PENDING', 'FAILED')
                 THEN 'is a part that no payment waits for' END
         WHEN NOT c.is_counted AND c.doubts = '{}' AND c.kept_because = ''
-                AND c.paid_amount > c.refunded
+                AND c.paid_amount > c.refunded + c.disputed
             THEN format(
                 'keeps %%s that counts for nothing, without a reason',
-                c.paid_amount - c.refunded
+                c.paid_amount - c.refunded - c.disputed
             )
         WHEN c.is_counted AND c.doubts = '{}' AND c.kept_because = ''
-                AND c.paid_amount - c.refunded > c.counted_amount
+                AND c.paid_amount - c.refunded - c.disputed > c.counted_amount
             THEN format(
                 'keeps %%s on top of what counts, without a reason',
-                c.paid_amount - c.refunded - c.counted_amount
+                c.paid_amount - c.refunded - c.disputed - c.counted_amount
             )
         WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
         WHEN m.id IS NULL AND c.refunded <> c.paid_amount
@@ -161,6 +201,11 @@ SELECT 'checkout', id, fault FROM (
             sum(amount) FILTER (WHERE status NOT IN ('REJECTED', 'FAILED')) AS asked
         FROM payments_refund GROUP BY checkout_id
     ) r ON r.checkout_id = c.id
+    LEFT JOIN (
+        SELECT checkout_id, sum(held) AS held,
+            sum(held) FILTER (WHERE status = 'LOST') AS lost
+        FROM payments_dispute GROUP BY checkout_id
+    ) d ON d.checkout_id = c.id
     LEFT JOIN payments_payment m ON m.id = c.payment_id
     LEFT JOIN reports_report p ON p.id = c.report_id
     LEFT JOIN workspaces_account a ON a.id = c.account_id

@@ -50,6 +50,7 @@ ENDED = {
     CheckoutState.FAILED: CheckoutStatus.FAILED,
     CheckoutState.CANCELLED: CheckoutStatus.CANCELLED,
     CheckoutState.EXPIRED: CheckoutStatus.EXPIRED,
+    CheckoutState.REVERSED: CheckoutStatus.REVERSED,
 }
 # Where a payer's money is still what the report waits for.
 WAITING = {
@@ -93,7 +94,10 @@ def _compare(checkout: Checkout, seen: CheckoutSeen) -> None:
     """A paid one that the provider calls unpaid needs a person, unless we gave it back;
     one that it does not find at the moment is no news."""
     silent = {CheckoutState.PAID, CheckoutState.UNKNOWN}
-    if seen.state in silent or checkout.refunded:
+    if seen.state in silent or checkout.refunded or checkout.disputed:
+        return
+    if seen.state == CheckoutState.REVERSED and (seen.refunded or seen.disputes):
+        # What that was is recorded by itself.
         return
     checkout.message = _words(seen)
     logger.error("checkout %s is paid, and now %s", checkout.pk, seen.state)
@@ -212,7 +216,7 @@ def _note(checkout: Checkout, report: Report | None, seen: CheckoutSeen) -> None
         payment
         and payment.pk == checkout.payment_id
         and payment.status == PaymentStatus.PENDING
-        and seen.state == CheckoutState.FAILED
+        and seen.state in {CheckoutState.FAILED, CheckoutState.REVERSED}
         and not _is_tried_again(checkout)
     ):
         payment.status = PaymentStatus.FAILED

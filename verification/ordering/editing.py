@@ -22,6 +22,7 @@ from verification.ordering.faults import Fault, InvalidRequest, shape_faults
 from verification.ordering.gates import consent_for, payment_for, too_little
 from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
+from verification.ordering.looking import close_checkouts
 from verification.ordering.payers import payment_request, stop_asking_payer
 from verification.ordering.pricing import Line, Priced, price_orders, total
 from verification.ordering.refunding import give_back_parts, give_back_surplus
@@ -141,6 +142,7 @@ def _replace_payment(
         return None
     if old:
         give_back_parts(old.pk)
+        close_checkouts(old.pk)
         stop_asking_payer(old)
         old.delete()
     payment = payment_for(report, order, amount, at)

@@ -17,17 +17,25 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
 from verification.jobs.queue import later, wake_up_by
 from verification.ordering.crediting import settle
+from verification.ordering.disputes import record_disputes
 from verification.ordering.refunding import notice_refunds_elsewhere
 from verification.payment_settings import PAID_AFTER_LINK_DAYS
-from verification.payments.models import Checkout, CheckoutStatus
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Payment,
+    PaymentStatus,
+)
 from verification.payments.registry import is_built_in, provider_named
 from verification.providers.base import ProviderError, Unavailable
 from verification.providers.checkout import CheckoutSeen
+from verification.reports.models import ReportStatus
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +146,8 @@ def _look(checkouts: Sequence[Checkout]) -> None:
             continue
         try:
             settle(checkout.pk, seen, checkout.looked_at)
+            if seen.disputes:
+                record_disputes(checkout.pk, seen.disputes)
             if seen.refunded and checkout.looked_at:
                 notice_refunds_elsewhere(checkout.pk, seen.refunded, checkout.looked_at)
         except Exception as e:
@@ -151,9 +161,13 @@ def _look(checkouts: Sequence[Checkout]) -> None:
 
 def _ask_all(checkouts: Sequence[Checkout]) -> list[CheckoutSeen | ProviderError]:
     """Live providers all at once, in threads; the sandbox's is a table of ours."""
+    unwanted = _unwanted(checkouts)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = [
-            None if is_built_in(c.provider) else pool.submit(_ask, c) for c in checkouts
+            None
+            if is_built_in(c.provider)
+            else pool.submit(_ask, c, is_wanted=c.pk not in unwanted)
+            for c in checkouts
         ]
         return [
             one.result() if one else _ask(checkout)
@@ -161,9 +175,32 @@ def _ask_all(checkouts: Sequence[Checkout]) -> list[CheckoutSeen | ProviderError
         ]
 
 
-def _ask(checkout: Checkout) -> CheckoutSeen | ProviderError:
+def _unwanted(checkouts: Sequence[Checkout]) -> set[UUID]:
+    """Open ones of payments that nobody has to pay any more."""
+    opened = [c for c in checkouts if c.status == CheckoutStatus.OPEN and c.payment_id]
+    asked = Payment.objects.filter(
+        # An expired link of a draft still pays.
+        Q(status__in=Payment.OUTSTANDING)
+        | Q(status=PaymentStatus.EXPIRED, report__status=ReportStatus.DRAFT),
+        pk__in=[checkout.payment_id for checkout in opened],
+    )
+    wanted = set(asked.values_list("pk", flat=True)) if opened else set()
+    return {checkout.pk for checkout in opened if checkout.payment_id not in wanted}
+
+
+def close_checkouts(payment_id: UUID) -> None:
+    """Have the provider take nothing more for a payment that has ended, as far as it
+    can, once the transaction has committed. What was paid already is given back."""
+    opened = Checkout.objects.filter(payment_id=payment_id, status=CheckoutStatus.OPEN)
+    if ids := list(opened.values_list("pk", flat=True)):
+        look_now(*ids)
+
+
+def _ask(checkout: Checkout, *, is_wanted: bool = True) -> CheckoutSeen | ProviderError:
     try:
         provider = provider_named(checkout.provider)
+        if not is_wanted:
+            provider.expire(checkout.reference, checkout.session)
         return provider.look(checkout.reference, checkout.session)
     except ProviderError as e:
         return e

@@ -30,6 +30,8 @@ from verification.ordering.refunding import (
     NotRefundable,
     ask_for_refund,
     ask_for_unfinished_part,
+    is_recorded,
+    record_refund_elsewhere,
     resolve_doubts,
     unfinished_part,
     with_unfinished_part,
@@ -42,7 +44,9 @@ from verification.payments.models import (
     RefundStatus,
 )
 from verification.payments.receipts import numbered
-from verification.payments.registry import NAMES
+from verification.payments.registry import NAMES, provider_named
+from verification.providers.base import ProviderError
+from verification.providers.checkout import GivenBackElsewhere
 from verification.reports.models import Report
 from workspaces.models import Account
 
@@ -177,7 +181,7 @@ class CheckoutAdmin(NumberAdmin):
         "environment",
     ]
     search_ids = ("id", "report_id", "payment_id", "account_id")
-    actions = ["look", "refund", "clear_doubt"]  # type: ignore[assignment]
+    actions = ["look", "refund", "record_elsewhere", "clear_doubt"]  # type: ignore[assignment]
     sure = {"look": "What became of the payment is known in a moment; no money moves."}
     fields = [
         "id",
@@ -198,6 +202,7 @@ class CheckoutAdmin(NumberAdmin):
         "paid_currency",
         "is_counted",
         "refunded",
+        "disputed",
         "left",
         "started_by",
         "created_at",
@@ -205,6 +210,7 @@ class CheckoutAdmin(NumberAdmin):
         "next_look_at",
         "unanswered",
         "refunds",
+        "disputes",
         "events",
     ]
 
@@ -222,6 +228,14 @@ class CheckoutAdmin(NumberAdmin):
     @admin.display(description="Refunds")
     def refunds(self, checkout: Checkout) -> str:
         return lines(checkout.refunds.order_by("-id"))
+
+    @admin.display(description="Disputes")
+    def disputes(self, checkout: Checkout) -> str:
+        rows = checkout.disputes.order_by("-id")
+        told = (
+            (one.provider_dispute, one.status, one.amount, one.held) for one in rows
+        )
+        return table(["dispute", "status", "amount", "held"], told)
 
     @admin.display(description="Events")
     def events(self, checkout: Checkout) -> str:
@@ -301,6 +315,65 @@ class CheckoutAdmin(NumberAdmin):
             return self._ask_how_much(request, checkout, form)
         self._refund(request, checkout, form.cleaned_data)
         return None
+
+    @admin.action(
+        description="Record the refund made at the provider", permissions=["refund"]
+    )
+    def record_elsewhere(
+        self, request: HttpRequest, checkouts: QuerySet[Checkout]
+    ) -> TemplateResponse | None:
+        """What it is comes from the provider's API, each time."""
+        checkout = checkouts.first()
+        if checkout is None or len(checkouts) != 1:
+            self.message_user(request, "Choose one checkout.", messages.ERROR)
+            return None
+        try:
+            provider = provider_named(checkout.provider)
+            known = list(provider.given_back_of(checkout.transaction))
+        except ProviderError as e:
+            told = f"The provider does not say what was given back: {e.code}."
+            self.message_user(request, told, messages.ERROR)
+            return None
+        found = [one for one in known if not is_recorded(checkout, one)]
+        chosen = [one for one in found if one.refund == request.POST.get("refund")]
+        reason = request.POST.get("reason", "").strip()
+        if chosen and reason:
+            self._record_elsewhere(request, checkout, chosen[0], reason)
+        elif found:
+            return asking_page(
+                self,
+                request,
+                "admin/refund_elsewhere.html",
+                action="record_elsewhere",
+                title="Record the refund made at the provider",
+                checkout=checkout,
+                found=found,
+            )
+        else:
+            told = f"The provider knows of no refund of {checkout.number} but ours."
+            self.message_user(request, told, messages.INFO)
+        return None
+
+    def _record_elsewhere(
+        self,
+        request: HttpRequest,
+        checkout: Checkout,
+        found: GivenBackElsewhere,
+        reason: str,
+    ) -> None:
+        try:
+            with transaction.atomic():
+                refund = record_refund_elsewhere(
+                    checkout.pk, found, reason=reason, by=staff_of(request)
+                )
+                told = f"recorded refund {found.refund} of {refund.amount}: {reason}"
+                more = {"verb": "refund-recorded", "reason": reason}
+                self.log_change(request, checkout, told, **more)
+        except NotRefundable as e:
+            self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
+        else:
+            told = f"{found.currency} {found.amount} is recorded as given back."
+            self.message_user(request, told, messages.SUCCESS)
 
     def _ask_how_much(
         self, request: HttpRequest, checkout: Checkout, form: RefundForm

@@ -40,8 +40,11 @@ def receive(provider: str, event: ProviderEvent, body: bytes) -> bool:
     if checkout is None:
         logger.warning("%s tells of a payment that is not known here", provider)
         return True
-    if event.is_dispute:
+    # One that is known already is told by the provider's API alone.
+    if event.is_dispute and not checkout.disputes.exists():
         raise_doubt(checkout.pk, Doubt.DISPUTED)
+    if event.is_fraud_warning:
+        raise_doubt(checkout.pk, Doubt.FRAUD_WARNING)
     if event.is_refund:
         try_refunds_now(checkout.pk)
     look_now(checkout.pk)

@@ -19,7 +19,7 @@ from django.utils.timezone import now
 from verification.jobs.heartbeat import beat
 from verification.ordering.giving_back import asked_of
 from verification.ordering.looking import look_now
-from verification.ordering.refunding import notice_refunds_elsewhere
+from verification.ordering.refunding import is_recorded, notice_refunds_elsewhere
 from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
     BooksCompared,
@@ -36,6 +36,7 @@ from verification.providers.base import ProviderError
 from verification.providers.checkout import (
     CheckoutProvider,
     CheckoutState,
+    DisputeSeen,
     GivenBackElsewhere,
     PaidElsewhere,
     RefundState,
@@ -164,6 +165,7 @@ def _differences(
     for found in provider.given_back_between(start, end):
         beat()
         yield from _given_back_there(provider, found)
+    yield from _disputes(provider, start, end)
 
 
 def _chunks(books: Iterable[PaidElsewhere]) -> Iterator[list[PaidElsewhere]]:
@@ -227,7 +229,8 @@ def _paid_here(
         provider=provider.name, status="PAID", paid_at__gte=start, paid_at__lt=end
     )
     # The provider has no more of it what was given back.
-    for checkout in ours.filter(refunded=0).order_by("id").iterator():
+    ours = ours.filter(refunded=0, disputed=0)
+    for checkout in ours.order_by("id").iterator():
         beat()
         if checkout.pk in there:
             continue
@@ -278,7 +281,7 @@ def _given_back_there(
         told = f"{told}, of nothing of ours"
         yield Difference(provider.name, None, found.refund, told)
         return
-    if _is_ours(checkout, found):
+    if is_recorded(checkout, found):
         return
     asked_at = now()
     try:
@@ -296,12 +299,42 @@ def _given_back_there(
     )
 
 
-def _is_ours(checkout: Checkout, found: GivenBackElsewhere) -> bool:
-    """By its name there, or by ours, if the answer that told its name was lost."""
-    return any(
-        refund.provider_refund == found.refund or str(refund.pk) in found.words
-        for refund in checkout.refunds.all()
-    )
+def _disputes(
+    provider: CheckoutProvider, start: datetime, end: datetime
+) -> Iterator[Difference]:
+    """Those that were opened there in this time, and those that are open here."""
+    listed: set[UUID] = set()
+    for seen in provider.disputes_between(start, end):
+        beat()
+        paid = Checkout.objects.filter(provider=provider.name).exclude(transaction="")
+        checkout = paid.filter(transaction=seen.transaction).first()
+        if checkout is None:
+            told = "is disputed there, and is nothing of ours"
+            yield Difference(provider.name, None, seen.dispute, told)
+        else:
+            listed.add(checkout.pk)
+            yield from _compare_dispute(provider, checkout, seen)
+    ours = Checkout.objects.filter(provider=provider.name, disputes__status="OPEN")
+    for checkout in ours.exclude(pk__in=listed).distinct().order_by("id"):
+        beat()
+        try:
+            disputes = provider.look(checkout.reference, checkout.session).disputes
+        except ProviderError as e:
+            yield _unanswered(provider, checkout.pk, f"is disputed here: {e.code}")
+            continue
+        for seen in disputes or ():
+            yield from _compare_dispute(provider, checkout, seen)
+
+
+def _compare_dispute(
+    provider: CheckoutProvider, checkout: Checkout, seen: DisputeSeen
+) -> Iterator[Difference]:
+    ours = checkout.disputes.filter(provider_dispute=seen.dispute).first()
+    here = ours.status if ours else "not known"
+    if here != seen.state:
+        told = f"dispute {seen.dispute} is {here} here and {seen.state} there"
+        name, pk = provider.name, checkout.pk
+        yield Difference(name, pk, str(pk), told, mends_itself=True)
 
 
 def _unanswered(provider: CheckoutProvider, pk: UUID, told: str) -> Difference:

@@ -41,9 +41,16 @@ from verification.payments.models import (
     TroubleKind,
 )
 from verification.payments.troubles import note
+from verification.providers.checkout import GivenBackElsewhere
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
-from workspaces.ledger import InsufficientBalance, Kind, Movement, record
+from workspaces.ledger import (
+    InsufficientBalance,
+    Kind,
+    Movement,
+    record,
+    take_back,
+)
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
@@ -75,7 +82,7 @@ def ask_for_refund(
     `left` is what could be given back when the person decided; where it has changed,
     somebody else was faster. Raises NotRefundable.
     """
-    return _ask(_hold(checkout_id), amount, reason, by, left)
+    return _ask(hold_checkout(checkout_id), amount, reason, by, left)
 
 
 @transaction.atomic
@@ -83,7 +90,7 @@ def ask_for_unfinished_part(
     checkout_id: UUID, *, reason: str, by: Staff, left: Decimal | None = None
 ) -> Refund:
     """The same, of what its report's checks cost that were not done."""
-    checkout = _hold(checkout_id)
+    checkout = hold_checkout(checkout_id)
     part = unfinished_part(checkout)
     if not part:
         raise NotRefundable("There is no part of checks that were not done.")
@@ -127,7 +134,8 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
     if cleared:
         kept = Checkout.objects.filter(
             Q(is_counted=False)
-            | Q(paid_amount__gt=F("refunded") + F("counted_amount"))
+            | Q(paid_amount__gt=F("refunded") + F("disputed") + F("counted_amount"))
+            | Q(disputed__gt=0)
             | Q(pk__in=_without_payment())
             | (Q(pk=checkout_id) if was_left else Q(pk__in=[]))
         )
@@ -265,15 +273,18 @@ def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
         .values_list(Sum("price"))
     )
     surplus = F("paid_amount") - F("counted_amount")
+    back = F("refunded") + F("disputed")
     gone = (
         Checkout.objects.filter(payment_id=OuterRef("payment_id"), is_counted=True)
         .values("payment_id")
-        .annotate(gone=Sum(Greatest(F("refunded") - surplus, Value(Decimal(0)))))
+        .annotate(gone=Sum(Greatest(back - surplus, Value(Decimal(0)))))
         .values_list("gone")
     )
     # By time first, so that no more is added up than was paid since.
     lately = checkouts.filter(
-        paid_at__gt=now() - LISTED_FOR, is_counted=True, paid_amount__gt=F("refunded")
+        paid_at__gt=now() - LISTED_FOR,
+        is_counted=True,
+        paid_amount__gt=F("refunded") + F("disputed"),
     )
     return _over(lately, now()).filter(GreaterThan(Subquery(undone), Subquery(gone)))
 
@@ -387,7 +398,7 @@ def notice_refunds_elsewhere(
 ) -> None:
     """A person is told when the provider, asked at that time, had given back more than
     we have asked for."""
-    checkout = _hold(checkout_id)
+    checkout = hold_checkout(checkout_id)
     elsewhere = refunded - checkout.refunded
     if elsewhere <= checkout.refunded_elsewhere:
         return
@@ -442,24 +453,81 @@ def _take_from_balance(refund: Refund) -> None:
         raise NotRefundable("The workspace has spent that money.")
 
 
-def _adjust(refund: Refund, amount: Decimal) -> None:
-    """Move the balance that the checkout had topped up."""
-    checkout = refund.checkout
-    if checkout.account is None or not checkout.is_counted:
-        return
-    record(
-        Movement(
-            checkout.account.pk,
-            Kind.ADJUSTMENT,
-            amount,
-            refund.requested_by,
-            note=f"refund {refund.pk}",
-            checkout_id=checkout.pk,
-        )
+@transaction.atomic
+def record_refund_elsewhere(
+    checkout_id: UUID, found: GivenBackElsewhere, *, reason: str, by: Staff
+) -> Refund:
+    """Enter a refund that somebody made in the provider's dashboard, once.
+
+    `found` is what the provider's API says of it. What topped up a balance leaves it,
+    spent or not. Raises NotRefundable.
+    """
+    checkout = hold_checkout(checkout_id)
+    if not reason.strip():
+        raise NotRefundable("Say why the money was given back.")
+    if found.transaction != checkout.transaction or not checkout.transaction:
+        raise NotRefundable("The provider gave back money of another payment.")
+    if is_recorded(checkout, found):
+        raise NotRefundable("It is recorded already.")
+    if found.currency != checkout.paid_currency or not _is_between(
+        found.amount, checkout.refundable
+    ):
+        told = f"{checkout.paid_currency} {checkout.refundable:.2f}"
+        raise NotRefundable(f"Only {told} of this checkout are left.")
+    elsewhere = max(checkout.refunded_elsewhere - found.amount, Decimal(0))
+    Checkout.objects.filter(pk=checkout.pk).update(
+        refunded=F("refunded") + found.amount,
+        refunded_elsewhere=elsewhere,
+        is_part=checkout.is_part and checkout.is_counted,
+    )
+    refund = Refund.objects.create(
+        checkout=checkout,
+        amount=found.amount,
+        cause=RefundCause.ELSEWHERE,
+        reason=reason[:300],
+        status=RefundStatus.DONE,
+        requested_by=by.name,
+        requested_by_user=by.user,
+        provider_refund=found.refund,
+        ended_at=now(),
+    )
+    if movement := _movement(refund, -found.amount):
+        take_back(movement)
+    if not elsewhere:
+        clear_doubt(checkout.pk, Doubt.REFUNDED_ELSEWHERE)
+    _tell(refund)
+    return refund
+
+
+def is_recorded(checkout: Checkout, found: GivenBackElsewhere) -> bool:
+    """By its name there, or by ours, if the answer that told its name was lost."""
+    return any(
+        refund.provider_refund == found.refund or str(refund.pk) in found.words
+        for refund in checkout.refunds.all()
     )
 
 
-def _hold(checkout_id: UUID) -> Checkout:
+def _adjust(refund: Refund, amount: Decimal) -> None:
+    """Move the balance that the checkout had topped up."""
+    if movement := _movement(refund, amount):
+        record(movement)
+
+
+def _movement(refund: Refund, amount: Decimal) -> Movement | None:
+    checkout = refund.checkout
+    if checkout.account is None or not checkout.is_counted:
+        return None
+    return Movement(
+        checkout.account.pk,
+        Kind.ADJUSTMENT,
+        amount,
+        refund.requested_by,
+        note=f"refund {refund.pk}",
+        checkout_id=checkout.pk,
+    )
+
+
+def hold_checkout(checkout_id: UUID) -> Checkout:
     """The checkout, locked after its report, as every verb does."""
     report_id = Checkout.objects.values_list("report_id", flat=True).get(pk=checkout_id)
     if report_id:
@@ -471,7 +539,7 @@ def _hold(checkout_id: UUID) -> Checkout:
 def hold_refund(refund_id: UUID) -> Refund:
     """Report, checkout and refund, locked in that order."""
     checkout_id = Refund.objects.values_list("checkout_id", flat=True).get(pk=refund_id)
-    checkout = _hold(checkout_id)
+    checkout = hold_checkout(checkout_id)
     refund = Refund.objects.select_for_update(no_key=True).get(pk=refund_id)
     refund.checkout = checkout
     return refund

@@ -10,6 +10,7 @@ from verification.checks.events import consent_status_of, report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.refereeing import close_references
 from verification.ordering.client import Client
+from verification.ordering.looking import close_checkouts
 from verification.ordering.payers import stop_asking_payer
 from verification.ordering.refunding import give_back_parts
 from verification.ordering.telling import stop_asking
@@ -87,6 +88,7 @@ def _cancel_payment(report: Report) -> None:
         payment.status = PaymentStatus.CANCELLED
         payment.save(update_fields=["status"])
         give_back_parts(payment.pk)
+        close_checkouts(payment.pk)
         stop_asking_payer(payment)
 
 

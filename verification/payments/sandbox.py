@@ -23,6 +23,7 @@ from verification.providers.checkout import (
     CheckoutBegun,
     CheckoutSeen,
     CheckoutState,
+    DisputeSeen,
     GivenBackElsewhere,
     PaidElsewhere,
     ProviderEvent,
@@ -109,6 +110,15 @@ class SandboxProvider:
     ) -> Iterator[GivenBackElsewhere]:
         # It has no dashboard: only we can give back what was paid here.
         return iter(())
+
+    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+        return iter(())
+
+    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+        return iter(())
+
+    def expire(self, reference: str, session: str) -> None:
+        """Its page says so; nothing is taken by it in any case."""
 
 
 def play(reference: str, state: CheckoutState, *, pays: Decimal | None = None) -> bool:

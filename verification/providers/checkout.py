@@ -30,6 +30,8 @@ class CheckoutState(StrEnum):
     # The payer has not ended it; also a provider's words that we do not know.
     OPEN = "OPEN"
     PAID = "PAID"
+    # It was paid, and all of it has gone back.
+    REVERSED = "REVERSED"
     # The last attempt to pay failed; some providers let the payer try again.
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -71,6 +73,25 @@ class CheckoutBegun:
     session: str
 
 
+class DisputeState(StrEnum):
+    OPEN = "OPEN"
+    WON = "WON"
+    # The payer's bank has taken the money.
+    LOST = "LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeSeen:
+    """A dispute in the provider's books, as it stands now."""
+
+    # The provider's own name for it.
+    dispute: str
+    transaction: str
+    state: DisputeState
+    amount: Decimal
+    currency: str
+
+
 @dataclass(frozen=True, slots=True)
 class CheckoutSeen:
     """What the provider's API says of a checkout at this moment.
@@ -85,8 +106,10 @@ class CheckoutSeen:
     transaction: str = ""
     # The provider's words for staff, at most 200 characters.
     message: str = ""
-    # Of a PAID one, whoever asked for it; None where the provider did not tell.
+    # Of a PAID or REVERSED one, whoever asked for it; None where the provider did not
+    # tell.
     refunded: Decimal | None = field(default=None, compare=False)
+    disputes: tuple[DisputeSeen, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +146,8 @@ class ProviderEvent:
     # The payer's bank takes the money back, or is about to.
     is_dispute: bool = False
     is_refund: bool = False
+    # The payer's bank suspects fraud.
+    is_fraud_warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +212,18 @@ class CheckoutProvider(Protocol):
         self, start: datetime, end: datetime
     ) -> Iterator[GivenBackElsewhere]:
         """Every refund in its books that was made since `start` and before `end`."""
+        ...
+
+    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+        """Every refund of one payment."""
+        ...
+
+    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+        """Every dispute in its books that was opened since `start` and before `end`."""
+        ...
+
+    def expire(self, reference: str, session: str) -> None:
+        """Let nobody pay by it any more, where the provider can; else nothing."""
         ...
 
 

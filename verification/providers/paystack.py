@@ -35,6 +35,8 @@ from verification.providers.checkout import (
     CheckoutBegun,
     CheckoutSeen,
     CheckoutState,
+    DisputeSeen,
+    DisputeState,
     GivenBackElsewhere,
     PaidElsewhere,
     ProviderEvent,
@@ -51,6 +53,8 @@ REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
 PER_PAGE = 100
 # Not of one that was resolved, which is no news.
 DISPUTES = {"charge.dispute.create", "charge.dispute.remind"}
+# Before any dispute of ours.
+FIRST_DAY = "2020-01-01T00:00:00.000Z"
 # As many refunds as are looked through for one of ours, if Paystack lists all.
 MAX_PAGES = 50
 
@@ -73,7 +77,7 @@ class Paystack:
         "success": CheckoutState.PAID,
         "failed": CheckoutState.FAILED,
         # The money went back.
-        "reversed": CheckoutState.FAILED,
+        "reversed": CheckoutState.REVERSED,
     }
     # https://paystack.com/docs/payments/refunds/
     REFUND_STATES: ClassVar = {
@@ -145,7 +149,7 @@ class Paystack:
             raise unavailable("Paystack", "answered about another transaction")
         state = self.STATES.get(str(found.get("status")), CheckoutState.OPEN)
         message = str(found.get("gateway_response") or "")[:200]
-        if state != CheckoutState.PAID:
+        if state not in {CheckoutState.PAID, CheckoutState.REVERSED}:
             return CheckoutSeen(state, message=message)
         name = _transaction(found)
         return CheckoutSeen(
@@ -155,6 +159,7 @@ class Paystack:
             name,
             message,
             refunded=self._refunded(name),
+            disputes=self._disputes_of(name),
         )
 
     def refund(self, asked: RefundAsked) -> RefundSeen:
@@ -225,17 +230,44 @@ class Paystack:
         asked = {"from": _time(start), "to": _time(end)}
         for found in self._pages("/refund", asked):
             # Whether Paystack keeps to the asked time is not relied upon.
-            if not start <= _parsed(found.get("createdAt")) < end:
-                continue
-            seen = self._refund_seen(found)
-            if seen.state != RefundState.FAILED:
-                yield GivenBackElsewhere(
-                    refund=seen.refund,
-                    transaction=_transaction_of(found),
-                    amount=from_cents(found.get("amount")),
-                    currency=_currency(found),
-                    words=frozenset(str(found.get("merchant_note") or "").split()),
-                )
+            if start <= _created_at(found) < end:
+                yield from self._given_back(found)
+
+    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+        for found in self._pages("/refund", {"transaction": transaction}, MAX_PAGES):
+            if _transaction_of(found) == transaction:
+                yield from self._given_back(found)
+
+    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+        asked = {"from": _time(start), "to": _time(end)}
+        for found in self._pages("/dispute", asked):
+            if start <= _created_at(found) < end:
+                yield _dispute_seen(found)
+
+    def expire(self, reference: str, session: str) -> None:
+        """Paystack's pages have no end: what is paid in vain is given back."""
+
+    def _given_back(self, found: dict[str, Any]) -> Iterator[GivenBackElsewhere]:
+        seen = self._refund_seen(found)
+        # That of a dispute is the dispute itself.
+        if seen.state != RefundState.FAILED and not found.get("dispute"):
+            yield GivenBackElsewhere(
+                refund=seen.refund,
+                transaction=_transaction_of(found),
+                amount=from_cents(found.get("amount")),
+                currency=_currency(found),
+                words=frozenset(str(found.get("merchant_note") or "").split()),
+            )
+
+    def _disputes_of(self, transaction: str) -> tuple[DisputeSeen, ...] | None:
+        # Both times are asked for by some of its descriptions.
+        asked = {"from": FIRST_DAY, "to": _time(datetime.now(UTC) + timedelta(days=1))}
+        try:
+            found = self._pages("/dispute", {"transaction": transaction, **asked})
+            seen = [_dispute_seen(one) for one in found]
+            return tuple(one for one in seen if one.transaction == transaction)
+        except ProviderError:
+            return None
 
     def _email(self, asked: CheckoutAsked) -> str:
         if asked.email:
@@ -266,6 +298,7 @@ class Paystack:
                     from_cents(found.get("amount"))
                     for found in self._pages("/refund", asked, 1)
                     if _transaction_of(found) == transaction
+                    and not found.get("dispute")
                     and self._refund_seen(found).state != RefundState.FAILED
                 ),
                 Decimal(0),
@@ -285,16 +318,20 @@ class Paystack:
     def _pages(
         self, path: str, asked: dict[str, Any], most: int | None = None
     ) -> Iterator[dict[str, Any]]:
-        page = 1
+        page, before = 1, None
         while True:
             params = {**asked, "perPage": PER_PAGE, "page": page}
             answer = self._envelope("GET", path, params=params)
             found = answer.get("data")
             if not isinstance(found, list):
                 raise unavailable("Paystack", "answered without a list")
-            yield from found
-            if not found or page >= _page_count(answer):
+            if not found or found == before:
                 return
+            yield from found
+            count = _page_count(answer)
+            if count is not None and page >= count:
+                return
+            before = found
             if page == most:
                 # To say that there is none would have it asked twice.
                 raise unavailable("Paystack", "has too many to look through")
@@ -357,10 +394,42 @@ def _transaction_of(refund: dict[str, Any]) -> str:
     return str(of.get("id") if isinstance(of, dict) else of)
 
 
-def _page_count(answer: dict[str, Any]) -> int:
+def _page_count(answer: dict[str, Any]) -> int | None:
+    """None where it is not told: then the list ends with an empty page."""
     meta = answer.get("meta")
     count = meta.get("pageCount") if isinstance(meta, dict) else None
-    return count if isinstance(count, int) else 1
+    return count if isinstance(count, int) else None
+
+
+def _created_at(found: dict[str, Any]) -> datetime:
+    return _parsed(found.get("createdAt") or found.get("created_at"))
+
+
+def _dispute_seen(found: dict[str, Any]) -> DisputeSeen:
+    """https://paystack.com/docs/payments/disputes/"""
+    if not found.get("id"):
+        raise unavailable("Paystack", "named no dispute")
+    about = found.get("transaction")
+    about = about if isinstance(about, dict) else {"id": about}
+    amount = found.get("refund_amount") or about.get("amount")
+    return DisputeSeen(
+        dispute=str(found["id"]),
+        transaction=str(about.get("id")),
+        state=_dispute_state(found),
+        amount=from_cents(amount),
+        currency=_currency(found) or _currency(about),
+    )
+
+
+def _dispute_state(found: dict[str, Any]) -> DisputeState:
+    if found.get("status") != "resolved":
+        return DisputeState.OPEN
+    resolution = str(found.get("resolution"))
+    if resolution == "declined":
+        return DisputeState.WON
+    # "merchant-accepted" and "auto-accepted"; what else it may say is left open.
+    is_lost = resolution.endswith("accepted")
+    return DisputeState.LOST if is_lost else DisputeState.OPEN
 
 
 def _time(moment: datetime) -> str:

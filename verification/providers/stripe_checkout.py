@@ -39,6 +39,8 @@ from verification.providers.checkout import (
     CheckoutBegun,
     CheckoutSeen,
     CheckoutState,
+    DisputeSeen,
+    DisputeState,
     GivenBackElsewhere,
     PaidElsewhere,
     ProviderEvent,
@@ -57,6 +59,8 @@ stripe.enable_telemetry = False
 logging.getLogger("stripe").setLevel(logging.WARNING)
 
 PER_PAGE = 100
+# As many keys as a refund is asked for by, each after a stored error of the last.
+MOST_KEYS = 10
 # How long ago a session may have been opened to be found without its name.
 SEARCHED = timedelta(days=7)
 LIVES_AT_LEAST, LIVES_AT_MOST = timedelta(minutes=30), timedelta(days=1)
@@ -68,6 +72,13 @@ LOCALES = {"en"}
 DISPUTES = {"charge.dispute.created", "charge.dispute.funds_withdrawn"}
 LOST = ("charge.dispute.closed", "lost")
 REFUNDS = ("refund.", "charge.refund.")
+# An inquiry that was closed has taken nothing.
+DISPUTE_STATES = {
+    "won": DisputeState.WON,
+    "warning_closed": DisputeState.WON,
+    "lost": DisputeState.LOST,
+    "prevented": DisputeState.LOST,
+}
 
 
 class StripeCheckout:
@@ -132,6 +143,7 @@ class StripeCheckout:
                 currency=str(found.get("currency") or "").upper(),
                 transaction=_id(intent),
                 refunded=self._refunded(_id(intent)),
+                disputes=self._disputes_of(_id(intent)),
             )
         message = _decline(intent)
         if message is not None and found.get("status") != "expired":
@@ -151,11 +163,19 @@ class StripeCheckout:
                 "refund": asked.reference,
             },
         }
-        with _asking():
-            made = self._api.refunds.create(
-                params, {"idempotency_key": asked.reference}
-            )
-        return self._refund_seen(made.to_dict())
+        answer: ProviderError | None = None
+        for number in range(MOST_KEYS):
+            key = f"{asked.reference}-{number}" if number else asked.reference
+            # An error that is stored ended the request that got it. Where nothing of
+            # ours is listed since, another key is safe.
+            if number and (before := self.look_at_refund(asked, "")):
+                return before
+            try:
+                with _asking():
+                    return self._refund_seen(self._made_refund(params, key))
+            except _StoredError as e:
+                answer = e.answer
+        raise answer or unavailable("Stripe", "answered with stored errors alone")
 
     def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
         if refund:
@@ -185,6 +205,7 @@ class StripeCheckout:
             _id(about.get("payment_intent")),
             is_dispute=kind in DISPUTES or (kind, about.get("status")) == LOST,
             is_refund=kind == "charge.refunded" or kind.startswith(REFUNDS),
+            is_fraud_warning=kind == "radar.early_fraud_warning.created",
         )
 
     def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
@@ -208,13 +229,51 @@ class StripeCheckout:
         for found in _pages(self._api.refunds, params):
             seen = self._refund_seen(found)
             if seen.state != RefundState.FAILED:
-                yield GivenBackElsewhere(
-                    refund=seen.refund,
-                    transaction=_id(found.get("payment_intent")),
-                    amount=from_cents(found.get("amount")),
-                    currency=str(found.get("currency") or "").upper(),
-                    words=frozenset({str(_metadata(found).get("refund"))}),
-                )
+                yield _given_back(seen.refund, found)
+
+    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+        params: Any = {"payment_intent": transaction, "limit": PER_PAGE}
+        for found in _pages(self._api.refunds, params):
+            seen = self._refund_seen(found)
+            if seen.state != RefundState.FAILED:
+                yield _given_back(seen.refund, found)
+
+    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+        created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
+        params: Any = {"created": created, "limit": PER_PAGE}
+        for found in _pages(self._api.disputes, params):
+            yield _dispute_seen(found)
+
+    def expire(self, reference: str, session: str) -> None:
+        name = session or (self._session_of(reference) or {}).get("id")
+        if not name:
+            return
+        try:
+            with _asking():
+                self._api.checkout.sessions.expire(name)
+        except Declined:
+            # It is paid or expired already, as the next look tells.
+            return
+
+    def _disputes_of(self, intent: str) -> tuple[DisputeSeen, ...] | None:
+        params: Any = {"payment_intent": intent, "limit": PER_PAGE}
+        try:
+            return tuple(
+                _dispute_seen(one) for one in _pages(self._api.disputes, params)
+            )
+        except ProviderError:
+            return None
+
+    def _made_refund(self, params: Any, key: str) -> dict[str, Any]:
+        try:
+            made = self._api.refunds.create(params, {"idempotency_key": key})
+        except stripe.IdempotencyError:
+            raise
+        except stripe.StripeError as e:
+            if "Idempotent-Replayed" in (e.headers or {}):
+                raise _StoredError(_error(e)) from None
+            raise
+        return made.to_dict()
 
     def _created(self, asked: CheckoutAsked) -> dict[str, Any] | None:
         params = _session_params(asked)
@@ -275,6 +334,27 @@ class StripeCheckout:
         state = self.REFUND_STATES.get(word, RefundState.PENDING)
         message = str(found.get("failure_reason") or word)
         return RefundSeen(state, found["id"], message[:200])
+
+
+def _given_back(refund: str, found: dict[str, Any]) -> GivenBackElsewhere:
+    return GivenBackElsewhere(
+        refund=refund,
+        transaction=_id(found.get("payment_intent")),
+        amount=from_cents(found.get("amount")),
+        currency=str(found.get("currency") or "").upper(),
+        words=frozenset({str(_metadata(found).get("refund"))}),
+    )
+
+
+def _dispute_seen(found: dict[str, Any]) -> DisputeSeen:
+    """https://docs.stripe.com/api/disputes/object#dispute_object-status"""
+    return DisputeSeen(
+        dispute=found["id"],
+        transaction=_id(found.get("payment_intent")),
+        state=DISPUTE_STATES.get(str(found.get("status")), DisputeState.OPEN),
+        amount=from_cents(found.get("amount")),
+        currency=str(found.get("currency") or "").upper(),
+    )
 
 
 def _signed(body: bytes, header: str, secret: str) -> bool:
@@ -339,6 +419,13 @@ def _pages(service: Any, params: Any) -> Iterator[dict[str, Any]]:
     with _asking():
         for found in service.list(params).auto_paging_iter():
             yield found.to_dict()
+
+
+class _StoredError(Exception):
+    """The answer to an earlier request of this key, which Stripe repeats for a day."""
+
+    def __init__(self, answer: ProviderError) -> None:
+        self.answer = answer
 
 
 class _AskedOtherwise(Refused):

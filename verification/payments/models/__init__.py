@@ -1,5 +1,6 @@
 from verification.payments.models.books import BooksCompared
 from verification.payments.models.checkout import Checkout, CheckoutStatus, Doubt
+from verification.payments.models.dispute import Dispute, DisputeStatus
 from verification.payments.models.event import PaymentEvent
 from verification.payments.models.payment import Payment, PaymentStatus
 from verification.payments.models.refund import Refund, RefundCause, RefundStatus
@@ -10,6 +11,8 @@ __all__ = [
     "BooksCompared",
     "Checkout",
     "CheckoutStatus",
+    "Dispute",
+    "DisputeStatus",
     "Doubt",
     "Payment",
     "PaymentEvent",

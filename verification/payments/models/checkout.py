@@ -26,6 +26,8 @@ class CheckoutStatus(models.TextChoices):
     OPEN = "OPEN"
     # The provider has the money, whatever we make of it.
     PAID = "PAID"
+    # It was paid, and all of it had gone back before we learnt of it.
+    REVERSED = "REVERSED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
     EXPIRED = "EXPIRED"
@@ -37,6 +39,8 @@ class Doubt(models.TextChoices):
     OTHER_CURRENCY = "OTHER_CURRENCY", "Another currency was paid than asked"
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
+    DISPUTE_LOST = "DISPUTE_LOST", "A dispute was lost: the bank took the money back"
+    FRAUD_WARNING = "FRAUD_WARNING", "The payer's bank suspects fraud"
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
     REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
     REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
@@ -60,7 +64,10 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
 
     def not_whole(self) -> CheckoutQuerySet:
         """Those of which some of the money that counts was given back."""
-        return self.filter(refunded__gt=F("paid_amount") - F("counted_amount"))
+        gone = F("refunded") + F("disputed")
+        return self.alias(gone=gone).filter(
+            gone__gt=F("paid_amount") - F("counted_amount")
+        )
 
 
 class Checkout(models.Model):
@@ -110,6 +117,10 @@ class Checkout(models.Model):
     is_part = models.BooleanField(default=False)
     # The sum of its refunds that did not fail and were not rejected.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
+    # The sum of what its disputes hold, or have lost.
+    disputed = models.DecimalField(
+        max_digits=12, decimal_places=2, default=Decimal(0), editable=False
+    )
     # What was given back at the provider by others, as far as a person was told.
     refunded_elsewhere = models.DecimalField(
         max_digits=12, decimal_places=2, default=Decimal(0), editable=False
@@ -179,12 +190,16 @@ class Checkout(models.Model):
                 name="a_part_is_kept_whole",
                 condition=Q(is_part=False)
                 | Q(status="PAID", paid_currency=F("currency"))
-                & (Q(is_counted=True) | Q(refunded=0)),
+                & (Q(is_counted=True) | Q(refunded=0, disputed=0)),
             ),
             models.CheckConstraint(
                 name="no_more_is_given_back_than_was_paid",
-                condition=Q(refunded=0)
-                | Q(refunded__gt=0, refunded__lte=F("paid_amount")),
+                condition=Q(refunded=0, disputed=0)
+                | Q(
+                    refunded__gte=0,
+                    disputed__gte=0,
+                    refunded__lte=F("paid_amount") - F("disputed"),
+                ),
             ),
             models.UniqueConstraint(
                 fields=["payment_id"],
@@ -257,7 +272,7 @@ class Checkout(models.Model):
 
     @property
     def refundable(self) -> Decimal:
-        return (self.paid_amount or Decimal(0)) - self.refunded
+        return (self.paid_amount or Decimal(0)) - self.refunded - self.disputed
 
     @property
     def kept(self) -> Decimal:

@@ -24,6 +24,7 @@ class RefundCause(models.TextChoices):
     OVERPAID = "OVERPAID", "More was paid than asked"
     SHORT = "SHORT", "Less was paid than asked, and the rest did not come"
     NOT_DONE = "NOT_DONE", "What it was paid for was not done"
+    ELSEWHERE = "ELSEWHERE", "Given back at the provider, and recorded by staff"
 
 
 class Refund(models.Model):
@@ -88,8 +89,13 @@ class Refund(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["checkout", "cause"],
-                condition=~Q(cause="STAFF"),
+                condition=~Q(cause__in=["STAFF", "ELSEWHERE"]),
                 name="the_service_gives_back_once_for_a_cause",
+            ),
+            models.UniqueConstraint(
+                fields=["checkout", "provider_refund"],
+                condition=~Q(provider_refund=""),
+                name="a_refund_of_the_provider_is_recorded_once",
             ),
         ]
         indexes = [

@@ -1,0 +1,98 @@
+"""Disputes: what a payer's bank takes back, or may take back.
+
+What is open or lost is held: it cannot be given back, and what topped up a balance
+leaves it at once. A dispute that is won gives it free again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification.backoffice.staff import SERVICE
+from verification.ordering.refunding import hold_checkout
+from verification.payments.doubts import clear_doubt, raise_doubt
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Dispute,
+    DisputeStatus,
+    Doubt,
+)
+from verification.providers.checkout import DisputeSeen
+from workspaces.ledger import Kind, Movement, take_back
+
+
+@transaction.atomic
+def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSeen]) -> None:
+    """Record what the provider's API says of them; the same again changes nothing."""
+    for seen in disputes:
+        checkout = hold_checkout(checkout_id)
+        if checkout.status == CheckoutStatus.PAID:
+            _record(checkout, seen)
+
+
+def _record(checkout: Checkout, seen: DisputeSeen) -> None:
+    found = Dispute.objects.filter(checkout=checkout, provider_dispute=seen.dispute)
+    dispute = found.first() or Dispute(
+        checkout=checkout, provider_dispute=seen.dispute, status=""
+    )
+    before, held = dispute.status, dispute.held
+    dispute.status, dispute.amount = DisputeStatus(seen.state.value), seen.amount
+    # No more than is left of the money; what is in another currency is all of it.
+    left = checkout.refundable + held
+    is_known = seen.currency == checkout.paid_currency
+    dispute.held = min(seen.amount, left) if is_known else left
+    if dispute.status == DisputeStatus.WON:
+        dispute.held = Decimal(0)
+    dispute.amount = max(dispute.amount, dispute.held)
+    is_open = dispute.status == DisputeStatus.OPEN
+    dispute.ended_at = None if is_open else dispute.ended_at or now()
+    dispute.save()
+    _hold(dispute, dispute.held - held)
+    if dispute.status != before:
+        _doubt(dispute)
+
+
+def _hold(dispute: Dispute, more: Decimal) -> None:
+    """Take this much more, or less where below 0, from what can be used."""
+    checkout = dispute.checkout
+    if not more:
+        return
+    # A part whose money may go does not wait for the rest.
+    is_part = checkout.is_part and checkout.is_counted
+    Checkout.objects.filter(pk=checkout.pk).update(
+        disputed=F("disputed") + more, is_part=is_part
+    )
+    if checkout.account and checkout.is_counted:
+        note = f"dispute {dispute.pk}"
+        account = checkout.account.pk
+        take_back(
+            Movement(
+                account,
+                Kind.ADJUSTMENT,
+                -more,
+                SERVICE.name,
+                note=note,
+                checkout_id=checkout.pk,
+            )
+        )
+
+
+def _doubt(dispute: Dispute) -> None:
+    checkout = dispute.checkout
+    if dispute.status == DisputeStatus.OPEN:
+        raise_doubt(checkout.pk, Doubt.DISPUTED)
+        return
+    if not checkout.disputes.filter(status=DisputeStatus.OPEN).exists():
+        clear_doubt(checkout.pk, Doubt.DISPUTED)
+    if dispute.status == DisputeStatus.LOST:
+        raise_doubt(checkout.pk, Doubt.DISPUTE_LOST)
+    elif not checkout.is_counted:
+        # It was kept for something, or on its way back, before it was held.
+        raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)
