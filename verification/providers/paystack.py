@@ -325,10 +325,11 @@ class Paystack:
             found = answer.get("data")
             if not isinstance(found, list):
                 raise unavailable("Paystack", "answered without a list")
-            if not found or found == before:
+            count = _page_count(answer)
+            # Where no pages are told, one that comes again is the last.
+            if not found or (count is None and found == before):
                 return
             yield from found
-            count = _page_count(answer)
             if count is not None and page >= count:
                 return
             before = found
