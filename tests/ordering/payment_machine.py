@@ -23,14 +23,8 @@ from hypothesis.stateful import rule
 
 from tests.checks.engine import work_until_done
 from tests.clients import Api
-from tests.ordering.ledger_machine import (
-    CHECKS,
-    DIGITS,
-    PICK,
-    Machine,
-    Order,
-)
-from tests.ordering.shop import Page, the_shop
+from tests.ordering.ledger_machine import CHECKS, DIGITS, PICK, Machine, Order
+from tests.ordering.shop import Given, Page, the_shop
 from verification.backoffice.staff import Staff
 from verification.ordering import giving_back
 from verification.ordering.crediting import settle
@@ -51,6 +45,7 @@ from verification.ordering.refunding import (
     ask_for_unfinished_part,
     give_back_undone,
     give_up_payment,
+    record_refund_elsewhere,
     reject,
 )
 from verification.ordering.unpaid import expire_payments
@@ -58,6 +53,8 @@ from verification.payments.models import Checkout, Payment, Refund
 from verification.providers.checkout import (
     CheckoutSeen,
     CheckoutState,
+    DisputeState,
+    GivenBackElsewhere,
     RefundState,
 )
 from verification.reports.models import Report
@@ -86,6 +83,8 @@ class PaymentMachine(Machine):
         # What slow workers hold in their hands.
         self.seen_late: list[tuple[UUID, CheckoutSeen, datetime]] = []
         self.refunds_late: list[Refund] = []
+        # Made in the dashboard; a crash may have kept them from being recorded.
+        self.elsewhere: list[tuple[UUID, GivenBackElsewhere]] = []
 
     # What the model knows
 
@@ -101,9 +100,8 @@ class PaymentMachine(Machine):
     def balance(self) -> Decimal:
         """With what came by checkouts, as far as it was noticed."""
         counted = Checkout.objects.filter(account__isnull=False, is_counted=True)
-        topped_up = counted.aggregate(sum=Sum(F("counted_amount") - F("refunded")))[
-            "sum"
-        ]
+        left = F("counted_amount") - F("refunded") - F("disputed")
+        topped_up = counted.aggregate(sum=Sum(left))["sum"]
         return super().balance() + (topped_up or 0)
 
     # Whatever a rule needs is made where there is none, or most would do nothing.
@@ -251,6 +249,41 @@ class PaymentMachine(Machine):
         name = UUID(page.reference)
         self.attempt("event", lambda: (look_now(name), look_at_due()))
 
+    @rule(pick=PICK, state=some.sampled_from(list(DisputeState)))
+    def dispute(self, pick: int, state: DisputeState) -> None:
+        pages = [p for p in the_shop.pages.values() if p.state == CheckoutState.PAID]
+        if pages:
+            page = pages[pick % len(pages)]
+            page.dispute, page.disputed = state, page.paid
+            self.done["dispute"] += 1
+            self.tell(page)
+
+    @rule(pick=PICK)
+    def give_back_elsewhere(self, pick: int) -> None:
+        """Somebody does so in the provider's dashboard, and staff record it."""
+        checkout = self.paid(pick)
+        if checkout is None or checkout.transaction == "" or checkout.disputed:
+            return
+        page = the_shop.pages[checkout.reference]
+        if self.refunds_late or the_shop.kept(page) <= checkout.refunded + 1:
+            return
+        if checkout.is_part and not checkout.is_counted:
+            return
+        name = f"elsewhere-{len(the_shop.given)}"
+        given = Given(name, page, Decimal(1), RefundState.DONE)
+        the_shop.given.append(given)
+        listed = the_shop.given_back_of(checkout.transaction)
+        found = next(one for one in listed if name in one.words)
+
+        def record() -> None:
+            record_refund_elsewhere(checkout.pk, found, reason="Theirs", by=GRACE)
+
+        if checkout.refundable >= 1:
+            self.elsewhere.append((checkout.pk, found))
+            self.quiet("record elsewhere", record, NotRefundable)
+        else:
+            the_shop.given.remove(given)
+
     # What time and the provider do
 
     @rule(weather=WEATHER)
@@ -374,6 +407,11 @@ class PaymentMachine(Machine):
         the_shop.weather = "fine"
         Checkout.objects.exclude(status="PAID").update(next_look_at=now())
         self.the_clock_has_us_look()
+        for pk, found in self.elsewhere:
+            with suppress(NotRefundable):
+                record_refund_elsewhere(pk, found, reason="Theirs", by=GRACE)
+        Checkout.objects.filter(status="PAID").update(next_look_at=now())
+        self.the_clock_has_us_look()
         work_until_done(self.api)
         ended = Report.objects.filter(completed_at__isnull=False)
         ended.update(completed_at=now() - timedelta(hours=1))
@@ -393,9 +431,13 @@ class PaymentMachine(Machine):
             asked = sum((one.amount for one in waits), Decimal(0))
             given = sum((one.amount for one in done), Decimal(0))
             assert checkout.refunded - asked == given <= page.paid
+            if page.dispute in {None, DisputeState.WON}:
+                assert checkout.disputed == 0
+            assert checkout.disputed + checkout.refunded <= page.paid
             # None of them was given back twice.
             assert len({one.reference for one in done}) == len(done)
             assert checkout.doubt != "CONTRADICTED"
             if page.paid and not (checkout.doubt or checkout.is_part):
                 # Nothing is kept that counts for nothing.
-                assert given + asked >= page.paid - checkout.counted_amount
+                kept = checkout.counted_amount + checkout.disputed
+                assert given + asked >= page.paid - kept

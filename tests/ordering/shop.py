@@ -110,7 +110,8 @@ class Shop:
     def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
         self._begin_call()
         self._end_call()
-        found = [one for one in self.given if one.reference == asked.reference]
+        names = {refund.removeprefix("R") or asked.reference}
+        found = [one for one in self.given if one.reference in names]
         return self._seen(found[0]) if found else None
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:

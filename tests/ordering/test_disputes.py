@@ -117,7 +117,7 @@ def test_what_was_spent_before_a_dispute_is_owed_and_orders_wait(
         ledger.record(
             ledger.Movement(account.pk, ledger.Kind.ADJUSTMENT, Decimal(-1), "tests")
         )
-    with pytest.raises(IntegrityError, match="cannot pay"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="never_overdrawn"), transaction.atomic():
         Account.objects.filter(pk=account.pk).update(balance=-401)
     assert live_api.account.balance == -400
     topped_up(live_api, taker, 1000)

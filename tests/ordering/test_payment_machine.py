@@ -22,6 +22,8 @@ HAPPENED = [
     "pay too much",
     "pay too little",
     "give up",
+    "dispute",
+    "record elsewhere",
     "event",
     "look",
     "expire",

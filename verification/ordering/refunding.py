@@ -400,6 +400,8 @@ def notice_refunds_elsewhere(
     we have asked for."""
     checkout = hold_checkout(checkout_id)
     elsewhere = refunded - checkout.refunded
+    if checkout.status != CheckoutStatus.PAID:
+        return
     if elsewhere <= checkout.refunded_elsewhere:
         return
     # What failed meanwhile was on its way then.

@@ -79,13 +79,14 @@ class Migration(migrations.Migration):
             """
             CREATE FUNCTION workspaces_account_overdraft() RETURNS trigger
             LANGUAGE plpgsql AS $$
+            DECLARE
+                rule text := CASE NEW.billing
+                    WHEN 'PREPAID' THEN 'prepaid_is_never_overdrawn'
+                    ELSE 'postpaid_stays_below_its_ceiling'
+                END;
             BEGIN
-                RAISE EXCEPTION 'account % cannot pay', NEW.id USING
-                    ERRCODE = 'check_violation',
-                    CONSTRAINT = CASE NEW.billing
-                        WHEN 'PREPAID' THEN 'prepaid_is_never_overdrawn'
-                        ELSE 'postpaid_stays_below_its_ceiling'
-                    END;
+                RAISE EXCEPTION 'account % breaks %', NEW.id, rule
+                    USING ERRCODE = 'check_violation', CONSTRAINT = rule;
             END $$;
             CREATE TRIGGER workspaces_account_overdraft
                 BEFORE UPDATE OF balance ON workspaces_account FOR EACH ROW
