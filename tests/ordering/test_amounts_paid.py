@@ -335,7 +335,7 @@ def test_what_is_open_is_closed_at_the_provider_when_it_is_wanted_no_more(
     path, body = f"/reports/{made['id']}/cancel", None
     if how == "edit":
         path = f"/reports/{made['id']}/draft"
-        body = {"checksRequested": ["IDENTITY"]}
+        body = {"checksRequested": ["CRB_SCORE"]}
     assert live_api.post(path, body).status_code == 200
 
     for _ in range(2):
