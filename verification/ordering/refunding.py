@@ -125,7 +125,7 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
     """
     if not reason.strip():
         raise ValueError("Say what was found.")
-    _hold(checkout_id)
+    hold_checkout(checkout_id)
     known = [Doubt(name) for name in seen if name in Doubt]
     # What was not done was left to this person by the doubt.
     left = Checkout.objects.filter(pk=checkout_id, accounted_at__isnull=False)
@@ -192,7 +192,7 @@ def account_for(checkout_id: UUID) -> None:
 
     Where somebody doubts what is left of it, staff decide, and are told.
     """
-    checkout = _hold(checkout_id)
+    checkout = hold_checkout(checkout_id)
     if not _unaccounted().filter(pk=checkout_id).exists():
         # Retried, or accounted for, meanwhile.
         return

@@ -178,7 +178,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="refund",
             constraint=models.UniqueConstraint(
-                condition=models.Q(("cause__in", ["STAFF", "ELSEWHERE"]), _negated=True),
+                condition=models.Q(
+                    ("cause__in", ["STAFF", "ELSEWHERE"]), _negated=True
+                ),
                 fields=("checkout", "cause"),
                 name="the_service_gives_back_once_for_a_cause",
             ),
