@@ -247,7 +247,7 @@ def test_an_expired_link_is_renewed(page, ask, look, service):
 
     page.get_by_role("button", name="Send me a new link").click()
 
-    sees(page, "A newer link was sent")
+    sees(page, "There is a newer link")
     look("replaced")
 
 
@@ -262,7 +262,7 @@ def test_what_was_decided_is_not_lost_when_an_edit_asks_anew(page, ask, look, cl
 
     page.reload()
 
-    sees(page, "A newer link was sent")
+    sees(page, "There is a newer link")
     look("replaced-after-granting")
     with page.expect_download() as saved:
         page.get_by_role("link", name="Save the receipt").click()

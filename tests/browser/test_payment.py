@@ -298,7 +298,7 @@ def test_links_that_take_no_money_say_why(page, owed, look, client, service):
     sees(page, "This link has expired")
     look("payment-18-expired")
     page.get_by_role("button", name="Send me a new link").click()
-    sees(page, "A newer link was sent")
+    sees(page, "There is a newer link")
     look("payment-19-replaced")
 
     report = owed()

@@ -137,7 +137,7 @@ def is_replaced(link):
     again = Visitor(link)
     again.open()
     page = again.get()
-    return page.status_code == 410 and b"A newer link was sent" in page.content
+    return page.status_code == 410 and b"There is a newer link" in page.content
 
 
 def test_a_link_that_a_new_one_replaced_says_so_and_takes_no_answer(api, ask):
@@ -151,7 +151,7 @@ def test_a_link_that_a_new_one_replaced_says_so_and_takes_no_answer(api, ask):
     assert not ConsentRecord.objects.exists()
     page = visitor.get()
     assert page.status_code == 410
-    assert b"A newer link was sent" in page.content
+    assert b"There is a newer link" in page.content
     assert is_replaced(visitor.link)
 
 
@@ -255,7 +255,7 @@ def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
 
     consent = Consent.objects.get()
     assert (consent.status, consent.generation) == ("PENDING", 2)
-    assert b"A newer link was sent" in visitor.get().content
+    assert b"There is a newer link" in visitor.get().content
 
 
 def wishes(api, visitor):

@@ -63,7 +63,7 @@ def test_the_expired_link_of_a_draft_is_sent_anew_once_a_minute(api: Api):
         clock.shift(61)
         replaced = visitor.browser.post(visitor.page + "new-link", follow=True)
         assert replaced.status_code == 410
-        assert b"A newer link was sent" in replaced.content
+        assert b"There is a newer link" in replaced.content
         again = visitor.browser.get(visitor.link, follow=True)
         assert (again.status_code, again.content) == (410, replaced.content)
         newer = Payer(visitor.report_id)
@@ -106,7 +106,7 @@ def test_a_draft_that_asks_somebody_else_shows_the_first_one_nothing(api: Api):
 
     page = visitor.get()
     assert page.status_code == 410
-    assert b"A newer link was sent" in page.content
+    assert b"There is a newer link" in page.content
     assert visitor.post("pay").status_code == 303
     assert not Checkout.objects.exists()
     assert visitor.browser.get(visitor.link, follow=True).content == page.content
