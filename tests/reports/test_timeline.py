@@ -3,8 +3,9 @@ from itertools import pairwise
 
 import pytest
 
-from tests.clients import HOSTED, Api
+from tests.clients import HOSTED, Api, person
 from tests.orders import report_in, two_checks
+from verification.notifications.tasks import send_due
 from verification.reports.models import StatusChange
 
 
@@ -84,3 +85,34 @@ def test_what_changes_nothing_makes_no_move(api: Api):
     api.report(made["id"])
 
     assert StatusChange.objects.count() == 1
+
+
+def test_timeline_says_which_messages_were_not_sent(api: Api, another_api: Api):
+    item = person(email="stranger@elsewhere.test", phone="+254712345678")
+    made = api.create({**item, "consent": HOSTED, "paymentMode": "CANDIDATE"})
+    other = api.create({**item, "consent": HOSTED})
+    send_due()
+    told = api.get(f"/reports/{made['id']}/events").json()["messages"]
+
+    assert [(one["kind"], one["channel"]) for one in told] == [
+        ("CONSENT_REQUEST", "EMAIL"),
+        ("CONSENT_REQUEST", "SMS"),
+    ]
+    assert {(one["status"], one["reason"]) for one in told} == {("WITHHELD", "SANDBOX")}
+    assert "confirmed addresses only" in told[0]["detail"]
+    assert "stranger" not in str(told)
+    theirs = api.get(f"/reports/{other['id']}/events").json()["messages"]
+    assert {one["id"] for one in theirs}.isdisjoint(one["id"] for one in told)
+    strange = another_api.get(f"/reports/{made['id']}/events")
+    assert strange.status_code == 404
+
+
+def test_timeline_names_messages_to_payers(api: Api):
+    payer = {"name": "Amina", "email": "amina@payer.test"}
+    made = api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
+    send_due()
+    (told,) = api.get(f"/reports/{made['id']}/events").json()["messages"]
+
+    assert (told["kind"], told["status"]) == ("PAYMENT_REQUEST", "SENT")
+    assert told["reason"] is None
+    assert told["sentAt"]

@@ -186,7 +186,19 @@ TIMELINE: dict[str, Any] = {
             "actor": "engine",
             "createdAt": ENDED_AT,
         },
-    ]
+    ],
+    "messages": [
+        {
+            "id": "019a5b2c-7d22-7b31-8a4c-1d2e3f405162",
+            "kind": "CONSENT_REQUEST",
+            "channel": "EMAIL",
+            "status": "WITHHELD",
+            "reason": "RECIPIENT_LIMIT",
+            "detail": "The recipient got as many as a day allows.",
+            "createdAt": CREATED_AT,
+            "sentAt": None,
+        }
+    ],
 }
 DEFINITION: dict[str, Any] = {
     "id": "019a5b2c-0000-7000-8000-000000000001",

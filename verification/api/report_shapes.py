@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID
 
 from django.utils.timezone import now
@@ -15,6 +15,12 @@ from verification.api.paging import PageEnvelope
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.records import reason_of
+from verification.notifications.models import (
+    Channel,
+    Notification,
+    NotificationError,
+    NotificationStatus,
+)
 from verification.ordering.creating import Created
 from verification.ordering.paying import ASKING
 from verification.payments.models import Payment, PaymentStatus
@@ -312,10 +318,51 @@ class StatusChangeBody(Shape):
         )
 
 
+Request = Literal[
+    "CONSENT_REQUEST",
+    "CONSENT_REMINDER",
+    "PAYMENT_REQUEST",
+    "PAYMENT_REMINDER",
+    "REFERENCE_REQUEST",
+    "REFERENCE_REMINDER",
+]
+
+
+class MessageBody(Shape):
+    """A request or reminder to the subject, the payer or the referee of a report."""
+
+    id: UUID
+    kind: Request
+    channel: Channel
+    status: NotificationStatus
+    """`WITHHELD` and `FAILED` reach nobody: send the link yourself."""
+    reason: NotificationError | None
+    """Why the message has not been sent, or not at the last attempt."""
+    detail: str | None
+    """The reason in words."""
+    created_at: Timestamp
+    sent_at: Timestamp | None
+
+    @classmethod
+    def of(cls, message: Notification) -> Self:
+        reason = NotificationError(message.error) if message.error else None
+        return cls(
+            id=message.pk,
+            kind=cast(Request, message.kind),
+            channel=Channel(message.channel),
+            status=NotificationStatus(message.status),
+            reason=reason,
+            detail=str(reason.label) if reason else None,
+            created_at=message.created_at,
+            sent_at=message.sent_at,
+        )
+
+
 class Timeline(Shape):
-    """Every move of a report, oldest first."""
+    """Every move of a report, and every message by its present links, oldest first."""
 
     events: list[StatusChangeBody]
+    messages: list[MessageBody]
 
 
 def _is_payable(payment: Payment, report: Report) -> bool:

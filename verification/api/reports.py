@@ -30,6 +30,7 @@ from verification.api.report_shapes import (
     ConsentState,
     CreatedReport,
     CreatedReports,
+    MessageBody,
     PaymentState,
     ReportBody,
     ReportPage,
@@ -46,6 +47,7 @@ from verification.ordering.editing import edit_draft
 from verification.ordering.idempotency import Key, once
 from verification.ordering.intake import catalogue, read_orders
 from verification.ordering.launching import launch, quote_lines
+from verification.ordering.messages import messages_of
 from verification.ordering.payment_links import resend_payment_link
 from verification.ordering.pricing import total
 from verification.ordering.quoting import quote
@@ -211,10 +213,19 @@ class ReportViewSet(GenericViewSet):
 
     @action(detail=True, methods=["get"])
     def events(self, request: Request, reportId: UUID) -> Response:
-        """Get the timeline of a report: every move it made, oldest first."""
+        """Get the timeline of a report: every move it made, oldest first.
+
+        `messages` says of each request to the subject, the payer or the referee whether
+        it was sent, and why not.
+        """
         refuse_unknown_parameters(request, ())
-        changes = _theirs(client_of(request), reportId).status_changes.all()
-        return Response(Timeline(events=[StatusChangeBody.of(c) for c in changes]))
+        report = _theirs(client_of(request), reportId)
+        return Response(
+            Timeline(
+                events=[StatusChangeBody.of(c) for c in report.status_changes.all()],
+                messages=[MessageBody.of(one) for one in messages_of(report)],
+            )
+        )
 
     @action(detail=True, methods=["get"], content_negotiation_class=PdfNegotiation)
     def pdf(self, request: Request, reportId: UUID) -> HttpResponse:

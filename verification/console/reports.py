@@ -11,7 +11,9 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.records import reason_of
 from verification.console import forms
 from verification.console.lists import SIZE, Page, number_of
+from verification.console.mailbox import described
 from verification.console.places import Place, opened
+from verification.ordering.messages import messages_of
 from verification.ordering.report_document import as_text, report_pdf, words
 from verification.reports.listing import Filters, list_reports
 from verification.reports.models import Report
@@ -41,6 +43,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
         "consent": consent,
         "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
+        "messages_sent": [described(one) for one in messages_of(found)],
         "timeline": found.status_changes.all(),
     }
     return place.show("reports/detail", shown)

@@ -60,8 +60,13 @@ def payment_short(report: Report, checkout: Checkout, missing: Decimal) -> list[
 
 def stop_asking_payer(payment: Payment) -> None:
     """Send nothing more that asks for money by the present link."""
+    cancel(*request_causes(payment))
+
+
+def request_causes(payment: Payment) -> list[str]:
+    """Of all that asks for money by the present link."""
     cause = _request_cause(payment)
-    cancel(cause, f"{cause}:reminder")
+    return [cause, f"{cause}:reminder"]
 
 
 def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:

@@ -1,0 +1,60 @@
+"""Messages as their recipients and the members of a sandbox see them."""
+
+import json
+
+from playwright.sync_api import expect
+
+from tests.browser.people import log_in, make_member
+
+EMAIL = "makena@people.test"
+STRANGER = "stranger@elsewhere.test"
+# A sandbox report that asks a stranger, of the member's own workspace.
+ASK = (
+    "import json; from django.contrib.auth.models import User;"
+    "from tests.clients import HOSTED, Api, person;"
+    "from verification.notifications.models import Notification as N;"
+    "from verification import links;"
+    f"w = User.objects.get(email={EMAIL!r}).memberships.get().workspace;"
+    f"item = person(email={STRANGER!r}, dateOfBirth='1990-03-27');"
+    "r = Api(w, 'sandbox').create({**item, 'consent': HOSTED});"
+    "n = N.objects.get(cause__startswith='consent:', workspace=w);"
+    "print(json.dumps([links.block_url(n.pk), n.context['link']]))"
+)
+
+
+def ask(service) -> list[str]:
+    """The link to block the workspace, and the link to consent."""
+    printed = service.manage("shell", "-v", "0", "-c", ASK)
+    return json.loads(printed.splitlines()[-1])
+
+
+def test_member_reads_the_mailbox_and_stranger_blocks(page, service, look):
+    make_member(service, EMAIL)
+    block_link, consent_link = ask(service)
+    log_in(page, service, EMAIL)
+    page.get_by_role("link", name="Mailbox").click()
+    look("mailbox-1-list")
+    page.get_by_role("link", name="Request for consent").click()
+    expect(page.get_by_role("link", name=consent_link).first).to_be_visible()
+    look("mailbox-2-message")
+    page.get_by_role("link", name="Mailbox").first.click()
+    page.get_by_role("link", name="Addresses that get messages").click()
+    page.get_by_label("E-mail address").fill("tester@people.test")
+    page.get_by_role("button", name="Send a code").click()
+    expect(page.get_by_text("A code is sent to this address.")).to_be_visible()
+    look("mailbox-3-addresses")
+
+    page.goto(block_link)
+    look("block-1-choice")
+    page.get_by_role("button", name="I do not know them").click()
+    expect(page.get_by_role("status")).to_contain_text("is blocked")
+    look("block-2-blocked")
+    page.get_by_role("link", name="Kiswahili").click()
+    look("block-3-kiswahili")
+    page.get_by_role("link", name="English").click()
+    page.get_by_role("button", name="Allow their messages again").click()
+    expect(page.get_by_role("button", name="I do not know them")).to_be_visible()
+
+    page.goto(consent_link)
+    page.get_by_role("link", name="Stop these messages").click()
+    look("block-4-from-a-page")
