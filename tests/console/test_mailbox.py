@@ -14,9 +14,11 @@ from tests.hosted.visitor import Visitor as Subject
 from tests.hosted.visitor import words
 from tests.notifications.messages import NUMBER
 from verification.console import mailbox
+from verification.console.templatetags.console import linked
 from verification.development import mail as development_mail
 from verification.notifications.models import TO_PEOPLE, Kind, Notification
 from verification.notifications.tasks import send_due
+from verification.reports.models import Report
 from workspaces import members
 from workspaces.models import Role
 
@@ -61,6 +63,7 @@ def test_mailbox_does_not_show_the_link_that_lifts_a_block(owner, api):
     html = owner.page("mailbox-message", message=ask(api).pk)
 
     assert "http://localhost:8000/b/…" in html
+    assert 'href="http://localhost:8000/b/' not in html
     assert re.search(r"/b/\w", html) is None
 
 
@@ -174,3 +177,22 @@ def test_development_page_needs_debug(db, client):
 
 def test_every_kind_of_message_to_people_has_words():
     assert set(mailbox.KINDS) == TO_PEOPLE
+
+
+def test_report_page_says_why_a_message_was_not_sent(owner, viewer, api):
+    row = ask(api)
+    report = Report.objects.get().pk
+    path = owner.url("mailbox-message", message=row.pk)
+    html = owner.page("reports-detail", report=report)
+    assert "Request for consent (E-mail) Not sent this is the sandbox" in words(html)
+    assert path in html
+    assert path not in viewer.page("reports-detail", report=report)
+
+
+def test_text_of_a_message_is_no_markup():
+    text = "<b>x</b> (a@b.test). http://h/c/1?a=1&b=2\nhttps://h/<script> http://h/b/…"
+    assert linked(text) == (
+        "&lt;b&gt;x&lt;/b&gt; (a@b.test). "
+        '<a href="http://h/c/1?a=1&amp;b=2" rel="nofollow">http://h/c/1?a=1&amp;b=2</a>'
+        "\nhttps://h/&lt;script&gt; http://h/b/…"
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import segno
 from django import template
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from verification.wire import one_line
@@ -37,6 +39,19 @@ def slug(name: str) -> str:
 def initials(name: str) -> str:
     """`Wanjiku Kamau` -> `W. K.`: lists are open on screens that others see."""
     return " ".join(f"{word[0]}." for word in one_line(name).split()[:3])
+
+
+@register.filter
+def linked(text: str) -> SafeString:
+    """A message with its links, and otherwise as it was sent."""
+    parts = re.split(r"(https?://\S*\w)(?=\s|$)", text)
+    html = (
+        format_html('<a href="{0}" rel="nofollow">{0}</a>', part)
+        if number % 2
+        else escape(part)
+        for number, part in enumerate(parts)
+    )
+    return mark_safe("".join(html))  # noqa: S308
 
 
 @register.simple_tag(takes_context=True)
