@@ -1,28 +1,103 @@
-"""Whether two people wrote the same employer, or the same job, in their own way.
+"""Compare names: whether two people wrote the same person, company, employer or job.
 
-Case, accents, punctuation, the order of words, legal forms of companies and usual
-abbreviations make no difference, and neither does one slip in a long word. And whether
-a register has somebody under the name that was stated: `names_alike`.
+`compare_people` and `compare_companies` say how alike two names are, why, and how
+strong that is. `names.toml` holds the words that they know; docs/matching.md explains
+the rules and shows how often they are right. Raise VERSION when a verdict can change.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from itertools import pairwise
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from rapidfuzz.distance import OSA
 
+VERSION = "2"
+
 Likeness = Literal["MATCH", "PARTIAL_MATCH", "NO_MATCH"]
 
-LEGAL_FORMS = frozenset(
-    {"limited", "ltd", "plc", "llc", "llp", "inc", "incorporated", "company", "co"}
-    | {"corporation", "corp", "gmbh", "the", "and"}
+_TABLE: dict[str, Any] = tomllib.loads(
+    (Path(__file__).parent / "names.toml").read_text("utf-8")
 )
+
+
+class Reason(StrEnum):
+    """Why two names are as alike as they are."""
+
+    SAME = "SAME"
+    # The same words, in another order.
+    OTHER_ORDER = "OTHER_ORDER"
+    # Usual spellings or short forms of the same words.
+    OTHER_SPELLING = "OTHER_SPELLING"
+    # One name has words that the other leaves out.
+    WORDS_LEFT_OUT = "WORDS_LEFT_OUT"
+    INITIALS = "INITIALS"
+    # One word differs as by a slip of the hand.
+    SLIP = "SLIP"
+    # The source hides letters.
+    MASKED = "MASKED"
+    DIFFERENT = "DIFFERENT"
+
+
+# How much each reason is worth, 0 to 100.
+STRENGTHS = {
+    Reason.SAME: 100,
+    Reason.OTHER_ORDER: 95,
+    Reason.OTHER_SPELLING: 90,
+    Reason.WORDS_LEFT_OUT: 70,
+    Reason.SLIP: 60,
+    Reason.INITIALS: 50,
+    Reason.MASKED: 40,
+    Reason.DIFFERENT: 0,
+}
+WHOLE = {Reason.SAME, Reason.OTHER_ORDER, Reason.OTHER_SPELLING}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two names compared. `strength` is 0 to 100."""
+
+    likeness: Likeness
+    reason: Reason
+    strength: int
+
+    def as_evidence(self) -> dict[str, Any]:
+        return {
+            "matcherVersion": VERSION,
+            "likeness": self.likeness,
+            "reason": self.reason.value,
+            "strength": self.strength,
+        }
+
+
+def _compared(*reasons: Reason, partial: bool = False) -> Comparison:
+    """The weakest reason decides. `partial` allows no MATCH."""
+    weakest = min(reasons, key=STRENGTHS.__getitem__)
+    likeness: Likeness = "PARTIAL_MATCH"
+    if weakest == Reason.DIFFERENT:
+        likeness = "NO_MATCH"
+    elif weakest in WHOLE and not partial:
+        likeness = "MATCH"
+    return Comparison(likeness, weakest, STRENGTHS[weakest])
+
+
+DIFFERENT = _compared(Reason.DIFFERENT)
+
+# Below this many letters a slip makes another word of most: "sales" and "dales".
+LONG_WORD = 6
+VOWELS = frozenset("aeiou")
+# Names that one of two people's names may have more.
+MOST_LEFT_OUT = 3
+# Of jobs
+ALIKE = 0.85
 SHORT_FORMS = {
     "sr": "senior",
     "snr": "senior",
@@ -36,87 +111,82 @@ SHORT_FORMS = {
     "cfo": "chief financial officer",
 }
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
-TITLES = frozenset(
-    {"mr", "mrs", "ms", "miss", "dr", "prof", "eng", "hon", "rev", "sir", "fr", "sr"}
+# All that people and keyboards use for an apostrophe.
+APOSTROPHES = "'`\u00b4\u2018\u2019\u201b\u02b9\u02bb\u02bc\u02bd\u02c8\u2032\uff07"
+# Letters that are no letter with an accent to Unicode.
+LETTERS = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe"}
+    | {"\u0131": "i", "ħ": "h", "ŋ": "ng", "ß": "ss"}
 )
-# Between names, and left out as often as not.
-PARTICLES = frozenset({"wa", "ole", "arap", "bin", "bint", "binti", "al", "el", "ibn"})
-# One name that everybody writes otherwise; more than letters that sound alike.
-SPELLINGS = {
-    **dict.fromkeys(["muhamad", "mohamad", "muhamed", "mohd"], "mohamed"),
-    **dict.fromkeys(["husein", "hussain", "husain"], "hussein"),
-    "abdilahi": "abdulahi",
-}
-# Below this many letters a slip makes another word of most: "sales" and "dales".
-LONG_WORD = 6
-VOWELS = frozenset("aeiou")
-ALIKE = 0.85
 
 
-def employers_alike(stated: str, given: str) -> Likeness:
-    """PARTIAL_MATCH where one name has all words of the other: a branch, a group."""
-    ours, theirs = company_words(stated), company_words(given)
-    if _same_words(ours, theirs):
-        return "MATCH"
-    shorter, longer = sorted([set(ours), set(theirs)], key=len)
-    return "PARTIAL_MATCH" if shorter and shorter < longer else "NO_MATCH"
+def _words(key: str) -> frozenset[str]:
+    return frozenset(_TABLE[key].split())
 
 
-def jobs_alike(stated: str, given: str) -> Likeness:
-    """Never partial: a word more makes a senior or an assistant of somebody."""
-    return "MATCH" if _same_words(_job(stated), _job(given)) else "NO_MATCH"
+TITLES, PARTICLES = _words("titles"), _words("particles")
+HOME, PLACES, PARTS, TRADES = map(_words, ("home", "places", "parts", "trades"))
+LEGAL_FORMS = _words("legal_forms") | {"the", "and"}
+FILLERS = _words("fillers")
+
+
+def names_alike(stated: str | None, given: str | None) -> Likeness | None:
+    compared = compare_people(stated, given)
+    return compared.likeness if compared else None
+
+
+def companies_alike(stated: str | None, given: str | None) -> Likeness | None:
+    compared = compare_companies(stated, given)
+    return compared.likeness if compared else None
+
+
+# --- People ---
 
 
 class _Fit(IntEnum):
     """How well two words of names go together."""
 
     NOT = 0
-    # As far as an initial, or a mask that hides all but one, can show.
+    # As far as an initial, or a mask that hides all but one letter, can show.
     INITIAL = 1
     SLIP = 2
-    SAME = 3
+    SPELT = 3
+    SAME = 4
 
 
-def names_alike(stated: str | None, given: str | None) -> Likeness | None:
-    """Whether `given`, a register's, is the name of the person that is `stated`.
+REASONS = {
+    _Fit.INITIAL: Reason.INITIALS,
+    _Fit.SLIP: Reason.SLIP,
+    _Fit.SPELT: Reason.OTHER_SPELLING,
+    _Fit.SAME: Reason.SAME,
+}
+
+
+def compare_people(stated: str | None, given: str | None) -> Comparison | None:
+    """Compare a stated name with `given`, a register's. None if one of them is blank.
 
     The order of words, accents, titles, particles and usual spellings make no
-    difference. PARTIAL_MATCH where all that can be seen of one name is in the other,
-    and some is missing: names left out, initials, masks that show a letter, one slip.
-    One name in common is nothing: brothers have two.
+    difference. The likeness is partial if all that one name shows is in the other and
+    something is missing: names left out, initials, masked letters, one slip. One name
+    in common is nothing: brothers have two.
     """
     ours, theirs = person_words(stated or ""), person_words(given or "")
     # Where all of it is hidden there is nothing to compare.
     if not ours or not "".join(theirs).strip("*"):
         return None
-    verdicts = [
-        _people_alike(without_particles(ours), without_particles(theirs)),
-        *(
-            _people_alike(mine, without_particles(theirs), joined=True)
-            for mine in _joined(ours)
-        ),
-        *(
-            _people_alike(without_particles(ours), other, joined=True)
-            for other in _joined(theirs)
-        ),
-    ]
-    return max(verdicts, key=["NO_MATCH", "PARTIAL_MATCH", "MATCH"].index)
-
-
-def companies_alike(stated: str | None, given: str | None) -> Likeness | None:
-    """The same of companies, whose names may be masked as well."""
-    if not stated or not given:
-        return None
-    if "*" in given:
-        visible = [word for word in company_words(given) if not _hides_legal_form(word)]
-        return _people_alike(company_words(stated), visible)
-    return employers_alike(stated, given)
+    mine, other = without_particles(ours), without_particles(theirs)
+    found = [_people(mine, other)]
+    # A mask fits almost any two names that are made one.
+    if "*" not in "".join(ours + theirs):
+        found += [_people(each, other, joined=True) for each in _joined(ours)]
+        found += [_people(mine, each, joined=True) for each in _joined(theirs)]
+    return max(found, key=lambda each: (each.likeness == "MATCH", each.strength))
 
 
 def person_words(name: str) -> list[str]:
-    """A person's names as they are compared: without titles, in plain letters."""
+    """The words of a person's name, in plain letters and without titles."""
     # Unlike those of companies, initials are words: "J.W. Kamau".
-    parted = re.sub(r"[`\u00b4\u2018\u02bc]", "'", name).replace(".", " ")
+    parted = re.sub(f"[{APOSTROPHES}]", "'", name).replace(".", " ")
     return [word for word in words_of(parted) if word not in TITLES]
 
 
@@ -125,33 +195,49 @@ def without_particles(words: list[str]) -> list[str]:
 
 
 def spelt(word: str) -> str:
-    """So that usual spellings of a name are one."""
-    single = re.sub(r"(.)\1+", r"\1", word.replace("ph", "f").replace("y", "i"))
-    return SPELLINGS.get(single, single)
+    """One spelling for all usual spellings of a name."""
+    sounds = _sounds(word)
+    return SPELLINGS.get(sounds, sounds)
+
+
+def _sounds(word: str) -> str:
+    return re.sub(r"(.)\1+", r"\1", word.replace("ph", "f").replace("y", "i"))
 
 
 def _joined(words: list[str]) -> Iterator[list[str]]:
-    """With two neighbours as one: "Abdi Rahman" is "Abdirahman"."""
+    """The words with two neighbours as one: "Abdi Rahman" is "Abdirahman"."""
     for i, (word, following) in enumerate(pairwise(words)):
-        if len(word) > 1 and len(following) > 1 and "*" not in word + following:
-            yield without_particles([*words[:i], word + following, *words[i + 2 :]])
+        if len(word) > 1 and len(following) > 1:
+            one = spelt(word) + spelt(following)
+            yield without_particles([*words[:i], one, *words[i + 2 :]])
 
 
-def _people_alike(
-    ours: list[str], theirs: list[str], *, joined: bool = False
-) -> Likeness:
+def _people(ours: list[str], theirs: list[str], *, joined: bool = False) -> Comparison:
     fewer, more = sorted([ours, theirs], key=len)
     fits = _pairs(fewer, more)
     # Two names made one are so long that one letter proves nothing.
     if _Fit.NOT in fits or (joined and _Fit.SLIP in fits):
-        return "NO_MATCH"
-    if len(fewer) == len(more) and set(fits) == {_Fit.SAME}:
-        return "MATCH"
+        return DIFFERENT
+    reasons = [REASONS[fit] for fit in fits]
+    is_whole = len(fewer) == len(more)
+    if not is_whole:
+        reasons.append(Reason.WORDS_LEFT_OUT)
+    elif joined:
+        reasons.append(Reason.OTHER_SPELLING)
+    elif [spelt(word) for word in ours] != [spelt(word) for word in theirs]:
+        reasons.append(Reason.OTHER_ORDER)
+    hides = any("*" in word for word in ours + theirs)
+    if hides:
+        reasons.append(Reason.MASKED)
+    if is_whole and min(fits) >= _Fit.SPELT:
+        return _compared(*reasons)
+    if len(more) - len(fewer) > MOST_LEFT_OUT:
+        return DIFFERENT
     # What the register hides is no doubt of ours; initials alone prove nothing.
     seen = sum(fit > _Fit.INITIAL for fit in fits)
-    masked = all("*" in word for word in theirs) and len(ours) == len(theirs)
+    all_masked = all("*" in word for word in theirs) and is_whole
     enough = seen and len(fewer) > 1 and fits.count(_Fit.SLIP) < 2
-    return "PARTIAL_MATCH" if enough or masked else "NO_MATCH"
+    return _compared(*reasons) if enough or all_masked else DIFFERENT
 
 
 def _pairs(fewer: list[str], more: list[str]) -> list[_Fit]:
@@ -171,12 +257,14 @@ def _pairs(fewer: list[str], more: list[str]) -> list[_Fit]:
 def _fit(ours: str, theirs: str) -> _Fit:
     if "*" in ours + theirs:
         return _masked_fit(*sorted([ours, theirs], key=lambda word: "*" in word))
-    ours, theirs = spelt(ours), spelt(theirs)
     if ours == theirs:
         return _Fit.SAME
+    ours, theirs = spelt(ours), spelt(theirs)
+    if ours == theirs:
+        return _Fit.SPELT
     if min(len(ours), len(theirs)) == 1:
         return _Fit.INITIAL if ours[0] == theirs[0] else _Fit.NOT
-    return _Fit.SLIP if _is_slip(ours, theirs) else _Fit.NOT
+    return _Fit.SLIP if _is_slip(ours, theirs, KNOWN_PEOPLE) else _Fit.NOT
 
 
 def _masked_fit(word: str, mask: str) -> _Fit:
@@ -187,19 +275,16 @@ def _masked_fit(word: str, mask: str) -> _Fit:
     return _Fit.SAME if len(mask.replace("*", "")) > 1 else _Fit.INITIAL
 
 
-def _hides_legal_form(word: str) -> bool:
-    return "*" in word and any(
-        _masked_fit(form, word) == _Fit.SAME for form in LEGAL_FORMS
-    )
+def _is_slip(ours: str, theirs: str, known: frozenset[str]) -> bool:
+    """Whether a long word has one letter too many, two swapped, or another vowel.
 
-
-def _is_slip(ours: str, theirs: str) -> bool:
-    """One letter too many or swapped, or another vowel, inside a long word.
-
-    Not another consonant, and not at either end: Wanjiku and Wanjiru, Otieno and
-    Atieno, Njeri and Njeru are different people.
+    Two known words are never a slip of each other, and another consonant or another
+    letter at either end is none: Wanjiku and Wanjiru, Otieno and Atieno, Njeri and
+    Njeru are different people.
     """
     if min(len(ours), len(theirs)) < LONG_WORD or OSA.distance(ours, theirs) != 1:
+        return False
+    if ours in known and theirs in known:
         return False
     if ours[0] != theirs[0] or ours[-1] != theirs[-1]:
         return False
@@ -210,25 +295,181 @@ def _is_slip(ours: str, theirs: str) -> bool:
     return len(changed) > 1 or {*changed[0]} <= VOWELS
 
 
+# --- Companies ---
+
+
+def compare_companies(stated: str | None, given: str | None) -> Comparison | None:
+    """Compare a stated name of a company with `given`, a register's.
+
+    None if one of them is blank. Legal forms make no difference. Words are compared in
+    their order. A trade or a place says less than what a company calls itself: "Bata"
+    is part of "Bata Shoe (Kenya)", and "Kenya" is nothing of "Kenya Airways".
+    """
+    if not stated or not given:
+        return None
+    if "*" in stated + given:
+        return _masked_companies(stated, given)
+    ours, theirs = _firm_words(stated), _firm_words(given)
+    if not ours or not theirs:
+        return DIFFERENT
+    if ours == theirs:
+        same = company_words(stated) == company_words(given)
+        return _compared(Reason.SAME if same else Reason.OTHER_SPELLING)
+    # "Safari Com" and "Safaricom"
+    if "".join(ours) == "".join(theirs):
+        return _compared(Reason.OTHER_SPELLING)
+    if _without_home(ours) == _without_home(theirs) != "":
+        return _compared(Reason.WORDS_LEFT_OUT)
+    if sorted(ours) == sorted(theirs):
+        return _compared(Reason.OTHER_ORDER, partial=True)
+    if _is_acronym(ours, given) or _is_acronym(theirs, stated):
+        return _compared(Reason.INITIALS)
+    return _aligned(ours, theirs)
+
+
 def company_words(name: str) -> list[str]:
-    """A company's name as it is compared: without its legal form."""
+    """The words of a company's name without its legal form."""
     words = words_of(name)
     # One whose name is nothing else ("The Company Ltd") keeps it.
     return [word for word in words if word not in LEGAL_FORMS] or words
+
+
+def _firm_words(name: str) -> list[str]:
+    """The words that are compared, each in one form."""
+    written = re.sub(
+        r"\(\s*(k|ke)\s*\)|\bk(?=[\s.]+(ltd|limited)\b)",
+        " kenya ",
+        name,
+        flags=re.IGNORECASE,
+    )
+    text = " ".join(words_of(written))
+    # Twice: a short form may be part of a longer one.
+    for _ in range(2):
+        text = PHRASES.sub(lambda found: PHRASE[found[0]], text)
+    words = text.split()
+    kept = [_singular(word) for word in words if word not in LEGAL_FORMS | FILLERS]
+    return kept or words
+
+
+def _singular(trade: str) -> str:
+    return trade[:-1] if trade[-1] == "s" and trade[:-1] in TRADES else trade
+
+
+def _without_home(words: list[str]) -> str:
+    return "".join(word for word in words if word not in HOME)
+
+
+def _aligned(ours: list[str], theirs: list[str]) -> Comparison:
+    pairs = _longest_alignment(ours, theirs)
+    slips = sum(fit == _Fit.SLIP for _, _, fit in pairs)
+    only_ours = _left_over(ours, {i for i, _, _ in pairs})
+    only_theirs = _left_over(theirs, {j for _, j, _ in pairs})
+    left = only_ours or only_theirs
+    if (only_ours and only_theirs) or slips > 1:
+        return DIFFERENT
+    # "Toyota Kenya" is not "Toyota Uganda".
+    if HOME & {*ours} ^ HOME & {*theirs} and PLACES & {*left}:
+        return DIFFERENT
+    shared = [ours[i] for i, _, _ in pairs]
+    own = sum(_is_own(word) for word in shared)
+    if own:
+        # "Kamau" is not "Kamau Otieno"; "Coca Cola" may be "Coca Cola Sabco".
+        is_enough = 2 * sum(map(_is_own, left)) <= own
+    else:
+        # "National Bank" and "Kenya Power", in one piece; not "Kenya" alone.
+        is_enough = any(word in TRADES for word in shared) and len(shared) > 1
+        is_enough = is_enough and _is_piece(*sorted([ours, theirs], key=len))
+    if not is_enough:
+        return DIFFERENT
+    reasons = [Reason.WORDS_LEFT_OUT] if len(ours) != len(theirs) else []
+    return _compared(
+        *reasons, *([Reason.SLIP] if slips else []), Reason.OTHER_SPELLING, partial=True
+    )
+
+
+def _longest_alignment(
+    ours: Sequence[str], theirs: Sequence[str]
+) -> list[tuple[int, int, _Fit]]:
+    """Pairs of words that go together, in the order of both names."""
+    best: dict[tuple[int, int], list[tuple[int, int, _Fit]]] = {}
+
+    def longest(i: int, j: int) -> list[tuple[int, int, _Fit]]:
+        if i == len(ours) or j == len(theirs):
+            return []
+        if (i, j) not in best:
+            ways = [longest(i + 1, j), longest(i, j + 1)]
+            fit = _firm_fit(ours[i], theirs[j])
+            if fit != _Fit.NOT:
+                ways.append([(i, j, fit), *longest(i + 1, j + 1)])
+            best[i, j] = max(ways, key=lambda way: sum(fit for _, _, fit in way))
+        return best[i, j]
+
+    return longest(0, 0)
+
+
+def _firm_fit(ours: str, theirs: str) -> _Fit:
+    if ours == theirs:
+        return _Fit.SAME
+    if not (ours + theirs).isalpha():
+        return _Fit.NOT
+    return _Fit.SLIP if _is_slip(ours, theirs, KNOWN_WORDS) else _Fit.NOT
+
+
+def _left_over(words: list[str], paired: Iterable[int]) -> list[str]:
+    """Words without a partner. The home country does not count: most leave it out."""
+    taken = set(paired)
+    return [w for i, w in enumerate(words) if i not in taken and w not in HOME]
+
+
+def _is_own(word: str) -> bool:
+    """Whether a company calls itself so, and not only its trade or its place."""
+    return word not in HOME | PLACES | PARTS | TRADES
+
+
+def _is_piece(shorter: list[str], longer: list[str]) -> bool:
+    inner = [word for word in shorter if word not in HOME] or shorter
+    return any(
+        longer[i : i + len(inner)] == inner for i in range(len(longer))
+    ) and not (inner == shorter and len(inner) < 2)
+
+
+def _is_acronym(words: list[str], name: str) -> bool:
+    """Whether the words are one, made of the first letters of `name`: "KCB"."""
+    if len(words) != 1 or not (3 <= len(words[0]) <= 6):
+        return False
+    spoken = [word for word in words_of(name) if word not in FILLERS]
+    bare = [word for word in spoken if word not in LEGAL_FORMS]
+    letters = {"".join(word[0] for word in each) for each in (spoken, bare)}
+    return len(bare) > 2 and words[0] in letters
+
+
+def _masked_companies(stated: str, given: str) -> Comparison:
+    visible = [word for word in company_words(given) if not _hides_legal_form(word)]
+    return _people(company_words(stated), visible)
+
+
+def _hides_legal_form(word: str) -> bool:
+    return "*" in word and any(
+        _masked_fit(form, word) == _Fit.SAME for form in LEGAL_FORMS
+    )
+
+
+# --- Employers and jobs, as referees type them ---
+
+
+def employers_alike(stated: str, given: str) -> Likeness:
+    return companies_alike(stated, given) or "NO_MATCH"
+
+
+def jobs_alike(stated: str, given: str) -> Likeness:
+    """MATCH or NO_MATCH: a word more makes a senior or an assistant of somebody."""
+    return "MATCH" if _same_words(_job(stated), _job(given)) else "NO_MATCH"
 
 
 def _job(title: str) -> list[str]:
     written_out = " ".join(SHORT_FORMS.get(word, word) for word in words_of(title))
     words = written_out.split()
     return [word for word in words if word not in SMALL_WORDS] or words
-
-
-def words_of(text: str) -> list[str]:
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    plain = "".join(c for c in decomposed if not unicodedata.combining(c))
-    # "A.B.C. Traders", "Wanjiku's" and "Coca-Cola" as others write them.
-    joined = re.sub(r"(?<=\w)[.'\u2019](?=\w)", "", plain)
-    return re.findall(r"[\w*]+", joined)
 
 
 def _same_words(ours: list[str], theirs: list[str]) -> bool:
@@ -244,3 +485,43 @@ def _same_word(ours: str, theirs: str) -> bool:
     if min(len(ours), len(theirs)) < LONG_WORD or not (ours + theirs).isalpha():
         return False
     return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() >= ALIKE
+
+
+# --- Words ---
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in small plain letters: "Ng'ang'a" is "nganga"."""
+    plain = unicodedata.normalize("NFKD", text.casefold()).translate(LETTERS)
+    plain = "".join(c for c in plain if not unicodedata.combining(c))
+    # "A.B.C. Traders", "Wanjiku's" and "Int'l" as others write them.
+    joined = re.sub(rf"(?<=\w)[.{APOSTROPHES}](?=\w)", "", plain)
+    return re.findall(r"[\w*]+", joined)
+
+
+# Usual spelling -> the first of its line, both as they sound.
+SPELLINGS = {
+    _sounds(word.replace("'", "")): _sounds(line.split()[0])
+    for line in _TABLE["person_spellings"]
+    for word in line.split()
+}
+KNOWN_PEOPLE = frozenset(
+    {spelt(word) for word in _words("person_names")} | set(SPELLINGS.values())
+)
+PHRASE = {
+    phrase.strip(): kept.strip()
+    for kept, _, others in (line.partition("=") for line in _TABLE["company_phrases"])
+    for phrase in others.split(",")
+}
+# The longest first.
+PHRASES = re.compile(
+    r"\b(" + "|".join(sorted(map(re.escape, PHRASE), key=len, reverse=True)) + r")\b"
+)
+KNOWN_WORDS = frozenset(
+    _words("person_names")
+    | {word for line in _TABLE["person_spellings"] for word in line.split()}
+    | _words("company_words")
+    | PLACES
+    | PARTS
+    | TRADES
+)
