@@ -53,6 +53,8 @@ def test_ready_tells_the_age_of_the_heartbeat(client: Client) -> None:
         "migrations": "ok",
         "jobs": "ok",
         "paymentsInDoubt": 0,
+        "refundsWaiting": 0,
+        "checkoutsNotOpened": 0,
     }
 
 
@@ -96,11 +98,11 @@ def test_without_a_database_the_service_is_not_ready(
 
 
 @pytest.mark.django_db
-def test_being_asked_again_costs_three_statements(
+def test_being_asked_again_costs_four_statements(
     client: Client, django_assert_num_queries: Any
 ) -> None:
     beat(0)
     ready(client)
 
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         ready(client)

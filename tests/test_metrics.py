@@ -4,6 +4,7 @@ from django.conf import settings as configured
 from tests.sources.test_health import counted
 from tests.sources.test_routing import rests
 from tests.sources.two import two as two
+from verification.payments.troubles import count_unopened
 
 TOKEN = {"HTTP_AUTHORIZATION": "Bearer correct horse"}
 
@@ -31,7 +32,7 @@ def test_sources_and_their_last_hour_are_among_them(
     counted("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
     rests("second")
 
-    with django_assert_max_num_queries(3):
+    with django_assert_max_num_queries(5):
         lines = client.get("/metrics", **TOKEN).content.decode().splitlines()
 
     assert 'source_calls_last_hour{source="first",end="answered"} 3' in lines
@@ -40,3 +41,13 @@ def test_sources_and_their_last_hour_are_among_them(
     assert 'source_resting{source="first"} 0' in lines
     assert 'source_resting{source="second"} 1' in lines
     assert lines.count("# TYPE source_resting gauge") == 1
+
+
+def test_checkouts_that_do_not_open_and_waiting_refunds_are_counted(client, token, db):
+    for code in ("SOURCE_UNAVAILABLE", "SOURCE_REFUSED", "SOURCE_REFUSED"):
+        count_unopened("stripe", code)
+
+    lines = client.get("/metrics", **TOKEN).content.decode().splitlines()
+
+    assert 'checkouts_not_opened{provider="stripe"} 3' in lines
+    assert "refunds_waiting 0" in lines

@@ -6,12 +6,15 @@ from functools import cache
 
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from verification.jobs import heartbeat
 from verification.payments.models import Checkout
+from verification.payments.models.checkout import REFUND_DOUBTS
+from verification.payments.troubles import unopened_lately
 
 OLDEST_HEARTBEAT_SECONDS = 30
 NO_DATABASE = "not known without the database"
@@ -27,13 +30,17 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """503 with the part that is not ready; figures to watch in any case."""
-    age = in_doubt = None
+    age = in_doubt = refunds = unopened = None
     try:
         parts = {"database": "ok", "migrations": _migrations()}
         # Its table is there once migrations are.
         if parts["migrations"] == "ok":
             age = heartbeat.age_seconds()
-            in_doubt = Checkout.objects.exclude(doubts=[]).count()
+            doubted = Checkout.objects.exclude(doubts=[])
+            in_doubt, refunds = doubted.aggregate(
+                all=Count("pk"), refunds=Count("pk", Q(doubts__overlap=REFUND_DOUBTS))
+            ).values()
+            unopened = sum(unopened_lately().values())
         parts["jobs"] = _jobs(age)
     except DatabaseError:
         parts = {"database": "away", "migrations": NO_DATABASE, "jobs": NO_DATABASE}
@@ -44,6 +51,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
             **parts,
             "jobHeartbeatAgeSeconds": None if age is None else round(age, 1),
             "paymentsInDoubt": in_doubt,
+            "refundsWaiting": refunds,
+            "checkoutsNotOpened": unopened,
         },
         status=200 if is_ready else 503,
     )

@@ -1,7 +1,7 @@
 """Figures for a monitoring system, in the text form of Prometheus.
 
 Behind METRICS_TOKEN, since they tell how the business does. They come from counters:
-scraping costs three queries, however many checks were run.
+scraping costs five queries, however many checks were run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from verification.jobs import heartbeat
+from verification.payments.models import Checkout
+from verification.payments.troubles import unopened_lately
 from verification.providers.registry import live_sources
 from verification.sources.health import Health, last_hour
 from verification.sources.models import Source
@@ -23,6 +25,8 @@ from verification.sources.resting import TRIPS_AT
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 HELP = {
+    "checkouts_not_opened": "Since the last hour began, by payment provider.",
+    "refunds_waiting": "Payments of which a refund needs a person.",
     "job_heartbeat_age_seconds": "Since work last flowed through a job cluster.",
     "source_calls_last_hour": "Calls of a live source in the last hour, by their end.",
     "source_latency_seconds": "How long its answers of the last hour took.",
@@ -60,6 +64,9 @@ def _lines() -> Iterator[Line]:
     health, at = last_hour(), now()
     tripped = Source.objects.filter(failures_in_row__gte=TRIPS_AT, resting_until__gt=at)
     resting = set(tripped.values_list("name", flat=True))
+    for provider, times in unopened_lately().items():
+        yield "checkouts_not_opened", {"provider": provider}, float(times)
+    yield "refunds_waiting", {}, float(Checkout.objects.refunds_waiting().count())
     for name in live_sources():
         yield "source_resting", {"source": name}, float(name in resting)
         yield from _of(name, health.get(name, Health()))

@@ -17,8 +17,10 @@ from tests.refunds import paystack_api as paystack_api
 from tests.threads import at_once
 from verification.notifications.models import Notification
 from verification.notifications.writing import write_letter
+from verification.ordering.paying import CheckoutNotOpened
 from verification.ordering.refunding import reject, resolve_doubts
 from verification.ordering.tasks import (
+    alert_operators,
     purge_payment_events,
     reconcile_payments,
     tell_operators,
@@ -94,7 +96,7 @@ def test_each_refund_that_failed_is_told(paystack_api: Api, paystack: FakePaysta
         paystack.settle_refunds()
         send()
 
-    line = f"Payment in doubt: {checkout.number} Money could not be given back"
+    line = f"Refund needs somebody: {checkout.number} Money could not be given back"
     assert told() == [line, line]
 
 
@@ -241,3 +243,88 @@ def test_a_rejected_refund_of_what_still_pays_needs_nobody(api: Api, settings: A
 
     checkout.refresh_from_db()
     assert checkout.doubt == ""
+
+
+# Alerts within minutes
+
+
+def alerted(**later: float) -> list[str]:
+    """What the next alert says."""
+    before = {one.pk for one in letters()}
+    with time_machine.travel(now() + timedelta(**later), tick=False):
+        alert_operators()
+    new = [one for one in letters() if one.pk not in before]
+    assert len(new) in {0, 2}
+    texts = {write_letter(one).text for one in new}
+    return [line[2:] for text in texts for line in text.splitlines() if line[:1] == "-"]
+
+
+def test_checkout_that_does_not_open_is_alerted_once_an_hour(
+    paystack_api: Api, paystack: FakePaystack, client: Any
+):
+    paystack.faults.status = 500
+    made = paystack_api.create(candidate())
+    for _ in range(2):
+        with pytest.raises(CheckoutNotOpened):
+            opened(made)
+
+    with time_machine.travel(now().replace(minute=59), tick=False):
+        (line,) = alerted()
+    assert line.startswith("Checkout not opened: 2 pages of paystack to pay on did not")
+    assert client.get("/readyz").json()["checkoutsNotOpened"] == 2
+
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)
+    assert alerted() == []
+    hour = Trouble.objects.get()
+    assert hour.times == 3
+    # The next hour's is told when the pause is over.
+    Trouble.objects.create(
+        kind="UNOPENED", cause=hour.cause[:-2] + "99", message="pages", times=4
+    )
+    assert alerted(minutes=40) == []
+    (line,) = alerted(minutes=130)
+    assert line == "Checkout not opened: 4 pages"
+    assert told(days=1) == []
+
+
+def test_payment_that_nobody_takes_any_more_is_alerted(live_api: Api, settings: Any):
+    settings.PAYMENT_PROVIDER = "shop"
+    settings.PAYMENT_PROVIDERS = {"shop": ("tests.ordering.shop.shop", {})}
+    made = live_api.create(candidate())
+    settings.PAYMENT_PROVIDER = ""
+
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)
+
+    (line,) = alerted()
+    assert "pages of nobody to pay on did not open: PAYMENT_PROVIDER_NOT" in line
+    assert not Checkout.objects.exists()
+
+
+def test_refund_that_waits_for_somebody_is_alerted_at_once(
+    paystack_api: Api, paystack: FakePaystack, client: Any
+):
+    checkout = paid(paystack_api, paystack)
+    ask(checkout, 10)
+    send()
+    assert alerted() == []
+
+    paystack.refunds[0].status = "needs-attention"
+    send()
+
+    (line,) = alerted()
+    told = "A refund waits for somebody, or for days"
+    assert line == f"Refund needs somebody: {checkout.number} {told}"
+    assert client.get("/readyz").json()["refundsWaiting"] == 1
+    paystack.refunds[0].status = "pending"
+    paystack.settle_refunds()
+    send()
+    assert client.get("/readyz").json()["refundsWaiting"] == 0
+
+
+def test_other_troubles_wait_for_the_daily_mail(api: Api):
+    doubted(api)
+
+    assert alerted() == []
+    assert len(told()) == 1

@@ -29,6 +29,9 @@ SCHEDULES = [
         "Reconcile payments", 24 * 60, "verification.ordering.tasks.reconcile_payments"
     ),
     Every(
+        "Alert operators of payments", 1, "verification.ordering.tasks.alert_operators"
+    ),
+    Every(
         "Tell operators of payments",
         24 * 60,
         "verification.ordering.tasks.tell_operators",

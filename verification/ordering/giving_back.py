@@ -127,7 +127,7 @@ def _record(refund: Refund, tries: int, seen: RefundSeen | ProviderError) -> Non
         _fail(refund, seen.code, seen.message)
     elif seen.state == RefundState.PENDING:
         refund.provider_refund, refund.message = seen.refund, seen.message[:200]
-        _try_later(refund)
+        _try_later(refund, needs_somebody=seen.needs_somebody)
     else:
         refund.provider_refund = seen.refund
         if is_done:
@@ -142,13 +142,14 @@ def _fail(refund: Refund, code: str, message: str) -> None:
     doubt_refund(refund)
 
 
-def _try_later(refund: Refund) -> None:
+def _try_later(refund: Refund, *, needs_somebody: bool = False) -> None:
     wait = min(timedelta(minutes=2 ** min(refund.tries, 12)), LONGEST_WAIT)
     at = now()
     refund.next_try_at = at + wait
     approved_at = refund.decided_at or refund.created_at
-    if refund.stuck_at is None and at - approved_at > STUCK_AFTER:
+    if refund.stuck_at is None and (needs_somebody or at - approved_at > STUCK_AFTER):
         refund.stuck_at = at
-        logger.error("refund %s has no end for days: %s", refund.pk, refund.message)
+        why = "waits for somebody" if needs_somebody else "has no end for days"
+        logger.error("refund %s %s: %s", refund.pk, why, refund.message)
         doubt_refund(refund, Doubt.REFUND_STUCK)
     refund.save()

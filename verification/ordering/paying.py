@@ -7,9 +7,11 @@ be taken for a checkout that we do not know.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import cast
+from functools import wraps
+from typing import ParamSpec, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -35,6 +37,7 @@ from verification.payments.registry import (
     minimum,
     provider_named,
 )
+from verification.payments.troubles import count_unopened
 from verification.providers.base import ProviderError
 from verification.providers.checkout import CheckoutAsked
 from verification.reports.models import Report, ReportStatus
@@ -42,6 +45,7 @@ from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 PAYER = "payer"
 # A payer who comes back, or clicks twice, is led to the checkout that is open.
 REUSED_FOR = timedelta(minutes=20)
@@ -63,7 +67,23 @@ class CheckoutNotOpened(Exception):
     """There is no payment provider, or it did not open one; nothing was taken."""
 
 
-@transaction.atomic
+def _alerting(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
+    """In a transaction; operators are alerted where nobody takes payments any more."""
+
+    @wraps(open_one)
+    def opened(*args: P.args, **named: P.kwargs) -> Checkout:
+        try:
+            with transaction.atomic():
+                return open_one(*args, **named)
+        except NoPaymentProvider as e:
+            logger.error("a checkout was not opened: nobody takes payments")
+            count_unopened("nobody", e.code)
+            raise CheckoutNotOpened from e
+
+    return opened
+
+
+@_alerting
 def open_checkout(
     payment_id: UUID, generation: int, *, beside: bool = False
 ) -> Checkout:
@@ -104,7 +124,7 @@ def open_checkout(
     )
 
 
-@transaction.atomic
+@_alerting
 def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
     """A checkout whose money goes to the account's balance.
 
@@ -131,11 +151,7 @@ def least_top_up(account: Account) -> Decimal:
 
 
 def _opened(checkout: Checkout, at: datetime) -> Checkout:
-    try:
-        checkout.provider = checkout_provider(checkout.environment).name
-    except NoPaymentProvider as e:
-        logger.error("nobody takes payments in %s", checkout.environment)
-        raise CheckoutNotOpened from e
+    checkout.provider = checkout_provider(checkout.environment).name
     checkout.created_at = at
     checkout.next_look_at = at + FIRST_LOOK
     checkout.save(force_insert=True)
@@ -152,7 +168,8 @@ def begin(checkout: Checkout, language: str) -> str:
     try:
         begun = provider_named(checkout.provider).begin(asked)
     except ProviderError as e:
-        logger.warning("checkout %s was not opened: %s", checkout.pk, e.code)
+        logger.error("checkout %s was not opened: %s", checkout.pk, e.code)
+        count_unopened(checkout.provider, e.code)
         # It stays to be looked at: an answer may have been lost on its way.
         Checkout.objects.filter(pk=checkout.pk).update(message=e.message[:200])
         raise CheckoutNotOpened from e

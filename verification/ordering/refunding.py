@@ -207,7 +207,7 @@ def account_for(checkout_id: UUID) -> None:
     elif part and not checkout.kept_because:
         told = f"{checkout.paid_currency} {part:.2f} of it was not done: staff decide"
         note(
-            TroubleKind.DOUBT,
+            TroubleKind.REFUND,
             checkout_id,
             "part",
             message=told,

@@ -67,6 +67,11 @@ def purge_payment_events() -> None:
     forget_troubles()
 
 
+def alert_operators() -> None:
+    """Write to operators at once of what cannot wait about payments."""
+    troubles.alert_operators()
+
+
 def tell_operators() -> None:
     """Write to operators of what nobody was told of about payments."""
     troubles.tell_operators()

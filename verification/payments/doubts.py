@@ -10,6 +10,7 @@ from django.db.models import F, Func, Value
 
 from verification.ids import uuid7
 from verification.payments.models import Checkout, Doubt, TroubleKind
+from verification.payments.models.checkout import REFUND_DOUBTS
 from verification.payments.troubles import note
 
 
@@ -27,7 +28,8 @@ def raise_doubt(checkout_id: UUID, doubt: Doubt) -> bool:
 def note_doubt(checkout_id: UUID, doubt: Doubt, cause: UUID) -> None:
     """Have operators told of it."""
     names, told = (checkout_id, doubt, cause), str(doubt.label)
-    note(TroubleKind.DOUBT, *names, message=told, checkout_id=checkout_id)
+    kind = TroubleKind.REFUND if doubt in REFUND_DOUBTS else TroubleKind.DOUBT
+    note(kind, *names, message=told, checkout_id=checkout_id)
 
 
 @transaction.atomic

@@ -1,18 +1,20 @@
 """Telling operators by e-mail of what somebody must look at about payments.
 
-What comes up is noted where it does, in its transaction; once a day all that nobody was
-told of goes out in one e-mail to each address of OPERATOR_ALERTS.
+What comes up is noted where it does, in its transaction. What is urgent goes out within
+minutes, and all that nobody was told of once a day, in one e-mail to each address of
+OPERATOR_ALERTS.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import UTC, datetime, time, timedelta
 from hashlib import sha256
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils.timezone import now
 
 from verification.notifications.models import Channel
@@ -24,6 +26,11 @@ from verification.wire import one_line
 KEPT = timedelta(days=90)
 # In one e-mail; the rest is counted there, and is in the back office.
 SHOWN = 50
+URGENT = (TroubleKind.UNOPENED, TroubleKind.REFUND)
+# These are counted, and not noted one by one.
+COUNTED = (TroubleKind.SIGNATURE, TroubleKind.UNOPENED)
+# There is no second e-mail of checkouts that do not open for the same reason before.
+PAUSE = timedelta(hours=1)
 
 
 def note(
@@ -57,11 +64,44 @@ def count_refused_signature() -> None:
 
 
 @transaction.atomic
+def count_unopened(provider: str, code: str) -> None:
+    """Count a checkout that a provider did not open, by reason and hour."""
+    hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
+    name = f"{provider}:{code}"[:80]
+    counted = Trouble.objects.filter(cause=f"unopened:{name}:{hour}")
+    if not counted.update(times=F("times") + 1):
+        message = f"pages of {provider} to pay on did not open: {code}"
+        note(TroubleKind.UNOPENED, name, hour, message=message)
+
+
+def unopened_lately() -> dict[str, int]:
+    """Provider -> checkouts that it did not open, in this hour and the one before."""
+    hour = now().replace(minute=0, second=0, microsecond=0)
+    lately = Trouble.objects.filter(
+        kind=TroubleKind.UNOPENED, created_at__gte=hour - timedelta(hours=1)
+    )
+    found: dict[str, int] = defaultdict(int)
+    for cause, times in lately.values_list("cause", "times"):
+        found[cause.split(":")[1]] += times
+    return dict(found)
+
+
+def alert_operators() -> None:
+    """Write at once of what is urgent."""
+    _tell(Trouble.objects.filter(kind__in=URGENT))
+
+
 def tell_operators() -> None:
+    """Write of all that nobody was told of."""
+    _tell(Trouble.objects.all())
+
+
+@transaction.atomic
+def _tell(among: QuerySet[Trouble]) -> None:
     """Any number of these may run at once; each trouble is in one e-mail."""
     if not settings.OPERATOR_ALERTS:
         return
-    troubles = _untold()
+    troubles = _untold(among)
     Trouble.objects.filter(pk__in=[one.pk for one in troubles]).update(told_at=now())
     lines = [_line(one) for one in troubles if _stands(one)]
     if not lines:
@@ -91,14 +131,23 @@ def forget_troubles() -> None:
     Trouble.objects.filter(created_at__lt=now() - KEPT).delete()
 
 
-def _untold() -> list[Trouble]:
-    untold = Trouble.objects.select_for_update(of=("self",), skip_locked=True)
+def _untold(among: QuerySet[Trouble]) -> list[Trouble]:
+    untold = among.select_for_update(of=("self",), skip_locked=True)
     # Signatures are counted until their day is over.
     midnight = datetime.combine(now().astimezone(UTC), time(), UTC)
     counting = untold.filter(told_at=None).exclude(
         kind=TroubleKind.SIGNATURE, created_at__gte=midnight
     )
-    return list(counting.select_related("checkout").order_by("id"))
+    found = counting.select_related("checkout").order_by("id")
+    return [one for one in found if not _was_told_lately(one)]
+
+
+def _was_told_lately(trouble: Trouble) -> bool:
+    if trouble.kind != TroubleKind.UNOPENED:
+        return False
+    same, _, _ = trouble.cause.rpartition(":")
+    told = Trouble.objects.filter(cause__startswith=f"{same}:")
+    return told.filter(told_at__gt=now() - PAUSE).exists()
 
 
 def _stands(trouble: Trouble) -> bool:
@@ -107,6 +156,6 @@ def _stands(trouble: Trouble) -> bool:
 
 
 def _line(trouble: Trouble) -> str:
-    times = f"{trouble.times} " if trouble.kind == TroubleKind.SIGNATURE else ""
+    times = f"{trouble.times} " if trouble.kind in COUNTED else ""
     number = f"{trouble.checkout.number} " if trouble.checkout else ""
     return f"{trouble.get_kind_display()}: {number}{times}{trouble.message}"

@@ -129,6 +129,8 @@ class RefundSeen:
     # The provider's own name for the refund.
     refund: str
     message: str = ""
+    # A PENDING one that waits for somebody at the provider's dashboard.
+    needs_somebody: bool = False
 
 
 @dataclass(frozen=True, slots=True)

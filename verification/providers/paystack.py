@@ -309,11 +309,11 @@ class Paystack:
 
     def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
         word = str(found.get("status") or "")
-        # Also "needs-attention", which waits for somebody at Paystack's dashboard.
         state = self.REFUND_STATES.get(word, RefundState.PENDING)
         if not found.get("id"):
             raise unavailable("Paystack", "named no refund")
-        return RefundSeen(state, str(found["id"]), word[:200])
+        waits = word == "needs-attention"
+        return RefundSeen(state, str(found["id"]), word[:200], needs_somebody=waits)
 
     def _pages(
         self, path: str, asked: dict[str, Any], most: int | None = None

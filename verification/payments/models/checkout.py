@@ -42,16 +42,24 @@ class Doubt(models.TextChoices):
     DISPUTE_LOST = "DISPUTE_LOST", "A dispute was lost: the bank took the money back"
     FRAUD_WARNING = "FRAUD_WARNING", "The payer's bank suspects fraud"
     REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
-    REFUND_STUCK = "REFUND_STUCK", "A refund has not come to an end for days"
+    REFUND_STUCK = "REFUND_STUCK", "A refund waits for somebody, or for days"
     REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
     PAYS_NOTHING = "PAYS_NOTHING", "Money stays that pays for nothing any more"
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
+
+
+# Of refunds: operators are alerted within minutes.
+REFUND_DOUBTS = [Doubt.REFUND_FAILED, Doubt.REFUND_STUCK]
 
 
 class CheckoutQuerySet(models.QuerySet["Checkout"]):
     def paying(self, payment_id: UUID) -> CheckoutQuerySet:
         """Those whose money pays this payment: one, or several that came in parts."""
         return self.filter(payment_id=payment_id, is_counted=True)
+
+    def refunds_waiting(self) -> CheckoutQuerySet:
+        """Those with a refund that needs a person."""
+        return self.filter(doubts__overlap=REFUND_DOUBTS)
 
     def parts(self, payment_id: UUID) -> CheckoutQuerySet:
         """Money that is less than the payment asks for, kept until the rest comes."""

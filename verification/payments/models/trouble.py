@@ -9,6 +9,8 @@ from verification.payments.models.checkout import Checkout
 
 
 class TroubleKind(models.TextChoices):
+    UNOPENED = "UNOPENED", "Checkout not opened"
+    REFUND = "REFUND", "Refund needs somebody"
     DOUBT = "DOUBT", "Payment in doubt"
     BOOKS = "BOOKS", "Books differ"
     UNREAD = "UNREAD", "Books not read"
