@@ -6,6 +6,7 @@ from pypdf import PdfReader
 
 from tests.clients import Api
 from tests.payments import candidate, end, opened, pay
+from tests.refunds import ask, send, topped_up
 from verification.notifications.tasks import send_due
 from verification.ordering.paying import begin, open_checkout
 from verification.payment_receipts import payment_receipt_pdf
@@ -93,3 +94,41 @@ def test_it_goes_out_by_email_in_the_language_of_the_page(api: Api):
     assert "Risiti ya malipo" in read(content)
     asked = [one.subject for one in mail.outbox if not one.attachments]
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        (
+            "en",
+            ["Workspace", "Acacia Lenders", "Top-up of the balance", "KES 1,000.00"],
+        ),
+        ("sw", ["Nafasi ya kazi", "Acacia Lenders", "Kuongeza salio", "KES 1,000.00"]),
+    ],
+)
+def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
+    checkout = topped_up(api, 1000)
+
+    text = read(payment_receipt_pdf(checkout, language))
+
+    assert all(part in text for part in [*shown, checkout.number])
+
+
+def test_workspace_is_sent_the_receipt_of_a_top_up_and_a_notice_of_its_refund(api: Api):
+    checkout = topped_up(api, 1000)
+    send_due()
+
+    (receipt,) = mail.outbox
+    assert receipt.to == ["owner@acacia.test"]
+    assert "You topped up by KES 1,000.00" in receipt.subject
+    ((name, content, _),) = receipt.attachments
+    assert name == f"{checkout.number}.pdf"
+    assert content.startswith(b"%PDF")
+
+    ask(checkout, 400)
+    send()
+    send_due()
+
+    _, notice = mail.outbox
+    assert notice.to == ["owner@acacia.test"]
+    assert "KES 400.00 of a top-up was given back" in notice.subject

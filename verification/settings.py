@@ -204,6 +204,7 @@ SMS_URL = env.str("SMS_URL", "")
 NOTIFICATION_ATTACHMENTS = {
     "CONSENT_RECEIPT": "verification.receipts.attachments",
     "PAYMENT_RECEIPT": "verification.payment_receipts.attachments",
+    "TOP_UP_RECEIPT": "verification.payment_receipts.attachments",
     "REFERENCE_RECEIPT": "verification.receipts.reference_attachments",
 }
 

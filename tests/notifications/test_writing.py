@@ -42,6 +42,7 @@ PAYMENT = {
     "expiresAt": "2026-12-05T08:15:30.123456Z",
     "ways": ["MPESA", "CARD"],
 }
+TOP_UP = {**PAYMENT, "workspace": "Acacia Lenders"}
 LOW_BALANCE = {
     "workspace": "Acacia Lenders",
     "workspaceId": "01a1fdf7-5903-7576-abdc-61d58c0fa44f",
@@ -114,6 +115,8 @@ CONTEXTS = {
     Kind.PAYMENT_RECEIPT: PAYMENT,
     Kind.PAYMENT_REFUNDED: PAYMENT,
     Kind.PAYMENT_TROUBLE: TROUBLE,
+    Kind.TOP_UP_RECEIPT: TOP_UP,
+    Kind.TOP_UP_REFUNDED: TOP_UP,
     Kind.LOW_BALANCE: LOW_BALANCE,
     Kind.MONITORING_PAUSED: PAUSED,
     Kind.NEW_LINK_WANTED: LINK_WANTED,
@@ -132,6 +135,8 @@ CONTEXTS = {
     Kind.SANDBOX_ADDRESS: CODE,
 }
 TO_OWNERS = {
+    Kind.TOP_UP_RECEIPT,
+    Kind.TOP_UP_REFUNDED,
     Kind.PAYMENT_TROUBLE,
     Kind.LOW_BALANCE,
     Kind.MONITORING_PAUSED,

@@ -49,6 +49,8 @@ CHECKS = (
     _("Credit bureau status"),
     _("Credit bureau company report"),
 )
+# What a receipt of a top-up says was bought; `payments.receipts` says it.
+BOUGHT = (_("Top-up of the balance"),)
 # What the provider shows the payer; `ordering.paying` says it.
 WAYS = {
     (Way.MPESA, Way.CARD): _("M-Pesa or a card"),

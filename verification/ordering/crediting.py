@@ -23,6 +23,7 @@ from verification.ordering.payers import (
     payment_receipt,
     payment_short,
     stop_asking_payer,
+    top_up_receipt,
 )
 from verification.ordering.refunding import give_back_parts, give_back_surplus
 from verification.payments.doubts import raise_doubt
@@ -34,7 +35,7 @@ from verification.payments.models import (
     PaymentStatus,
     RefundCause,
 )
-from verification.payments.receipts import written
+from verification.payments.receipts import written, written_for_top_up
 from verification.providers.checkout import CheckoutSeen, CheckoutState
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
@@ -128,6 +129,7 @@ def _take(
     elif checkout.account:
         # What arrived is the truth, whatever was asked for.
         checkout.count(amount)
+        checkout.receipt = written_for_top_up(checkout.account, checkout)
         checkout.save()
         _top_up(checkout.account, checkout)
 
@@ -203,6 +205,7 @@ def _top_up(account: Account, checkout: Checkout) -> None:
             checkout_id=checkout.pk,
         )
     )
+    notify(*top_up_receipt(checkout))
 
 
 def _note(checkout: Checkout, report: Report | None, seen: CheckoutSeen) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from django.db.models import QuerySet
 
@@ -16,7 +16,7 @@ from verification.payments.models import Checkout, Payment, Refund, RefundCause
 from verification.payments.registry import ways, ways_of
 from verification.reports.models import Report
 from verification.wire import utc_text
-from workspaces.models import Environment
+from workspaces.models import Account, Environment
 
 
 def payer_of(report: Report) -> dict[str, str]:
@@ -118,6 +118,42 @@ def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
         checkout.language or BOTH,
         payer=payer,
     )
+
+
+def top_up_receipt(checkout: Checkout) -> list[Wanted]:
+    """To the workspace, with the document."""
+    cause = f"topped-up:{checkout.pk}"
+    return _of_top_up(checkout, Kind.TOP_UP_RECEIPT, cause, checkout.counted_amount)
+
+
+def top_up_refund_notice(refund: Refund) -> list[Wanted]:
+    cause = f"refunded:{refund.pk}"
+    return _of_top_up(refund.checkout, Kind.TOP_UP_REFUNDED, cause, refund.amount)
+
+
+def _of_top_up(
+    checkout: Checkout, kind: Kind, cause: str, amount: Decimal
+) -> list[Wanted]:
+    account = cast(Account, checkout.account)
+    context = {
+        "workspace": account.workspace.name,
+        "number": checkout.number,
+        "checkoutId": str(checkout.pk),
+        "ways": list(ways_of(checkout.provider)),
+        **_money(amount, checkout.paid_currency),
+    }
+    return [
+        Wanted(
+            kind,
+            Channel.EMAIL,
+            cause,
+            account.workspace.contact_email,
+            context,
+            checkout.language or BOTH,
+            account.workspace_id,
+            account.environment == Environment.SANDBOX,
+        )
+    ]
 
 
 def _names(results: QuerySet[CheckResult]) -> list[str]:

@@ -27,7 +27,7 @@ from verification.consents.models import ConsentStatus
 from verification.jobs.queue import later
 from verification.jobs.sweeping import sweep
 from verification.notifications.notifying import notify
-from verification.ordering.payers import refund_notice
+from verification.ordering.payers import refund_notice, top_up_refund_notice
 from verification.payments.doubts import clear_doubt, note_doubt, raise_doubt
 from verification.payments.models import (
     Checkout,
@@ -425,6 +425,7 @@ def _tell(refund: Refund) -> None:
         clear_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
         clear_doubt(checkout.pk, Doubt.REFUND_FAILED)
     if checkout.report is None or checkout.payment_id is None:
+        notify(*top_up_refund_notice(refund))
         return
     paying = Checkout.objects.paying(checkout.payment_id)
     if checkout.is_counted and _is_given_back(paying):

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast, Right
 from verification.payments.models import Checkout
 from verification.payments.models.checkout import NUMBER_DIGITS
 from verification.reports.models import PaymentMode, Report
+from workspaces.models import Account
 
 # As it is printed, and as people type it.
 FOUR = "([0-9A-F]{4})"
@@ -58,6 +59,20 @@ def written(report: Report, payer: dict[str, str], checkout: Checkout) -> Receip
     return receipt
 
 
+def written_for_top_up(account: Account, checkout: Checkout) -> Receipt:
+    """The receipt of a workspace that topped up its balance."""
+    workspace = account.workspace
+    price = str(checkout.counted_amount)
+    return Receipt(
+        payer={"name": workspace.requester.name, "email": workspace.contact_email},
+        requester="",
+        purpose="",
+        reference="",
+        checks=[Item(name="Top-up of the balance", price=price)],
+        language=checkout.language,
+    )
+
+
 def numbered(typed: str) -> QuerySet[Checkout] | None:
     """Those whose receipt has this number; None where that is none."""
     found = NUMBER.fullmatch(typed.strip())
@@ -70,12 +85,14 @@ def numbered(typed: str) -> QuerySet[Checkout] | None:
 
 
 def receipt_of(checkout: Checkout) -> Receipt:
-    """As it was kept, or by the report where it was paid before any was.
+    """As it was kept, or as it is now where it was paid before any was.
 
-    Raises ValueError where nothing was paid for a report.
+    Raises ValueError where nothing was paid.
     """
-    if checkout.paid_at is None or checkout.report is None:
-        raise ValueError("nothing was paid for a report")
+    if checkout.paid_at is None:
+        raise ValueError("nothing was paid")
     if checkout.receipt:
         return cast(Receipt, checkout.receipt)
-    return written(checkout.report, {}, checkout)
+    if checkout.account:
+        return written_for_top_up(checkout.account, checkout)
+    return written(cast(Report, checkout.report), {}, checkout)
