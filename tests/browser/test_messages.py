@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.people import log_in, make_member
+
+pytestmark = pytest.mark.slow
 
 EMAIL = "makena@people.test"
 STRANGER = "stranger@elsewhere.test"

@@ -15,7 +15,7 @@ def test_a_report_shows_all_that_happened_on_one_page(
 ):
     report = Report.objects.filter(payment_mode="SELF").earliest("id")
 
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(24):
         html = opened(superuser, change(report))
 
     for result in report.results.all():

@@ -61,17 +61,16 @@ def test_a_source_that_is_down_is_asked_again_without_waiting_for_the_sweep(clie
     assert seconds_until(client, made["id"], "READY") < 12
 
 
-def test_a_live_check_without_a_source_fails_and_costs_nothing(service, live_client):
+def test_live_check_without_a_source_is_refused_and_costs_nothing(service, live_client):
     service.manage(
         "top_up", live_client.workspace, "--environment=production", "--amount=1000"
     )
-    (made,) = live_client.order(order(100))
 
-    seconds_until(live_client, made["id"], "FAILED")
+    answer = live_client.post("/reports", {"reports": [order(100)]})
 
-    report = live_client.get(f"/reports/{made['id']}").json()
-    codes = {result["failure"]["code"] for result in report["checkResults"]}
-    assert codes == {"PROVIDER_NOT_CONFIGURED"}
+    assert answer.status_code == 400
+    codes = {error["code"] for error in answer.json()["errors"]}
+    assert codes == {"check-not-available"}
     with service.connect() as connection:
         (balance,) = connection.execute(
             "SELECT balance FROM workspaces_account"
