@@ -16,6 +16,7 @@ ASK_THEMSELVES = {
     "revoke",
     "clear_doubt",
     "refund",
+    "record_elsewhere",
     "approve",
     "reject",
 }

@@ -32,6 +32,7 @@ COMPANY = {
     "volume": "101-1000",
 }
 DETAILS = {
+    "tradingName": "",
     "registrationNumber": "PVT-AB12CD3",
     "kraPin": "P051234567X",
     "country": "KE",
@@ -39,7 +40,6 @@ DETAILS = {
     "contactName": "Grace Wambui",
     "contactEmail": "grace@acacia.test",
     "contactPhone": "+254712345678",
-    "tradingName": "",
     "publicContact": "privacy@acacia.test",
     "purpose": "Loans to people",
     "volume": "101-1000",

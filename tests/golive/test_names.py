@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 
 def hosted(api) -> Visitor:
-    subject = {"dateOfBirth": "1990-03-27", "email": "wanjiku@example.com"}
+    subject = {"dateOfBirth": "1990-03-27", "email": "wanjiku@example.test"}
     made = api.create({**person(**subject), "consent": HOSTED})
     return Visitor(made["consentState"]["consentUrl"])
 

@@ -180,7 +180,10 @@ def test_every_source_has_its_name_and_country_in_each_language(live_sources):
 
 @pytest.mark.django_db
 def test_a_check_that_no_source_answers_is_said_to_be_sent_to_nobody(live_ask):
-    notice = notice_for(live_ask(checksRequested=["CRB_SCORE"]).consent, "en")
+    consent = live_ask(checksRequested=["CRB_SCORE"]).consent
+    registry.configure({}, {})
+
+    notice = notice_for(consent, "en")
 
     assert sent(notice)["CRB_SCORE"] == (
         "To: nobody. No source can be asked at present."

@@ -21,6 +21,11 @@ def has_second_factor(request: HttpRequest) -> bool:
     """A code was typed in this session, and its device still counts."""
     if not (request.user.is_authenticated and is_mfa_enabled(request.user)):
         return False
+    return _typed_code(request)
+
+
+def _typed_code(request: HttpRequest) -> bool:
+    """A code was typed in this session."""
     records = get_authentication_records(request, request.user)
     return any(record.get("method") == "mfa" for record in records)
 
@@ -53,7 +58,7 @@ class StaffMiddleware:
             raise Http404
         if not is_mfa_enabled(request.user):
             return _led("mfa_activate_totp", request.get_full_path())
-        if not has_second_factor(request):
+        if not _typed_code(request):
             return _led("mfa_reauthenticate", request.get_full_path())
         if name in REPLACED:
             return HttpResponseRedirect(reverse(REPLACED[name]))
