@@ -28,6 +28,7 @@ from tests.payments import (
 from tests.refunds import GRACE, WANGARI, ask
 from tests.refunds import paystack_api as paystack_api
 from verification.notifications.models import Notification
+from verification.notifications.writing import write_letter
 from verification.ordering.crediting import settle
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import look_at_due
@@ -84,6 +85,24 @@ def test_too_much_pays_and_the_surplus_goes_back_once(
     (receipt,) = messages("PAYMENT_RECEIPT")
     assert receipt["amount"] == "250.00"
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [("en", "was KES 1.00 more than"), ("sw", "Ulilipa KES 1.00 zaidi ya kiasi")],
+)
+def test_receipt_mail_names_the_surplus_that_goes_back(
+    api: Api, language: str, told: str
+):
+    for pays in (250, 251):
+        checkout = opened(api.create(candidate(reuse=False)))
+        Checkout.objects.filter(pk=checkout.pk).update(language=language)
+        end(checkout, pays=pays)
+
+    mails = Notification.objects.filter(kind="PAYMENT_RECEIPT").order_by("id")
+
+    letters = [write_letter(mail, attach=False).text for mail in mails]
+    assert [told in letter for letter in letters] == [False, True]
 
 
 def test_a_surplus_stands_in_the_way_of_nothing(api: Api):

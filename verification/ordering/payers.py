@@ -71,11 +71,14 @@ def request_causes(payment: Payment) -> list[str]:
 
 def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
     """By e-mail alone: it carries a document."""
+    # Parts are kept whole, so that only the last one can be too much.
+    surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
     context = {
         **report.workspace.requester.message_context,
         "number": checkout.number,
         "checkoutId": str(checkout.pk),
         "link": _link_of(report),
+        "surplus": f"{surplus:,.2f}" if surplus else "",
         **_money(report.payment.amount, checkout.currency),
     }
     wanted = _to_payer(
