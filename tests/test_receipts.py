@@ -89,6 +89,21 @@ def test_a_receipt_in_kiswahili():
         assert line in text
 
 
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("all", "All checks had been made before; what was found stays"),
+        ("some", "Checks that had not started are not made; what was found before"),
+        ("none", "No check was made."),
+    ],
+)
+def test_a_receipt_of_a_withdrawal_says_what_was_made(made: str, told: str):
+    text = text_of({**EVIDENCE, "made": made}, happened="WITHDRAWN")
+
+    assert told in " ".join(text.split())
+    assert "had not run" not in text
+
+
 def test_a_receipt_names_the_checks_as_the_page_did_and_not_by_codes():
     evidence = {**EVIDENCE, "checks": ["CRB_FULL", "NEW_CHECK"]}
 

@@ -19,15 +19,9 @@ from verification.wire import NAIROBI, one_line
 
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that are shown as they are, on one line.
-SHOWN = (
-    "purpose",
-    "requester",
-    "typedName",
-    "position",
-    "reason",
-    "address",
-    "userAgent",
-)
+SHOWN = ("purpose", "requester", "typedName", "position", "reason")
+# What the subject's browser told; of a withdrawal by staff it is that of staff.
+OF_BROWSER = ("address", "userAgent")
 
 
 def consent_receipt_pdf(record: ConsentRecord) -> bytes:
@@ -72,9 +66,13 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
     evidence = record.evidence or {}
     moment = _moment(record.created_at, record.language)
     reason = evidence.get("reason")
+    shown = SHOWN if record.is_by_staff else SHOWN + OF_BROWSER
     return {
         **moment,
-        **{name: one_line(evidence.get(name) or "") for name in SHOWN},
+        **dict.fromkeys(OF_BROWSER, ""),
+        **{name: one_line(evidence.get(name) or "") for name in shown},
+        "made": evidence.get("made") or "",
+        "byStaff": record.is_by_staff,
         "number": record.number,
         "decision": record.happened,
         "reasonCode": reason if reason in CODES else "",

@@ -1,7 +1,12 @@
+import re
+
 import pytest
+from django.utils.timezone import now
 
 from tests.hosted.visitor import NAME, words
 from tests.orders import PAYER
+from tests.test_receipts import read as pdf_text
+from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 
 pytestmark = pytest.mark.django_db
@@ -238,6 +243,9 @@ def test_who_decides_for_a_company_signs_with_name_and_position(api, ask_company
     visitor.open()
     visitor.confirm(answer="PVT-12345")
     form = visitor.form()
+    assert "the name you type, your position if you decide for a company" in words(
+        visitor.text()
+    )
 
     for wrong in ({}, {"position": " "}, {"position": "Director", "name": "Achieng"}):
         visitor.post("grant", **form | wrong)
@@ -321,6 +329,10 @@ def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):
     page = words(visitor.text())
     assert "All checks had been made before" in page
     assert "not started" not in page
+    receipt = pdf_text(visitor.get("receipt.pdf").content)
+    assert "All checks had been made before; what was found" in receipt
+    assert "not started" not in receipt
+    assert "not run" not in receipt
     changes = api.get(f"/reports/{visitor.report_id}/events").json()["events"]
     assert changes[-1]["trigger"] == "consent withdrawn"
 
@@ -330,7 +342,45 @@ def test_a_withdrawal_before_any_check_says_so(ask):
 
     visitor.post("withdraw")
 
-    assert "No check was made, and Acacia Lenders sees" in words(visitor.text())
+    page = words(visitor.text())
+    assert "Acacia Lenders sees that you withdrew. No check was made." in page
+    assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
+
+
+@pytest.mark.parametrize(
+    ("language", "made", "waits", "not_made"),
+    [
+        ("en", "Made", "Waiting", "Not made"),
+        ("sw", "Umefanywa", "Unasubiri", "Haukufanywa"),
+    ],
+)
+def test_only_checks_that_were_made_have_a_tick(ask, language, made, waits, not_made):
+    visitor = granted(ask)
+    visitor.get("", lang=language)
+    results = CheckResult.objects.filter(report_id=visitor.report_id)
+    assert ticks(visitor.text()) == {False: [waits] * results.count()}
+
+    first = results.first()
+    results.exclude(pk=first.pk).update(
+        status="CANCELLED", next_attempt_at=None, completed_at=now()
+    )
+    results.filter(pk=first.pk).update(
+        status="COMPLETED", next_attempt_at=None, completed_at=now()
+    )
+
+    assert ticks(visitor.text()) == {
+        True: [made],
+        False: [not_made] * (results.count() - 1),
+    }
+
+
+def ticks(html):
+    """What is said of the checks on the page, by whether they have a tick."""
+    told = {}
+    found = r'<li( class="made")?><strong>[^<]+</strong><br><small>([^<]+)</small>'
+    for tick, state in re.findall(found, html):
+        told.setdefault(bool(tick), []).append(state)
+    return told
 
 
 def test_withdrawing_is_a_button(ask):

@@ -1,22 +1,31 @@
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, person
+from tests.hosted.visitor import Visitor, words
 from tests.office import change, listing, log_in, opened, reveal
 from tests.ordering.test_consenting import EVIDENCE
+from tests.test_receipts import read
 from verification.consents.models import Consent, ConsentRecord
+from verification.links import consent_url
+from verification.notifications.models import Notification
+from verification.notifications.writing import write_letter
 from verification.ordering.consenting import grant
+from verification.receipts import consent_receipt_pdf
+from verification.reports.models import StatusChange
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def consent(api: Api) -> Consent:
-    made = api.create({**person(), "consent": HOSTED})
+    asked = person(dateOfBirth="1990-03-27", email="w@kamau.test")
+    made = api.create({**asked, "consent": HOSTED})
     return Consent.objects.get(report=made["id"])
 
 
@@ -88,6 +97,54 @@ def test_staff_revoke_with_a_reason_and_not_without(
     record = ConsentRecord.objects.get(happened="WITHDRAWN")
     assert record.evidence["reason"] == "Letter of 20 November"
     assert record.evidence["confirmedBy"] == "STAFF"
+    assert (record.evidence["staff"], record.evidence["typedName"]) == ("admin", "")
+
+
+def test_a_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
+    grant(consent.pk, 1, EVIDENCE)
+    act(superuser, "revoke", consent, reason="Letter of 20 November")
+    record = ConsentRecord.objects.get(happened="WITHDRAWN")
+
+    receipt = read(consent_receipt_pdf(record))
+
+    assert "Your consent was withdrawn for you, as you asked." in receipt
+    assert f"staff of {settings.OPERATOR_NAME}" in receipt
+    assert "Reason that staff recorded" in receipt
+    for untrue in (
+        "You withdrew",
+        "Name you typed",
+        "Reason you gave",
+        "admin",
+        "How we confirmed",
+        "Internet address",
+        "STAFF",
+    ):
+        assert untrue not in receipt
+    ConsentRecord.objects.update(evidence=None)
+    assert "withdrawn for you" in read(
+        consent_receipt_pdf(ConsentRecord.objects.get(pk=record.pk))
+    )
+
+
+def test_mail_page_and_timeline_say_that_staff_withdrew(
+    consent: Consent, superuser: Client
+):
+    grant(consent.pk, 1, EVIDENCE)
+    act(superuser, "revoke", consent, reason="Letter of 20 November")
+
+    mail = write_letter(Notification.objects.latest("pk"))
+
+    told = f"{settings.OPERATOR_NAME} withdrew your consent to Acacia Lenders for you"
+    assert told in mail.text
+    assert "you withdrew" not in mail.text
+    assert "umeondoa ridhaa yako" not in mail.text
+    assert StatusChange.objects.last().actor == "staff admin"
+    visitor = Visitor(consent_url(consent.pk, 1))
+    visitor.open()
+    visitor.confirm()
+    page = words(visitor.text())
+    assert f"{settings.OPERATOR_NAME} withdrew it for you, as you asked." in page
+    assert "You withdrew" not in page
 
 
 @pytest.mark.parametrize("action", ["resend", "revoke"])

@@ -231,12 +231,13 @@ def test_a_consent_withdrawn_late_leaves_what_was_found(api: Api):
     consent = hosted(api)
     grant(consent.pk, 1, EVIDENCE)
     api.work()
-    withdraw(consent.pk, 1, EVIDENCE, "")
+    record = withdraw(consent.pk, 1, EVIDENCE, "")
     report = api.report(str(consent.report_id))
     assert (report["status"], report["consentState"]["status"]) == (
         "READY",
         "WITHDRAWN",
     )
+    assert record.evidence["made"] == "all"
 
 
 def test_what_was_not_granted_cannot_be_withdrawn(api: Api):

@@ -166,8 +166,8 @@ class ConsentRecord(models.Model):
     # Version and SHA-256 of the exact text that was shown.
     notice_version = models.CharField(max_length=40, blank=True)
     notice_sha256 = models.BinaryField(null=True)
-    # {requester, purpose, checks, text, typedName, position, confirmedBy, address,
-    # userAgent, reason}
+    # {requester, purpose, checks, text, typedName, position, confirmedBy, staff, made,
+    # address, userAgent, reason}
     evidence = EncryptedJSONField(null=True)
     # Keyed hash over the other fields, to show that nothing was changed since, for as
     # long as there is evidence; `notice_sha256` follows from its text.
@@ -185,6 +185,14 @@ class ConsentRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.happened} {in_nairobi(self.created_at)}"
+
+    @property
+    def is_by_staff(self) -> bool:
+        """Whether staff withdrew for the subject, who then read no page in a language.
+
+        Erasing the evidence leaves this true.
+        """
+        return self.happened == self.Happened.WITHDRAWN and not self.language
 
     @property
     def number(self) -> str:

@@ -18,6 +18,8 @@ from verification.wire import utc_text
 # Reasons to decline that a button of the page gives; any other was typed.
 NOT_ME, UNDER_AGE = "NOT_ME", "UNDER_AGE"
 CODES = {NOT_ME, UNDER_AGE}
+# `confirmed_by` where staff withdrew for a subject who asked them to.
+STAFF = "STAFF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,9 @@ class Evidence:
 
     `text` is the notice exactly as it was shown; `position` is that of who decides for
     a company. `confirmed_by` is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER,
-    NO_CHALLENGE where the report knows none of them, or blank where nobody answered.
+    NO_CHALLENGE where the report knows none of them, STAFF, or blank where nobody
+    answered. `staff` is the user who withdrew for the subject. `made` tells of a
+    withdrawal how many checks had been made: "all", "some" or "none".
     """
 
     text: str = ""
@@ -35,6 +39,8 @@ class Evidence:
     typed_name: str = ""
     position: str = ""
     confirmed_by: str = ""
+    staff: str = ""
+    made: str = ""
     address: str = ""
     user_agent: str = ""
     # Check -> the sources that the text names.
@@ -50,6 +56,8 @@ class Evidence:
             "typedName": self.typed_name,
             "position": self.position,
             "confirmedBy": self.confirmed_by,
+            "staff": self.staff,
+            "made": self.made,
             "address": self.address,
             "userAgent": self.user_agent,
             "reason": reason,

@@ -207,7 +207,7 @@ def _with_reason(
     consent = visited.consent
     form = forms.Reason(request.POST if request.method == "POST" else None)
     if not form.is_valid():
-        made = context.made_of(consent.report)
+        made = consenting.made_of(consent.report)
         shown = {**context.closed(request, visited), "form": form, "made": made}
         return answer(request, name, shown)
     evidence = _evidence(request, visited, declared)

@@ -11,7 +11,6 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from verification import links
-from verification.checks.models import ResultStatus
 from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.notices import Notice, notice_for
@@ -146,7 +145,10 @@ def answered(request: HttpRequest, visited: Opened) -> Shown:
         "qr": qr_code(url),
         "report": consent.report,
         **payment_of(consent),
-        "made": made_of(consent.report),
+        # Of the last answer: a check that was running then may have ended since.
+        "made": (records[-1].evidence or {}).get("made"),
+        "is_by_staff": records[-1].is_by_staff,
+        "checks": checks_of(consent.report, notice),
     }
 
 
@@ -165,13 +167,15 @@ def payment_of(consent: Consent) -> Shown:
     }
 
 
-def made_of(report: Report) -> str:
-    """How many of the checks were made, or tried: all, some or none."""
-    statuses = set(report.results.values_list("status", flat=True))
-    begun = {ResultStatus.RUNNING, ResultStatus.COMPLETED, ResultStatus.FAILED}
-    if not statuses & begun:
-        return "none"
-    return "all" if statuses <= begun - {ResultStatus.RUNNING} else "some"
+def checks_of(report: Report, notice: Notice) -> list[tuple[str, str]]:
+    """What the notice calls each check of the report, and the status of the check."""
+    statuses = dict(report.results.values_list("name", "status"))
+    headings = (point.heading for point in notice.checks)
+    return [
+        (heading, statuses[name])
+        for name, heading in zip(report.checks_requested, headings, strict=True)
+        if name in statuses
+    ]
 
 
 OF_STAGE = {

@@ -5,14 +5,13 @@ from django.template.response import TemplateResponse
 from verification.addresses import client_address, user_agent
 from verification.backoffice.office import ReadOnlyAdmin, link
 from verification.consents.models import Consent, ConsentRecord
-from verification.consents.records import Evidence, digest_of
+from verification.consents.records import STAFF, Evidence, digest_of
 from verification.ordering import payment_admin as payment_admin
 from verification.ordering import refund_admin as refund_admin
 from verification.ordering import report_admin as report_admin
 from verification.ordering.consent_links import NotResendable, TooSoon, send_new_link
 from verification.ordering.consenting import ConsentClosed, withdraw
 
-STAFF = "STAFF"
 REASON_LENGTH = 500
 
 
@@ -88,8 +87,8 @@ class ConsentAdmin(ReadOnlyAdmin):
 
     def _revoke(self, request, consent, reason):
         evidence = Evidence(
-            typed_name=request.user.get_username(),
             confirmed_by=STAFF,
+            staff=request.user.get_username(),
             address=str(client_address(request) or ""),
             user_agent=user_agent(request),
         )

@@ -8,12 +8,14 @@ verb does, so that of two tabs one wins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
 from django.utils.timezone import now
 
+from verification.checks.models import ResultStatus
 from verification.checks.waking import start
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.records import (
@@ -123,16 +125,26 @@ def withdraw(
     if consent.status != ConsentStatus.GRANTED:
         raise ConsentClosed(consent.status)
     at = now()
+    evidence = replace(evidence, made=made_of(report))
     record = _decide(consent, report, Happened.WITHDRAWN, evidence, reason, at)
+    actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT
     for call in on_withdrawal:
         call(report)
     if report.status in STOPPED and not report.is_ended:
         account = account_of(report.workspace, report.environment)
-        client = Client(report.workspace, account, SUBJECT)
+        client = Client(report.workspace, account, actor)
         stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
     else:
-        note(report, "consent withdrawn", SUBJECT, at)
+        note(report, "consent withdrawn", actor, at)
     return record
+
+
+def made_of(report: Report) -> str:
+    """How many of the checks were made, or are being made: all, some or none."""
+    statuses = set(report.results.values_list("status", flat=True))
+    if not statuses & {ResultStatus.RUNNING, ResultStatus.COMPLETED}:
+        return "none"
+    return "all" if statuses == {ResultStatus.COMPLETED} else "some"
 
 
 @transaction.atomic

@@ -114,8 +114,8 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
         "number": record.number,
         "decision": record.happened,
         "reason": reason if reason in CODES else "",
-        # Nothing is left that a withdrawal could stop.
-        "allMade": report.is_ended,
+        "made": (record.evidence or {}).get("made", ""),
+        "byStaff": record.is_by_staff,
         "recordId": str(record.pk),
         "link": links.consent_url(record.consent_id, record.generation),
     }
