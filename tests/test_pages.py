@@ -194,8 +194,13 @@ def test_front_page_says_what_the_service_is_and_how_to_know_it(
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Hakiki Ltd", "help@hakiki.test"
     settings.DEFAULT_FROM_EMAIL = "Hakiki <no-reply@hakiki.test>"
 
-    html = visitor.get(f"/?lang={language}").content.decode()
+    answer = visitor.get(f"/?lang={language}")
 
+    policy = answer["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "script-src" not in policy
+    assert "unsafe" not in policy
+    html = answer.content.decode()
     page = words(html)
     for text in [
         *texts,

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import SCREENSHOTS
+from tests.clients import HOSTED, company
 
 pytestmark = pytest.mark.slow
 
@@ -309,3 +310,123 @@ def test_pages_stand_on_a_desk_as_well(page, ask):
     confirm(page)
     sees(page, "Acacia wants to check your details")
     page.screenshot(path=SCREENSHOTS / "desk-asked.png", full_page=True)
+
+
+BECOME_MINOR = (
+    "from verification.reports.models import Report;"
+    "report = Report.objects.get(pk={id!r});"
+    "report.subject = {{**report.subject, 'dateOfBirth': '2013-03-27'}};"
+    "report.save()"
+)
+WITHDRAW = (
+    "from verification.consents.models import Consent;"
+    "from verification.consents.records import STAFF, Evidence;"
+    "from verification.ordering.consenting import withdraw;"
+    "consent = Consent.objects.get(report={id!r});"
+    "evidence = Evidence(confirmed_by=STAFF, staff='otieno');"
+    "withdraw(consent.pk, 1, evidence, 'Letter of 20 November')"
+)
+
+
+def shell(service, code, report):
+    service.manage("shell", "-v", "0", "-c", code.format(id=report["id"]))
+
+
+def test_a_child_is_refused(page, ask, look, service):
+    report = ask()
+    shell(service, BECOME_MINOR, report)
+    page.goto(link_of(report))
+    confirm(page, year="2013")
+    sees(page, "You are under 18")
+    assert page.locator("#id_name").count() == 0
+    look("under-age")
+    page.get_by_role("link", name="Kiswahili").click()
+    look("sw-under-age")
+    page.get_by_role("link", name="English").click()
+
+    page.locator("main button").click()
+
+    sees(page, "A parent or guardian decides")
+    look("under-age-told")
+
+
+def test_a_director_decides_for_a_company(page, client, look):
+    item = company(registrationNumber="PVT-12345", kraPin="P123456789Z")
+    report = client.order({**item, "consent": HOSTED, "checksRequested": ["KRA_PIN"]})[
+        0
+    ]
+    page.goto(link_of(report))
+    look("company-challenge")
+    page.locator("#id_answer").fill("PVT-1")
+    page.locator("main button").click()
+    look("company-challenge-wrong")
+    page.locator("#id_answer").fill("pvt 12345")
+    page.locator("main button").click()
+    sees(page, "Acacia wants to check your company")
+    look("company-asked")
+    page.locator("#id_name").fill("Achieng Ouma")
+    page.get_by_role("checkbox").check()
+    page.locator("main button").click()
+    expect(page.get_by_role("alert")).to_contain_text("position")
+    look("company-asked-errors")
+
+    page.locator("#id_position").fill("Director")
+    page.locator("main button").click()
+
+    sees(page, "You agreed to the checks")
+    expect(page.get_by_text("Director")).to_be_visible()
+    look("company-granted")
+
+
+def test_a_link_that_is_locked_for_good_leads_to_the_client(page, ask, look, service):
+    report = ask()
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE consents_consent SET locks = 4 WHERE report_id = %s", [report["id"]]
+        )
+    page.goto(link_of(report))
+    look("locked-for-good")
+
+    page.get_by_role("button", name="Ask Acacia").click()
+
+    look("locked-for-good-asked")
+
+
+def test_an_expired_request_leads_to_the_client(page, ask, look, service):
+    report = ask()
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE consents_consent SET expires_at = now() - interval '1 hour'"
+            " WHERE report_id = %s",
+            [report["id"]],
+        )
+    page.goto(link_of(report))
+    sees(page, "This link has expired")
+    look("expired-request")
+
+    page.get_by_role("button", name="Ask Acacia").click()
+
+    look("expired-request-asked")
+    page.get_by_role("link", name="Kiswahili").click()
+    look("sw-expired-request-asked")
+
+
+def test_checks_of_a_late_withdrawal_have_their_ticks(page, ask, look, service, client):
+    report = ask()
+    page.goto(link_of(report))
+    confirm(page)
+    sign(page)
+    sees(page, "You agreed to the checks")
+    wait_for(client, report, "READY")
+    page.reload()
+    expect(page.locator("li.made").first).to_be_visible()
+    look("granted-ready")
+
+    shell(service, WITHDRAW, report)
+    page.reload()
+
+    sees(page, "Your consent was withdrawn")
+    look("withdrawn-by-staff")
+    page.get_by_role("link", name="Kiswahili").click()
+    sees(page, "Ridhaa yako iliondolewa")
+    look("sw-withdrawn-by-staff")

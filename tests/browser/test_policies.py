@@ -7,6 +7,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import take_screenshots
 from tests.browser.people import log_in, make_staff, set_up_second_factor
+from tests.browser.test_go_live import restart
+from tests.live import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -59,3 +61,42 @@ def test_staff_find_their_way(page, service, ask, look):
     expect(page.get_by_role("heading", level=1).first).to_be_visible()
     page.goto(f"{service.url}/admin/workspaces/workspace/add/")
     expect(page.locator("form").last).to_be_visible()
+
+
+LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
+
+
+@pytest.fixture
+def broken(service):
+    """Consents cannot be read, so their pages end in an error of the service."""
+    with service.connect() as connection:
+        connection.execute("ALTER TABLE consents_consent RENAME TO lost")
+        yield
+        connection.execute("ALTER TABLE lost RENAME TO consents_consent")
+
+
+@pytest.fixture
+def database_away(service):
+    url = service.database_url
+    service.stop_jobs()
+    service.stop_web()
+    service.set_environment(DATABASE_URL=f"postgres://x@127.0.0.1:{free_port()}/x")
+    service.start_web()
+    yield
+    restart(service, DATABASE_URL=url)
+
+
+def test_an_error_of_the_service_looks_like_the_product(page, service, look, broken):
+    for code, name in LANGUAGES:
+        page.goto(f"{service.url}/c/0123456789?lang={code}")
+        expect(page.get_by_role("link", name=name)).to_have_attribute(
+            "aria-current", "true"
+        )
+        look(f"error-500-{code}")
+
+
+def test_a_database_that_is_away_is_told(page, service, look, database_away):
+    for code, told in (("en", "try again in a minute"), ("sw", "baada ya dakika moja")):
+        page.goto(f"{service.url}/c/0123456789?lang={code}")
+        expect(page.get_by_role("main")).to_contain_text(told)
+        look(f"error-503-{code}")
