@@ -133,3 +133,31 @@ def test_guessing_passwords_is_told_to_be_over(page, service, look):
 
     expect(page.get_by_text("Try again in 15 minutes")).to_be_visible()
     look("console-40-locked")
+
+
+APPROVE = (
+    "from django.contrib.auth.models import User; from tests.clients import approve;"
+    "member = User.objects.get(email={email!r}).memberships.get();"
+    "approve(member.workspace, 'Kerubo Tea Limited', 'Kerubo')"
+)
+
+
+def test_an_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, look):
+    email = "kerubo@people.test"
+    make_member(service, email)
+    service.manage("shell", "-v", "0", "-c", APPROVE.format(email=email))
+    log_in(page, service, email)
+    page.get_by_role("link", name="Production", exact=True).click()
+    expect(page.get_by_text("See what a report on yourself costs.")).to_be_visible()
+    look("console-50-production-first-steps")
+
+    page.get_by_role("link", name="Settings", exact=True).click()
+    look("console-51-settings-of-a-reviewed-name")
+    page.get_by_role("link", name="Change it").click()
+    look("console-52-name")
+    page.get_by_label("Legal name").fill("Kerubo Tea Company Limited")
+    page.get_by_role("button", name="Hand it in for review").click()
+    expect(page.get_by_text("A change waits for our review")).to_be_visible()
+    look("console-53-name-waits")
+    page.get_by_role("link", name="Kiswahili").click()
+    look("console-54-name-kiswahili")

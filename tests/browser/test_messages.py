@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.people import log_in, make_member
+from tests.browser.test_go_live import restart
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ ASK = (
 )
 
 
-def ask(service) -> list[str]:
+def ask_stranger(service) -> list[str]:
     """The link to block the workspace, and the link to consent."""
     printed = service.manage("shell", "-v", "0", "-c", ASK)
     return json.loads(printed.splitlines()[-1])
@@ -33,7 +34,7 @@ def ask(service) -> list[str]:
 
 def test_member_reads_the_mailbox_and_stranger_blocks(page, service, look):
     make_member(service, EMAIL)
-    block_link, consent_link = ask(service)
+    block_link, consent_link = ask_stranger(service)
     log_in(page, service, EMAIL)
     page.get_by_role("link", name="Mailbox").click()
     look("mailbox-1-list")
@@ -61,3 +62,20 @@ def test_member_reads_the_mailbox_and_stranger_blocks(page, service, look):
     page.goto(consent_link)
     page.get_by_role("link", name="Stop these messages").click()
     look("block-4-from-a-page")
+
+
+@pytest.fixture
+def development(service):
+    restart(service, DEBUG="True")
+    yield
+    restart(service, DEBUG="False")
+
+
+def test_developer_reads_every_message(page, service, ask, look, development):
+    link = ask(subject={"email": STRANGER})["consentState"]["consentUrl"]
+    page.goto(f"{service.url}/dev/mail")
+
+    expect(page.get_by_role("link", name=link).first).to_be_visible()
+    look("dev-mail")
+    page.get_by_role("link", name=link).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Confirm that it is you")

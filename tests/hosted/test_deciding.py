@@ -337,12 +337,15 @@ def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):
     assert changes[-1]["trigger"] == "consent withdrawn"
 
 
-def test_a_withdrawal_before_any_check_says_so(ask):
-    visitor = granted(ask)
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_withdrawal_before_any_check_says_so(ask, draft):
+    visitor = granted(ask, draft=draft)
 
     visitor.post("withdraw")
 
-    page = words(visitor.text())
+    html = visitor.text()
+    assert ticks(html) == {False: ["Not made"] * 3}
+    page = words(html)
     assert "Acacia Lenders sees that you withdrew. No check was made." in page
     assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
 

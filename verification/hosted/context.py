@@ -11,6 +11,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from verification import links
+from verification.checks.models import ResultStatus
 from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.notices import Notice, notice_for
@@ -27,7 +28,6 @@ from verification.ordering.telling import is_reached
 from verification.pages import minutes_until
 from verification.reports.models import (
     PaymentMode,
-    Report,
     ReportStatus,
     SubjectType,
 )
@@ -148,7 +148,7 @@ def answered(request: HttpRequest, visited: Opened) -> Shown:
         # Of the last answer: a check that was running then may have ended since.
         "made": (records[-1].evidence or {}).get("made"),
         "is_by_staff": records[-1].is_by_staff,
-        "checks": checks_of(consent.report, notice),
+        "checks": checks_of(consent, notice),
     }
 
 
@@ -167,9 +167,16 @@ def payment_of(consent: Consent) -> Shown:
     }
 
 
-def checks_of(report: Report, notice: Notice) -> list[tuple[str, str]]:
-    """What the notice calls each check of the report, and the status of the check."""
+def checks_of(consent: Consent, notice: Notice) -> list[tuple[str, str]]:
+    """What the notice calls each check of the report, and the status of the check.
+
+    What waits in a draft does not wait for a consent that was withdrawn.
+    """
+    report = consent.report
     statuses = dict(report.results.values_list("name", "status"))
+    if consent.status == ConsentStatus.WITHDRAWN:
+        waiting, ended = ResultStatus.PENDING, ResultStatus.CANCELLED
+        statuses = {k: ended if v == waiting else v for k, v in statuses.items()}
     headings = (point.heading for point in notice.checks)
     return [
         (heading, statuses[name])
