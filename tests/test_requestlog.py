@@ -65,6 +65,8 @@ def test_no_canary_is_logged_whatever_is_asked(log_lines: LogLines) -> None:
                 content_type="application/json",
                 headers=headers,
             )
+    prompt = "/p/v/019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f/prompt"
+    client.post(prompt, {"phone": PHONE}, headers={"Referer": PHONE})
     client.get("/", headers={"Host": "canary..example", "Cookie": NAME})
 
     logged = str(log_lines()).lower()

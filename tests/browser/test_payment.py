@@ -223,7 +223,7 @@ def test_a_keyboard_is_enough(page, owed):
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_in_viewport()
     page.keyboard.press("Enter")
-    tab_to(page, "main button")
+    tab_to(page, "form[action$='/pay'] button")
     page.keyboard.press("Enter")
     sees(page, "Test checkout of KES 250.00")
     tab_to(page, "button[value=pay]")

@@ -4,12 +4,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_consent import sees
-from tests.browser.test_payment import DUE, link_of, told
+from tests.browser.test_payment import DUE, TOLD_MS, link_of, reloaded, told
 from tests.clients import person
 from tests.fakes.paystack import FakePaystack
 from tests.service.conftest import Client
 
 pytestmark = pytest.mark.slow
+
+PROMPTED = "Type your M-Pesa PIN on your phone"
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +99,55 @@ def test_nobody_pays_while_a_person_looks_at_the_payment(page, look, shop, payst
     assert page.get_by_role("button").count() == 0
     look("paystack-3-examined")
     paystack.currency = None
+
+
+def test_payer_pays_by_an_mpesa_prompt(page, look, shop, paystack):
+    item = person(email="w@subject.test")
+    report = shop.order({**item, "paymentMode": "CANDIDATE", "reuse": False})[0]
+    page.goto(link_of(report))
+    look("prompt-1-form")
+    page.get_by_label("Your M-Pesa number").fill("0712 345")
+    page.get_by_role("button", name="Send the prompt").click()
+    page.get_by_role("link", name="Enter a Kenyan mobile number").click()
+    expect(page.get_by_label("Your M-Pesa number")).to_be_focused()
+    look("prompt-2-wrong-number")
+
+    page.get_by_label("Your M-Pesa number").fill("0712 345 678")
+    page.get_by_role("button", name="Send the prompt").click()
+    sees(page, PROMPTED)
+    expect(page.get_by_text("A prompt was sent to +254••••678")).to_be_visible()
+    look("prompt-3-waiting")
+    # By the script alone.
+    paystack.end_prompt([*paystack.transactions][-1], "Request cancelled by user")
+    told(page, "The payment failed")
+    expect(page.get_by_text("The prompt was cancelled on the phone.")).to_be_visible()
+    look("prompt-4-cancelled")
+
+    page.get_by_role("link", name="Kiswahili").click()
+    look("prompt-5-cancelled-sw")
+    page.get_by_label("Nambari yako ya M-Pesa").fill("0712 345 678")
+    page.get_by_role("button", name="Tuma ombi la malipo").click()
+    sees(page, "Andika PIN yako ya M-Pesa kwenye simu yako")
+    look("prompt-6-waiting-sw")
+    page.get_by_role("link", name="English").click()
+    page.get_by_role("link", name="Check now").click()
+    expect(page.get_by_text("Not paid yet.")).to_be_visible(timeout=TOLD_MS)
+    look("prompt-7-not-paid-yet")
+    paystack.pay([*paystack.transactions][-1])
+    told(page, "You paid KES 250.00")
+
+
+def test_prompt_needs_no_script(browser, shop, paystack):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    item = person(email="w@subject.test")
+    report = shop.order({**item, "paymentMode": "CANDIDATE", "reuse": False})[0]
+    page.goto(link_of(report))
+    page.get_by_label("Your M-Pesa number").fill("0712 345 678")
+    page.get_by_role("button", name="Send the prompt").click()
+    sees(page, PROMPTED)
+    paystack.pay([*paystack.transactions][-1])
+
+    page.get_by_role("link", name="Check now").click()
+    reloaded(page, "You paid KES 250.00")
+    context.close()

@@ -47,6 +47,10 @@ class Transaction:
     fees: int | None = None
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     paid_at: datetime | None = None
+    channel: str = "card"
+    message: str | None = None
+    # Of an M-Pesa prompt.
+    phone: str = ""
 
 
 @dataclass
@@ -62,7 +66,7 @@ class Refund:
 
 
 class FakePaystack(CheckoutServer):
-    api_prefixes: ClassVar = ("/transaction", "/refund", "/dispute")
+    api_prefixes: ClassVar = ("/transaction", "/charge", "/refund", "/dispute")
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,6 +85,8 @@ class FakePaystack(CheckoutServer):
         # Whether refunds are listed by their transaction, or all of them.
         self.filters_refunds = True
         self.most_per_page = 100
+        # The status that a charge of mobile money is answered with.
+        self.prompt_status = "pay_offline"
 
     def adapter(self, **options: Any) -> Paystack:
         """One that is configured for this server."""
@@ -110,6 +116,12 @@ class FakePaystack(CheckoutServer):
         """The attempt is declined; there is no event for that."""
         failed = self.transactions[reference]
         failed.status, failed.gateway_response = "failed", "Declined"
+
+    def end_prompt(self, reference: str, message: str, status: str = "failed") -> None:
+        """The phone, or the network, ends an M-Pesa prompt; no event tells it."""
+        ended = self.transactions[reference]
+        ended.status, ended.message = status, message
+        ended.gateway_response = "Declined"
 
     def abandon(self, reference: str) -> None:
         left = self.transactions[reference]
@@ -162,6 +174,8 @@ class FakePaystack(CheckoutServer):
         match request.method, *request.path.strip("/").split("/"):
             case "POST", "transaction", "initialize":
                 return self._initialize(json.loads(request.body))
+            case "POST", "charge":
+                return self._charge(json.loads(request.body))
             case "GET", "transaction", "verify", reference:
                 return self._verify(unquote(reference))
             case "GET", "transaction":
@@ -197,6 +211,38 @@ class FakePaystack(CheckoutServer):
             "reference": reference,
         }
         return _data("Authorization URL created", begun)
+
+    def _charge(self, asked: dict[str, Any]) -> Answer:
+        """https://paystack.com/docs/payments/payment-channels/#m-pesa"""
+        reference = asked.get("reference") or f"T{len(self.transactions)}"
+        money = asked.get("mobile_money") or {}
+        wrong = self._wrong(asked, reference)
+        if not wrong and not re.fullmatch(r"\+254[17][0-9]{8}", money.get("phone", "")):
+            wrong = "Invalid phone number", "invalid_params"
+        if not wrong and (money.get("provider"), asked.get("currency")) != (
+            "mpesa",
+            "KES",
+        ):
+            wrong = "Provider is not available for this currency", "invalid_params"
+        if not wrong and int(asked["amount"]) % 100:
+            wrong = "Amount must be in whole shillings", "invalid_amount"
+        if wrong:
+            return _error(400, *wrong)
+        self.transactions[reference] = Transaction(
+            id=4099260516 + len(self.transactions),
+            code=f"c0de{len(self.transactions)}",
+            reference=reference,
+            requested_amount=int(asked["amount"]),
+            currency=asked["currency"],
+            email=asked["email"],
+            callback_url="",
+            metadata=asked.get("metadata", ""),
+            status="ongoing",
+            gateway_response="Transaction in progress",
+            channel="mobile_money",
+            phone=money["phone"],
+        )
+        return _data("Charge attempted", shapes.charged(reference, self.prompt_status))
 
     def _wrong(self, asked: dict[str, Any], reference: str) -> tuple[str, str] | None:
         if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", asked.get("email") or ""):

@@ -75,11 +75,11 @@ def _common(one: Transaction, fake: FakePaystack) -> dict[str, Any]:
         "status": one.status,
         "reference": one.reference,
         "amount": one.amount or one.requested_amount,
-        "message": None,
+        "message": one.message,
         "gateway_response": one.gateway_response,
         "paid_at": moment(one.paid_at),
         "created_at": moment(one.created_at),
-        "channel": "card",
+        "channel": one.channel,
         "currency": one.currency,
         "ip_address": "197.210.54.33",
         "metadata": _metadata(one, fake),
@@ -88,6 +88,11 @@ def _common(one: Transaction, fake: FakePaystack) -> dict[str, Any]:
         "customer": _customer(one),
         "authorization": AUTHORIZATION if one.paid_at else {},
     }
+
+
+def charged(reference: str, status: str) -> dict[str, Any]:
+    told = "Please complete authorization process on your mobile phone"
+    return {"reference": reference, "status": status, "display_text": told}
 
 
 def charge(one: Transaction, fake: FakePaystack) -> dict[str, Any]:
@@ -392,6 +397,7 @@ ANSWERS: dict[str, Any] = {
     "POST /transaction/initialize": _envelope(
         {"authorization_url": str, "access_code": str, "reference": str}
     ),
+    "POST /charge": _envelope({"reference": str, "status": str, "display_text": str}),
     "GET /transaction/verify": _envelope(VERIFIED),
     "GET /transaction": _envelope(
         [LISTED], meta={**META, "total_volume": int, "perPage": (str, int)}

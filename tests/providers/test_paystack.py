@@ -360,3 +360,114 @@ def test_the_states_of_disputes(
     today = datetime.now(UTC)
     hour = timedelta(hours=1)
     assert [*provider.disputes_between(today - hour, today + hour)] == [seen]
+
+
+PHONE = "+254712345678"
+
+
+def test_prompt_is_asked_for_as_paystack_describes(paystack: FakePaystack):
+    checkout = asked(amount=Decimal(150), email="")
+
+    seen = paystack.adapter().send_prompt(checkout, PHONE)
+
+    assert seen.state == CheckoutState.OPEN
+    (request,) = paystack.requests
+    sent = json.loads(request.body)
+    assert (request.method, request.path) == ("POST", "/charge")
+    assert sent["mobile_money"] == {"phone": PHONE, "provider": "mpesa"}
+    assert (sent["amount"], sent["currency"]) == (15000, "KES")
+    assert sent["reference"] == checkout.reference
+    assert sent["email"] == f"{checkout.reference.lower()}@pay.example.org"
+
+
+def test_prompt_that_is_asked_again_is_sent_once(paystack: FakePaystack):
+    checkout = asked(amount=Decimal(150))
+    paystack.faults.half = True
+    with pytest.raises(Unavailable):
+        paystack.adapter().send_prompt(checkout, PHONE)
+    paystack.faults.half = False
+
+    again = paystack.adapter().send_prompt(checkout, PHONE)
+
+    assert again.state == CheckoutState.OPEN
+    assert [*paystack.transactions] == [checkout.reference]
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "can"),
+    [
+        ("1", "KES", True),
+        ("250000.00", "KES", True),
+        ("250001", "KES", False),
+        ("0", "KES", False),
+        ("150.50", "KES", False),
+        ("150", "USD", False),
+    ],
+)
+def test_prompt_is_for_whole_shillings_up_to_the_limit(
+    paystack: FakePaystack, amount: str, currency: str, can: bool
+):
+    assert paystack.adapter().takes_prompt(Decimal(amount), currency) is can
+
+
+@pytest.mark.parametrize(
+    ("words", "failure"),
+    [
+        ("Request cancelled by user", "CANCELLED"),
+        ("The balance is insufficient for the transaction.", "NO_MONEY"),
+        ("The initiator information is invalid.", "WRONG_PIN"),
+        ("Wrong PIN entered", "WRONG_PIN"),
+        ("DS timeout user cannot be reached", "NOT_REACHED"),
+        ("No response from user.", "NOT_REACHED"),
+        (
+            "Unable to lock subscriber, a transaction is already in process for the "
+            "current subscriber",
+            "BUSY",
+        ),
+        ("Transaction has expired", "TIMED_OUT"),
+        ("An error occurred while sending a push request", "NOT_SENT"),
+        ("The wind blew", None),
+    ],
+)
+def test_failed_prompt_tells_why_by_the_words_of_paystack(
+    paystack: FakePaystack, words: str, failure: str | None
+):
+    provider, checkout = paystack.adapter(), asked(amount=Decimal(150))
+    provider.send_prompt(checkout, PHONE)
+    assert provider.look(checkout.reference, "").state == CheckoutState.OPEN
+    paystack.end_prompt(checkout.reference, words)
+
+    seen = provider.look(checkout.reference, "")
+
+    assert (seen.state, seen.failure) == (CheckoutState.FAILED, failure)
+    assert words in seen.message
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "failure"),
+    [
+        ("pay_offline", CheckoutState.OPEN, None),
+        ("pending", CheckoutState.OPEN, None),
+        # For `look` to say.
+        ("success", CheckoutState.OPEN, None),
+        ("a_word_of_tomorrow", CheckoutState.OPEN, None),
+        ("send_otp", CheckoutState.FAILED, "NOT_SENT"),
+        ("open_url", CheckoutState.FAILED, "NOT_SENT"),
+        ("failed", CheckoutState.FAILED, None),
+        ("timeout", CheckoutState.FAILED, "TIMED_OUT"),
+    ],
+)
+def test_answer_to_a_prompt_is_read_by_its_status(
+    paystack: FakePaystack, status: str, state: CheckoutState, failure: str | None
+):
+    paystack.prompt_status = status
+
+    seen = paystack.adapter().send_prompt(asked(amount=Decimal(150)), PHONE)
+
+    assert (seen.state, seen.failure) == (state, failure)
+
+
+def test_number_that_paystack_refuses_is_not_reached(paystack: FakePaystack):
+    seen = paystack.adapter().send_prompt(asked(amount=Decimal(150)), "+15005550006")
+
+    assert (seen.state, seen.failure) == (CheckoutState.FAILED, "NOT_REACHED")

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.consents.challenges import DATE_OF_BIRTH, REGISTRATION_NUMBER
 from verification.consents.signatures import is_signature
+from verification.ordering.formats import kenyan_mobile
 from verification.reports.models import Report, SubjectType
 
 REASON_LENGTH = 500
@@ -26,6 +27,25 @@ class Text(forms.CharField):
             "This has a character that we cannot keep. Please type it again"
         )
     }
+
+
+class Phone(forms.Form):
+    """Where an M-Pesa prompt is sent."""
+
+    phone = Text(
+        max_length=40,
+        error_messages={
+            name: _("Enter a Kenyan mobile number, for example 0712 345 678")
+            for name in ("required", "max_length", "null_characters_not_allowed")
+        },
+    )
+
+    def clean_phone(self) -> str:
+        try:
+            return kenyan_mobile(self.cleaned_data["phone"])
+        except ValueError:
+            told = self.fields["phone"].error_messages["required"]
+            raise forms.ValidationError(told) from None
 
 
 class DateOfBirth(forms.Form):

@@ -12,7 +12,8 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.timezone import now
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 
 from verification import links
@@ -21,6 +22,7 @@ from verification.hosted import payment_context as context
 from verification.hosted import returning
 from verification.hosted.blocks import block_page
 from verification.hosted.cookies import VisitCookie
+from verification.hosted.forms import Phone
 from verification.hosted.pages import answer, hosted, opening, see_other
 from verification.hosted.payment_stages import (
     PAYABLE,
@@ -46,6 +48,7 @@ CHECKOUTS_PER_MINUTE = 30
 # The newest; nobody opens more, and a page shows no end of them.
 MOST_CHECKOUTS = 20
 UNAVAILABLE = "?unavailable"
+TOO_MANY = _("Too many prompts were sent. Try again later, or pay another way")
 SETTLED = {PaymentStatus.PAID, PaymentStatus.REFUNDED}
 
 
@@ -80,7 +83,9 @@ def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
 
 
 def _return_of(request: HttpRequest, checkouts: list[Checkout]) -> Return | None:
-    left = request.GET.get("back")
+    """Of the prompt that waits, if any, however its payer has come here."""
+    prompts = (one.reference for one in checkouts if one.is_waiting_prompt)
+    left = next(prompts, None) or request.GET.get("back")
     mine = (one for one in checkouts if one.reference == left)
     checkout = next(mine, None)
     return Return(checkout, returning.since(request)) if checkout else None
@@ -111,8 +116,13 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
 @opened
 def show(request: HttpRequest, visited: Opened) -> HttpResponse:
     """The page of the stage that the payment is at."""
-    shown = _shown(request, visited)
-    status = STATUSES.get(visited.stage, 200)
+    return _page(request, visited, Phone(), STATUSES.get(visited.stage, 200))
+
+
+def _page(
+    request: HttpRequest, visited: Opened, form: Phone, status: int = 200
+) -> HttpResponse:
+    shown = {**_shown(request, visited), "form": form}
     response = answer(request, f"payment/{visited.stage}", shown, status)
     if visited.stage in PAYABLE:
         environment = visited.payment.report.environment
@@ -137,6 +147,27 @@ def pay(request: HttpRequest, visited: Opened) -> HttpResponse:
     except (paying.CheckoutNotOpened, NoPaymentProvider):
         return to_page(payment.pk, UNAVAILABLE)
     return see_other(url)
+
+
+@opened
+def prompt(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """Have a prompt sent to the payer's phone. While one waits no other is sent."""
+    payment = visited.payment
+    if request.method != "POST" or visited.stage not in PAYABLE:
+        return to_page(payment.pk)
+    form = Phone(request.POST)
+    if not form.is_valid():
+        return _page(request, visited, form)
+    phone, language = form.cleaned_data["phone"], get_language() or "en"
+    try:
+        checkout = paying.open_prompt(payment.pk, visited.generation, phone, language)
+    except paying.TooManyPrompts:
+        form.add_error("phone", gettext(TOO_MANY))
+        return _page(request, visited, form, 429)
+    except (paying.CheckoutNotOpened, NoPaymentProvider):
+        return to_page(payment.pk, UNAVAILABLE)
+    paying.send_prompt(checkout)
+    return to_page(payment.pk)
 
 
 @opened
@@ -217,6 +248,7 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
         "earlier": context.opened_earlier(visited.checkouts),
         "latest": max(visited.checkouts, key=lambda one: one.pk, default=None),
         "came_back": visited.came_back,
+        "prompt": context.prompt(visited.checkouts),
         "query": request.META.get("QUERY_STRING", ""),
         "report": payment.report,
         "state": returning.word(*_state(visited)).content.decode(),

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_noop as _
 from verification import links
 from verification.hosted.masking import initials
 from verification.hosted.pages import client_of, qr_code
+from verification.masking import end
 from verification.ordering.payers import payer_of
 from verification.ordering.payment_links import can_be_renewed
 from verification.ordering.telling import is_reached
@@ -29,6 +30,7 @@ from verification.payments.registry import (
     LABELS,
     NoPaymentProvider,
     checkout_provider,
+    takes_prompt,
     ways,
 )
 from verification.providers.checkout import Way
@@ -110,6 +112,9 @@ def order(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]:
         "expires_at": payment.expires_at,
         "provider": provider_label(report.environment),
         "ways": ways_text(report.environment),
+        "takes_prompt": takes_prompt(
+            report.environment, payment.amount - came, payment.currency
+        ),
     }
 
 
@@ -143,6 +148,21 @@ def opened_earlier(checkouts: list[Checkout]) -> Checkout | None:
         (one for one in checkouts if one.status == CheckoutStatus.OPEN and one.url),
         None,
     )
+
+
+def prompt(checkouts: list[Checkout]) -> dict[str, Any] | None:
+    """The one that waits on the payer's phone, if any."""
+    for one in checkouts:
+        if one.is_waiting_prompt:
+            return {
+                "checkout": one,
+                # Enough for its payer; others may have the link, too.
+                "phone": f"+254{end(str(one.phone or ''), 3)}",
+                "amount": money(one.amount, one.currency),
+                "is_sent": bool(one.session),
+                "ends_at": one.prompt_ends_at,
+            }
+    return None
 
 
 def parts(checkouts: list[Checkout]) -> list[Checkout]:

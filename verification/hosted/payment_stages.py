@@ -14,6 +14,7 @@ from verification.payments.models import (
     Payment,
     PaymentStatus,
 )
+from verification.providers.checkout import PromptFailure
 
 
 class Stage(StrEnum):
@@ -25,6 +26,8 @@ class Stage(StrEnum):
     WAITS = "waits"
     # The payer has come back, and the provider has not been asked since.
     CONFIRMING = "confirming"
+    # An M-Pesa prompt waits on the payer's phone.
+    PROMPTED = "prompted"
     FAILED = "failed"
     PAID = "paid"
     REFUNDED = "refunded"
@@ -46,7 +49,7 @@ CLOSED = {
 STATUSES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
 # At these the page has the button to pay.
 PAYABLE = frozenset({Stage.DUE, Stage.PART, Stage.FAILED})
-TO_BE_ASKED = frozenset({Stage.DUE, Stage.PART, Stage.EXPIRED, Stage.SUSPENDED})
+TO_BE_ASKED = PAYABLE | {Stage.EXPIRED, Stage.SUSPENDED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,10 @@ class Return:
     def is_asked(self) -> bool:
         """The provider is being asked, and has not answered since."""
         checkout = self.checkout
-        if checkout.status != CheckoutStatus.OPEN or not checkout.next_look_at:
+        # A payer may have answered a prompt at the last moment.
+        is_open = checkout.status == CheckoutStatus.OPEN
+        is_late = checkout.failure == PromptFailure.TIMED_OUT
+        if not (is_open or is_late) or not checkout.next_look_at:
             return False
         asked_at = checkout.looked_at
         if asked_at is None or asked_at < self.since or checkout.unanswered:
@@ -86,6 +92,9 @@ def stage_of(
     stage = Stage.PART if has_parts else Stage.FAILED if failed else Stage.DUE
     if closed:
         stage = CLOSED.get(closed, Stage.ENDED)
-    if came_back and came_back.is_asked and stage in TO_BE_ASKED:
-        return Stage.CONFIRMING
+    if came_back and stage in TO_BE_ASKED:
+        if came_back.checkout.is_waiting_prompt:
+            return Stage.PROMPTED
+        if came_back.is_asked:
+            return Stage.CONFIRMING
     return stage

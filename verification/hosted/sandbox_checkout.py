@@ -24,7 +24,7 @@ from verification.ordering.receiving import receive
 from verification.payments.models import Checkout, SandboxCheckout
 from verification.payments.sandbox import SandboxProvider, play
 from verification.policy import allow
-from verification.providers.checkout import CheckoutState, ProviderEvent
+from verification.providers.checkout import CheckoutState, PromptFailure, ProviderEvent
 from workspaces.models import Environment
 
 PAID, FAILED = CheckoutState.PAID, CheckoutState.FAILED
@@ -36,6 +36,14 @@ AMOUNTS: dict[str, Callable[[Decimal], Decimal]] = {
     "less": lambda asked: (asked / 2).quantize(Decimal("0.01"), ROUND_UP),
 }
 CHOICES = {"pay", "twice", "lost", *AMOUNTS, *ENDINGS}
+# What a phone does with a prompt beside paying.
+PROMPT_ENDINGS = {
+    "cancel": PromptFailure.CANCELLED,
+    "no-money": PromptFailure.NO_MONEY,
+    "wrong-pin": PromptFailure.WRONG_PIN,
+    "not-reached": PromptFailure.NOT_REACHED,
+}
+PROMPT_CHOICES = {"pay", "lost", *PROMPT_ENDINGS}
 NAME = SandboxProvider.name
 
 
@@ -49,7 +57,8 @@ def show(request: HttpRequest, reference: UUID) -> HttpResponse:
     if checkout is None or known is None:
         raise Http404
     choice = request.POST.get("choice", "")
-    if request.method == "POST" and choice in CHOICES:
+    choices = PROMPT_CHOICES if checkout.is_prompt else CHOICES
+    if request.method == "POST" and choice in choices:
         return see_other(_played(checkout, known, choice))
     response = answer(request, "sandbox_checkout/checkout", _shown(checkout, known))
     # The way back is at BASE_URL, whatever name this page was reached by.
@@ -62,6 +71,7 @@ def _shown(checkout: Checkout, known: SandboxCheckout) -> dict[str, Any]:
         "amount": money(known.amount, known.currency),
         "description": known.description,
         "state": known.state,
+        "is_prompt": checkout.is_prompt,
         "return_url": known.return_url,
         # A second top-up is a top-up as well, and nothing that is paid twice.
         "can_be_paid_twice": checkout.payment_id is not None,
@@ -70,6 +80,8 @@ def _shown(checkout: Checkout, known: SandboxCheckout) -> dict[str, Any]:
 
 def _played(checkout: Checkout, known: SandboxCheckout, choice: str) -> str:
     """The address that the payer is sent back to."""
+    if checkout.is_prompt:
+        return _answered(known, choice)
     state = ENDINGS.get(choice, PAID)
     beside = _beside(checkout, known) if choice == "twice" else None
     pays = AMOUNTS[choice](known.amount) if choice in AMOUNTS else None
@@ -80,6 +92,15 @@ def _played(checkout: Checkout, known: SandboxCheckout, choice: str) -> str:
         play(beside.reference, PAID)
         _tell(beside.reference, PAID, times=2)
     return known.cancel_url if choice == "cancel" else known.return_url
+
+
+def _answered(known: SandboxCheckout, choice: str) -> str:
+    """As the payer's phone does. Like a real one, only a success makes an event."""
+    if failure := PROMPT_ENDINGS.get(choice):
+        play(known.reference, FAILED, failure=failure)
+    elif play(known.reference, PAID) and choice != "lost":
+        _tell(known.reference, PAID, times=1)
+    return known.return_url
 
 
 def _beside(checkout: Checkout, known: SandboxCheckout) -> Checkout | None:

@@ -286,10 +286,12 @@ class SandboxAddress(models.Model):
 
 
 class DailyCount(models.Model):
-    """How many messages were sent to a recipient, or by a workspace, on a day (UTC)."""
+    """How many messages were sent to a recipient, or by a workspace, or prompts to a
+    phone, on a day (UTC)."""
 
     pk = models.CompositePrimaryKey("subject", "day")
-    # "requests:production:<keyed hash of an address>" or "workspace:<id>"
+    # "requests:production:<keyed hash of an address>" ("receipts", "prompts" alike), or
+    # "workspace:<id>"
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()

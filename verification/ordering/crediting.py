@@ -8,7 +8,8 @@ is held before the payment and that before the checkout, as every other verb doe
 from __future__ import annotations
 
 import logging
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -36,10 +37,11 @@ from verification.payments.models import (
     RefundCause,
 )
 from verification.payments.receipts import written, written_for_top_up
-from verification.providers.checkout import CheckoutSeen, CheckoutState
+from verification.providers.checkout import CheckoutSeen, CheckoutState, PromptFailure
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
+from verification.secret_text import redacted
 from verification.tables import insert
 from webhooks.events import event_rows
 from workspaces.ledger import Kind, Movement, record
@@ -53,6 +55,8 @@ ENDED = {
     CheckoutState.EXPIRED: CheckoutStatus.EXPIRED,
     CheckoutState.REVERSED: CheckoutStatus.REVERSED,
 }
+# A provider that took a prompt knows it by then.
+SENT_WITHIN = timedelta(seconds=30)
 # Where a payer's money is still what the report waits for.
 WAITING = {
     ReportStatus.DRAFT,
@@ -76,8 +80,28 @@ def settle(
     if seen.state == CheckoutState.PAID:
         _take(checkout, report, seen, now())
         return True
-    _note(checkout, report, seen)
+    _note(checkout, report, _ended_in_time(checkout, seen, asked_at))
     return False
+
+
+def _ended_in_time(
+    checkout: Checkout, seen: CheckoutSeen, asked_at: datetime | None
+) -> CheckoutSeen:
+    """What `seen` means for a prompt, which can be answered for some minutes only.
+
+    One that the provider does not know by `SENT_WITHIN` was never sent.
+    """
+    if not (checkout.is_waiting_prompt and asked_at):
+        return seen
+    if seen.state == CheckoutState.UNKNOWN:
+        ends_at, failure = checkout.created_at + SENT_WITHIN, PromptFailure.NOT_SENT
+    elif seen.state == CheckoutState.OPEN:
+        ends_at, failure = checkout.prompt_ends_at, PromptFailure.TIMED_OUT
+    else:
+        return seen
+    is_over = asked_at >= ends_at
+    ended = replace(seen, state=CheckoutState.FAILED, failure=failure)
+    return ended if is_over else seen
 
 
 def _hold(checkout_id: UUID) -> tuple[Checkout, Report | None]:
@@ -114,6 +138,7 @@ def _take(
     checkout.paid_amount = seen.amount
     checkout.paid_currency = (seen.currency or "").upper()
     checkout.transaction, checkout.message = seen.transaction, _words(seen)
+    checkout.failure = ""
     amount = seen.amount or Decimal(0)
     if checkout.paid_currency != checkout.currency or amount <= 0:
         checkout.save()
@@ -213,7 +238,9 @@ def _note(checkout: Checkout, report: Report | None, seen: CheckoutSeen) -> None
     if seen.state not in ENDED or checkout.status == ENDED[seen.state]:
         return
     checkout.status, checkout.message = ENDED[seen.state], _words(seen)
-    checkout.save(update_fields=["status", "message"])
+    if checkout.is_prompt:
+        checkout.failure = seen.failure or ""
+    checkout.save(update_fields=["status", "message", "failure"])
     payment = getattr(report, "payment", None) if report else None
     if (
         payment
@@ -227,8 +254,8 @@ def _note(checkout: Checkout, report: Report | None, seen: CheckoutSeen) -> None
 
 
 def _words(seen: CheckoutSeen) -> str:
-    """The provider's, as the database takes them."""
-    words = seen.message.encode(errors="replace").decode()
+    """The provider's, as the database takes them, without anybody's number."""
+    words = redacted(seen.message.encode(errors="replace").decode())
     return words.replace("\x00", "")[:200]
 
 

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 COUNTRIES = frozenset(country.alpha_2 for country in pycountry.countries)
 E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+KENYAN = re.compile(r"(0|\+?254)[17][0-9]{8}", re.ASCII)
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 TIMESTAMP = re.compile(
     r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})"
@@ -45,6 +46,18 @@ def phone(value: str) -> str:
             "A valid phone number in international form is needed, "
             "such as +254712345678",
         )
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def kenyan_mobile(value: str) -> str:
+    """E.164 of a Kenyan mobile number, typed as 07…, 01…, 254… or +254…."""
+    digits = re.sub(r"[\s().-]", "", value)
+    if not KENYAN.fullmatch(digits):
+        raise ValueError("not a Kenyan mobile number")
+    number = phonenumbers.parse(digits[-9:], "KE")
+    kind = phonenumbers.number_type(number)
+    if kind != phonenumbers.PhoneNumberType.MOBILE:
+        raise ValueError("not a Kenyan mobile number")
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
 

@@ -28,10 +28,12 @@ from verification.ordering.refunding import notice_refunds_elsewhere
 from verification.payment_settings import PAID_AFTER_LINK_DAYS
 from verification.payments.models import (
     Checkout,
+    CheckoutKind,
     CheckoutStatus,
     Payment,
     PaymentStatus,
 )
+from verification.payments.models.checkout import PROMPT_LIVES
 from verification.payments.registry import is_built_in, provider_named
 from verification.providers.base import ProviderError, Unavailable
 from verification.providers.checkout import CheckoutSeen
@@ -43,6 +45,8 @@ LOOKS = "verification.ordering.tasks.look_at_checkouts"
 # After the checkout was opened; then hourly, as long as a provider repeats its events,
 # and then seldom: some pages can be paid as long as anybody has them open.
 TIMES = [timedelta(minutes=minutes) for minutes in (1, 5, 15, 60)]
+# A prompt is answered soon, and some of its endings make no event.
+PROMPT_TIMES = [timedelta(seconds=30), timedelta(minutes=1), PROMPT_LIVES, *TIMES[1:]]
 HOURLY = timedelta(hours=1)
 HOURLY_FOR = timedelta(hours=72)
 SELDOM = timedelta(hours=6)
@@ -222,7 +226,9 @@ def _come_back(checkout: Checkout, *, unanswered: int) -> None:
         if age > HOURLY_FOR:
             # Some providers end their pages, and say so.
             ended = claimed.filter(
-                status__in=[CheckoutStatus.PAID, CheckoutStatus.EXPIRED]
+                Q(status__in=[CheckoutStatus.PAID, CheckoutStatus.EXPIRED])
+                # Nobody answers a prompt that has ended.
+                | Q(kind=CheckoutKind.PROMPT)
             )
         if age > looked_for():
             # Nobody will pay it any more; an event would have it looked at again.
@@ -240,7 +246,8 @@ def _come_back(checkout: Checkout, *, unanswered: int) -> None:
 def _next_look(checkout: Checkout, unanswered: int, at: datetime) -> datetime:
     if unanswered:
         return at + min(timedelta(minutes=2 ** min(unanswered, 10)), HOURLY)
-    planned = (checkout.created_at + wait for wait in TIMES)
+    times = PROMPT_TIMES if checkout.is_prompt else TIMES
+    planned = (checkout.created_at + wait for wait in times)
     is_old = at - checkout.created_at > HOURLY_FOR
     wait = SELDOM if is_old else HOURLY
     return next((moment for moment in planned if moment > at), at + wait)

@@ -13,7 +13,7 @@ from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
 from verification.ordering.telling import REACHED_AT
 from verification.payments.models import Checkout, Payment, Refund, RefundCause
-from verification.payments.registry import ways, ways_of
+from verification.payments.registry import takes_prompt, ways, ways_of
 from verification.reports.models import Report
 from verification.wire import utc_text
 from workspaces.models import Account, Environment
@@ -179,11 +179,14 @@ def _request_cause(payment: Payment) -> str:
 
 
 def _about(report: Report, payment: Payment, amount: Decimal) -> dict[str, Any]:
+    named = [str(way) for way in ways(report.environment)]
+    if named and takes_prompt(report.environment, amount, payment.currency):
+        named.append("PROMPT")
     return {
         **report.workspace.requester.message_context,
         "link": links.payment_url(payment.pk, payment.generation),
         "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
-        "ways": list(ways(report.environment)),
+        "ways": named,
         **_money(amount, payment.currency),
     }
 

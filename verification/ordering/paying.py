@@ -1,4 +1,5 @@
-"""Opening checkouts: where the payer of a report, or of a top-up, goes to pay.
+"""Opening checkouts: where the payer of a report, or of a top-up, goes to pay, and
+sending prompts to the phones of payers.
 
 The row comes first and the provider is called after its commit, so that money can never
 be taken for a checkout that we do not know.
@@ -20,12 +21,16 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
 from verification import links
+from verification.encryption import keyed_hash
+from verification.notifications.recipients import count_today
+from verification.ordering.crediting import settle
 from verification.ordering.holding import hold_payment
-from verification.ordering.looking import look_by
+from verification.ordering.looking import PROMPT_TIMES, look_by
 from verification.ordering.payers import payer_of
 from verification.ordering.refunding import REFUSED
 from verification.payments.models import (
     Checkout,
+    CheckoutKind,
     CheckoutStatus,
     Doubt,
     Payment,
@@ -36,10 +41,16 @@ from verification.payments.registry import (
     checkout_provider,
     minimum,
     provider_named,
+    takes_prompt,
 )
 from verification.payments.troubles import count_unopened
-from verification.providers.base import ProviderError
-from verification.providers.checkout import CheckoutAsked
+from verification.providers.base import ProviderError, Refused
+from verification.providers.checkout import (
+    CheckoutAsked,
+    CheckoutSeen,
+    CheckoutState,
+    PromptFailure,
+)
 from verification.reports.models import Report, ReportStatus
 from workspaces.models import Account
 
@@ -51,16 +62,24 @@ PAYER = "payer"
 REUSED_FOR = timedelta(minutes=20)
 CHECKOUT_LIVES = timedelta(hours=1)
 FIRST_LOOK = timedelta(minutes=1)
+# Nobody's phone is flooded by whoever has a link.
+PROMPTS_PER_LINK_PER_HOUR = 4
+PROMPTS_PER_PHONE_PER_DAY = 8
 ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 TOP_UP_FROM, TOP_UP_TO = Decimal(100), Decimal(1_000_000)
 
 
 class PaymentClosed(Exception):
-    """Nothing can be paid; `status` is what `closed_as` says."""
+    """Nothing can be paid; `status` is what `closed_as` says, PROMPTED (a prompt waits
+    on the payer's phone) or NO_PROMPT (none can ask for this amount)."""
 
     def __init__(self, status: str) -> None:
         super().__init__(f"The payment is {status}.")
         self.status = status
+
+
+class TooManyPrompts(Exception):
+    """This link, or this phone, has had as many prompts as it gets for now."""
 
 
 class CheckoutNotOpened(Exception):
@@ -92,16 +111,8 @@ def open_checkout(
 
     `begin` comes next, unless it has its `url` already.
     """
-    try:
-        report, payment = hold_payment(payment_id)
-    except Payment.DoesNotExist:
-        # An edit of the draft asks anew, by another link.
-        raise PaymentClosed("REPLACED") from None
     at = now()
-    if closed := closed_as(report, payment, generation, at):
-        raise PaymentClosed(closed)
-    payment.status = PaymentStatus.PENDING
-    payment.save(update_fields=["status"])
+    report, payment = _hold_to_pay(payment_id, generation, at)
     missing = Checkout.objects.missing(payment)
     opened = Checkout.objects.filter(
         payment_id=payment.pk,
@@ -111,16 +122,66 @@ def open_checkout(
     ).exclude(url="")
     opened = opened.none() if beside else opened
     return opened.order_by("-id").first() or _opened(
-        Checkout(
-            report=report,
-            payment_id=payment.pk,
-            environment=report.environment,
-            # The rest, where a part has come.
-            amount=missing,
-            currency=payment.currency,
-            started_by=PAYER,
-        ),
-        at,
+        _checkout_of(report, payment, missing), at
+    )
+
+
+@_alerting
+def open_prompt(
+    payment_id: UUID, generation: int, phone: str, language: str
+) -> Checkout:
+    """A checkout whose payer pays by a prompt on this phone; `send_prompt` comes next.
+
+    Raises PaymentClosed (PROMPTED where one waits already), TooManyPrompts, and
+    CheckoutNotOpened where nobody takes payments any more.
+    """
+    at = now()
+    report, payment = _hold_to_pay(payment_id, generation, at)
+    missing = Checkout.objects.missing(payment)
+    if not takes_prompt(report.environment, missing, payment.currency):
+        raise PaymentClosed("NO_PROMPT")
+    prompts = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
+    recent = prompts.filter(created_at__gt=at - timedelta(hours=1)).count()
+    hashed = keyed_hash("prompts to a phone", phone).hex()
+    subject = f"prompts:{report.environment}:{hashed}"
+    if recent >= PROMPTS_PER_LINK_PER_HOUR or not count_today(
+        subject, PROMPTS_PER_PHONE_PER_DAY
+    ):
+        raise TooManyPrompts
+    checkout = _checkout_of(report, payment, missing)
+    checkout.kind, checkout.phone = CheckoutKind.PROMPT, phone
+    checkout.language = language
+    return _opened(checkout, at)
+
+
+def _hold_to_pay(
+    payment_id: UUID, generation: int, at: datetime
+) -> tuple[Report, Payment]:
+    """Report and payment, locked, for another try to pay. Raises PaymentClosed."""
+    try:
+        report, payment = hold_payment(payment_id)
+    except Payment.DoesNotExist:
+        # An edit of the draft asks anew, by another link.
+        raise PaymentClosed("REPLACED") from None
+    if closed := closed_as(report, payment, generation, at):
+        raise PaymentClosed(closed)
+    waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
+    if waiting.filter(status=CheckoutStatus.OPEN).exists():
+        raise PaymentClosed("PROMPTED")
+    payment.status = PaymentStatus.PENDING
+    payment.save(update_fields=["status"])
+    return report, payment
+
+
+def _checkout_of(report: Report, payment: Payment, missing: Decimal) -> Checkout:
+    return Checkout(
+        report=report,
+        payment_id=payment.pk,
+        environment=report.environment,
+        # The rest, where a part has come.
+        amount=missing,
+        currency=payment.currency,
+        started_by=PAYER,
     )
 
 
@@ -153,7 +214,7 @@ def least_top_up(account: Account) -> Decimal:
 def _opened(checkout: Checkout, at: datetime) -> Checkout:
     checkout.provider = checkout_provider(checkout.environment).name
     checkout.created_at = at
-    checkout.next_look_at = at + FIRST_LOOK
+    checkout.next_look_at = at + (PROMPT_TIMES[0] if checkout.is_prompt else FIRST_LOOK)
     checkout.save(force_insert=True)
     look_by(checkout.next_look_at)
     return checkout
@@ -177,6 +238,31 @@ def begin(checkout: Checkout, language: str) -> str:
         url=begun.url, session=begun.session, language=language
     )
     return begun.url
+
+
+def send_prompt(checkout: Checkout) -> None:
+    """Send the prompt to the payer's phone, once.
+
+    Not in a transaction: the provider is called. Where no answer comes it may have been
+    sent all the same, so the checkout waits for a look.
+    """
+    asked = _asked(checkout, checkout.language)
+    provider = provider_named(checkout.provider)
+    mine = Checkout.objects.filter(pk=checkout.pk)
+    try:
+        seen = provider.send_prompt(asked, str(checkout.phone))
+    except ProviderError as e:
+        logger.error("the prompt of checkout %s was not sent: %s", checkout.pk, e.code)
+        count_unopened(checkout.provider, e.code)
+        mine.update(message=e.message[:200])
+        if isinstance(e, Refused):
+            failed, why = CheckoutState.FAILED, PromptFailure.NOT_SENT
+            settle(checkout.pk, CheckoutSeen(failed, message=e.message, failure=why))
+        return
+    if seen.state == CheckoutState.OPEN:
+        mine.update(session=checkout.reference)
+    else:
+        settle(checkout.pk, seen)
 
 
 def _asked(checkout: Checkout, language: str) -> CheckoutAsked:

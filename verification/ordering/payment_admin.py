@@ -190,9 +190,11 @@ class CheckoutAdmin(NumberAdmin):
         "payment_id",
         "environment",
         "provider",
+        "kind",
         "session",
         "transaction",
         "status",
+        "failure",
         "doubt",
         "kept_because",
         "message",
@@ -213,6 +215,7 @@ class CheckoutAdmin(NumberAdmin):
         "disputes",
         "events",
     ]
+    personal_fields = ("phone",)
 
     @admin.display(description="For")
     def what_for(self, checkout: Checkout) -> str:

@@ -131,6 +131,8 @@ def _payments(story: Story) -> Iterator[Moment]:
     for checkout in story.checkouts:
         name, page = f"Checkout {checkout.number}", _page(checkout)
         begun = f"{name} begun at {checkout.provider}"
+        if checkout.is_prompt:
+            begun = f"{name}: M-Pesa prompt by {checkout.provider}"
         by = checkout.started_by
         yield Moment(checkout.created_at, "point_of_sale", begun, page, by)
         if checkout.paid_at:

@@ -7,7 +7,7 @@ from verification.ordering.looking import look_at_due
 from verification.ordering.reconciling import reconcile_yesterday
 from verification.ordering.reminding import remind_due
 from verification.payments import troubles
-from verification.payments.purging import forget_events
+from verification.payments.purging import forget_events, forget_phones
 from verification.payments.troubles import forget_troubles
 
 
@@ -62,8 +62,9 @@ def reconcile_payments() -> None:
 
 
 def purge_payment_events() -> None:
-    """Forget what events of payment providers said 90 days ago."""
+    """Forget what payment providers said, and phones of prompts, after 90 days."""
     forget_events()
+    forget_phones()
     forget_troubles()
 
 

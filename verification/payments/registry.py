@@ -57,6 +57,13 @@ def minimum(environment: str, currency: str) -> Decimal:
     return checkout_provider(environment).minimums.get(currency, Decimal(0))
 
 
+def takes_prompt(environment: str, amount: Decimal, currency: str) -> bool:
+    """Whether a prompt on the payer's phone can ask for this amount."""
+    if not takes_payments(environment):
+        return False
+    return checkout_provider(environment).takes_prompt(amount, currency)
+
+
 def ways(environment: str) -> tuple[Way, ...]:
     """How payers can pay; none where nobody takes payments, or only play money."""
     if not takes_payments(environment):

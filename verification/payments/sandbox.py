@@ -26,11 +26,13 @@ from verification.providers.checkout import (
     DisputeSeen,
     GivenBackElsewhere,
     PaidElsewhere,
+    PromptFailure,
     ProviderEvent,
     RefundAsked,
     RefundSeen,
     RefundState,
     Way,
+    is_mpesa_amount,
 )
 
 
@@ -46,6 +48,19 @@ class SandboxProvider:
     checkout_origin = ""
 
     def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+        self._keep(asked)
+        url = f"{settings.BASE_URL}/sandbox/checkout/{asked.reference}"
+        return CheckoutBegun(url, session="")
+
+    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+        return is_mpesa_amount(amount, currency)
+
+    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+        """No phone rings: the checkout page has its buttons."""
+        self._keep(asked)
+        return CheckoutSeen(CheckoutState.OPEN)
+
+    def _keep(self, asked: CheckoutAsked) -> None:
         SandboxCheckout.objects.get_or_create(
             reference=asked.reference,
             defaults={
@@ -56,8 +71,6 @@ class SandboxProvider:
                 "cancel_url": asked.cancel_url,
             },
         )
-        url = f"{settings.BASE_URL}/sandbox/checkout/{asked.reference}"
-        return CheckoutBegun(url, session="")
 
     def look(self, reference: str, session: str) -> CheckoutSeen:
         checkout = SandboxCheckout.objects.filter(pk=reference).first()
@@ -65,7 +78,8 @@ class SandboxProvider:
             return CheckoutSeen(CheckoutState.UNKNOWN)
         state = CheckoutState(checkout.state)
         if state != CheckoutState.PAID:
-            return CheckoutSeen(state)
+            failure = PromptFailure(checkout.failure) if checkout.failure else None
+            return CheckoutSeen(state, failure=failure)
         return CheckoutSeen(
             state, checkout.paid_amount, checkout.currency, f"sandbox-{reference}"
         )
@@ -121,18 +135,24 @@ class SandboxProvider:
         """Its page says so; nothing is taken by it in any case."""
 
 
-def play(reference: str, state: CheckoutState, *, pays: Decimal | None = None) -> bool:
+def play(
+    reference: str,
+    state: CheckoutState,
+    *,
+    pays: Decimal | None = None,
+    failure: PromptFailure | None = None,
+) -> bool:
     """End an open checkout as the payer chose, or pay one that had failed.
 
-    `pays` is another amount than was asked. False if it had been paid before, which
-    stays so.
+    `pays` is another amount than was asked, `failure` why a prompt failed. False if it
+    had been paid before, which stays so.
     """
     with transaction.atomic():
         checkouts = SandboxCheckout.objects.select_for_update()
         checkout = checkouts.get(pk=reference)
         if checkout.state == CheckoutState.PAID:
             return False
-        checkout.state = state
+        checkout.state, checkout.failure = state, failure or ""
         if state == CheckoutState.PAID:
             checkout.paid_amount = checkout.amount if pays is None else pays
             checkout.paid_at = now()

@@ -1,9 +1,10 @@
 """What a payment provider is asked, and how it may answer.
 
-An adapter opens hosted checkouts, says what became of them, gives money back and reads
-the provider's events. It raises `Unavailable` (try again later) or `Refused` (this will
-never work), writes no rows, reads no settings, and does not retry. Amounts are Decimals
-in the currency's major unit with two decimals; an adapter turns them into its own.
+An adapter opens hosted checkouts, sends prompts to phones, says what became of both,
+gives money back and reads the provider's events. It raises `Unavailable` (try again
+later) or `Refused` (this will never work), writes no rows, reads no settings, and does
+not retry. Amounts are Decimals in the currency's major unit with two decimals; an
+adapter turns them into its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from typing import Any, ClassVar, Protocol
 
 from verification.providers.base import BadSignature as BadSignature
 from verification.providers.base import Refused
+
+# A transaction's limit, in shillings.
+MPESA_MOST = 250_000
 
 
 class Way(StrEnum):
@@ -38,6 +42,21 @@ class CheckoutState(StrEnum):
     EXPIRED = "EXPIRED"
     # The provider has never heard of it.
     UNKNOWN = "UNKNOWN"
+
+
+class PromptFailure(StrEnum):
+    """Why a prompt on the payer's phone ended without a payment."""
+
+    CANCELLED = "CANCELLED"
+    NO_MONEY = "NO_MONEY"
+    WRONG_PIN = "WRONG_PIN"
+    TIMED_OUT = "TIMED_OUT"
+    # The phone is off or out of reach, or has no M-Pesa.
+    NOT_REACHED = "NOT_REACHED"
+    # Another payment by this phone is under way.
+    BUSY = "BUSY"
+    # The provider did not send one.
+    NOT_SENT = "NOT_SENT"
 
 
 class RefundState(StrEnum):
@@ -106,6 +125,8 @@ class CheckoutSeen:
     transaction: str = ""
     # The provider's words for staff, at most 200 characters.
     message: str = ""
+    # Of a FAILED prompt, where the provider's words say why.
+    failure: PromptFailure | None = None
     # Of a PAID or REVERSED one, whoever asked for it; None where the provider did not
     # tell.
     refunded: Decimal | None = field(default=None, compare=False)
@@ -192,6 +213,18 @@ class CheckoutProvider(Protocol):
 
     def begin(self, asked: CheckoutAsked) -> CheckoutBegun: ...
 
+    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+        """Whether `send_prompt` can ask for this amount."""
+        ...
+
+    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+        """Send a prompt to this phone (E.164): it is OPEN until the payer answers.
+
+        `look` says later what became of it. The same reference asked again must not
+        send a second prompt.
+        """
+        ...
+
     def look(self, reference: str, session: str) -> CheckoutSeen:
         """`session` is "" where the answer to `begin` was lost."""
         ...
@@ -227,6 +260,12 @@ class CheckoutProvider(Protocol):
     def expire(self, reference: str, session: str) -> None:
         """Let nobody pay by it any more, where the provider can; else nothing."""
         ...
+
+
+def is_mpesa_amount(amount: Decimal, currency: str) -> bool:
+    """Whether M-Pesa carries it at once: whole shillings, up to its limit."""
+    is_whole = amount == amount.to_integral_value()
+    return currency == "KES" and is_whole and 1 <= amount <= MPESA_MOST
 
 
 def header(headers: Mapping[str, str], name: str) -> str:

@@ -13,6 +13,8 @@ What its answers do not say by themselves:
 - Refunds have no idempotency key. Ours is written into the note for the merchant and
   looked for before asking, so of one refund only one may be asked at a time.
 - A page has no expiry of its own: `expires_at` is not told, and may be paid after.
+- An M-Pesa prompt (`POST /charge`) lives 180 seconds. Only its success makes an event;
+  `look` tells why it failed, in words of Safaricom's that Paystack does not list.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from verification.providers.checkout import (
     DisputeState,
     GivenBackElsewhere,
     PaidElsewhere,
+    PromptFailure,
     ProviderEvent,
     RefundAsked,
     RefundSeen,
@@ -46,6 +49,7 @@ from verification.providers.checkout import (
     Way,
     checked_page,
     header,
+    is_mpesa_amount,
 )
 from verification.providers.minor_units import from_cents, to_cents
 
@@ -57,6 +61,23 @@ DISPUTES = {"charge.dispute.create", "charge.dispute.remind"}
 FIRST_DAY = "2020-01-01T00:00:00.000Z"
 # As many refunds as are looked through for one of ours, if Paystack lists all.
 MAX_PAGES = 50
+# The first that fits the words of an answer. Safaricom's are of its result codes 1, 17,
+# 1001, 1019, 1025, 1032, 1037, 2001 and 9999.
+PROMPT_FAILURES = (
+    (re.compile("cancel"), PromptFailure.CANCELLED),
+    (re.compile("insufficient|not enough|low balance"), PromptFailure.NO_MONEY),
+    (
+        re.compile("initiator information|(wrong|invalid|incorrect) (m-?pesa )?pin"),
+        PromptFailure.WRONG_PIN,
+    ),
+    (
+        re.compile("reach|no response|phone|mobile number|msisdn"),
+        PromptFailure.NOT_REACHED,
+    ),
+    (re.compile("already in process|similar transaction"), PromptFailure.BUSY),
+    (re.compile("expire|time[d-]? ?out"), PromptFailure.TIMED_OUT),
+    (re.compile("push request|not sent"), PromptFailure.NOT_SENT),
+)
 
 
 class Paystack:
@@ -76,6 +97,7 @@ class Paystack:
     STATES: ClassVar = {
         "success": CheckoutState.PAID,
         "failed": CheckoutState.FAILED,
+        "timeout": CheckoutState.FAILED,
         # The money went back.
         "reversed": CheckoutState.REVERSED,
     }
@@ -106,25 +128,12 @@ class Paystack:
         self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
 
     def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
-        if not REFERENCE.fullmatch(asked.reference):
-            raise Refused(
-                "REFERENCE_NOT_SUPPORTED", "Paystack takes no such reference."
-            )
         body = {
-            "reference": asked.reference,
-            "amount": to_cents(asked.amount, asked.currency),
-            "currency": asked.currency,
-            "email": self._email(asked),
+            **self._order(asked),
             "callback_url": asked.return_url,
             "metadata": {
                 "cancel_action": asked.cancel_url,
-                "custom_fields": [
-                    {
-                        "display_name": "Description",
-                        "variable_name": "description",
-                        "value": asked.description,
-                    }
-                ],
+                "custom_fields": _description(asked),
             },
         }
         try:
@@ -136,6 +145,33 @@ class Paystack:
             raise
         url = checked_page(begun.get("authorization_url"), self.checkout_origin)
         return CheckoutBegun(url, str(begun.get("access_code") or ""))
+
+    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+        return is_mpesa_amount(amount, currency)
+
+    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+        """https://paystack.com/docs/payments/payment-channels/#m-pesa"""
+        body = {
+            **self._order(asked),
+            "mobile_money": {"phone": phone, "provider": "mpesa"},
+            "metadata": {"custom_fields": _description(asked)},
+        }
+        try:
+            sent = self._call("POST", "/charge", json=body)
+        except Declined as e:
+            if _says(e, "duplicate_reference", "duplicate transaction reference"):
+                # It was sent before.
+                return CheckoutSeen(CheckoutState.OPEN)
+            answer = e.answer if isinstance(e.answer, dict) else {}
+            data = answer.get("data")
+            # Some failed charges are answered by a status of 400.
+            failed = data if isinstance(data, dict) else {}
+            if not (failure := _failure(failed) or _failure(answer)):
+                raise
+            return CheckoutSeen(CheckoutState.FAILED, failure=failure)
+        if sent.get("reference") not in (None, asked.reference):
+            raise unavailable("Paystack", "answered about another transaction")
+        return _prompt_seen(sent)
 
     def look(self, reference: str, session: str) -> CheckoutSeen:
         path = f"/transaction/verify/{quote(reference, safe='')}"
@@ -149,6 +185,8 @@ class Paystack:
             raise unavailable("Paystack", "answered about another transaction")
         state = self.STATES.get(str(found.get("status")), CheckoutState.OPEN)
         message = str(found.get("gateway_response") or "")[:200]
+        if state == CheckoutState.FAILED:
+            return _failed(found)
         if state not in {CheckoutState.PAID, CheckoutState.REVERSED}:
             return CheckoutSeen(state, message=message)
         name = _transaction(found)
@@ -269,6 +307,19 @@ class Paystack:
         except ProviderError:
             return None
 
+    def _order(self, asked: CheckoutAsked) -> dict[str, Any]:
+        """What both ways to pay are asked with."""
+        if not REFERENCE.fullmatch(asked.reference):
+            raise Refused(
+                "REFERENCE_NOT_SUPPORTED", "Paystack takes no such reference."
+            )
+        return {
+            "reference": asked.reference,
+            "amount": to_cents(asked.amount, asked.currency),
+            "currency": asked.currency,
+            "email": self._email(asked),
+        }
+
     def _email(self, asked: CheckoutAsked) -> str:
         if asked.email:
             return asked.email
@@ -357,6 +408,43 @@ def _says(e: Declined, code: str, words: str) -> bool:
     """The codes are young, so the message is read, too."""
     answer = e.answer if isinstance(e.answer, dict) else {}
     return answer.get("code") == code or words in str(answer.get("message")).lower()
+
+
+def _description(asked: CheckoutAsked) -> list[dict[str, str]]:
+    return [
+        {
+            "display_name": "Description",
+            "variable_name": "description",
+            "value": asked.description,
+        }
+    ]
+
+
+def _prompt_seen(sent: dict[str, Any]) -> CheckoutSeen:
+    """What the answer to a charge says; a success is for `look` to find."""
+    status = str(sent.get("status"))
+    if Paystack.STATES.get(status) == CheckoutState.FAILED:
+        return _failed(sent)
+    # A one-time code, a page and the like, which our page does not ask for. Any other
+    # word, known or not, may still become a payment.
+    if status.startswith(("send_", "open_url")):
+        return CheckoutSeen(
+            CheckoutState.FAILED, message=status[:200], failure=PromptFailure.NOT_SENT
+        )
+    return CheckoutSeen(CheckoutState.OPEN)
+
+
+def _failed(found: dict[str, Any]) -> CheckoutSeen:
+    told = [str(found.get(name) or "") for name in ("gateway_response", "message")]
+    message = "; ".join(dict.fromkeys(filter(None, told)))[:200]
+    return CheckoutSeen(CheckoutState.FAILED, message=message, failure=_failure(found))
+
+
+def _failure(answer: dict[str, Any]) -> PromptFailure | None:
+    names = ("message", "gateway_response", "status")
+    words = " ".join(str(answer.get(name)) for name in names).lower()
+    fitting = (failure for said, failure in PROMPT_FAILURES if said.search(words))
+    return next(fitting, None)
 
 
 def _paid(found: dict[str, Any]) -> Decimal:

@@ -244,6 +244,12 @@ class StripeCheckout:
         for found in _pages(self._api.disputes, params):
             yield _dispute_seen(found)
 
+    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+        return False
+
+    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+        raise Refused("PROMPT_NOT_SUPPORTED", "Stripe sends no prompts to phones.")
+
     def expire(self, reference: str, session: str) -> None:
         name = session or (self._session_of(reference) or {}).get("id")
         if not name:

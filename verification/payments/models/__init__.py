@@ -1,5 +1,10 @@
 from verification.payments.models.books import BooksCompared
-from verification.payments.models.checkout import Checkout, CheckoutStatus, Doubt
+from verification.payments.models.checkout import (
+    Checkout,
+    CheckoutKind,
+    CheckoutStatus,
+    Doubt,
+)
 from verification.payments.models.dispute import Dispute, DisputeStatus
 from verification.payments.models.event import PaymentEvent
 from verification.payments.models.payment import Payment, PaymentStatus
@@ -10,6 +15,7 @@ from verification.payments.models.trouble import Trouble, TroubleKind
 __all__ = [
     "BooksCompared",
     "Checkout",
+    "CheckoutKind",
     "CheckoutStatus",
     "Dispute",
     "DisputeStatus",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -7,7 +8,7 @@ from uuid import UUID
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q, Sum
-from django.db.models.functions import Cast, Right
+from django.db.models.functions import Cast, Floor, Right
 from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Of the id, in a receipt's number.
 NUMBER_DIGITS = 12
+# How long a prompt can be answered; networks end it then.
+PROMPT_LIVES = timedelta(minutes=3)
 
 
 class CheckoutStatus(models.TextChoices):
@@ -31,6 +34,13 @@ class CheckoutStatus(models.TextChoices):
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
     EXPIRED = "EXPIRED"
+
+
+class CheckoutKind(models.TextChoices):
+    """Where the payer pays."""
+
+    PAGE = "PAGE", "On the provider's page"
+    PROMPT = "PROMPT", "By an M-Pesa prompt on the payer's phone"
 
 
 class Doubt(models.TextChoices):
@@ -79,7 +89,7 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
 
 
 class Checkout(models.Model):
-    """One visit to a payment provider: for a report, or to top up an account.
+    """One try to pay at a payment provider: for a report, or to top up an account.
 
     It is due when `next_look_at` has passed: the provider is then asked what became of
     it. Events of the provider only bring that moment forward. Our name for it at the
@@ -101,6 +111,9 @@ class Checkout(models.Model):
     )
     environment = models.CharField(max_length=10, choices=Environment)
     provider = models.CharField(max_length=20)
+    kind = models.CharField(
+        max_length=6, choices=CheckoutKind, default=CheckoutKind.PAGE
+    )
     status = models.CharField(
         max_length=9, choices=CheckoutStatus, default=CheckoutStatus.OPEN
     )
@@ -109,6 +122,10 @@ class Checkout(models.Model):
     # Where the payer pays, and the provider's name for it; blank until it answered.
     url = models.TextField(blank=True)
     session = models.CharField(max_length=255, blank=True)
+    # Of a prompt: the phone (E.164) until `payments.purging` forgets it, and why the
+    # prompt failed, a `PromptFailure`.
+    phone = EncryptedJSONField(null=True)
+    failure = models.CharField(max_length=11, blank=True)
     paid_amount = models.DecimalField(max_digits=12, decimal_places=2, null=True)
     paid_currency = models.CharField(max_length=3, blank=True)
     # What the provider calls the payment; a refund names it.
@@ -172,6 +189,17 @@ class Checkout(models.Model):
                 | (~Q(provider="sandbox") & Q(environment="production")),
             ),
             models.CheckConstraint(
+                name="a_prompt_asks_a_payer_for_whole_shillings",
+                condition=Q(kind="PAGE", phone__isnull=True, failure="")
+                | Q(
+                    kind="PROMPT",
+                    payment_id__isnull=False,
+                    url="",
+                    currency="KES",
+                    amount=Floor("amount"),
+                ),
+            ),
+            models.CheckConstraint(
                 name="checkout_amount_is_positive", condition=Q(amount__gt=0)
             ),
             models.CheckConstraint(
@@ -214,6 +242,11 @@ class Checkout(models.Model):
                 condition=Q(is_counted=True, is_part=False, payment_id__isnull=False),
                 name="a_payment_is_paid_once",
             ),
+            models.UniqueConstraint(
+                fields=["payment_id"],
+                condition=Q(kind="PROMPT", status="OPEN"),
+                name="one_prompt_waits",
+            ),
         ]
         indexes = [
             models.Index(
@@ -234,6 +267,12 @@ class Checkout(models.Model):
                     payment_id__isnull=False,
                 ),
                 name="checkouts_to_account_for",
+            ),
+            # What is to be forgotten.
+            models.Index(
+                fields=["created_at"],
+                condition=Q(phone__isnull=False),
+                name="checkout_phones",
             ),
             # What needs a person.
             models.Index(fields=["id"], condition=~Q(doubts=[]), name="doubts"),
@@ -268,6 +307,19 @@ class Checkout(models.Model):
         """The receipt's number, as a person reads it out."""
         text = self.id.hex[-NUMBER_DIGITS:].upper()
         return f"P-{text[:4]}-{text[4:8]}-{text[8:]}"
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.kind == CheckoutKind.PROMPT
+
+    @property
+    def is_waiting_prompt(self) -> bool:
+        """Whether the payer may still answer it, as far as we know."""
+        return self.is_prompt and self.status == CheckoutStatus.OPEN
+
+    @property
+    def prompt_ends_at(self) -> datetime:
+        return self.created_at + PROMPT_LIVES
 
     @property
     def doubt(self) -> str:

@@ -10,6 +10,8 @@ class SandboxCheckout(models.Model):
     # Our reference, which is the checkout's id.
     reference = models.CharField(max_length=40, primary_key=True)
     state = models.CharField(max_length=9, default="OPEN")
+    # Of a FAILED prompt: a `PromptFailure`.
+    failure = models.CharField(max_length=11, blank=True)
     amount = models.DecimalField(max_digits=12, decimal_places=2)
     currency = models.CharField(max_length=3)
     description = models.CharField(max_length=200)

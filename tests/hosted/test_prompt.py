@@ -1,0 +1,507 @@
+"""Paying by an M-Pesa prompt that our own page sends to the payer's phone."""
+
+import json
+import logging
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import IntegrityError, connection, transaction
+from django.utils.timezone import now
+
+from tests.clients import Api
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.fakes.stripe import FakeStripe
+from tests.hosted.payer import Payer, payer, work
+from tests.hosted.visitor import words
+from tests.logs import LogLines
+from tests.logs import log_lines as log_lines
+from tests.payments import look, send, taking
+from tests.refunds import paystack_api as paystack_api
+from tests.threads import at_once
+from verification.jobs.models import Job
+from verification.notifications.models import DailyCount
+from verification.ordering.crediting import SENT_WITHIN
+from verification.ordering.giving_back import send_refunds
+from verification.ordering.paying import (
+    PROMPTS_PER_LINK_PER_HOUR,
+    PROMPTS_PER_PHONE_PER_DAY,
+    PaymentClosed,
+    TooManyPrompts,
+    _asked,
+    open_checkout,
+    open_prompt,
+)
+from verification.ordering.tasks import purge_payment_events
+from verification.payments.models import Checkout, Payment, Refund
+from verification.payments.models.checkout import PROMPT_LIVES
+from verification.payments.registry import provider_named
+
+pytestmark = pytest.mark.django_db
+
+PHONE = "+254712345678"
+ASKED = "Type your M-Pesa PIN on your phone"
+FORM = "Pay by M-Pesa on your phone"
+
+
+@pytest.fixture
+def visitor(paystack_api: Api) -> Payer:
+    return payer(paystack_api)
+
+
+def prompted(visitor: Payer, phone: str = "0712 345 678", **query: str) -> str:
+    """Send the form; what the page reads then."""
+    answer = visitor.browser.post(visitor.page + "prompt", {"phone": phone}, **query)
+    if answer.status_code == 303:
+        return visitor.reads()
+    return words(answer.content.decode())
+
+
+def charges(paystack: FakePaystack) -> list[dict[str, Any]]:
+    """What Paystack was asked to charge."""
+    asked = [one for one in paystack.requests if one.path == "/charge"]
+    return [json.loads(one.body) for one in asked]
+
+
+def wait(visitor: Payer, time: timedelta = PROMPT_LIVES) -> str:
+    """What the page reads after the provider was asked this much later."""
+    with time_machine.travel(visitor.checkout.created_at + time):
+        look(visitor.checkout)
+    return visitor.reads()
+
+
+def opened(visitor: Payer, phone: str = PHONE) -> Checkout:
+    payment = visitor.payment
+    return open_prompt(payment.pk, payment.generation, phone, "en")
+
+
+def test_payer_pays_by_the_prompt(visitor: Payer, paystack: FakePaystack):
+    assert FORM in visitor.reads()
+
+    page = prompted(visitor)
+
+    assert ASKED in page
+    assert "A prompt was sent to +254••••678" in page
+    assert "to pay KES\xa0250.00" in visitor.text()
+    (charge,) = charges(paystack)
+    assert charge["mobile_money"] == {"phone": PHONE, "provider": "mpesa"}
+    assert (charge["amount"], charge["currency"]) == (25000, "KES")
+    assert charge["reference"] == visitor.checkout.reference
+    paystack.pay(visitor.checkout.reference)
+    send(paystack)
+    work()
+    assert "You paid KES 250.00" in visitor.reads()
+    checkout = visitor.checkout
+    assert (checkout.kind, checkout.status, checkout.failure) == ("PROMPT", "PAID", "")
+
+
+def test_event_that_is_lost_is_made_up_by_asking(
+    visitor: Payer, paystack: FakePaystack
+):
+    prompted(visitor)
+    paystack.pay(visitor.checkout.reference)
+
+    assert "You paid KES 250.00" in wait(visitor, timedelta(minutes=1))
+
+
+def test_button_has_the_provider_asked_now(visitor: Payer, paystack: FakePaystack):
+    prompted(visitor)
+    back = f"{visitor.page}back/{visitor.checkout.pk}"
+    assert back in visitor.text()
+    visitor.come_back(back)
+    work()
+    assert "Not paid yet. We asked at" in visitor.reload()
+    assert visitor.script(visitor.path)() is False
+
+    paystack.pay(visitor.checkout.reference)
+    look(visitor.checkout)
+
+    assert "You paid KES 250.00" in visitor.reload()
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Request cancelled by user", "The prompt was cancelled on the phone"),
+        ("The balance is insufficient for the transaction", "not enough money"),
+        ("The initiator information is invalid.", "The M-Pesa PIN was wrong"),
+        ("DS timeout user cannot be reached", "M-Pesa could not reach that phone"),
+        ("a transaction is already in process", "Wait two minutes before you try"),
+        ("Something that nobody knows", "Nothing was taken"),
+    ],
+)
+def test_failed_prompt_says_why_and_can_be_sent_again(
+    visitor: Payer, paystack: FakePaystack, message: str, told: str
+):
+    prompted(visitor)
+    first = visitor.checkout
+    paystack.end_prompt(first.reference, message)
+    look(first)
+
+    page = visitor.reads()
+
+    assert "The payment failed" in page
+    assert told in page
+    assert FORM in page
+    assert visitor.payment.status == "FAILED"
+    assert ASKED in prompted(visitor)
+    second = visitor.checkout
+    assert (second.pk != first.pk, second.status) == (True, "OPEN")
+    paystack.pay(second.reference)
+    look(second)
+    assert "You paid KES 250.00" in visitor.reads()
+
+
+def test_kiswahili_page_says_it_too(visitor: Payer, paystack: FakePaystack):
+    prompted(visitor)
+    assert "Ombi la malipo limetumwa kwa +254••••678" in visitor.reads(lang="sw")
+    paystack.end_prompt(visitor.checkout.reference, "Request cancelled by user")
+    look(visitor.checkout)
+
+    assert "Ombi la malipo lilighairiwa kwenye simu" in visitor.reads()
+
+
+def test_prompt_that_nobody_answers_times_out(visitor: Payer, paystack: FakePaystack):
+    prompted(visitor)
+    assert ASKED in wait(visitor, PROMPT_LIVES - timedelta(seconds=1))
+
+    page = wait(visitor)
+
+    assert "The prompt was not answered in time" in page
+    assert "Check whether it is paid" in page
+    assert (visitor.checkout.failure, visitor.payment.status) == ("TIMED_OUT", "FAILED")
+
+
+def test_late_success_after_a_time_out_pays(visitor: Payer, paystack: FakePaystack):
+    prompted(visitor)
+    wait(visitor)
+    paystack.pay(visitor.checkout.reference)
+    send(paystack)
+    work()
+
+    assert "You paid KES 250.00" in visitor.reads()
+    assert visitor.checkout.failure == ""
+
+
+def test_late_success_after_a_retry_is_given_back(
+    visitor: Payer, paystack: FakePaystack
+):
+    prompted(visitor)
+    first = visitor.checkout
+    wait(visitor)
+    prompted(visitor)
+    second = visitor.checkout
+    paystack.pay(second.reference)
+    look(second)
+
+    paystack.pay(first.reference)
+    send(paystack)
+    work()
+    send_refunds()
+
+    refund = Refund.objects.get()
+    assert (refund.checkout, refund.cause) == (first, "PAID_TWICE")
+    assert refund.amount == Decimal(250)
+    assert "came in that was not needed" in visitor.reads()
+
+
+def test_lost_answer_is_resolved_by_asking(visitor: Payer, paystack: FakePaystack):
+    paystack.faults.path, paystack.faults.half = "/charge", True
+
+    page = prompted(visitor)
+
+    assert "We are asking whether the prompt to +254••••678 was sent" in page
+    assert ASKED in wait(visitor, SENT_WITHIN)
+    prompted(visitor)
+    assert len(charges(paystack)) == 1
+    paystack.pay(visitor.checkout.reference)
+    look(visitor.checkout)
+    assert "You paid KES 250.00" in visitor.reads()
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}])
+def test_prompt_that_the_provider_never_took_can_be_sent_again(
+    visitor: Payer, paystack: FakePaystack, fault: dict[str, Any]
+):
+    vars(paystack.faults).update(path="/charge", **fault)
+    prompted(visitor)
+    vars(paystack.faults).update(status=None, html=False)
+    # Not before the provider is sure to know it.
+    assert ASKED in wait(visitor, SENT_WITHIN - timedelta(seconds=1))
+
+    assert "The prompt could not be sent" in wait(visitor, SENT_WITHIN)
+
+    assert "A prompt was sent to" in prompted(visitor)
+
+
+def test_prompt_waits_while_the_provider_does_not_answer(
+    visitor: Payer, paystack: FakePaystack
+):
+    paystack.faults.status = 500
+    prompted(visitor)
+
+    page = wait(visitor)
+
+    assert "does not answer at the moment" in page
+    assert FORM not in page
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_crash_while_the_prompt_is_sent_charges_once(
+    visitor: Payer, paystack: FakePaystack, is_sent: bool
+):
+    checkout = opened(visitor)
+    if is_sent:
+        # The answer is never recorded.
+        provider_named("paystack").send_prompt(_asked(checkout, "en"), PHONE)
+
+    page = wait(visitor, SENT_WITHIN)
+
+    assert (ASKED in page, "could not be sent" in page) == (is_sent, not is_sent)
+    assert len(charges(paystack)) == is_sent
+    if is_sent:
+        paystack.pay(checkout.reference)
+        look(checkout)
+        assert "You paid KES 250.00" in visitor.reads()
+
+
+def test_second_click_sends_no_second_prompt(visitor: Payer, paystack: FakePaystack):
+    for _ in range(3):
+        assert ASKED in prompted(visitor)
+
+    assert len(charges(paystack)) == 1
+    assert Checkout.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_clicks_at_once_send_one_prompt(paystack_api: Api, paystack: FakePaystack):
+    visitor = payer(paystack_api)
+
+    answers = at_once(4, lambda _: visitor.post("prompt", phone="0712345678"))
+
+    assert {answer.status_code for answer in answers} == {303}
+    assert len(charges(paystack)) == 1
+
+
+def test_database_holds_one_waiting_prompt(visitor: Payer, paystack: FakePaystack):
+    checkout = opened(visitor)
+    with pytest.raises(PaymentClosed, match="PROMPTED"):
+        opened(visitor)
+
+    with pytest.raises(IntegrityError, match="one_prompt_waits"), transaction.atomic():
+        Checkout(
+            report_id=checkout.report_id,
+            payment_id=checkout.payment_id,
+            environment="production",
+            provider="paystack",
+            kind="PROMPT",
+            amount=250,
+            currency="KES",
+        ).save()
+
+
+def test_no_page_is_opened_while_a_prompt_waits(visitor: Payer, paystack: FakePaystack):
+    prompted(visitor)
+
+    answer = visitor.post("pay")
+
+    assert answer["Location"] == visitor.page
+    payment = visitor.payment
+    with pytest.raises(PaymentClosed, match="PROMPTED"):
+        open_checkout(payment.pk, payment.generation)
+    assert [one.path for one in paystack.requests] == ["/charge"]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "0712345678",
+        "0110 345 678",
+        "+254 712-345-678",
+        "254712345678",
+        "(0712) 345.678",
+    ],
+)
+def test_kenyan_numbers_are_taken(visitor: Payer, paystack: FakePaystack, typed: str):
+    assert ASKED in prompted(visitor, typed)
+
+    sent = charges(paystack)[0]["mobile_money"]["phone"]
+    assert sent in {PHONE, "+254110345678"}
+    assert visitor.checkout.phone == sent
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "",
+        " ",
+        "12345",
+        "712345678",
+        "0412345678",
+        "07123456789",
+        "+255712345678",
+        "+14155550123",
+        "0712345678 ext 5",
+        "٠٧١٢٣٤٥٦٧٨",
+        "0712\x00345678",
+        "9" * 5000,
+    ],
+)
+def test_other_numbers_are_not(visitor: Payer, paystack: FakePaystack, typed: str):
+    page = prompted(visitor, typed)
+
+    assert "Error: Enter a Kenyan mobile number" in page
+    assert not Checkout.objects.exists()
+    assert charges(paystack) == []
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency"), [("250.50", "KES"), ("250001", "KES"), ("250", "USD")]
+)
+def test_prompt_is_not_offered_for_what_mpesa_cannot_carry(
+    visitor: Payer, paystack: FakePaystack, amount: str, currency: str
+):
+    Payment.objects.update(amount=amount, currency=currency)
+
+    assert FORM not in visitor.reads()
+    assert FORM not in prompted(visitor)
+    assert charges(paystack) == []
+
+
+def test_prompt_asks_for_the_rest_where_a_part_has_come(
+    visitor: Payer, paystack: FakePaystack
+):
+    paystack.pays = 20_000
+    visitor.post("pay")
+    paystack.pay(visitor.checkout.reference)
+    look(visitor.checkout)
+    paystack.pays = None
+    assert "KES 50.00 is missing" in visitor.reads()
+
+    assert "on that phone to pay KES 50.00" in prompted(visitor)
+
+    paystack.pay(visitor.checkout.reference)
+    look(visitor.checkout)
+    assert "You paid KES 250.00" in visitor.reads()
+
+
+def test_link_sends_few_prompts_an_hour(visitor: Payer, paystack: FakePaystack):
+    for number in range(PROMPTS_PER_LINK_PER_HOUR):
+        assert ASKED in prompted(visitor, f"071234567{number}")
+        paystack.end_prompt(visitor.checkout.reference, "Request cancelled by user")
+        look(visitor.checkout)
+
+    answer = visitor.post("prompt", phone="0712345670")
+
+    assert answer.status_code == 429
+    assert "Error: Too many prompts were sent" in words(answer.content.decode())
+    assert len(charges(paystack)) == PROMPTS_PER_LINK_PER_HOUR
+    with time_machine.travel(now() + timedelta(hours=1)):
+        opened(visitor)
+
+
+def test_phone_gets_few_prompts_a_day_by_any_link(
+    paystack_api: Api, paystack: FakePaystack
+):
+    links = [payer(paystack_api) for _ in range(PROMPTS_PER_PHONE_PER_DAY + 1)]
+    for visitor in links[:-1]:
+        opened(visitor)
+
+    with pytest.raises(TooManyPrompts):
+        opened(links[-1])
+
+    assert Checkout.objects.count() == PROMPTS_PER_PHONE_PER_DAY
+    assert opened(links[-1], "+254712345679").phone == "+254712345679"
+    DailyCount.objects.update(day=now().date() - timedelta(days=1))
+    Checkout.objects.update(status="FAILED")
+    assert opened(links[0]).phone == PHONE
+
+
+def test_phone_is_in_no_log_url_or_job_and_sealed_in_the_table(
+    visitor: Payer,
+    paystack: FakePaystack,
+    log_lines: LogLines,
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level(logging.DEBUG)
+    told: list[str] = []
+    for fault in ({"status": 500}, {"status": 400}, {"half": True}, {}):
+        vars(paystack.faults).update({"path": "/charge", "half": False, **fault})
+        prompted(visitor)
+        prompted(visitor, "0712345678 not a number")
+        told.append(visitor.text())
+        paystack.faults.status = None
+        Checkout.objects.update(status="FAILED")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT c.*, c.phone::text FROM payments_checkout c")
+            told.append(str(cursor.fetchall()))
+    told += [str(list(Job.objects.values_list())), caplog.text, str(log_lines())]
+    told += [str(record.__dict__) for record in caplog.records]
+
+    assert len(charges(paystack)) == 4
+    assert [text for text in told if "712345678" in text] == []
+
+
+def test_refusal_of_the_provider_is_told_and_alerts(
+    visitor: Payer, paystack: FakePaystack
+):
+    paystack.key = "sk_another"
+
+    page = prompted(visitor)
+
+    assert "The prompt could not be sent" in page
+    assert FORM in page
+
+
+def test_status_that_needs_more_of_the_payer_leads_to_another_way(
+    visitor: Payer, paystack: FakePaystack
+):
+    paystack.prompt_status = "send_otp"
+
+    page = prompted(visitor)
+
+    assert "The prompt could not be sent" in page
+    assert "pay in another way" in page
+
+
+def test_provider_without_prompts_shows_no_form(live_api: Api, settings: Any):
+    for _ in taking(FakeStripe(), settings):
+        visitor = payer(live_api)
+
+        assert FORM not in visitor.reads()
+        assert FORM not in prompted(visitor)
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ("pay", "You paid KES 250.00"),
+        ("lost", "You paid KES 250.00"),
+        ("cancel", "The prompt was cancelled on the phone"),
+        ("no-money", "not enough money"),
+        ("wrong-pin", "The M-Pesa PIN was wrong"),
+        ("not-reached", "M-Pesa could not reach that phone"),
+    ],
+)
+def test_sandbox_plays_the_phone(api: Api, choice: str, told: str):
+    visitor = payer(api)
+    assert "Play the phone" in prompted(visitor)
+    path = f"/sandbox/checkout/{visitor.checkout.pk}"
+    assert "Wrong PIN" in visitor.browser.get(path).content.decode()
+
+    visitor.choose(choice, path)
+    look(visitor.checkout)
+
+    assert told in visitor.reads()
+
+
+def test_phones_are_forgotten_after_90_days(visitor: Payer, paystack: FakePaystack):
+    prompted(visitor)
+    made = visitor.checkout.created_at
+    for days, phone in ((89, PHONE), (91, None)):
+        with time_machine.travel(made + timedelta(days=days)):
+            purge_payment_events()
+        assert visitor.checkout.phone == phone
