@@ -48,13 +48,15 @@ def django_db_modify_db_settings(
     database_server: None, django_db_modify_db_settings_parallel_suffix: None
 ) -> None:
     """Called by pytest-django before it makes the test database."""
-    execute = connection.ops.execute_sql_flush
+    # Of the class: Playwright's loop makes another connection than this one.
+    operations: Any = type(connection.ops)
+    execute = operations.execute_sql_flush
 
-    def execute_sql_flush(statements: list[str]) -> None:
+    def execute_sql_flush(ops: Any, statements: list[str]) -> None:
         # History is append-only, and triggers refuse to truncate it.
-        execute(["SET LOCAL session_replication_role = replica", *statements])
+        execute(ops, ["SET LOCAL session_replication_role = replica", *statements])
 
-    connection.ops.execute_sql_flush = execute_sql_flush
+    operations.execute_sql_flush = execute_sql_flush
     drop = connection.creation._destroy_test_db
 
     def destroy_test_db(name: str, verbosity: int) -> None:

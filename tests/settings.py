@@ -19,6 +19,9 @@ os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
 os.environ["OPERATOR_CONTACT"] = "help@operator.test"
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 
+# Playwright's loop runs in the thread of the tests, which ask the database meanwhile.
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
 from tests.live_settings import *  # noqa: F403
 
 DATABASES["default"]["TEST"] = {  # noqa: F405
