@@ -8,12 +8,14 @@ from django.utils.html import format_html
 from monitoring.changes import in_words
 from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity
+from monitoring.orders import cannot_run, price_of
 from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
-from monitoring.running import RunRefused, run_now
+from monitoring.running import RunRefused, accounts_of, run_now
 from verification.backoffice import trail
 from verification.backoffice.office import ReadOnlyAdmin, asking_page
 from verification.backoffice.rendering import link, pretty, table
 from verification.backoffice.staff import staff_of
+from verification.ordering.intake import catalogue
 from verification.reports.models import Report
 from workspaces.ledger import InsufficientBalance
 
@@ -201,6 +203,13 @@ class RuleAdmin(ReadOnlyAdmin):
         return None
 
     def _ask(self, request, rules, action, title):
+        chosen = list(rules)
+        accounts, definitions = accounts_of(chosen), catalogue()
+        for rule in chosen:
+            currency = accounts[rule.workspace_id, rule.environment].currency
+            rule.price = cannot_run(rule, definitions) or (
+                f"{currency} {price_of(rule, definitions):,.2f} a run"
+            )
         return asking_page(
             self,
             request,
@@ -208,7 +217,7 @@ class RuleAdmin(ReadOnlyAdmin):
             action=action,
             title=title,
             told=COSTS[action],
-            rows=rules,
+            rows=chosen,
         )
 
     def _tell(self, request, rule, outcome, *, done):

@@ -22,7 +22,14 @@ class RefundAdmin(DecidingAdmin):
         "approve": "This money is given back. It cannot be undone.",
         "reject": "This money is not given back. Another refund can be asked for.",
     }
-    asked = ["money", "reason", "requested_by", "provider"]
+    asked = [
+        "money",
+        "workspace",
+        "environment",
+        "reason",
+        "requested_by",
+        "provider",
+    ]
     fields = [
         "id",
         "checkout",

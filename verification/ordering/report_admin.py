@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.contrib import admin, messages
@@ -20,12 +21,19 @@ from django.utils.timezone import now
 from unfold.decorators import action
 
 from verification.backoffice import trail
-from verification.backoffice.dialogs import ReasonForm, back_to, dialog
+from verification.backoffice.dialogs import (
+    Facts,
+    FactsForm,
+    ReasonForm,
+    back_to,
+    dialog,
+)
 from verification.backoffice.office import ReadOnlyAdmin
 from verification.backoffice.revealing import ASK, is_revealed, remember
 from verification.checks.models import ResultStatus
 from verification.masking import masked
 from verification.ordering.cancelling import cancel
+from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
 from verification.ordering.consent_links import NotResendable, TooSoon, resend
 from verification.ordering.payment_links import NotPayable, resend_payment_link
@@ -89,6 +97,43 @@ def facts_of(report: Any) -> list[tuple[str, str]]:
         for name, value in shown.items()
         if value and name not in {"fullName", "subjectType"}
     ]
+
+
+class ReportForm(FactsForm):
+    def facts(self) -> Facts:
+        report = self.report
+        return [
+            ("Workspace", report.workspace.name),
+            ("Environment", report.environment),
+            ("Subject", report.subject_name),
+        ]
+
+    @property
+    def report(self) -> Report:
+        return Report.objects.select_related("workspace").get(pk=self.object_id)
+
+
+class Cancellation(ReasonForm, ReportForm):
+    pass
+
+
+class Retrial(ReportForm):
+    def facts(self) -> Facts:
+        report = self.report
+        failed = failed_checks(report)
+        account = Account.objects.get(
+            workspace=report.workspace_id, environment=report.environment
+        )
+        movements = charges(
+            Client(account.workspace, account, ""), report, charged(failed)
+        )
+        price = -sum((one.amount for one in movements), Decimal(0))
+        return [
+            *super().facts(),
+            ("Checks", ", ".join(result.name for result in failed)),
+            ("Charged to the workspace", f"{account.currency} {price:,.2f}"),
+            ("Balance", f"{account.currency} {account.balance:,.2f}"),
+        ]
 
 
 @admin.register(Report)
@@ -204,7 +249,7 @@ class ReportAdmin(ReadOnlyAdmin):
             "Cancel this report",
             "Checks that were not asked are given back. This cannot be undone.",
             "Cancel the report",
-            ReasonForm,
+            Cancellation,
         ),
     )
     def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
@@ -219,6 +264,7 @@ class ReportAdmin(ReadOnlyAdmin):
             "Run the failed checks again",
             "Each is charged as at launch, and given back if it fails again.",
             "Retry",
+            Retrial,
         ),
     )
     def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:

@@ -14,7 +14,7 @@ from django.utils.timezone import now
 from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
 from verification.reports.models import Report
-from workspaces.models import Account, Environment
+from workspaces.models import Account, Environment, Workspace
 
 if TYPE_CHECKING:
     from verification.payments.models.payment import Payment
@@ -297,6 +297,13 @@ class Checkout(models.Model):
 
     def __str__(self) -> str:
         return f"{self.status} {self.amount} {self.currency} ({self.provider})"
+
+    @property
+    def workspace(self) -> Workspace:
+        """The one whose report it pays, or whose account it tops up."""
+        row: Report | Account | None = self.report or self.account
+        assert row is not None  # noqa: S101
+        return row.workspace
 
     @property
     def reference(self) -> str:

@@ -125,5 +125,13 @@ class Refund(models.Model):
         return f"{self.checkout.paid_currency} {self.amount:.2f}"
 
     @property
+    def workspace(self) -> str:
+        return self.checkout.workspace.name
+
+    @property
+    def environment(self) -> str:
+        return self.checkout.environment
+
+    @property
     def provider(self) -> str:
         return self.checkout.provider
