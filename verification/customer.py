@@ -55,6 +55,7 @@ def _members(workspace: Any) -> list[dict[str, Any]]:
     return [
         {
             "row": member,
+            "name": member.user.get_full_name() or "no name yet",
             "email": _opened(workspace, member.user.email, "email"),
             "has_factor": member.has_factor,
         }

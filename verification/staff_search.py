@@ -282,7 +282,7 @@ GROUPS = [
         "Monitoring rules",
         Rule,
         _rules,
-        lambda r: (r.subject_name, r.workspace, r.environment, r.status),
+        lambda r: (r.subject_name, r.workspace, r.environment, r.get_status_display()),
     ),
     Group(
         "Workspaces",
@@ -311,7 +311,12 @@ GROUPS = [
         "Checkouts",
         Checkout,
         _checkouts,
-        lambda c: (c.number, c.environment, c.status, f"{c.currency} {c.amount}"),
+        lambda c: (
+            c.number,
+            c.environment,
+            c.get_status_display(),
+            f"{c.currency} {c.amount}",
+        ),
     ),
     Group(
         "Ledger entries",
@@ -323,12 +328,17 @@ GROUPS = [
         "Messages",
         Notification,
         _messages,
-        lambda n: (n.get_kind_display(), n.channel, n.status, _time(n.created_at)),
+        lambda n: (
+            n.get_kind_display(),
+            n.channel,
+            n.get_status_display(),
+            _time(n.created_at),
+        ),
     ),
     Group(
         "Deliveries",
         Delivery,
         _deliveries,
-        lambda d: (d.name, d.workspace, d.status, _time(d.created_at)),
+        lambda d: (d.name, d.workspace, d.get_status_display(), _time(d.created_at)),
     ),
 ]

@@ -49,7 +49,7 @@ FOR_GOOD = "The entry is made for good; another one puts a mistake right."
 class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
     """The page of a customer: what there is beside the row, `CUSTOMER_PAGE` says."""
 
-    list_display = ["name", "id", "kind", "go_live", "is_suspended", "created_at"]
+    list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
     list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
     search_exact = ("name__iexact",)
     change_form_template = "admin/workspace.html"
@@ -80,6 +80,12 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
     def owner_contact(self, workspace):
         return format_html("{}", workspace.contact_email)
 
+    @admin.display(description="Go-live", ordering="go_live")
+    def goes_live(self, workspace):
+        if workspace.go_live == Workspace.GoLive.NONE:
+            return "Sandbox only"
+        return workspace.get_go_live_display()
+
     @admin.display(boolean=True, description="Suspended")
     def is_suspended(self, workspace):
         return workspace.is_suspended
@@ -88,7 +94,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
     def blocked_by(self, workspace):
         found = workspace.blocks.filter(lifted_at=None)
         unknown = found.filter(reason="UNKNOWN").count()
-        return f"{found.count()} recipients, {unknown} of whom do not know it"
+        return f"Recipients: {found.count()}, of whom {unknown} do not know it"
 
     def get_form(self, request, obj=None, change=False, **kwargs):
         if not change:

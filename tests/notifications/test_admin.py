@@ -114,4 +114,4 @@ def test_workspace_page_counts_who_blocked_it(workspace, admin_client):
     block(workspace.pk, [("SMS", NUMBER)], Block.Reason.UNWANTED)
     path = reverse("admin:workspaces_workspace_change", args=[workspace.pk])
     page = words(admin_client.get(path).content.decode())
-    assert "2 recipients, 1 of whom do not know it" in page
+    assert "Recipients: 2, of whom 1 do not know it" in page

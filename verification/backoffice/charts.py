@@ -57,7 +57,7 @@ def _path(values: Sequence[float | None], top: float) -> str:
 
 def _drawn(told: str, marks: str) -> str:
     return format_html(
-        '<svg class="chart" role="img" aria-label="{}" viewBox="0 0 {} {}" '
+        '<svg class="plot" role="img" aria-label="{}" viewBox="0 0 {} {}" '
         'preserveAspectRatio="none">{}</svg>',
         told,
         WIDTH,

@@ -128,7 +128,8 @@ UNFOLD: dict[str, Any] = {
     "SHOW_BACK_BUTTON": True,
     "DASHBOARD_CALLBACK": "verification.dashboard.callback",
     "SIDEBAR": {
-        "show_search": True,
+        # It would send what is typed in the address; the header's sends it by POST.
+        "show_search": False,
         "navigation": "verification.backoffice.look.navigation",
     },
 }

@@ -38,7 +38,8 @@ def link(obj: Any, text: str | None = None) -> str:
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Cells are text, HTML that is safe, or times."""
     return format_html(
-        "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
+        '<div class="scroll" tabindex="0" role="group" aria-label="Table">'
+        "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
         format_html_join("", "<th>{}</th>", ((h,) for h in headings)),
         format_html_join("", "<tr>{}</tr>", ((_cells(row),) for row in rows)),
     )
