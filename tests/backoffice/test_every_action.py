@@ -1,0 +1,598 @@
+"""A browser presses every action of the admin, and opens every page.
+
+Each action is opened, has to say what it does, is cancelled without a trace, and then
+done. `ROWS` makes the row that an action suits; an action that is missing there fails.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from itertools import count
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.utils.timezone import now
+
+from monitoring.models import Rule
+from monitoring.pausing import pause_for_staff
+from tests.browser.conftest import DESK, PHONE, SCREENSHOTS, WIDTH
+from tests.browser.conftest import browser_type_launch_args as browser_type_launch_args
+from tests.clients import (
+    HOSTED,
+    READERS,
+    Api,
+    approve,
+    let_get_sandbox_messages,
+    person,
+)
+from tests.fakes.paystack import FakePaystack
+from tests.golive.applications import by, in_review, submitted
+from tests.monitoring.rules import raised, stored
+from tests.office import a_call, change, give_factor, listing, log_in
+from tests.ordering.test_consenting import EVIDENCE
+from tests.ordering.test_disputes import topped_up
+from tests.payments import candidate, end, look, payment_of, taking
+from tests.payments import opened as opened_checkout
+from tests.references.employment import asked
+from tests.webhooks.deliveries import configured, ended, recorded
+from tests.workspaces.people import member
+from verification.accounts import colleagues
+from verification.accounts.models import Colleague
+from verification.backoffice.models import AuditEvent
+from verification.backoffice.staff import Staff
+from verification.checks.models import CheckResult
+from verification.consents.models import Consent
+from verification.golive import names
+from verification.golive.models import Application, NameChange
+from verification.ids import uuid7
+from verification.jobs.models import Job
+from verification.notifications.blocks import block
+from verification.notifications.models import Block, Notification
+from verification.ordering.consenting import grant
+from verification.ordering.refunding import ask_for_refund
+from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
+from verification.reports.models import Report
+from verification.sources.models import Call
+from workspaces import ledger
+from workspaces.accounts import create_workspace
+from workspaces.models import Account, LedgerEntry, Workspace
+from workspaces.staff_entry import StaffEntry
+
+TYPED = {
+    "reason": "They asked us by telephone",
+    "amount": "5",
+    "note": "Transfer 7",
+    "text": "They call on Mondays",
+    "email": "another{}@people.test",
+}
+PAST = timedelta(minutes=5)
+# Milliseconds that a browser waits for what should be there at once.
+PATIENCE = 8_000
+# How Python writes what nobody has put into words.
+REPR = re.compile(
+    r"object at 0x|\b[A-Z]\w+ object \(|<[A-Z]\w+: |datetime\.|Decimal\(|UUID\("
+    r"|[\[{]'|^\s*(?:None|True|False)\s*$",
+    re.MULTILINE,
+)
+# What makes a page wider than the screen.
+WIDEST = """() => [...document.querySelectorAll('main *, #main *')].filter(
+    (e) => e.getBoundingClientRect().right > innerWidth && e.offsetParent
+).map((e) => `${e.tagName}.${e.className}`).slice(0, 20).join("\\n")"""
+number = count(1)
+
+
+def actions_of(page) -> list[str]:
+    """Buttons and entries of lists, but for those that have nothing to reveal."""
+    detail = page._extract_action_names(page.actions_detail)
+    names = {*(page.actions or ()), *detail, *page.actions_row, *page.actions_list}
+    names |= {*page._extract_action_names(page.actions_submit_line)}
+    if not getattr(page, "personal_fields", ()):
+        names.discard("reveal")
+    return sorted(names)
+
+
+ACTIONS = {
+    f"{model._meta.label_lower}.{name}": (page, name)
+    for model, page in admin.site._registry.items()
+    for name in actions_of(page)
+}
+
+
+def customer() -> Api:
+    """Of a workspace that no other action is pressed on."""
+    n = next(number)
+    made = create_workspace(name=f"Baobab {n}", owner_email=f"owner@baobab{n}.test")
+    let_get_sandbox_messages(made, *READERS)
+    return Api(made, "sandbox")
+
+
+def paying_customer() -> Api:
+    api = customer()
+    ledger.top_up(api.workspace, "production", 5_000, actor="tests", note="")
+    return Api(api.workspace, "production")
+
+
+def owner(api: Api):
+    return member(api.workspace, "OWNER", f"owner{next(number)}")
+
+
+def waiting_for_consent(api: Api) -> Report:
+    report = Report.objects.get(pk=api.create({**person(), "consent": HOSTED})["id"])
+    Consent.objects.filter(report=report).update(link_made_at=now() - PAST)
+    return report
+
+
+def waiting_for_payment(api: Api) -> Payment:
+    payment = payment_of(api.create(candidate()))
+    Payment.objects.filter(pk=payment.pk).update(link_made_at=now() - PAST)
+    return payment
+
+
+def paid(api: Api) -> Checkout:
+    return end(opened_checkout(api.create(candidate())))
+
+
+def in_doubt(api: Api) -> Checkout:
+    return end(opened_checkout(api.create(candidate())), currency="USD")
+
+
+def refunded_elsewhere(taker: FakePaystack) -> Checkout:
+    checkout = topped_up(paying_customer(), taker)
+    taker.give_back(checkout.reference, 20_000)
+    look(checkout)
+    return checkout
+
+
+def refund(api: Api) -> Refund:
+    checkout, by_another = paid(api), Staff(10**6, "staff x")
+    return ask_for_refund(checkout.pk, Decimal(250), reason="Wrong", by=by_another)
+
+
+def payment_event(api: Api) -> PaymentEvent:
+    return PaymentEvent.objects.create(
+        provider="paystack",
+        event_id=str(next(number)),
+        type="charge.success",
+        checkout=paid(api),
+        body_sha256=b"x" * 32,
+        body={"amount": 25_000},
+    )
+
+
+def account(api: Api) -> Account:
+    return api.workspace.accounts.get(environment="production")
+
+
+def staff_entry(api: Api) -> StaffEntry:
+    return StaffEntry.objects.create(
+        id=uuid7(),
+        account=account(api),
+        kind="TOP_UP",
+        amount=1,
+        status="REQUESTED",
+        needs_second=True,
+        requested_by="staff x",
+        requested_by_user=10**6,
+    )
+
+
+def failed_report(api: Api) -> Report:
+    report = Report.objects.get(pk=api.create(person(idNumber="90000008"))["id"])
+    api.work()
+    CheckResult.objects.filter(report=report).update(failure_retryable=True)
+    return report
+
+
+def call(api: Api) -> Call:
+    return a_call(report(api).pk, end="IN_DOUBT", ended_at=now())
+
+
+def delivery(api: Api):
+    configured(api.workspace)
+    return recorded(api, **ended("FAILED"))
+
+
+def reference(api: Api):
+    found = asked(paying_customer())
+    type(found).objects.filter(pk=found.pk).update(link_made_at=now() - PAST)
+    return found
+
+
+def colleague(api: Api, *, active: bool = True, joined: bool = True) -> Colleague:
+    role = Group.objects.get(name="Finance")
+    address = f"njeri{next(number)}@office.test"
+    found = colleagues.add(address, "Njeri", [role], by=User.objects.first())
+    if joined:
+        found.set_password("nine loud purple hippos")
+        give_factor(found)
+    found.is_active = active
+    found.save()
+    return found
+
+
+def person_of(api: Api):
+    found = owner(api)
+    give_factor(found.user)
+    return found
+
+
+def suspended(api: Api) -> Workspace:
+    api.workspace.suspend("Unpaid invoices")
+    return api.workspace
+
+
+def sent_notification(api: Api) -> Notification:
+    waiting_for_payment(api)
+    rows = Notification.objects.filter(workspace=api.workspace)
+    found = rows.filter(recipient__isnull=False).latest("id")
+    ends = {"status": "SENT", "sent_at": now(), "next_attempt_at": None}
+    Notification.objects.filter(pk=found.pk).update(**ends)
+    return found
+
+
+def to_decide(api: Api) -> Application:
+    return in_review(owner(api))
+
+
+def checked_in_vain(api: Api) -> Application:
+    application = to_decide(api)
+    report = Report.objects.filter(pk=application.report_id)
+    ends = {"failure_code": "SOURCE_UNAVAILABLE", "failure_message": "Away."}
+    report.update(status="FAILED", **ends)
+    results = CheckResult.objects.filter(report=application.report_id)
+    fields = {"status": "FAILED", "failure_retryable": True, "finding": None}
+    results.update(**fields, **ends, risk_level="", score=None)
+    return application
+
+
+def name_change(api: Api) -> NameChange:
+    asks = owner(api)
+    approve(api.workspace, "Acacia Lenders Limited")
+    names.ask_name_change(asks, "Acacia Bank Limited", "", "", by(asks.user))
+    return NameChange.objects.latest("id")
+
+
+def granted(api: Api) -> Consent:
+    consent = waiting_for_consent(api).consent
+    grant(consent.pk, 1, EVIDENCE)
+    return consent
+
+
+def rule(api: Api) -> Rule:
+    return stored(api)
+
+
+def paused(api: Api) -> Rule:
+    made = stored(api)
+    pause_for_staff(made.pk)
+    return made
+
+
+def blocked(api: Api) -> Block:
+    address = f"amina{next(number)}@payer.test"
+    block(api.workspace.pk, [("EMAIL", address)], Block.Reason.UNKNOWN)
+    return Block.objects.latest("id")
+
+
+def report(api: Api) -> Report:
+    found = Report.objects.get(pk=api.create(person())["id"])
+    api.work()
+    return found
+
+
+def workspace(api: Api) -> Workspace:
+    return api.workspace
+
+
+# page.action: what makes the row that it suits, of a customer of its own.
+ROWS = {
+    "accounts.colleague.change_email": colleague,
+    "accounts.colleague.deactivate": colleague,
+    "accounts.colleague.invite_again": lambda api: colleague(api, joined=False),
+    "accounts.colleague.reactivate": lambda api: colleague(api, active=False),
+    "accounts.colleague.remove_factor": colleague,
+    "backoffice.auditevent.reveal": lambda api: AuditEvent.objects.latest("id"),
+    "checks.checkresult.reveal": lambda api: report(api).results.first(),
+    "consents.consent.resend": lambda api: waiting_for_consent(api).consent,
+    "consents.consent.revoke": granted,
+    "consents.consentrecord.reveal": lambda api: granted(
+        api
+    ).report.consent_records.first(),
+    "golive.application.approve": to_decide,
+    "golive.application.check_again": checked_in_vain,
+    "golive.application.reject": to_decide,
+    "golive.application.reveal": to_decide,
+    "golive.application.take": lambda api: submitted(owner(api)),
+    "golive.namechange.approve": name_change,
+    "golive.namechange.reject": name_change,
+    "jobs.job.run_again": lambda api: Job.objects.create(
+        function="x", gave_up_at=now()
+    ),
+    "monitoring.alert.reveal": raised,
+    "monitoring.rule.pause": rule,
+    "monitoring.rule.resume": paused,
+    "monitoring.rule.reveal": rule,
+    "monitoring.rule.run_now": rule,
+    "notifications.block.mark_reviewed": blocked,
+    "notifications.notification.send_again": sent_notification,
+    "payments.checkout.clear_doubt": in_doubt,
+    "payments.checkout.look": lambda api: opened_checkout(api.create(candidate())),
+    "payments.checkout.record_elsewhere": refunded_elsewhere,
+    "payments.checkout.refund": paid,
+    "payments.payment.resend": waiting_for_payment,
+    "payments.payment.reveal": waiting_for_payment,
+    "payments.paymentevent.reveal": payment_event,
+    "payments.refund.approve": refund,
+    "payments.refund.reject": refund,
+    "references.reference.reveal": reference,
+    "references.reference.send_new_link": reference,
+    "reports.report.cancel": waiting_for_consent,
+    "reports.report.pdf": report,
+    "reports.report.resend_consent": waiting_for_consent,
+    "reports.report.resend_payment": lambda api: waiting_for_payment(api).report,
+    "reports.report.retry": failed_report,
+    "reports.report.reveal": report,
+    "sources.call.settle_as_paid": call,
+    "sources.call.settle_as_unpaid": call,
+    "webhooks.delivery.redeliver": delivery,
+    "webhooks.delivery.redeliver_this": delivery,
+    "webhooks.delivery.reveal": delivery,
+    "workspaces.account.adjust": account,
+    "workspaces.account.top_up": account,
+    "workspaces.apikey.revoke": lambda api: api.key,
+    "workspaces.apikey.revoke_key": lambda api: api.key,
+    "workspaces.member.change_email": person_of,
+    "workspaces.member.remove_factor": person_of,
+    "workspaces.member.reveal": person_of,
+    "workspaces.staffentry.approve": staff_entry,
+    "workspaces.staffentry.reject": staff_entry,
+    "workspaces.workspace.add_note": workspace,
+    "workspaces.workspace.resume": suspended,
+    "workspaces.workspace.reveal": workspace,
+    "workspaces.workspace.suspend": workspace,
+}
+# These move money: amount, workspace and environment are said before they act.
+MONEY = {
+    "monitoring.rule.resume",
+    "monitoring.rule.run_now",
+    "payments.checkout.record_elsewhere",
+    "payments.checkout.refund",
+    "payments.refund.approve",
+    "payments.refund.reject",
+    "reports.report.retry",
+    "workspaces.account.adjust",
+    "workspaces.account.top_up",
+    "workspaces.staffentry.approve",
+    "workspaces.staffentry.reject",
+}
+
+
+@pytest.fixture(scope="module")
+def browser_context_args():
+    return {"viewport": DESK, "locale": "en-KE"}
+
+
+@pytest.fixture
+def taker(settings) -> Iterator[FakePaystack]:
+    yield from taking(FakePaystack(), settings)
+
+
+@pytest.fixture
+def office(page, settings, live_server, rows, live_source, admin_user):
+    """A superuser's browser; what a page should not do is kept in `faults`."""
+    # The server of tests knows files by their plain names alone.
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+    settings.GO_LIVE_ENVIRONMENT = "sandbox"
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(100)
+    client = Client()
+    log_in(client, admin_user)
+    cookie = {"name": "sessionid", "value": client.session.session_key}
+    page.context.add_cookies([{**cookie, "url": live_server.url}])
+    page.set_default_timeout(PATIENCE)
+    page.root, page.faults = live_server.url, []
+    page.on("response", lambda r: r.status >= 400 and page.faults.append(r.url))
+    page.on("pageerror", lambda error: page.faults.append(str(error)))
+    page.on("console", lambda m: m.type == "error" and page.faults.append(m.text))
+    return page
+
+
+def check_page(office) -> None:
+    """Fail where the browser found a fault, or the page shows Python."""
+    faults, office.faults = office.faults, []
+    assert faults == []
+    found = REPR.search(office.locator("body").inner_text())
+    assert not found, f"{office.url} shows {found[0]!r}"
+
+
+def state_of(row) -> tuple:
+    """What an action that is cancelled leaves as it was."""
+    acts = AuditEvent.objects.exclude(action__endswith=".opened").count()
+    kept = type(row).objects.filter(pk=row.pk).values().get()
+    return acts, LedgerEntry.objects.count(), Refund.objects.count(), kept
+
+
+def open_dialog(office, action: str):
+    office.locator(f"a[hx-get$='/{action}/']").first.click()
+    asked = office.get_by_role("dialog")
+    asked.locator("form").wait_for()
+    return asked
+
+
+def open_page(office, action: str, row):
+    office.locator(f"input.action-select[value='{row.pk}']").check()
+    office.locator("select[name=action]").select_option(action)
+    office.get_by_role("button", name="Run").click()
+    asked = office.locator(".asked")
+    asked.wait_for()
+    return asked
+
+
+def fill(asked) -> None:
+    for field in asked.locator("input:visible, textarea:visible").all():
+        name = field.get_attribute("name")
+        if name in TYPED and not (name == "amount" and field.input_value()):
+            field.fill(TYPED[name].format(next(number)))
+
+
+def confirm(asked, office) -> str:
+    """Every step of it: some show what follows before they act. What they say."""
+    told = ""
+    for _ in range(3):
+        told += asked.inner_text()
+        fill(asked)
+        with office.expect_response(lambda r: r.request.method == "POST") as posted:
+            asked.locator("[type=submit]").first.click()
+        led = posted.value.headers.get("hx-redirect", "")
+        if led.endswith(".pdf"):
+            return told
+        if led or posted.value.status == 302:
+            asked.wait_for(state="hidden")
+            office.wait_for_load_state()
+            return told
+        assert posted.value.status == 200, posted.value.url
+        office.wait_for_timeout(300)
+    raise AssertionError(asked.inner_text())
+
+
+def workspace_of(row) -> str:
+    owner = getattr(row, "workspace", None) or getattr(row, "account", None)
+    if isinstance(row, Refund):
+        row = row.checkout
+    if isinstance(row, Checkout):
+        owner = row.report.workspace if row.report_id else row.account.workspace
+    return (owner.workspace if isinstance(owner, Account) else owner).name
+
+
+def press(office, name: str, row) -> None:
+    page, action = ACTIONS[name]
+    on_list = action in (page.actions or ())
+    office.goto(office.root + (listing(type(row)) if on_list else change(row)))
+    check_page(office)
+
+    def ask():
+        return (
+            open_page(office, action, row) if on_list else open_dialog(office, action)
+        )
+
+    before, asked = state_of(row), ask()
+    assert len(asked.locator("p").first.inner_text()) > 20
+    check_page(office)
+    asked.get_by_text("Cancel", exact=True).click()
+    asked.wait_for(state="hidden")
+    assert state_of(row) == before, "cancelled, and something changed"
+
+    told = confirm(ask(), office)
+
+    check_page(office)
+    if name in MONEY:
+        assert re.search(r"KES -?[\d,]+\.\d\d", told), told
+        assert workspace_of(row) in told
+        assert re.search("sandbox|production", told), told
+    messages = office.locator("#main ul.mb-6 > li, main ul.mb-6 > li")
+    said = " ".join(messages.all_inner_texts())
+    assert state_of(row)[0] > before[0], said or "nothing was done, and nothing said"
+    assert said or action in {"reveal", "pdf"}, "nothing was said"
+
+
+def test_every_action_has_a_row():
+    assert set(ACTIONS) == set(ROWS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.django_db(transaction=True)
+def test_every_action_asks_is_cancelled_and_done(office, taker):
+    failed = {}
+    for name, make in ROWS.items():
+        try:
+            row = make(taker if make is refunded_elsewhere else customer())
+            press(office, name, row)
+        except Exception as e:
+            failed[name] = str(e)[:400]
+            SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+            office.screenshot(path=SCREENSHOTS / f"action-{name}.png")
+            office.faults = []
+    assert failed == {}, failed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.django_db(transaction=True)
+def test_every_page_opens_and_fits_a_phone(office, rf, admin_user):
+    office.set_viewport_size(PHONE)
+    request, failed = rf.get("/"), {}
+    request.user = admin_user
+    for model, shown in admin.site._registry.items():
+        rows = model._default_manager.all()[:1]
+        adds = shown.has_add_permission(request)
+        add = listing(model) + "add/"
+        for path in [listing(model), *map(change, rows), *([add] if adds else [])]:
+            office.goto(office.root + path)
+            try:
+                check_page(office)
+                assert office.evaluate(WIDTH) <= PHONE["width"], office.evaluate(WIDEST)
+            except AssertionError as e:
+                failed[path] = str(e)
+    assert failed == {}, failed
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_pages_of_customers_and_money_are_seen_by_a_person(office, rows):
+    """Leaves pictures of them, at the widths of a phone and a desk."""
+    pages = {
+        "dashboard": "/admin/",
+        "customer": change(busy(rows)),
+        "delivery": change(delivery(customer())),
+        "alert": change(raised(customer())),
+        "name-change": change(name_change(customer())),
+    }
+    for name, path in pages.items():
+        office.goto(office.root + path)
+        see(office, name)
+
+    office.goto(office.root + pages["customer"])
+    button = office.get_by_role("link", name="Top up production")
+    button.click()
+    asked = office.get_by_role("dialog")
+    asked.locator("form").wait_for()
+    see(office, "top-up-1")
+    fill(asked)
+    asked.locator("[type=submit]").click()
+    asked.get_by_text("Balance after").wait_for()
+    see(office, "top-up-2")
+
+    office.goto(office.root + "/admin/")
+    field = office.get_by_role("searchbox", name="Search for anything")
+    field.fill("Wanjiku")
+    field.press("Enter")
+    office.locator(".found h2").first.wait_for()
+    see(office, "search")
+
+
+def busy(api: Api) -> Workspace:
+    """With something in each section of its page."""
+    configured(api.workspace)
+    name_change(api)
+    return api.workspace
+
+
+def see(office, name: str) -> None:
+    office.wait_for_load_state()
+    check_page(office)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    for size in (DESK, PHONE):
+        # As high as the page, whose foot would cover it otherwise.
+        office.set_viewport_size(size)
+        height = office.evaluate("document.documentElement.scrollHeight")
+        tall = {**size, "height": max(size["height"], height)}
+        office.set_viewport_size(tall)
+        office.wait_for_timeout(300)
+        path = SCREENSHOTS / f"admin-{name}-{size['width']}.png"
+        office.screenshot(path=path)
+        assert office.evaluate(WIDTH) <= size["width"], office.evaluate(WIDEST)
+    office.set_viewport_size(DESK)
