@@ -322,6 +322,7 @@ ROWS = {
     "payments.checkout.look": lambda api: opened_checkout(api.create(candidate())),
     "payments.checkout.record_elsewhere": refunded_elsewhere,
     "payments.checkout.refund": paid,
+    "payments.checkout.reveal": paid,
     "payments.payment.resend": waiting_for_payment,
     "payments.payment.reveal": waiting_for_payment,
     "payments.paymentevent.reveal": payment_event,
