@@ -354,6 +354,8 @@ def test_a_payer_who_paid_too_little_gets_it_back(api: Api):
     page = visitor.reads()
     assert "Pay KES 250.00" in page
     assert "KES 125.00 is on its way back to you" in page
+    assert "KES 125.00 came in, which is less than was asked for" in page
+    assert "not needed" not in page
     send_refunds()
     assert "KES 125.00 was given back on" in visitor.reads()
     assert visitor.payment.status == "PENDING"

@@ -177,6 +177,7 @@ def extras(checkouts: list[Checkout]) -> list[dict[str, Any]]:
             "number": one.number,
             "amount": money(one.paid_amount, one.paid_currency),
             "is_other": Doubt.OTHER_CURRENCY in one.doubts,
+            "is_short": (one.paid_amount or Decimal(0)) < one.amount,
             "given_back": given_back(one),
         }
         for one in checkouts
