@@ -4,12 +4,16 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_consent import sees
-from tests.browser.test_payment import DUE, TOLD_MS, link_of, reloaded, told
-from tests.clients import person
+from tests.browser.test_payment import TOLD_MS, link_of, reloaded, told
 from tests.fakes.paystack import FakePaystack
+from tests.references.employment import item
 from tests.service.conftest import Client
 
 pytestmark = pytest.mark.slow
+
+DUE = "Pay KES 500.00"
+# A check that needs no source: this installation has none.
+ORDER = {**item(email="w@subject.test"), "paymentMode": "CANDIDATE", "reuse": False}
 
 PROMPTED = "Type your M-Pesa PIN on your phone"
 
@@ -64,8 +68,7 @@ def shop(service, paystack):
 
 
 def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
-    item = person(email="w@subject.test")
-    report = shop.order({**item, "paymentMode": "CANDIDATE"})[0]
+    report = shop.order(ORDER)[0]
     page.goto(link_of(report))
     sees(page, DUE)
     expect(page.get_by_text("You pay on the page of Paystack")).to_be_visible()
@@ -76,7 +79,7 @@ def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
     page.get_by_role("button", name="Fail").click()
     page.get_by_role("button", name="Pay").click()
 
-    told(page, "You paid KES 250.00")
+    told(page, "You paid KES 500.00")
     expect(page.get_by_text("(Paystack)").first).to_be_visible()
     look("paystack-2-paid")
     assert shop.get(f"/reports/{report['id']}").json()["paymentState"]["status"] == (
@@ -85,8 +88,7 @@ def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
 
 
 def test_nobody_pays_while_a_person_looks_at_the_payment(page, look, shop, paystack):
-    item = person(email="w@subject.test")
-    report = shop.order({**item, "paymentMode": "CANDIDATE", "reuse": False})[0]
+    report = shop.order(ORDER)[0]
     page.goto(link_of(report))
     page.get_by_role("button", name=DUE).click()
     page.wait_for_url(f"{paystack.url}/**")
@@ -95,15 +97,14 @@ def test_nobody_pays_while_a_person_looks_at_the_payment(page, look, shop, payst
     page.get_by_role("button", name="Pay").click()
 
     told(page, "A person looks at your payment")
-    expect(page.get_by_text("USD 250.00 came in")).to_be_visible()
+    expect(page.get_by_text("USD 500.00 came in")).to_be_visible()
     assert page.get_by_role("button").count() == 0
     look("paystack-3-examined")
     paystack.currency = None
 
 
 def test_payer_pays_by_an_mpesa_prompt(page, look, shop, paystack):
-    item = person(email="w@subject.test")
-    report = shop.order({**item, "paymentMode": "CANDIDATE", "reuse": False})[0]
+    report = shop.order(ORDER)[0]
     page.goto(link_of(report))
     look("prompt-1-form")
     page.get_by_label("Your M-Pesa number").fill("0712 345")
@@ -134,14 +135,13 @@ def test_payer_pays_by_an_mpesa_prompt(page, look, shop, paystack):
     expect(page.get_by_text("Not paid yet.")).to_be_visible(timeout=TOLD_MS)
     look("prompt-7-not-paid-yet")
     paystack.pay([*paystack.transactions][-1])
-    told(page, "You paid KES 250.00")
+    told(page, "You paid KES 500.00")
 
 
 def test_prompt_needs_no_script(browser, shop, paystack):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    item = person(email="w@subject.test")
-    report = shop.order({**item, "paymentMode": "CANDIDATE", "reuse": False})[0]
+    report = shop.order(ORDER)[0]
     page.goto(link_of(report))
     page.get_by_label("Your M-Pesa number").fill("0712 345 678")
     page.get_by_role("button", name="Send the prompt").click()
@@ -149,5 +149,5 @@ def test_prompt_needs_no_script(browser, shop, paystack):
     paystack.pay([*paystack.transactions][-1])
 
     page.get_by_role("link", name="Check now").click()
-    reloaded(page, "You paid KES 250.00")
+    reloaded(page, "You paid KES 500.00")
     context.close()
