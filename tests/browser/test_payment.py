@@ -112,7 +112,7 @@ def test_a_payment_fails_and_is_tried_again(page, owed, look):
     told(page, "The payment failed")
     look("payment-05-failed")
 
-    pay(page, button="Try again")
+    pay(page)
 
     told(page, PAID)
 

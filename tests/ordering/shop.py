@@ -81,6 +81,12 @@ class Shop:
         self._end_call()
         return CheckoutBegun(f"https://shop.test/{asked.reference}", "")
 
+    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+        return False
+
+    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+        raise Refused("PROMPT_NOT_SUPPORTED", "The shop sends no prompts.")
+
     def look(self, reference: str, session: str) -> CheckoutSeen:
         self._begin_call()
         self._end_call()

@@ -209,8 +209,10 @@ def test_pages_and_mails_name_the_ways_to_pay(live_api: Api, taker):
     )
     assert f"You pay on the page of {provider}, with {ways}." in page
     (letter,) = [one for one in mail.outbox if "asks you to pay" in one.subject]
-    assert f"and to pay with {ways}:" in letter.body
-    kadi = "M-Pesa au kadi" if is_mpesa_taken else "kadi"
+    prompt = ways.replace("M-Pesa", "M-Pesa (by a prompt on your phone)")
+    assert f"and to pay with {prompt}:" in letter.body
+    ombi = "M-Pesa (kwa ombi la malipo kwenye simu yako) au kadi"
+    kadi = ombi if is_mpesa_taken else "kadi"
     assert f"kisha ulipe kwa {kadi}:" in letter.body
 
 
