@@ -58,4 +58,4 @@ def test_no_payment_in_any_order_breaks_the_books(paid_api: Api):
 def test_ten_thousand_operations_leave_both_books_in_order(paid_api: Api, half: str):
     done = play(lambda done: PaymentMachine(paid_api, done), operations=5_000, steps=60)
 
-    assert all(done[what] for what in HAPPENED), done
+    assert [what for what in HAPPENED if not done[what]] == []

@@ -38,6 +38,7 @@ WHERE p.workspace_id = %s AND c.source = 'metropol' AND c."end" = 'IN_DOUBT'
 def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
     """The service asks both fakes; restarted as it was when the test ends."""
     metropol.anybody = (700, "003")
+    service.stop_web()
     service.stop_jobs()
     variables = {
         "SMILE_ID_PARTNER_ID": PARTNER,
@@ -49,10 +50,13 @@ def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
         "SOURCE_DEV_HOSTS": f"{smile_id.host},{metropol.host}",
     }
     service.set_environment(**variables)
+    service.start_web()
     service.start_jobs()
     yield service
+    service.stop_web()
     service.stop_jobs()
     service.set_environment(**dict.fromkeys(variables, ""))
+    service.start_web()
     service.start_jobs()
 
 
