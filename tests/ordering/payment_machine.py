@@ -33,9 +33,12 @@ from verification.ordering.looking import look_at_due, look_now
 from verification.ordering.paying import (
     CheckoutNotOpened,
     PaymentClosed,
+    TooManyPrompts,
     begin,
     open_checkout,
+    open_prompt,
     open_top_up,
+    send_prompt,
 )
 from verification.ordering.reconciling import days, reconcile
 from verification.ordering.refunding import (
@@ -216,6 +219,19 @@ class PaymentMachine(Machine):
 
         self.quiet("open", opened, PaymentClosed)
 
+    @rule(pick=PICK)
+    def prompt(self, pick: int) -> None:
+        payments = list(Payment.objects.filter(status__in=Payment.OUTSTANDING))
+        if not payments:
+            return
+        payment = payments[pick % len(payments)]
+
+        def sent() -> None:
+            asked = (payment.pk, payment.generation, f"+2547{pick % 10**8:08}", "en")
+            send_prompt(open_prompt(*asked))
+
+        self.quiet("prompt", sent, PaymentClosed, TooManyPrompts)
+
     @rule(pick=PICK, more=MORE, currency=CURRENCIES, told=some.booleans())
     def pay(self, pick: int, more: int, currency: str, told: bool) -> None:
         if page := self.page(pick, unpaid=True):
@@ -229,10 +245,17 @@ class PaymentMachine(Machine):
 
     @rule(pick=PICK)
     def give_up(self, pick: int) -> None:
-        parts = Checkout.objects.filter(is_part=True, is_counted=False).order_by("id")
+        if not (parts := self.parts()):
+            self.make_page(pick)
+            self.pay(-1, more=-40, currency="KES", told=True)
+            parts = self.parts()
         if parts:
             payment_id = parts[pick % len(parts)].payment_id
             self.attempt("give up", lambda: give_up_payment(payment_id))
+
+    def parts(self) -> list[Checkout]:
+        found = Checkout.objects.filter(is_part=True, is_counted=False)
+        return list(found.order_by("id"))
 
     @rule(pick=PICK, state=some.sampled_from(["FAILED", "CANCELLED", "EXPIRED"]))
     def do_not_pay(self, pick: int, state: str) -> None:
@@ -386,7 +409,9 @@ class PaymentMachine(Machine):
         for payment in Payment.objects.filter(report__completed_at__isnull=False):
             paying = Checkout.objects.paying(payment.pk)
             refunds = Refund.objects.filter(checkout__in=paying)
-            by_staff = refunds.filter(cause="STAFF", status__in=["REQUESTED", "DONE"])
+            by_staff = refunds.filter(
+                cause__in=["STAFF", "ELSEWHERE"], status__in=["REQUESTED", "DONE"]
+            )
             if paying.exclude(doubts=[]).exists() or not paying:
                 continue
             done = payment.report.results.filter(status="COMPLETED")

@@ -82,10 +82,16 @@ class Shop:
         return CheckoutBegun(f"https://shop.test/{asked.reference}", "")
 
     def takes_prompt(self, amount: Decimal, currency: str) -> bool:
-        return False
+        return amount == amount.to_integral_value()
 
     def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
-        raise Refused("PROMPT_NOT_SUPPORTED", "The shop sends no prompts.")
+        self._begin_call()
+        assert asked.reference not in self.pages, "two prompts of one checkout"
+        self.pages[asked.reference] = Page(
+            asked.reference, asked.amount, asked.currency
+        )
+        self._end_call()
+        return CheckoutSeen(CheckoutState.OPEN)
 
     def look(self, reference: str, session: str) -> CheckoutSeen:
         self._begin_call()

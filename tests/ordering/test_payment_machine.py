@@ -18,6 +18,7 @@ HAPPENED = [
     "launch paid by others",
     "top up by checkout",
     "open",
+    "prompt",
     "pay",
     "pay too much",
     "pay too little",
