@@ -21,6 +21,7 @@ FINDING = {
         "providerReference": None,
         "retrievedAt": "2026-01-01T00:00:00Z",
         "responseDigest": None,
+        "nameComparison": None,
     },
 }
 HOUR = timedelta(hours=1)

@@ -114,6 +114,7 @@ FINDING = {
         "providerReference": None,
         "retrievedAt": "2026-01-20T10:00:00.000000Z",
         "responseDigest": None,
+        "nameComparison": None,
     },
 }
 

@@ -115,7 +115,7 @@ def test_a_status_that_is_not_known_is_logged(companies_house, caplog):
         ({"fullName": "Baraka Ltd"}, {}, ["NAME_MISMATCH"], 55),
         ({"fullName": None}, {}, [], 5),
         ({}, {"company_status": None}, [], None),
-        ({}, {"company_name": None}, [], None),
+        ({}, {"company_name": None}, ["NAME_NOT_COMPARED"], None),
         ({}, {"type": "new-kind", "date_of_creation": "soon"}, [], 5),
         ({}, {"registered_office_address": None}, [], 5),
     ],

@@ -120,7 +120,7 @@ LISTED: list[tuple[str, dict[str, Any], Any, str]] = [
     *(("metropol", metropol(c, has_error=False), [], "") for c in (None, 200, "200")),
     ("metropol", metropol(1010, has_error=False), [], ""),
     ("metropol", metropol("E017", has_error=False), ["NO_CREDIT_RECORD"], ""),
-    ("metropol", metropol("E019"), ["NO_CREDIT_RECORD"], ""),
+    ("metropol", metropol("E019"), LATER, "has no answer at present"),
     ("metropol", metropol("E002"), REFUSED, "misses the key"),
     ("metropol", metropol("E003"), REFUSED, "does not authorise the account"),
     ("metropol", metropol("E004"), REFUSED, "does not take the key"),

@@ -9,6 +9,7 @@ from tests.fakes.metropol import FakeMetropol
 from tests.fakes.metropol import metropol as metropol
 from tests.providers.asking import ask, codes, inquiry
 from verification.providers.base import NotYet, Refused, Unavailable
+from verification.providers.likeness import VERSION
 from verification.providers.metropol import CODES, REPORTS, hashed
 
 STAMP = "20260102030405678000"
@@ -70,9 +71,8 @@ def test_a_company_is_asked_about_as_one(metropol: FakeMetropol):
 
 
 @pytest.mark.parametrize("check", REPORTS)
-@pytest.mark.parametrize("code", ["E017", "E019"])
-def test_a_thin_file_is_found_empty_and_not_clean(metropol, check, code):
-    metropol.says = [(200, {"api_code": code, "has_error": code == "E019"})]
+def test_a_thin_file_is_found_empty_and_not_clean(metropol, check):
+    metropol.says = [(200, {"api_code": "E017", "has_error": False})]
 
     answer = found(metropol, check)
 
@@ -317,6 +317,42 @@ def test_the_same_question_waits_a_minute_and_not_for_ever(metropol: FakeMetropo
     asked = replace(asked, asked_at=asked.asked_at - timedelta(minutes=16))
     with pytest.raises(Unavailable):
         metropol.adapter().ask(asked)
+
+
+@pytest.mark.parametrize("check", [*SCORES, "CREDITBUREAU_STATUS", "CRB_STANDARD"])
+def test_a_good_record_whose_name_was_not_compared_has_no_score(metropol, check):
+    answer = found(metropol, check, fullName="Peter Marangi")
+
+    assert (codes(answer), answer.score) == (["NAME_NOT_COMPARED"], None)
+    assert answer.name_comparison is None
+
+
+def test_a_bad_record_whose_name_was_not_compared_stays_bad(metropol):
+    answer = found(metropol, "CRB_STANDARD", LISTED, fullName="Peter Marangi")
+
+    assert codes(answer) == ["NAME_NOT_COMPARED", "NON_PERFORMING_ACCOUNT"]
+    assert answer.score == 85
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "strength", "flags"),
+    [
+        ("Marangi Peter", "OTHER_ORDER", 95, []),
+        ("Grace Atieno", "DIFFERENT", 0, ["NAME_MISMATCH"]),
+    ],
+)
+def test_a_finding_says_how_the_names_were_compared(
+    metropol, name, reason, strength, flags
+):
+    answer = found(metropol, "CRB_FULL", fullName=name)
+
+    assert codes(answer) == flags
+    assert answer.name_comparison == {
+        "matcherVersion": VERSION,
+        "likeness": answer.details["nameMatch"],
+        "reason": reason,
+        "strength": strength,
+    }
 
 
 @pytest.mark.parametrize("keys", [{"public_key": "x"}, {"private_key": "x"}])

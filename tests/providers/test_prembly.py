@@ -65,7 +65,7 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         (
             {},
             {"first_name": None, "other_name": "", "surname": None, "last_name": None},
-            [],
+            ["NAME_NOT_COMPARED"],
             None,
         ),
     ],
@@ -126,7 +126,7 @@ def test_what_a_pins_status_becomes(prembly, word, status, flags, score):
         ({"status": "asleep"}, "ASLEEP", ["COMPANY_DISSOLVED"], 90),
         ({"status": None}, None, [], None),
         ({"verified": False}, "ACTIVE", [], None),
-        ({"businessName": None}, "ACTIVE", [], None),
+        ({"businessName": None}, "ACTIVE", ["NAME_NOT_COMPARED"], None),
         ({"partners": "none", "registrationDate": "soon"}, "ACTIVE", [], 5),
     ],
 )

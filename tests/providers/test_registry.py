@@ -31,9 +31,13 @@ ALLOWED = {
     "collections.abc",
     "dataclasses",
     "datetime",
+    "difflib",
+    "enum",
     "hashlib",
+    "itertools",
     "orjson",
     "pathlib",
+    "rapidfuzz.distance",
     "re",
     "tomllib",
     "typing",
@@ -42,6 +46,7 @@ ALLOWED = {
     "verification.identifiers",
     "verification.providers.base",
     "verification.providers.fixtures",
+    "verification.providers.likeness",
 }
 NETWORK_OR_ROWS = {
     "_socket",

@@ -106,8 +106,8 @@ def test_a_person_who_is_registered_as_stated_is_clear(smile_id: FakeSmileId):
         # What cannot be compared is not clear.
         (BORN, {"DOB": "Not Available"}, [], None),
         (BORN, {"DOB": "soon"}, [], None),
-        ({}, {"FullName": "Not Available"}, [], None),
-        ({}, {"FullName": None}, [], None),
+        ({}, {"FullName": "Not Available"}, ["NAME_NOT_COMPARED"], None),
+        ({}, {"FullName": None}, ["NAME_NOT_COMPARED"], None),
         ({}, {"Gender": "Other", "FullData": "Not Available"}, [], 5),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_company_that_is_active_is_clear(smile_id: FakeSmileId):
         ),
         ({}, {"status": "Registered"}, [], 5),
         ({}, {"status": "N/A"}, [], None),
-        ({}, {"legal_name": "N/A"}, [], None),
+        ({}, {"legal_name": "N/A"}, ["NAME_NOT_COMPARED"], None),
         ({}, {"registration_date": "soon", "company_type": "N/A"}, [], 5),
     ],
 )

@@ -91,6 +91,12 @@ RESULT: dict[str, Any] = {
         "reusedFromResultId": None,
         "responseDigest": "d35f396308f785bc8ad317d6b856ef35"
         "04ed86f422c0c7a3051ecdd133c5bfcb",
+        "nameComparison": {
+            "matcherVersion": "2",
+            "likeness": "MATCH",
+            "reason": "SAME",
+            "strength": 100,
+        },
     },
     "failure": None,
     "reused": False,

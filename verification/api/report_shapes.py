@@ -24,6 +24,7 @@ from verification.notifications.models import (
 from verification.ordering.creating import Created
 from verification.ordering.paying import ASKING
 from verification.payments.models import Payment, PaymentStatus
+from verification.providers.likeness import Likeness, Reason
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -77,6 +78,17 @@ class CheckFailure(Failure):
     retryable: bool
 
 
+class NameComparison(Shape):
+    """How alike two names are, by the rules of one version of the matcher
+    (docs/matching.md)."""
+
+    matcher_version: str
+    likeness: Likeness
+    reason: Reason
+    strength: Annotated[int, Field(ge=0, le=100)]
+    """0 to 100; 100 is the same name."""
+
+
 class Evidence(Shape):
     """Where a result comes from."""
 
@@ -87,6 +99,8 @@ class Evidence(Shape):
     reused_from_result_id: UUID | None
     response_digest: str | None
     """SHA-256 of the source's answer as it came, in hex."""
+    name_comparison: NameComparison | None = None
+    """How the stated name was compared with the source's; null where it was not."""
 
 
 class CheckResultBody(Shape):

@@ -90,7 +90,9 @@ BEHAVIOUR = [
     "fraudAlert",
 ]
 
-SCORE_FLAGS = ["NO_CREDIT_RECORD", "NAME_MISMATCH", "LOW_CREDIT_SCORE"]
+# What the name of a record that was found can raise.
+NAME_FLAGS = ["NAME_MISMATCH", "NAME_NOT_COMPARED"]
+SCORE_FLAGS = ["NO_CREDIT_RECORD", *NAME_FLAGS, "LOW_CREDIT_SCORE"]
 ACCOUNT_FLAGS = [*SCORE_FLAGS, "NON_PERFORMING_ACCOUNT", "PAST_DELINQUENCY"]
 BEHAVIOUR_FLAGS = [*ACCOUNT_FLAGS, "BOUNCED_CHEQUES", "FRAUD_ALERT"]
 
@@ -127,7 +129,7 @@ CATALOGUE = [
             "nameMatch",
             "dateOfBirthMatch",
         ],
-        flag_codes=["ID_NOT_FOUND", "NAME_MISMATCH", "DOB_MISMATCH", "DECEASED"],
+        flag_codes=["ID_NOT_FOUND", *NAME_FLAGS, "DOB_MISMATCH", "DECEASED"],
     ),
     Entry(
         name="KRA_PIN",
@@ -168,7 +170,7 @@ CATALOGUE = [
             "obligations",
             "nameMatch",
         ],
-        flag_codes=["PIN_NOT_FOUND", "NAME_MISMATCH", "PIN_INACTIVE"],
+        flag_codes=["PIN_NOT_FOUND", *NAME_FLAGS, "PIN_INACTIVE"],
     ),
     Entry(
         name="EMPLOYER_VERIFICATION",
@@ -254,7 +256,7 @@ CATALOGUE = [
             "shareholders",
             "nameMatch",
         ],
-        flag_codes=["COMPANY_NOT_FOUND", "NAME_MISMATCH", "COMPANY_DISSOLVED"],
+        flag_codes=["COMPANY_NOT_FOUND", *NAME_FLAGS, "COMPANY_DISSOLVED"],
     ),
     Entry(
         name="CRB_SCORE",
@@ -338,7 +340,7 @@ CATALOGUE = [
         ],
         flag_codes=[
             "NO_CREDIT_RECORD",
-            "NAME_MISMATCH",
+            *NAME_FLAGS,
             "ADVERSE_LISTING",
             "PAST_DELINQUENCY",
         ],

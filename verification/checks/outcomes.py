@@ -75,6 +75,7 @@ def finding_of(found: Finding) -> Completed:
                 "providerReference": found.provider_reference,
                 "retrievedAt": utc_text(now()),
                 "responseDigest": found.response_digest,
+                "nameComparison": found.name_comparison,
             },
         },
     )

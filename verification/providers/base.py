@@ -57,6 +57,8 @@ class Finding:
     provider_reference: str | None = None
     # SHA-256 of the source's answer as it came, in hex.
     response_digest: str | None = None
+    # How the stated name was compared with the source's, where it was.
+    name_comparison: dict[str, Any] | None = None
 
 
 class ProviderError(Exception):

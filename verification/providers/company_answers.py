@@ -15,8 +15,9 @@ from typing import Any
 from verification.providers.base import Finding
 from verification.providers.scoring import (
     NOT_COMPARED,
-    OTHER_NAME,
     is_compared,
+    likeness_of,
+    name_flags,
     name_match,
     weighed,
 )
@@ -54,9 +55,7 @@ def found(
 ) -> Finding:
     """`by_name`: it has the name that was stated, and not the number."""
     match = name_match(subject, company.name)
-    flags = {}
-    if match == "NO_MATCH":
-        flags["NAME_MISMATCH"] = OTHER_NAME
+    flags = name_flags(subject, match)
     if told := _not_active(company):
         flags["COMPANY_DISSOLVED"] = told
     known = is_compared(subject, match) and company.status is not None
@@ -66,8 +65,9 @@ def found(
         source,
         summary=next(iter(flags.values()), clear),
         flags=flags,
-        details=_details(subject, company, match),
+        details=_details(subject, company, likeness_of(match)),
         known=known and not by_name,
+        match=match,
         **evidence,
     )
 

@@ -21,6 +21,8 @@ from verification.providers.kra_token import SECONDS, Token, has_expired
 from verification.providers.scoring import (
     is_company,
     is_compared,
+    likeness_of,
+    name_flags,
     name_match,
     weighed,
 )
@@ -38,6 +40,7 @@ CODES: dict[str, Verdict] = {
     "30002": "NOT_FOUND",
 }
 TYPES = {"individual": "INDIVIDUAL", "non individual": "COMPANY"}
+OTHER_NAME = "The revenue authority has another name for this PIN."
 STATUSES = {
     "active": "ACTIVE",
     "suspended": "SUSPENDED",
@@ -192,17 +195,19 @@ def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
         "taxStation": None,
         "registeredAddress": None,
         "obligations": None,
-        "nameMatch": match,
+        "nameMatch": likeness_of(match),
     }
     found = all(answer.verdict == "FOUND" for answer in answers)
     by_pin = bool(subject.get("kraPin")) or len(answers) > 1
-    flags = _flags(details, found=found, status_is_told=by_pin)
+    flags = name_flags(subject, match, OTHER_NAME)
+    flags = _flags(flags, status, found=found, status_is_told=by_pin)
     return weighed(
         Kra.name,
         summary=_summary(flags, status),
         flags=flags,
         details=details,
         known=status is not None and is_compared(subject, match),
+        match=match,
         response_digest=sha256(
             b"".join(answer.reply.body for answer in answers)
         ).hexdigest(),
@@ -210,14 +215,15 @@ def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
 
 
 def _flags(
-    details: dict[str, Any], *, found: bool, status_is_told: bool
+    of_name: dict[str, str],
+    status: str | None,
+    *,
+    found: bool,
+    status_is_told: bool,
 ) -> dict[str, str]:
     if not found:
         return {"PIN_NOT_FOUND": "The revenue authority knows no such PIN or ID."}
-    flags = {}
-    if details["nameMatch"] == "NO_MATCH":
-        flags["NAME_MISMATCH"] = "The revenue authority has another name for this PIN."
-    status = details["pinStatus"]
+    flags = dict(of_name)
     if status != "ACTIVE" and status_is_told:
         if status is None:
             logger.warning("KRA gave a PIN a status that is not known")

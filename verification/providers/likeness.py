@@ -89,7 +89,7 @@ def _compared(*reasons: Reason, partial: bool = False) -> Comparison:
     return Comparison(likeness, weakest, STRENGTHS[weakest])
 
 
-DIFFERENT = _compared(Reason.DIFFERENT)
+SAME, DIFFERENT = _compared(Reason.SAME), _compared(Reason.DIFFERENT)
 
 # Below this many letters a slip makes another word of most: "sales" and "dales".
 LONG_WORD = 6

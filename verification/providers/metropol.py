@@ -32,13 +32,13 @@ PERSON, COMPANY = "001", "005"
 LOAN = {"loan_amount": 10000}
 REASON = {"report_reason": 3}
 
-Outcome = Literal["FOUND", "NOT_FOUND", "CLOCK", "SAME", "REFUSED"]
+Outcome = Literal["FOUND", "NOT_FOUND", "NO_ANSWER", "CLOCK", "SAME", "REFUSED"]
 CODES: dict[str, tuple[Outcome, str]] = {
     "": ("FOUND", ""),
     "200": ("FOUND", ""),
     "1010": ("FOUND", ""),
     "E017": ("NOT_FOUND", ""),
-    "E019": ("NOT_FOUND", ""),
+    "E019": ("NO_ANSWER", "has no answer at present"),
     "E002": ("REFUSED", "misses the key"),
     "E003": ("REFUSED", "does not authorise the account, or the port is another's"),
     "E004": ("REFUSED", "does not take the key"),
@@ -107,7 +107,7 @@ class Metropol:
             outcome, why = _outcome(answer)
             if outcome != "CLOCK":
                 break
-        if outcome == "CLOCK":
+        if outcome in {"CLOCK", "NO_ANSWER"}:
             raise unavailable(SOURCE, why)
         if outcome == "REFUSED":
             raise Refused(REFUSED, f"{SOURCE} {why}.")

@@ -14,7 +14,15 @@ from typing import Any
 
 from verification.providers.base import Finding, Inquiry
 from verification.providers.calls import unavailable
-from verification.providers.scoring import is_company, name_match, weighed
+from verification.providers.likeness import Comparison
+from verification.providers.scoring import (
+    is_company,
+    is_compared,
+    likeness_of,
+    name_flags,
+    name_match,
+    weighed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -73,22 +81,25 @@ NOT_CLEAN = "The bureau does not say that nothing is listed."
 def score(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     subject = inquiry.subject
     points = _points((data or {}).get("credit_score"))
-    details = {**_who(subject, data)}
+    details, match = _who(subject, data)
     if inquiry.check == "CREDITBUREAU_SCORE":
         details["bureau"] = "Metropol" if data is not None else None
     details |= {"creditScore": points, "scoreBand": None, "probabilityOfDefault": None}
-    flags = _common(data, details)
-    known = points is not None
-    return _finding(flags, details, known=known, credit_score=points, **evidence)
+    flags = _common(subject, data, details, match)
+    known = points is not None and is_compared(subject, match)
+    more = {"known": known, "credit_score": points, "match": match}
+    return _finding(flags, details, **more, **evidence)
 
 
 def standing(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
+    subject = inquiry.subject
     code = str((data or {}).get("delinquency_code"))
     if code in NO_RECORD:
         data = None
     listing = LISTINGS.get(STANDINGS.get(code, "")) if data is not None else None
+    who, match = _who(subject, data)
     details = {
-        **_who(inquiry.subject, data),
+        **who,
         "listingStatus": listing,
         # Who listed what, and for how much, is not told.
         "listings": [] if listing == "NOT_LISTED" else None,
@@ -96,7 +107,7 @@ def standing(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
         "currency": "KES" if data is not None else None,
         "clearanceCertificate": None,
     }
-    flags = _common(data, details)
+    flags = _common(subject, data, details, match)
     if data is not None and listing is None:
         logger.warning("Metropol gave a delinquency code that is not known")
         flags["ADVERSE_LISTING"] = NOT_CLEAN
@@ -104,7 +115,8 @@ def standing(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
         flags["ADVERSE_LISTING"] = "A lender lists this person as not paying a loan."
     if listing == "HISTORICAL":
         flags["PAST_DELINQUENCY"] = "A lender has listed this person in the past."
-    return _finding(flags, details, known=listing is not None, **evidence)
+    known = listing is not None and is_compared(subject, match)
+    return _finding(flags, details, known=known, match=match, **evidence)
 
 
 def accounts(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
@@ -120,12 +132,12 @@ def accounts(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     status = STANDINGS.get(str(found.get("delinquency_code")))
     points = _points(found.get("credit_score"))
     full = inquiry.check != "CRB_STANDARD"
-    details = _who(subject, data)
+    details, match = _who(subject, data)
     if inquiry.check == "CRB_FULL":
         details |= _contacts(found, is_found=data is not None)
     details |= _accounts(data, each, points, status)
     details |= _behaviour(found) if full else {}
-    flags = _common(data, details)
+    flags = _common(subject, data, details, match)
     if status == "CURRENT" or details["nonPerformingAccounts"]:
         bad = "An account is more than 90 days in arrears, or written off."
         flags["NON_PERFORMING_ACCOUNT"] = bad
@@ -139,7 +151,9 @@ def accounts(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     if full:
         needed = ("fraudAlert", "bouncedChequesLast12Months")
         known = known and all(details[key] is not None for key in needed)
-    return _finding(flags, details, known=known, credit_score=points, **evidence)
+    known = known and is_compared(subject, match)
+    more = {"known": known, "credit_score": points, "match": match}
+    return _finding(flags, details, **more, **evidence)
 
 
 def _finding(flags: dict[str, str], details: dict[str, Any], **more: Any) -> Finding:
@@ -151,19 +165,22 @@ def _finding(flags: dict[str, str], details: dict[str, Any], **more: Any) -> Fin
     return weighed(source, summary=summary, flags=flags, details=details, **more)
 
 
-def _common(data: Record | None, details: Record) -> dict[str, str]:
+def _common(
+    subject: Record, data: Record | None, details: Record, match: Comparison | None
+) -> dict[str, str]:
     if data is None:
         return {"NO_CREDIT_RECORD": "No lender has reported the subject to the bureau."}
-    flags = {}
-    if details["nameMatch"] == "NO_MATCH":
-        flags["NAME_MISMATCH"] = OTHER_NAME
+    flags = name_flags(subject, match, OTHER_NAME)
     points = details.get("creditScore")
     if points is not None and points <= LOW:
         flags["LOW_CREDIT_SCORE"] = "The credit score is 410 or lower."
     return flags
 
 
-def _who(subject: Record, data: Record | None) -> dict[str, Any]:
+def _who(
+    subject: Record, data: Record | None
+) -> tuple[dict[str, Any], Comparison | None]:
+    """The subject in the bureau's words, and how its name compares."""
     found = data or {}
     verified = found.get("identity_verification")
     person = verified if isinstance(verified, dict) else found
@@ -175,11 +192,9 @@ def _who(subject: Record, data: Record | None) -> dict[str, Any]:
         key, called = "registrationNumber", "registeredName"
     else:
         key, called = "idNumber", "fullName"
-    return {
-        key: subject.get(key),
-        called: name,
-        "nameMatch": name_match(subject, name),
-    }
+    match = name_match(subject, name)
+    who = {key: subject.get(key), called: name, "nameMatch": likeness_of(match)}
+    return who, match
 
 
 def _contacts(found: Record, *, is_found: bool) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 from verification.providers.base import Finding
 from verification.providers.scoring import (
     NOT_COMPARED,
-    OTHER_NAME,
     is_compared,
+    likeness_of,
+    name_flags,
     name_match,
     weighed,
 )
@@ -45,7 +46,7 @@ def identity(
     match = name_match(subject, of.name)
     told = {
         "ID_NOT_FOUND": NO_ID if person is None else "",
-        "NAME_MISMATCH": OTHER_NAME if match == "NO_MATCH" else "",
+        **(name_flags(subject, match) if person else {}),
         "DOB_MISMATCH": OTHER_BIRTH if same_birth == "NO_MATCH" else "",
         "DECEASED": DECEASED if of.is_dead else "",
     }
@@ -64,9 +65,10 @@ def identity(
             "citizenship": of.citizenship,
             "placeOfBirth": of.place_of_birth,
             "lifeStatus": "DECEASED" if of.is_dead else None,
-            "nameMatch": match,
+            "nameMatch": likeness_of(match),
             "dateOfBirthMatch": same_birth,
         },
         known=known,
+        match=match,
         **evidence,
     )

@@ -15,6 +15,8 @@ from verification.providers.person_answers import Person
 from verification.providers.scoring import (
     NOT_COMPARED,
     is_compared,
+    likeness_of,
+    name_flags,
     name_match,
     weighed,
 )
@@ -39,6 +41,7 @@ COMPANY_STATUSES = {
     "DEREGISTERED": DISSOLVED,
     "CEASED": DISSOLVED,
 }
+OTHER_TAXPAYER = "The revenue authority has another name for this PIN."
 PIN_CLEAR = "The PIN is active."
 PIN_LETTERS = {"A": "INDIVIDUAL", "P": "COMPANY"}
 # By the number's beginning; the extract does not say.
@@ -78,12 +81,12 @@ def taxpayer(
         "taxStation": None,
         "registeredAddress": None,
         "obligations": [obligations] if obligations else None,
-        "nameMatch": match,
+        "nameMatch": likeness_of(match),
     }
     told = "The revenue authority knows no such PIN."
-    flags = {} if data else {"PIN_NOT_FOUND": told}
-    if match == "NO_MATCH":
-        flags["NAME_MISMATCH"] = "The revenue authority has another name for this PIN."
+    flags = {"PIN_NOT_FOUND": told}
+    if data:
+        flags = name_flags(subject, match, OTHER_TAXPAYER)
     if data and status != "ACTIVE":
         if status is None:
             logger.warning("Prembly gave a PIN a status that is not known")
@@ -96,6 +99,7 @@ def taxpayer(
         flags=flags,
         details=details,
         known=known,
+        match=match,
         **evidence,
     )
 

@@ -18,7 +18,12 @@ from verification.providers.base import (
     Severity,
     Unavailable,
 )
-from verification.providers.likeness import Likeness, companies_alike, names_alike
+from verification.providers.likeness import (
+    Comparison,
+    Likeness,
+    compare_companies,
+    compare_people,
+)
 
 CLEAR = 5
 # Flag -> its score; the worst one decides.
@@ -41,10 +46,12 @@ SCORES = {
     "SANCTIONS_HIT": 95,
     "WATCHLIST_HIT": 75,
     "PEP_HIT": 50,
+    "NAME_NOT_COMPARED": 0,
 }
 MEDIUM, HIGH = 30, 70
 NOT_COMPARED = "A record was found; not all of it could be compared."
 OTHER_NAME = "The register has another name for this number."
+NO_NAME = "The source gives no name that could be compared."
 # How long a source may be at work on one run of a check.
 PATIENCE = timedelta(minutes=15)
 
@@ -57,9 +64,11 @@ def weighed(
     details: dict[str, Any],
     known: bool = True,
     credit_score: int | None = None,
+    match: Comparison | None = None,
     **evidence: Any,
 ) -> Finding:
-    """`flags` are code -> message; `known` is False where there is no verdict."""
+    """Make a finding. `flags` are code -> message; `known` is False where there is no
+    verdict; `match` is the comparison of the names."""
     scores = [SCORES[code] for code in flags]
     if credit_score is not None:
         scores.append(round(100 * (900 - credit_score) / 700))
@@ -72,6 +81,7 @@ def weighed(
         details=details,
         provider=source,
         flags=[Flag(code, severity(code), told) for code, told in flags.items()],
+        name_comparison=match.as_evidence() if match else None,
         **evidence,
     )
 
@@ -88,14 +98,27 @@ def stated_name(subject: Mapping[str, Any]) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
-def name_match(subject: Mapping[str, Any], given: str | None) -> Likeness | None:
-    """None where one of the two has no name."""
-    compare = companies_alike if is_company(subject) else names_alike
+def name_match(subject: Mapping[str, Any], given: str | None) -> Comparison | None:
+    """Compare the stated name with the source's; None where one of them is missing."""
+    compare = compare_companies if is_company(subject) else compare_people
     return compare(stated_name(subject), given)
 
 
-def is_compared(subject: Mapping[str, Any], match: Likeness | None) -> bool:
-    """Whether the name was, or none was stated."""
+def likeness_of(match: Comparison | None) -> Likeness | None:
+    return match.likeness if match else None
+
+
+def name_flags(
+    subject: Mapping[str, Any], match: Comparison | None, other_name: str = OTHER_NAME
+) -> dict[str, str]:
+    """What the name of a record that was found raises: code -> message."""
+    if not is_compared(subject, match):
+        return {"NAME_NOT_COMPARED": NO_NAME}
+    return {"NAME_MISMATCH": other_name} if likeness_of(match) == "NO_MATCH" else {}
+
+
+def is_compared(subject: Mapping[str, Any], match: Comparison | None) -> bool:
+    """Return whether the name was compared, or none was stated."""
     return match is not None or not stated_name(subject)
 
 

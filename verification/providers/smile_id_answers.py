@@ -15,7 +15,12 @@ from verification.providers import company_answers, person_answers
 from verification.providers.base import Finding
 from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
 from verification.providers.person_answers import Person
-from verification.providers.scoring import OTHER_NAME, name_match, weighed
+from verification.providers.scoring import (
+    likeness_of,
+    name_flags,
+    name_match,
+    weighed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +70,7 @@ def taxpayer(
     """Without the PIN's status, which is not told: found is not yet clear."""
     found = answer or {}
     name = told(found.get("FullName"))
+    match = name_match(subject, name)
     pin = subject.get("kraPin") or told(found.get("Secondary_ID_Number"))
     details = {
         "kraPin": pin,
@@ -74,11 +80,9 @@ def taxpayer(
         "taxStation": None,
         "registeredAddress": told(found.get("Address")),
         "obligations": None,
-        "nameMatch": name_match(subject, name),
+        "nameMatch": likeness_of(match),
     }
-    flags = {} if answer else {"PIN_NOT_FOUND": NO_PIN}
-    if details["nameMatch"] == "NO_MATCH":
-        flags["NAME_MISMATCH"] = OTHER_NAME
+    flags = name_flags(subject, match) if answer else {"PIN_NOT_FOUND": NO_PIN}
     clear = "The PIN is registered; whether it is active is not known."
     return weighed(
         source,
@@ -86,6 +90,7 @@ def taxpayer(
         flags=flags,
         details=details,
         known=False,
+        match=match,
         **evidence,
     )
 
