@@ -111,8 +111,7 @@ def open_checkout(
 
     `begin` comes next, unless it has its `url` already.
     """
-    at = now()
-    report, payment = _hold_to_pay(payment_id, generation, at)
+    report, payment, at = _hold_to_pay(payment_id, generation)
     missing = Checkout.objects.missing(payment)
     opened = Checkout.objects.filter(
         payment_id=payment.pk,
@@ -135,8 +134,7 @@ def open_prompt(
     Raises PaymentClosed (PROMPTED where one waits already), TooManyPrompts, and
     CheckoutNotOpened where nobody takes payments any more.
     """
-    at = now()
-    report, payment = _hold_to_pay(payment_id, generation, at)
+    report, payment, at = _hold_to_pay(payment_id, generation)
     missing = Checkout.objects.missing(payment)
     if not takes_prompt(report.environment, missing, payment.currency):
         raise PaymentClosed("NO_PROMPT")
@@ -154,15 +152,17 @@ def open_prompt(
     return _opened(checkout, at)
 
 
-def _hold_to_pay(
-    payment_id: UUID, generation: int, at: datetime
-) -> tuple[Report, Payment]:
-    """Report and payment, locked, for another try to pay. Raises PaymentClosed."""
+def _hold_to_pay(payment_id: UUID, generation: int) -> tuple[Report, Payment, datetime]:
+    """Report and payment, locked, and the time since; for another try to pay.
+
+    Raises PaymentClosed.
+    """
     try:
         report, payment = hold_payment(payment_id)
     except Payment.DoesNotExist:
         # An edit of the draft asks anew, by another link.
         raise PaymentClosed("REPLACED") from None
+    at = now()
     if closed := closed_as(report, payment, generation, at):
         raise PaymentClosed(closed)
     waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
@@ -170,7 +170,7 @@ def _hold_to_pay(
         raise PaymentClosed("PROMPTED")
     payment.status = PaymentStatus.PENDING
     payment.save(update_fields=["status"])
-    return report, payment
+    return report, payment, at
 
 
 def _checkout_of(report: Report, payment: Payment, missing: Decimal) -> Checkout:
