@@ -28,5 +28,7 @@ DATABASES["default"]["TEST"] = {  # noqa: F405
     "NAME": os.environ.get("TEST_DATABASE", "test_verification")
 }
 
+# Each client of a test builds the middleware anew, which would list all static files.
+WHITENOISE_AUTOREFRESH = True
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"

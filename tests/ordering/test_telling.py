@@ -189,6 +189,6 @@ def test_the_receipt_of_a_late_withdrawal_says_that_the_checks_had_ended(api: Ap
     withdraw(consent.pk, 1, EVIDENCE, "")
     (message,) = sent()
 
-    told = "Ukaguzi ulikuwa umekwisha kabla"
+    told = "Ukaguzi wote ulikuwa umefanywa kabla"
     assert told in message.body
     assert "umefutwa" not in message.body
