@@ -20,6 +20,7 @@ from verification.providers.scoring import (
     name_flags,
     name_match,
     weighed,
+    worst,
 )
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def found(
     clear = BY_NAME if by_name else company.doubt or (CLEAR if known else NOT_COMPARED)
     return weighed(
         source,
-        summary=next(iter(flags.values()), clear),
+        summary=worst(flags, clear),
         flags=flags,
         details=_details(subject, company, likeness_of(match)),
         known=known and not by_name,

@@ -41,6 +41,7 @@ CODES: dict[str, Verdict] = {
 }
 TYPES = {"individual": "INDIVIDUAL", "non individual": "COMPANY"}
 OTHER_NAME = "The revenue authority has another name for this PIN."
+NAME_UNKNOWN = "The PIN is active; the name could not be compared."
 STATUSES = {
     "active": "ACTIVE",
     "suspended": "SUSPENDED",
@@ -241,6 +242,8 @@ def _summary(flags: dict[str, str], status: str | None) -> str:
         return "The PIN is registered under another name."
     if status is None:
         return "The PIN is registered; whether it is active is not known."
+    if "NAME_NOT_COMPARED" in flags:
+        return NAME_UNKNOWN
     return "The PIN is active."
 
 

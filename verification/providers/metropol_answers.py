@@ -22,6 +22,7 @@ from verification.providers.scoring import (
     name_flags,
     name_match,
     weighed,
+    worst,
 )
 
 logger = logging.getLogger(__name__)
@@ -161,7 +162,7 @@ def _finding(flags: dict[str, str], details: dict[str, Any], **more: Any) -> Fin
     if not more["known"]:
         clear = "The bureau's answer leaves something open."
     source = more.pop("source")
-    summary = next(iter(flags.values()), clear)
+    summary = worst(flags, clear)
     return weighed(source, summary=summary, flags=flags, details=details, **more)
 
 

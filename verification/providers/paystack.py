@@ -347,7 +347,7 @@ class Paystack:
             return sum(
                 (
                     from_cents(found.get("amount"))
-                    for found in self._pages("/refund", asked, 1)
+                    for found in self._pages("/refund", asked, MAX_PAGES)
                     if _transaction_of(found) == transaction
                     and not found.get("dispute")
                     and self._refund_seen(found).state != RefundState.FAILED

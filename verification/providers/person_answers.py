@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +16,16 @@ from verification.providers.scoring import (
     name_flags,
     name_match,
     weighed,
+    worst,
 )
+
+logger = logging.getLogger(__name__)
 
 CLEAR = "The ID number is registered and the details match."
 NO_ID = "The register has no such ID number."
 OTHER_BIRTH = "The register has another date of birth."
+NIL = {"", "n/a", "na", "none", "null", "nil", "not available"}
+LAST_NIL_DAY = "1901-01-01"
 DECEASED = "The register records the person as deceased."
 
 
@@ -32,7 +39,23 @@ class Person:
     serial_number: str | None = None
     citizenship: str | None = None
     place_of_birth: str | None = None
-    is_dead: bool = False
+    # None where the register tells something that is no date.
+    is_dead: bool | None = False
+
+
+def is_death(told: str | None, day: str | None) -> bool | None:
+    """Return whether the register's date of death is one; None where that is unclear.
+
+    `told` is its text, `day` that text as YYYY-MM-DD. Registers write a nil date, such
+    as 0001-01-01 or 1900-01-01, and "N/A", about people who live.
+    """
+    text = (told or "").strip().casefold()
+    if text in NIL or not re.search("[1-9a-z]", text):
+        return False
+    if day is None:
+        logger.warning("a register gave a date of death that is no date")
+        return None
+    return day > LAST_NIL_DAY
 
 
 def identity(
@@ -52,9 +75,10 @@ def identity(
     }
     flags = {flag: text for flag, text in told.items() if text}
     known = is_compared(subject, match) and (not stated or same_birth is not None)
+    known = known and of.is_dead is not None
     return weighed(
         source,
-        summary=next(iter(flags.values()), CLEAR if known else NOT_COMPARED),
+        summary=worst(flags, CLEAR if known else NOT_COMPARED),
         flags=flags,
         details={
             "idNumber": subject.get("idNumber"),

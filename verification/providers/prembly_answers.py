@@ -11,7 +11,7 @@ from typing import Any
 from verification.providers import company_answers, person_answers
 from verification.providers.base import Finding
 from verification.providers.company_answers import ACTIVE, DISSOLVED, Company, code
-from verification.providers.person_answers import Person
+from verification.providers.person_answers import Person, is_death
 from verification.providers.scoring import (
     NOT_COMPARED,
     is_compared,
@@ -19,6 +19,7 @@ from verification.providers.scoring import (
     name_flags,
     name_match,
     weighed,
+    worst,
 )
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,10 @@ def identity(subject: Record, data: Record | None, **evidence: Any) -> Finding:
         serial_number=serial,
         citizenship=_text(found.get("citizenship")),
         place_of_birth=_text(found.get("place_of_birth")),
-        is_dead=bool(_text(found.get("date_of_death")) or _text(found.get("dod"))),
+        is_dead=is_death(
+            _text(found.get("date_of_death")) or _text(found.get("dod")),
+            _first_day(found, "date_of_death", "dod"),
+        ),
     )
     return person_answers.identity(subject, person if data else None, **evidence)
 
@@ -95,7 +99,7 @@ def taxpayer(
     known = status is not None and is_compared(subject, match)
     return weighed(
         source,
-        summary=next(iter(flags.values()), PIN_CLEAR if known else NOT_COMPARED),
+        summary=worst(flags, PIN_CLEAR if known else NOT_COMPARED),
         flags=flags,
         details=details,
         known=known,

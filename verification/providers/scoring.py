@@ -86,6 +86,11 @@ def weighed(
     )
 
 
+def worst(flags: Mapping[str, str], clear: str) -> str:
+    """The message of the flag that weighs most; `clear` where there is none."""
+    return flags[max(flags, key=SCORES.__getitem__)] if flags else clear
+
+
 def severity(code: str) -> Severity:
     score = SCORES[code]
     return "HIGH" if score >= HIGH else "MEDIUM" if score >= MEDIUM else "LOW"

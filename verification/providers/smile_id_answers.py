@@ -14,12 +14,13 @@ from typing import Any
 from verification.providers import company_answers, person_answers
 from verification.providers.base import Finding
 from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
-from verification.providers.person_answers import Person
+from verification.providers.person_answers import Person, is_death
 from verification.providers.scoring import (
     likeness_of,
     name_flags,
     name_match,
     weighed,
+    worst,
 )
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ Record = Mapping[str, Any]
 
 ABSENT = {"", "not available", "n/a", "na", "none", "null"}
 GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
-DEATH = {"dateofdeath", "dod"}
+DEATH = ("dateofdeath", "dod")
 TYPES = {
     "PRIVATE_COMPANY_LIMITED_BY_SHARES": "PRIVATE_LIMITED_COMPANY",
     "PRIVATE_COMPANY": "PRIVATE_LIMITED_COMPANY",
@@ -52,6 +53,7 @@ def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding
         re.sub("[^a-z]", "", key.casefold()): value
         for key, value in _record(found.get("FullData")).items()
     }
+    death = next(filter(None, (told(more.get(key)) for key in DEATH)), None)
     person = Person(
         name=told(found.get("FullName")),
         born_on=_day(found.get("DOB")),
@@ -59,7 +61,7 @@ def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding
         serial_number=told(more.get("serialnumber")),
         citizenship=told(more.get("citizenship")),
         place_of_birth=told(more.get("placeofbirth")),
-        is_dead=any(told(more.get(key)) for key in DEATH),
+        is_dead=is_death(death, _day(death)),
     )
     return person_answers.identity(subject, person if answer else None, **evidence)
 
@@ -86,7 +88,7 @@ def taxpayer(
     clear = "The PIN is registered; whether it is active is not known."
     return weighed(
         source,
-        summary=next(iter(flags.values()), clear),
+        summary=worst(flags, clear),
         flags=flags,
         details=details,
         known=False,
