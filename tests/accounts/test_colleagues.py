@@ -292,6 +292,20 @@ def test_who_manages_staff_without_being_a_superuser_only_looks(admin_user):
         assert client.get(url).status_code == 403
 
 
+def test_only_superusers_change_staff_among_members_and_roles(workspace, admin_user):
+    grace = known("grace", is_staff=True)
+    grace.user_permissions.set(Permission.objects.all())
+    client = Client()
+    log_in_staff(client, grace)
+    row = Member.objects.create(workspace=workspace, user=admin_user, role="OWNER")
+    role = Group.objects.get(name="Superuser")
+
+    for button in ("change_email", "remove_factor"):
+        assert client.get(dialog_url(button, row)).status_code == 403
+    client.post(change(role), {"name": "Another"})
+    assert Group.objects.filter(pk=role.pk, name="Superuser").exists()
+
+
 @pytest.mark.parametrize("is_staff", [True, False])
 def test_an_address_that_staff_change_has_to_be_confirmed_and_ends_the_old_one(
     workspace, superuser, is_staff

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, User
 from verification.backoffice.filters import Between, exactly
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
+from verification.backoffice.roles import is_superuser
 
 admin.site.index_title = "Dashboard"
 # Staff and members have pages of their own.
@@ -58,6 +59,14 @@ class GroupAdmin(OfficeAdmin, DjangoGroupAdmin):
     ordering = ["name"]  # type: ignore[misc]
     search_ids = ()
     search_exact = ("name",)
+
+    # Roles are known by their names: to rename one gives or takes everything.
+    def has_add_permission(self, request):
+        return super().has_add_permission(request) and is_superuser(request.user)
+
+    def has_change_permission(self, request, obj=None):
+        allowed = super().has_change_permission(request, obj)
+        return allowed and is_superuser(request.user)
 
     def save_model(self, request, obj, form, change):
         obj.save()

@@ -19,6 +19,7 @@ from unfold.widgets import UnfoldAdminEmailInputWidget
 
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import OfficeAdmin
+from verification.backoffice.roles import is_superuser
 
 # Of a part of an address or a name that is searched.
 SHORTEST = 3
@@ -85,12 +86,19 @@ class PeopleAdmin(OfficeAdmin):
     def has_people_permission(
         self, request: HttpRequest, object_id: str | None = None
     ) -> bool:
-        return request.user.has_perm("auth.change_user")
+        """Return whether the user may change how people log in.
+
+        Of staff only a superuser may, wherever else they are listed."""
+        if not request.user.has_perm("auth.change_user"):
+            return False
+        row = self.get_object(request, object_id) if object_id else None
+        is_of_staff = row is not None and self.user_of(row).is_staff
+        return is_superuser(request.user) or not is_of_staff
 
     def has_factor_permission(
         self, request: HttpRequest, object_id: str | None = None
     ) -> bool:
-        if not self.has_people_permission(request):
+        if not self.has_people_permission(request, object_id):
             return False
         row = self.get_object(request, object_id) if object_id else None
         return row is not None and row.has_factor
