@@ -82,6 +82,13 @@ class EmbeddedServerError(RuntimeError):
     """The embedded server could not be started or stopped; says where its log is."""
 
 
+def is_used() -> bool:
+    """Return whether the service runs on the embedded server.
+
+    A server that DATABASE_URL names may hold somebody's accounts."""
+    return not os.environ.get("DATABASE_URL")
+
+
 def data_dir() -> Path:
     return Path(os.environ.get("DATA_DIR") or BASE_DIR / ".data").absolute()
 

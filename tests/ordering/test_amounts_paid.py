@@ -126,28 +126,44 @@ def test_too_little_pays_nothing_until_the_rest_comes(
 ):
     made = live_api.create(candidate())
     first = opened(made)
-    taker.pays = 20_000
+    taker.pays = 10_000
     taker.pay(first.reference)
     look(first)
 
     assert (first.is_part, first.is_counted, first.doubt) == (True, False, "")
     assert live_api.report(made["id"])["status"] == "PENDING_PAYMENT"
     (told,) = messages("PAYMENT_SHORT")
-    assert (told["paid"], told["amount"]) == ("200.00", "50.00")
+    assert (told["paid"], told["amount"]) == ("100.00", "150.00")
     assert not Refund.objects.exists()
 
     taker.pays = None
     rest = opened(made)
-    assert (rest.amount, rest.pk) == (50, opened(made).pk)
+    assert (rest.amount, rest.pk) == (150, opened(made).pk)
     taker.pay(rest.reference)
     look(rest, first)
 
     assert live_api.report(made["id"])["status"] == "RUNNING"
-    assert (first.is_counted, first.counted_amount) == (True, 200)
-    assert (rest.is_counted, rest.counted_amount, rest.is_part) == (True, 50, False)
+    assert (first.is_counted, first.counted_amount) == (True, 100)
+    assert (rest.is_counted, rest.counted_amount, rest.is_part) == (True, 150, False)
     (receipt,) = messages("PAYMENT_RECEIPT")
     assert (receipt["number"], receipt["amount"]) == (rest.number, "250.00")
     assert given_back() == {}
+
+
+def test_a_rest_that_the_provider_does_not_take_is_not_asked_for(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    taker.pays = int(PRICE * 100) - 100
+    taker.pay(checkout.reference)
+    look(checkout)
+
+    assert not Checkout.objects.get(pk=checkout.pk).is_part
+    refund = Refund.objects.get()
+    assert (refund.cause, refund.amount) == ("SHORT", PRICE - 1)
+    assert payment_of(made).is_outstanding
+    assert messages("PAYMENT_SHORT") == []
 
 
 def test_parts_add_up_until_they_are_enough_and_the_surplus_goes_back(api: Api):

@@ -131,7 +131,7 @@ def described(notification: Notification) -> dict[str, Any]:
     """What lists and pages say of a message beside its text."""
     return {
         "row": notification,
-        "kind": KINDS.get(Kind(notification.kind), notification.kind),
+        "kind": KINDS.get(Kind(notification.kind), notification.get_kind_display()),
         "status": STATUSES[NotificationStatus(notification.status)],
         "reason": REASONS.get(notification.error, ""),
     }

@@ -37,6 +37,7 @@ from verification.payments.models import (
     RefundCause,
 )
 from verification.payments.receipts import written, written_for_top_up
+from verification.payments.registry import minimum
 from verification.providers.checkout import CheckoutSeen, CheckoutState, PromptFailure
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
@@ -170,8 +171,10 @@ def _receive(
     parts = list(Checkout.objects.parts(payment.pk).select_for_update(no_key=True))
     missing = payment.amount - sum(part.refundable for part in parts)
     if amount < missing:
-        # Nobody can pay the rest by a link that has expired.
-        checkout.is_part = payment.is_outstanding
+        # Nobody can pay the rest by a link that has expired, or a rest that is too
+        # small for the provider.
+        least = minimum(report.environment, payment.currency)
+        checkout.is_part = payment.is_outstanding and missing - amount >= least
         checkout.save()
         if not checkout.is_part:
             give_back_surplus(checkout, RefundCause.SHORT)

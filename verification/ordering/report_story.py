@@ -93,7 +93,8 @@ def causes_of(report: Report) -> list[str]:
 
 def _of_links(name: str, row: Any) -> list[str]:
     links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
-    return [*links, *(f"{cause}:reminder" for cause in links)]
+    also = ("reminder", "locked", "wanted")
+    return [*links, *(f"{cause}:{kind}" for cause in links for kind in also)]
 
 
 def timeline(story: Story) -> list[Moment]:

@@ -116,6 +116,7 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
         "reason": reason if reason in CODES else "",
         "made": (record.evidence or {}).get("made", ""),
         "byStaff": record.is_by_staff,
+        "isCompany": report.subject_type == SubjectType.COMPANY,
         "recordId": str(record.pk),
         "link": links.consent_url(record.consent_id, record.generation),
     }

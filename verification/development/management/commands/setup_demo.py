@@ -2,8 +2,9 @@ import json
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
+from verification import embedded
 from verification.development.access import OWNER, STAFF, login_url, make_person
 from verification.development.demo import demo_workspace
 from workspaces import keys
@@ -14,6 +15,10 @@ class Command(BaseCommand):
     help = 'Makes the demo workspace; prints {"key", "ownerUrl", "staffUrl"}.'
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not embedded.is_used():
+            raise CommandError(
+                "Unset DATABASE_URL: the demo is made on the embedded server alone."
+            )
         make_person(STAFF, name="Demo staff", username="admin")
         workspace = demo_workspace()
         told = {

@@ -128,7 +128,7 @@ class Command(BaseCommand):
 
     def _prepare(self) -> None:
         _refuse_port_in_use()
-        if _is_own_database():
+        if embedded.is_used():
             try:
                 embedded.use(settings.DATA_DIR)
             except embedded.EmbeddedServerError as e:
@@ -151,14 +151,14 @@ class Command(BaseCommand):
     def _welcome(self) -> None:
         url = settings.BASE_URL
         self.stdout.write(WELCOME.format(url=url), ending="")
-        if settings.DEBUG and _is_own_database():
+        if settings.DEBUG and embedded.is_used():
             output = StringIO()
             call_command("setup_demo", stdout=output)
             told = json.loads(output.getvalue())
             self.stdout.write(DEMO.format(url=url, order=json.dumps(ORDER), **told))
         # It may go to a file or a pipe, and is wanted now.
         self.stdout.flush()
-        if settings.DEBUG and _is_own_database() and os.environ.get("DEMO") != "0":
+        if settings.DEBUG and embedded.is_used() and os.environ.get("DEMO") != "0":
             subprocess.Popen(
                 [sys.executable, "manage.py", "fill_demo"],
                 cwd=settings.BASE_DIR,
@@ -172,7 +172,7 @@ class Command(BaseCommand):
             time.sleep(0.5)
 
     def _restart_ended(self) -> None:
-        if _is_own_database() and not embedded.is_running(settings.DATA_DIR):
+        if embedded.is_used() and not embedded.is_running(settings.DATA_DIR):
             self.stderr.write("The database ended and is started again.")
             embedded.start(settings.DATA_DIR)
         for part in self.parts:
@@ -202,11 +202,6 @@ def _end(*_: object) -> None:
 def _beats_since(started_at: float) -> bool:
     age = heartbeat.age_seconds()
     return age is not None and age < time.monotonic() - started_at
-
-
-def _is_own_database() -> bool:
-    """False for a server named by DATABASE_URL, which may hold somebody's accounts."""
-    return not os.environ.get("DATABASE_URL")
 
 
 def _refuse_port_in_use() -> None:
