@@ -332,6 +332,8 @@ def test_a_bad_record_whose_name_was_not_compared_stays_bad(metropol):
 
     assert codes(answer) == ["NAME_NOT_COMPARED", "NON_PERFORMING_ACCOUNT"]
     assert answer.score == 85
+    # The worst flag is what a reader sees first.
+    assert answer.summary == answer.flags[1].message
 
 
 @pytest.mark.parametrize(

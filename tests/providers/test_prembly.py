@@ -53,6 +53,12 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         ),
         ({}, {"date_of_death": "2020-01-01"}, ["DECEASED"], 100),
         ({}, {"dod": "2020-01-01"}, ["DECEASED"], 100),
+        # A nil date is no death, and what is no date leaves it open.
+        *(
+            ({}, {"date_of_death": nil}, [], 5)
+            for nil in ("0000-00-00", "0001-01-01T00:00:00", "1900-01-01", "N/A")
+        ),
+        ({}, {"date_of_death": "last year"}, [], None),
         # The other form of the answer has the name whole.
         ({}, {"identity_name": "Jane Wanjiku Kamau", "surname": None}, [], 5),
         # What cannot be compared is not clear.
