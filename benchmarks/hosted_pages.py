@@ -53,9 +53,9 @@ def hosted_pages(service: Service, rounds: int = 300) -> Iterator[Figure]:
 class Visit(Browser):
     """A browser that has opened a consent's link."""
 
-    def __init__(self, link: str, born: str) -> None:
+    def __init__(self, link: str, subject: dict[str, str]) -> None:
         super().__init__(headers=HEADERS)
-        self.born = born
+        self.born, self.name = subject["dateOfBirth"], subject["fullName"]
         self.page = self.get(urlsplit(link).path)["Location"]
 
 
@@ -66,7 +66,7 @@ def _asked(key: str) -> Visit:
     )
     assert answer.status_code == 201, answer.content
     (report,) = json.loads(answer.content)["reports"]
-    return Visit(report["consentState"]["consentUrl"], order["subject"]["dateOfBirth"])
+    return Visit(report["consentState"]["consentUrl"], order["subject"])
 
 
 def _confirm(visit: Visit) -> None:
@@ -78,7 +78,7 @@ def _grant(visit: Visit) -> None:
     page = visit.get(visit.page).content.decode()
     shown = re.search(r'name="shown" value="(\w+)"', page)
     assert shown, page
-    form = {"name": "Grace Wambui", "agreed": "on", "shown": shown[1]}
+    form = {"name": visit.name, "agreed": "on", "shown": shown[1]}
     visit.post(f"{visit.page}grant", form)
 
 

@@ -62,6 +62,13 @@ def django_db_modify_db_settings(
     def destroy_test_db(name: str, verbosity: int) -> None:
         # A busy disk takes longer than any statement of the service may.
         connection.settings_dict["OPTIONS"]["options"] = "-c statement_timeout=0"
+        with connection.creation._nodb_cursor() as cursor:
+            # Threads of a live server, and Playwright's loop, leave theirs open.
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = %s AND pid <> pg_backend_pid()",
+                [name],
+            )
         drop(name, verbosity)
 
     connection.creation._destroy_test_db = destroy_test_db

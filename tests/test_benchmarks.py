@@ -11,7 +11,7 @@ from verification import embedded
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_every_bench_runs(database_server: None, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--tiny"],
