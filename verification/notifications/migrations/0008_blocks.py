@@ -15,28 +15,6 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AlterField(
             model_name="notification",
-            name="error",
-            field=models.CharField(
-                choices=[
-                    ("REFUSED", "The address or number was refused."),
-                    ("NOT_TAKEN", "The mail server or gateway would not take it now."),
-                    ("UNREACHABLE", "The mail server or gateway could not be reached."),
-                    ("NOT_WRITTEN", "The message could not be written."),
-                    (
-                        "INTERRUPTED",
-                        "Every attempt ended before its outcome was known.",
-                    ),
-                    (
-                        "BLOCKED",
-                        "The recipient has blocked messages of this workspace.",
-                    ),
-                ],
-                db_default="",
-                max_length=15,
-            ),
-        ),
-        migrations.AlterField(
-            model_name="notification",
             name="status",
             field=models.CharField(
                 choices=[

@@ -10,7 +10,7 @@ import verification.encryption
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("notifications", "0012_consent_links"),
+        ("notifications", "0008_blocks"),
         ("workspaces", "0010_notes"),
     ]
 
@@ -116,6 +116,8 @@ class Migration(migrations.Migration):
                     ("PAYMENT_RECEIPT", "Payment Receipt"),
                     ("PAYMENT_REFUNDED", "Payment Refunded"),
                     ("PAYMENT_TROUBLE", "Payment Trouble"),
+                    ("TOP_UP_RECEIPT", "Top Up Receipt"),
+                    ("TOP_UP_REFUNDED", "Top Up Refunded"),
                     ("LOW_BALANCE", "Low Balance"),
                     ("MONITORING_PAUSED", "Monitoring Paused"),
                     ("NEW_LINK_WANTED", "New Link Wanted"),
