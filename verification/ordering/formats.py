@@ -165,7 +165,7 @@ Name = text(200)
 Identifier = text(64)
 Email = _string(email, 254, format="email", examples=["jane@example.com"])
 Phone = _string(phone, 40, examples=["+254712345678"])
-Country = _string(country, 2, pattern="^[A-Z]{2}$", examples=["KE"])
+Country = _string(country, 2, enum=sorted(COUNTRIES), examples=["KE"])
 Date = _string(real_date, 10, format="date")
 BirthDate = _string(birth_date, 10, format="date", examples=["1990-01-31"])
 PastMoment = _string(
