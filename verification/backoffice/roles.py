@@ -91,9 +91,11 @@ def is_superuser(user: Any) -> bool:
     """Return whether a person may do everything, by the flag or by the role.
 
     The answer is kept on the user, as Django keeps the user's permissions."""
+    if user.is_superuser:
+        return True
     if not hasattr(user, "_has_superuser_role"):
         user._has_superuser_role = user.groups.filter(name=SUPERUSER).exists()
-    return user.is_superuser or user._has_superuser_role
+    return user._has_superuser_role
 
 
 def write_roles() -> None:
