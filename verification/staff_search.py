@@ -28,7 +28,7 @@ from verification.backoffice.filters import is_uuid
 from verification.backoffice.rendering import link
 from verification.masking import address
 from verification.notifications.models import Notification
-from verification.ordering.report_story import causes_of
+from verification.ordering.messages import causes_of
 from verification.payments.models import Checkout
 from verification.payments.receipts import numbered
 from verification.postgresql.planning import planned_for_their_values

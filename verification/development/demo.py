@@ -24,6 +24,7 @@ from PIL import Image, ImageDraw
 from monitoring.models import Rule
 from monitoring.orders import read_rule
 from monitoring.running import RunRefused, create_rule, run_now
+from verification import embedded
 from verification.backoffice.models import ActorKind
 from verification.backoffice.trail import Actor
 from verification.checks.models import CheckResult
@@ -120,6 +121,14 @@ APPLICATION = {
     "purpose": "Credit to shopkeepers",
     "volume": "101-1000",
 }
+
+
+def require_embedded_server() -> None:
+    """Refuse to make a demo in a database that somebody named by DATABASE_URL."""
+    if not embedded.is_used():
+        raise CommandError(
+            "Unset DATABASE_URL: the demo is made on the embedded server alone."
+        )
 
 
 def demo_workspace() -> Workspace:

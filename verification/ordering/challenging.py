@@ -12,10 +12,9 @@ from verification.consents.challenges import is_right
 from verification.consents.models import Consent, ConsentStatus
 from verification.notifications.notifying import notify
 from verification.ordering.telling import consent_locked, stop_asking
-from verification.reports.transitions import note
+from verification.reports.transitions import SUBJECT, note
 
 TRIES = 5
-SUBJECT = "subject"
 
 
 class Locked(Exception):

@@ -18,10 +18,9 @@ from verification.ordering.holding import hold
 from verification.ordering.telling import consent_request, link_wanted, stop_asking
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
-from verification.reports.transitions import note
+from verification.reports.transitions import SUBJECT, note
 
 PAUSE = timedelta(minutes=1)
-SUBJECT = "subject"
 UNANSWERED = {ConsentStatus.PENDING, ConsentStatus.EXPIRED}
 
 

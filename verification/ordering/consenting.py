@@ -34,12 +34,11 @@ from verification.ordering.telling import consent_receipt, stop_asking
 from verification.payments.models import Payment
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.transitions import Move, move, note
+from verification.reports.transitions import SUBJECT, Move, move, note
 from workspaces.ledger import account_of
 
 Happened = ConsentRecord.Happened
 
-SUBJECT = "subject"
 # What the failure says of a reason that is a code.
 WHY_DECLINED = {
     NOT_ME: "The person who opened the link says that they are not the subject.",

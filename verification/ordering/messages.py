@@ -1,14 +1,16 @@
-"""The requests that a report has sent to people, for its client to see."""
+"""The messages about a report: those that its client sees, and all for staff."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db.models import QuerySet
 
-from verification.checks.refereeing import causes_of
+from verification.checks import refereeing
 from verification.notifications.models import Notification
 from verification.ordering.payers import request_causes
 from verification.ordering.telling import reminder_cause, request_cause
-from verification.payments.models import Payment
+from verification.payments.models import Payment, Refund
 from verification.reports.models import Report
 
 
@@ -21,5 +23,27 @@ def messages_of(report: Report) -> QuerySet[Notification]:
     if payment:
         causes += request_causes(payment)
     for reference in report.references.all():
-        causes += causes_of(reference)
+        causes += refereeing.causes_of(reference)
     return Notification.objects.filter(cause__in=causes).order_by("id")
+
+
+def causes_of(report: Report) -> list[str]:
+    """Of all messages about the report, by every link that it had."""
+    causes = []
+    for asked, name in (("consent", "consent"), ("payment", "payment")):
+        if row := getattr(report, asked, None):
+            causes += _of_links(name, row)
+    for reference in report.references.only("generation"):
+        causes += [*_of_links("reference", reference), f"receipt:{reference.pk}"]
+    records = report.consent_records.values_list("pk", flat=True)
+    causes += [f"receipt:{pk}" for pk in records]
+    for checkout in report.checkouts.values_list("pk", flat=True):
+        causes += [f"paid:{checkout}", f"short:{checkout}"]
+    refunds = Refund.objects.filter(checkout__report=report)
+    return causes + [f"refunded:{pk}" for pk in refunds.values_list("pk", flat=True)]
+
+
+def _of_links(name: str, row: Any) -> list[str]:
+    links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
+    also = ("reminder", "locked", "wanted")
+    return [*links, *(f"{cause}:{kind}" for cause in links for kind in also)]

@@ -13,6 +13,7 @@ from verification.backoffice.rendering import link
 from verification.checks.models import CheckResult
 from verification.consents.models import ConsentRecord
 from verification.notifications.models import Notification
+from verification.ordering.messages import causes_of
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports.models import Report
@@ -73,28 +74,6 @@ def story_of(report: Report) -> Story:
         told = PaymentEvent.objects.filter(**paid).defer("body").order_by("id")
         story.provider_events = list(told[:SHOWN])
     return story
-
-
-def causes_of(report: Report) -> list[str]:
-    """Of all messages about the report, by every link that it had."""
-    causes = []
-    for asked, name in (("consent", "consent"), ("payment", "payment")):
-        if row := getattr(report, asked, None):
-            causes += _of_links(name, row)
-    for reference in report.references.only("generation"):
-        causes += [*_of_links("reference", reference), f"receipt:{reference.pk}"]
-    records = report.consent_records.values_list("pk", flat=True)
-    causes += [f"receipt:{pk}" for pk in records]
-    for checkout in report.checkouts.values_list("pk", flat=True):
-        causes += [f"paid:{checkout}", f"short:{checkout}"]
-    refunds = Refund.objects.filter(checkout__report=report)
-    return causes + [f"refunded:{pk}" for pk in refunds.values_list("pk", flat=True)]
-
-
-def _of_links(name: str, row: Any) -> list[str]:
-    links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
-    also = ("reminder", "locked", "wanted")
-    return [*links, *(f"{cause}:{kind}" for cause in links for kind in also)]
 
 
 def timeline(story: Story) -> list[Moment]:

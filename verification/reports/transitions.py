@@ -12,6 +12,8 @@ from django.db import connection
 from verification.ids import uuid7
 from verification.reports.models import InvalidTransition, Report, StatusChange
 
+# The actor of what the subject does on the hosted page.
+SUBJECT = "subject"
 # What may change together with the status.
 CHANGEABLE = {
     "launched_at": "timestamptz",

@@ -1,17 +1,13 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
-from verification import embedded
-from verification.development.demo import fill
+from verification.development.demo import fill, require_embedded_server
 
 
 class Command(BaseCommand):
     help = "Fills the demo workspace with reports, once, while the service runs."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not embedded.is_used():
-            raise CommandError(
-                "Unset DATABASE_URL: the demo is made on the embedded server alone."
-            )
+        require_embedded_server()
         fill()

@@ -2,11 +2,10 @@ import json
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
-from verification import embedded
 from verification.development.access import OWNER, STAFF, login_url, make_person
-from verification.development.demo import demo_workspace
+from verification.development.demo import demo_workspace, require_embedded_server
 from workspaces import keys
 from workspaces.models import Environment, Workspace
 
@@ -15,10 +14,7 @@ class Command(BaseCommand):
     help = 'Makes the demo workspace; prints {"key", "ownerUrl", "staffUrl"}.'
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not embedded.is_used():
-            raise CommandError(
-                "Unset DATABASE_URL: the demo is made on the embedded server alone."
-            )
+        require_embedded_server()
         make_person(STAFF, name="Demo staff", username="admin")
         workspace = demo_workspace()
         told = {
