@@ -1,9 +1,10 @@
-"""One field by which staff find anything: `/admin/search`.
+"""The search of the back office: `/admin/search` finds rows of every kind.
 
-The form is sent by POST, so that what people are called by stands in no address and no
+The form is sent by POST, so that names and addresses of people stand in no URL and no
 log. Reports and rules are found by any part of a name, or by an exact ID number,
-registration number, e-mail address, phone number or reference in any workspace; what
-is encrypted is found by its keyed hashes, which differ by workspace and environment.
+registration number, e-mail address, phone number or reference in any workspace.
+Encrypted values are found by their keyed hashes, which differ by workspace and
+environment.
 """
 
 from __future__ import annotations
@@ -40,15 +41,18 @@ from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 LONGEST = 200
 SHOWN = 10
-# Of so many candidates each is looked at; of more, the newest rows are.
+# Up to this many candidates are all compared; if there are more, the newest rows are
+# read until enough of them match.
 FEW = 1_000
-# Accounts whose terms one statement looks for.
+# How many accounts one statement searches.
 AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is found of one kind; `describe` names a row beside its link."""
+    """One kind of rows: how they are found, and what is shown of each.
+
+    `describe` returns the text of the row's link and the cells beside it."""
 
     title: str
     model: type[Model]
@@ -58,12 +62,13 @@ class Group:
 
 @planned_for_their_values()
 def page(request: HttpRequest) -> HttpResponse:
-    # The pages of the admin are named by its own name, not by that of this address.
+    # Templates reverse `admin:...`; by default that is this URL's instance, `office`.
     request.current_app = admin.site.name
     term = " ".join(request.POST.get("q", "").replace("\0", "").split())[:LONGEST]
     groups = list(_found(request, term)) if term else []
     if term:
-        # Who searched what kinds of things; the words are kept nowhere.
+        # The audit trail keeps who searched and the kinds that were found. It must not
+        # keep the search term, which may name a person.
         fields = [group["title"].lower() for group in groups]
         who: Any = request.user
         trail.record("search.made", trail.actor_of(request), who, fields=fields)
@@ -109,7 +114,7 @@ def _rules(term: str) -> list[Rule]:
 
 
 def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]:
-    """By any part of the name, or exactly by an identifier, in any account."""
+    """Find rows by a part of the name, or by a whole identifier, in all accounts."""
     name = folded(term)
     accounts = [
         Terms(*account)
@@ -131,7 +136,7 @@ def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]
     if len(name) >= GRAM:
         grams = [list(terms.of_name(name)) for terms in accounts]
         likely = _ids(table, column, "@>", grams)
-        # A name that very many have is soon met among the newest.
+        # The newest rows soon hold enough people with a common name.
         is_common = len(likely) > FEW
         named = Q() if is_common else Q(pk__in=likely)
         wanted |= Q(named, search_name__contains=name)
@@ -139,7 +144,9 @@ def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]
 
 
 def _ids(table: str, column: str, operator: str, sought: list[list[int]]) -> list[UUID]:
-    """Of rows whose terms have all (`@>`), or any (`&&`), of one of these; FEW + 1."""
+    """Return the ids of at most FEW + 1 rows whose terms match one list of `sought`.
+
+    With `@>` a row needs all terms of the list, with `&&` one of them."""
     found: list[UUID] = []
     for start in range(0, len(sought), AT_ONCE):
         some = sought[start : start + AT_ONCE]
@@ -159,7 +166,7 @@ def _ids(table: str, column: str, operator: str, sought: list[list[int]]) -> lis
 
 
 def _phone(term: str) -> str:
-    """In E.164, as subjects have it; blank if it is no number."""
+    """Return the number in E.164, as subjects store it, or "" if it is none."""
     try:
         number = phonenumbers.parse(term, "KE")
     except phonenumbers.NumberParseException:
@@ -174,7 +181,7 @@ def _newest(rows: list[Any]) -> list[Any]:
     return [once[pk] for pk in sorted(once, reverse=True)]
 
 
-# Workspaces and who and what belongs to them
+# Workspaces, their members and their keys
 
 
 def _workspaces(term: str) -> list[Workspace]:
@@ -204,7 +211,7 @@ def _keys(term: str) -> list[ApiKey]:
     return list(keys.order_by("-id")[: SHOWN + 1])
 
 
-# Money, messages and deliveries, of what is named or of a report
+# Money, messages and deliveries: by their own id, or by a report's id or reference
 
 
 def _checkouts(term: str) -> list[Checkout]:
@@ -218,7 +225,7 @@ def _checkouts(term: str) -> list[Checkout]:
 
 
 def _entries(term: str) -> list[LedgerEntry]:
-    # By the results: their index is the one that entries have.
+    # Entries name the result that they are for, and have an index on it alone.
     results = [
         result
         for report in Report.objects.filter(pk__in=_report_ids(term))
@@ -253,7 +260,7 @@ def _own_id(term: str) -> list[UUID]:
 
 
 def _report_ids(term: str) -> list[UUID]:
-    """Of the report with this id, or of those with this reference."""
+    """Return the id that `term` is, or those of the reports with this reference."""
     if is_uuid(term):
         return [UUID(term)]
     named = Report.objects.filter(reference=term).order_by("-id")

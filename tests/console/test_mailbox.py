@@ -171,6 +171,27 @@ def test_development_page_is_for_this_machine_alone(db, settings, request_):
         development_page(settings, **request_)
 
 
+@pytest.mark.parametrize(
+    ("base_url", "is_shown"),
+    [
+        ("https://verify.example", False),
+        ("http://localhost.example:8000", False),
+        ("http://127.0.0.1:8000", True),
+        ("http://[::1]:8000", True),
+    ],
+)
+def test_development_page_needs_a_base_url_of_this_machine(
+    db, settings, base_url, is_shown
+):
+    """A proxy of this machine may set no header and call the service `localhost`."""
+    settings.BASE_URL = base_url
+    if is_shown:
+        assert "<html" in development_page(settings)
+        return
+    with pytest.raises(Http404):
+        development_page(settings)
+
+
 def test_development_page_needs_debug(db, client):
     assert client.get("/dev/mail").status_code == 404
 

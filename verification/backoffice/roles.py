@@ -1,7 +1,8 @@
-"""The roles of staff, and what each may do: the one place that says so.
+"""The roles of staff and their permissions, in one table.
 
-Roles are groups. They are written anew after every migration, so that what is said
-here holds; to let one person do more, give it to that person.
+Roles are groups. `write_roles` sets their permissions after every migration, so an edit
+of a group in the admin does not last. To let one person do more, give the permission to
+that person.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ VIEW, ACT = ("view",), ("view", "change")
 REVEAL = {"backoffice.auditevent": ("reveal_personal",)}
 _NOTES = {"workspaces.note": ("view", "add")}
 
-# What a report is made of, to be looked at.
+# A report and the rows that its page shows.
 _STORY = {
     "reports.report": VIEW,
     "checks.checkresult": VIEW,
@@ -27,8 +28,8 @@ _STORY = {
     "workspaces.member": VIEW,
 }
 
-# Role: model: what may be done. `change` is what the actions ask for; pages that are
-# history cannot be edited by anybody.
+# Role: model: permissions. Actions such as "Cancel" need `change`. The rows of history
+# have no form, so `change` edits none of them.
 ROLES: dict[str, dict[str, tuple[str, ...]]] = {
     "Reviewer": {
         **_STORY,
@@ -83,14 +84,14 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "workspaces.staffentry": ACT,
     },
 }
-# Everything there is, staff and roles included.
+# The role with all permissions, those over staff and roles included.
 SUPERUSER = "Superuser"
 
 
 def is_superuser(user: Any) -> bool:
-    """Return whether a person may do everything, by the flag or by the role.
+    """Return whether a user has all permissions, by the flag or by the role.
 
-    The answer is kept on the user, as Django keeps the user's permissions."""
+    The answer is cached on the user, as Django caches permissions."""
     if user.is_superuser:
         return True
     if not hasattr(user, "_has_superuser_role"):
@@ -99,7 +100,7 @@ def is_superuser(user: Any) -> bool:
 
 
 def write_roles() -> None:
-    """Make each group what the table says, and leave who is in it alone."""
+    """Create the group of each role and set its permissions. Keep its members."""
     known = {
         (p.content_type.app_label, p.codename): p
         for p in Permission.objects.select_related("content_type")
@@ -107,19 +108,23 @@ def write_roles() -> None:
     with transaction.atomic():
         for role, models in ROLES.items():
             group, _ = Group.objects.get_or_create(name=role)
-            # What another version of the service has is left out here.
+            # While versions change, a model of the table may have no permissions yet.
             group.permissions.set(known[n] for n in _names(models) if n in known)
         group, _ = Group.objects.get_or_create(name=SUPERUSER)
         group.permissions.set(known.values())
 
 
 def after_migrate(app_config: AppConfig, **more: object) -> None:
-    """Once, when the last app that has models has made its permissions."""
+    """Write the roles once a migration, after the last app.
+
+    Django sends `post_migrate` once for each app and creates the app's permissions
+    then. The roles need the permissions of all apps."""
     if app_config is [a for a in apps.get_app_configs() if a.models_module][-1]:
         write_roles()
 
 
 def _names(models: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    """Return (app label, codename) of each permission in one row of the table."""
     return [
         (label.split(".")[0], what if "_" in what else f"{what}_{label.split('.')[1]}")
         for label, allowed in models.items()

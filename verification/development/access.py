@@ -1,7 +1,9 @@
 """Log in without a password on a developer's own machine, for `make run`.
 
-Nothing here answers unless DEBUG is on and the request comes from this machine, by a
-name of this machine: a page of another site that has its name point here is refused.
+Nothing here answers unless DEBUG is on, BASE_URL names this machine, and the request
+comes from this machine by such a name. So a service that others reach through a proxy
+refuses everybody, whatever headers the proxy sets, and a page of another site that has
+its name point here is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import hmac
 from functools import wraps
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.models import EmailAddress
@@ -42,7 +45,7 @@ def only_on_this_machine(view: View) -> View:
     @private
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not (settings.DEBUG and _is_from_here(request)):
+        if not (settings.DEBUG and _is_served_here() and _is_from_here(request)):
             raise Http404
         return view(request, *args, **kwargs)
 
@@ -101,6 +104,12 @@ def make_person(person: str, *, name: str, username: str = "") -> User:
     if user.is_staff and not has_factor:
         TOTP.activate(user, generate_totp_secret())
     return user
+
+
+def _is_served_here() -> bool:
+    """Return whether the links that the service sends name this machine."""
+    host, _port = split_domain_port(urlsplit(settings.BASE_URL).netloc)
+    return host in HOSTS
 
 
 def _is_from_here(request: HttpRequest) -> bool:
