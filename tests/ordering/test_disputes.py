@@ -1,5 +1,6 @@
 """Disputes and refunds at the provider itself: entries, holds, and what is polled."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,11 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.office import superuser as superuser
 from tests.payments import candidate, look, opened, payment_of, send
 from tests.refunds import GRACE, ask
+from tests.refunds import send as send_refunds
 from tests.workspaces.test_commands import differences, execute
+from verification.jobs.models import Job
+from verification.ordering.disputes import record_disputes
+from verification.ordering.looking import LOOKS, look_at_due
 from verification.ordering.paying import begin, open_top_up
 from verification.ordering.reconciling import reconcile_yesterday
 from verification.ordering.refunding import (
@@ -25,6 +30,7 @@ from verification.ordering.refunding import (
 )
 from verification.payments.models import Checkout, Dispute, Refund
 from verification.payments.registry import provider_named
+from verification.providers.checkout import DisputeSeen, DisputeState
 from workspaces import ledger
 from workspaces.models import Account
 
@@ -162,6 +168,68 @@ def test_a_dispute_whose_event_is_lost_is_found_by_the_reconciliation(
         reconcile_yesterday()
     look(checkout)
     assert Dispute.objects.get().status == "LOST"
+
+
+def dispute_during_refund(taker: Any, api: Api, how: dict[str, Any] | None) -> Checkout:
+    """A disputed top-up of 500 whose refund was under way, and then fails."""
+    checkout = topped_up(api, taker)
+    taker.refund_fails = True
+    ask(checkout)
+    send_refunds()
+    taker.dispute(checkout.reference)
+    send(taker)
+    look(checkout)
+    if how:
+        end(taker, checkout, how)
+    assert (checkout.refunded, checkout.disputed) == (500, 0)
+    taker.settle_refunds()
+    return checkout
+
+
+@pytest.mark.parametrize("how", [None, LOST])
+def test_dispute_holds_the_money_of_a_refund_that_fails(
+    taker: CheckoutServer, live_api: Api, how: dict[str, Any] | None
+):
+    before = live_api.account.balance
+    checkout = dispute_during_refund(taker, live_api, how)
+    Job.objects.filter(function=LOOKS).delete()
+
+    send_refunds()
+
+    assert Job.objects.filter(function=LOOKS, due_at__lte=now()).exists()
+    look_at_due()
+    checkout.refresh_from_db()
+    assert (checkout.refunded, checkout.disputed, checkout.refundable) == (0, 500, 0)
+    assert (live_api.account.balance, live_api.account.taken_back) == (before, 500)
+
+
+@pytest.mark.parametrize("how", [None, LOST])
+def test_reconciliation_finds_a_dispute_that_holds_too_little(
+    taker: CheckoutServer, live_api: Api, how: dict[str, Any] | None
+):
+    checkout = dispute_during_refund(taker, live_api, how)
+    send_refunds()
+    Checkout.objects.update(next_look_at=None)
+
+    with time_machine.travel(now() + timedelta(days=9)):
+        reconcile_yesterday()
+        look_at_due()
+
+    checkout.refresh_from_db()
+    assert (checkout.disputed, checkout.refundable) == (500, 0)
+
+
+def test_open_dispute_holds_what_another_frees(taker: CheckoutServer, live_api: Api):
+    checkout = topped_up(live_api, taker)
+    name, amount = checkout.transaction, Decimal(500)
+    first = DisputeSeen("1", name, DisputeState.OPEN, amount, "KES")
+    second = replace(first, dispute="2")
+    record_disputes(checkout.pk, [first, second])
+
+    record_disputes(checkout.pk, [second, replace(first, state=DisputeState.WON)])
+
+    held = Dispute.objects.order_by("provider_dispute").values_list("held", flat=True)
+    assert list(held) == [0, 500]
 
 
 def elsewhere(checkout: Checkout) -> list[Any]:

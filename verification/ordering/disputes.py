@@ -24,17 +24,28 @@ from verification.payments.models import (
     DisputeStatus,
     Doubt,
 )
-from verification.providers.checkout import DisputeSeen
+from verification.providers.checkout import DisputeSeen, DisputeState
 from workspaces.ledger import Kind, Movement, take_back
 
 
 @transaction.atomic
 def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSeen]) -> None:
     """Record what the provider's API says of them; the same again changes nothing."""
-    for seen in disputes:
+    # Disputes that were won come first: others may hold what these set free.
+    for seen in sorted(disputes, key=lambda one: one.state != DisputeState.WON):
         checkout = hold_checkout(checkout_id)
         if checkout.status == CheckoutStatus.PAID:
             _record(checkout, seen)
+
+
+def wanted_hold(checkout: Checkout, held: Decimal, seen: DisputeSeen) -> Decimal:
+    """How much of the checkout's money a dispute must hold that holds `held` now."""
+    if seen.state == DisputeState.WON:
+        return Decimal(0)
+    # No more than is left of the money; what is in another currency is all of it.
+    left = checkout.refundable + held
+    is_known = seen.currency == checkout.paid_currency
+    return min(seen.amount, left) if is_known else left
 
 
 def _record(checkout: Checkout, seen: DisputeSeen) -> None:
@@ -44,12 +55,7 @@ def _record(checkout: Checkout, seen: DisputeSeen) -> None:
     )
     before, held = dispute.status, dispute.held
     dispute.status, dispute.amount = DisputeStatus(seen.state.value), seen.amount
-    # No more than is left of the money; what is in another currency is all of it.
-    left = checkout.refundable + held
-    is_known = seen.currency == checkout.paid_currency
-    dispute.held = min(seen.amount, left) if is_known else left
-    if dispute.status == DisputeStatus.WON:
-        dispute.held = Decimal(0)
+    dispute.held = wanted_hold(checkout, held, seen)
     dispute.amount = max(dispute.amount, dispute.held)
     is_open = dispute.status == DisputeStatus.OPEN
     dispute.ended_at = None if is_open else dispute.ended_at or now()

@@ -24,7 +24,7 @@ from verification.jobs.heartbeat import beat
 from verification.jobs.queue import later, wake_up_by
 from verification.ordering.crediting import settle
 from verification.ordering.disputes import record_disputes
-from verification.ordering.refunding import notice_refunds_elsewhere
+from verification.ordering.refunding import LOOKS, notice_refunds_elsewhere
 from verification.payment_settings import PAID_AFTER_LINK_DAYS
 from verification.payments.models import (
     Checkout,
@@ -41,7 +41,6 @@ from verification.reports.models import ReportStatus
 
 logger = logging.getLogger(__name__)
 
-LOOKS = "verification.ordering.tasks.look_at_checkouts"
 # After the checkout was opened; then hourly, as long as a provider repeats its events,
 # and then seldom: some pages can be paid as long as anybody has them open.
 TIMES = [timedelta(minutes=minutes) for minutes in (1, 5, 15, 60)]

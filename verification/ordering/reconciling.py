@@ -13,10 +13,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
+from verification.ordering.disputes import wanted_hold
 from verification.ordering.giving_back import asked_of
 from verification.ordering.looking import look_now
 from verification.ordering.refunding import is_recorded, notice_refunds_elsewhere
@@ -302,7 +303,8 @@ def _given_back_there(
 def _disputes(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
-    """Those that were opened there in this time, and those that are open here."""
+    """Those that were opened there in this time, and those here that are open or hold
+    too little of what was lost."""
     listed: set[UUID] = set()
     for seen in provider.disputes_between(start, end):
         beat()
@@ -314,7 +316,11 @@ def _disputes(
         else:
             listed.add(checkout.pk)
             yield from _compare_dispute(provider, checkout, seen)
-    ours = Checkout.objects.filter(provider=provider.name, disputes__status="OPEN")
+    lost = Q(disputes__status="LOST", disputes__held__lt=F("disputes__amount"))
+    is_left = Q(paid_amount__gt=F("refunded") + F("disputed"))
+    ours = Checkout.objects.filter(
+        Q(disputes__status="OPEN") | lost & is_left, provider=provider.name
+    )
     for checkout in ours.exclude(pk__in=listed).distinct().order_by("id"):
         beat()
         try:
@@ -331,10 +337,15 @@ def _compare_dispute(
 ) -> Iterator[Difference]:
     ours = checkout.disputes.filter(provider_dispute=seen.dispute).first()
     here = ours.status if ours else "not known"
+    wanted = wanted_hold(checkout, ours.held, seen) if ours else Decimal(0)
     if here != seen.state:
         told = f"dispute {seen.dispute} is {here} here and {seen.state} there"
-        name, pk = provider.name, checkout.pk
-        yield Difference(name, pk, str(pk), told, mends_itself=True)
+    elif ours and ours.held != wanted:
+        told = f"dispute {seen.dispute} holds {ours.held} here in place of {wanted}"
+    else:
+        return
+    name, pk = provider.name, checkout.pk
+    yield Difference(name, pk, str(pk), told, mends_itself=True)
 
 
 def _unanswered(provider: CheckoutProvider, pk: UUID, told: str) -> Difference:

@@ -32,6 +32,7 @@ from verification.payments.doubts import clear_doubt, note_doubt, raise_doubt
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
+    DisputeStatus,
     Doubt,
     Payment,
     PaymentStatus,
@@ -61,6 +62,7 @@ REFUSED = [ConsentStatus.DECLINED, ConsentStatus.EXPIRED, ConsentStatus.WITHDRAW
 # How long ago what was not done may have been paid, to be listed.
 LISTED_FOR = timedelta(days=90)
 REFUNDS = "verification.ordering.tasks.send_refunds"
+LOOKS = "verification.ordering.tasks.look_at_checkouts"
 
 
 class NotRefundable(Exception):
@@ -364,7 +366,8 @@ def _decide(refund: Refund, by: Staff) -> None:
 
 
 def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
-    """Of a held refund: what was not given back can be asked for again."""
+    """End a held refund. Money that it did not give back is held by the disputes of
+    the checkout, or can be asked for again."""
     refund.status, refund.message = status, message[:200]
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
@@ -377,6 +380,10 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     back = F("refunded") - refund.amount
     Checkout.objects.filter(pk=checkout.pk).update(refunded=back, accounted_at=None)
     _adjust(refund, refund.amount)
+    if checkout.disputes.exclude(status=DisputeStatus.WON).exists():
+        # The next look has them hold it.
+        Checkout.objects.filter(pk=checkout.pk).update(next_look_at=refund.ended_at)
+        later(LOOKS)
     is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
     if (is_rejected_part and not checkout.doubts) or (
         # An edit has asked anew meanwhile, for the whole.
