@@ -158,6 +158,7 @@ def test_missing_members_are_left_out():
     [
         ("", "You opened the link."),
         ("NO_CHALLENGE", "You were asked nothing, because the request has neither"),
+        ("KRA_PIN", "You entered the whole KRA PIN."),
         ("REGISTRATION_NUMBER", "You entered the registration number of the company"),
     ],
 )

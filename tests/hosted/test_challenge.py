@@ -195,6 +195,40 @@ def test_a_part_of_the_registration_number_is_wrong(ask_company, typed):
     assert Consent.objects.get().wrong_answers == 1
 
 
+@pytest.mark.parametrize("typed", ["P123456789Z", "p123456789z", " P-123 456 789 Z "])
+def test_company_without_registration_number_confirms_its_kra_pin(ask_company, typed):
+    visitor = ask_company(registrationNumber=None)
+    visitor.open()
+    page = visitor.text()
+    assert "The KRA PIN of your company" in page
+    for known in ("Baobab", "P123", "789Z", "wants to check your company"):
+        assert known not in page
+
+    visitor.confirm(answer="789Z")
+    assert Consent.objects.get().wrong_answers == 1
+    visitor.confirm(answer=typed)
+
+    visitor.grant(name="Achieng Ouma", position="Director")
+    assert ConsentRecord.objects.get().evidence["confirmedBy"] == "KRA_PIN"
+
+
+def test_person_with_a_kra_pin_alone_confirms_it_in_kiswahili(ask):
+    visitor = ask(
+        subject={"dateOfBirth": None, "idNumber": None, "kraPin": "A123456789Z"},
+        checksRequested=["KRA_PIN"],
+    )
+    visitor.browser.cookies["django_language"] = "sw"
+    visitor.open()
+    assert "PIN yako ya KRA" in visitor.text()
+
+    visitor.confirm(answer="")
+    assert "Andika PIN yote ya KRA" in visitor.text()
+    visitor.confirm(answer="A123456789Z")
+
+    visitor.grant()
+    assert ConsentRecord.objects.get().evidence["confirmedBy"] == "KRA_PIN"
+
+
 def test_a_visit_to_one_company_is_none_to_another(api, ask_company):
     visitor = ask_company()
     visitor.open()

@@ -5,7 +5,7 @@ import time_machine
 from django.utils.timezone import now
 
 from tests.hosted.visitor import NAME, words
-from tests.orders import PAYER
+from tests.orders import EMPLOYMENT, PAYER
 from tests.test_receipts import read as pdf_text
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
@@ -133,15 +133,15 @@ def test_a_wrong_person_says_so_without_confirming_anything(api, ask):
 
 def test_a_report_that_knows_nothing_of_its_subject_asks_at_once(ask):
     visitor = ask(
-        subject={"dateOfBirth": None, "idNumber": None, "kraPin": "A123456789Z"},
-        checksRequested=["KRA_PIN"],
+        subject={"dateOfBirth": None, "idNumber": None, **EMPLOYMENT},
+        checksRequested=["EMPLOYER_VERIFICATION"],
     )
     visitor.open()
 
     page = words(visitor.text())
 
     assert "wants to check your details" in page
-    assert "789Z" not in page
+    assert "Amina" not in page
     visitor.grant()
     assert ConsentRecord.objects.get().evidence["confirmedBy"] == "NO_CHALLENGE"
 
@@ -212,8 +212,8 @@ def test_an_adult_cannot_decline_as_a_child(ask):
 
 def test_another_name_is_no_signature_and_the_page_does_not_say_whose_is(ask):
     visitor = ask(
-        subject={"dateOfBirth": None, "idNumber": None, "kraPin": "A123456789Z"},
-        checksRequested=["KRA_PIN"],
+        subject={"dateOfBirth": None, "idNumber": None, **EMPLOYMENT},
+        checksRequested=["EMPLOYER_VERIFICATION"],
     )
     visitor.open()
 
@@ -263,18 +263,6 @@ def test_who_decides_for_a_company_signs_with_name_and_position(api, ask_company
     page = words(visitor.text())
     assert "Signed by Achieng Ouma" in page
     assert "Position Director" in page
-
-
-def test_a_company_that_is_known_by_its_name_alone_gets_no_challenge(ask_company):
-    visitor = ask_company(registrationNumber=None)
-    visitor.open()
-    page = visitor.text()
-    assert "wants to check your company" in page
-    assert "P123456789Z" not in page
-
-    visitor.grant(name="Achieng Ouma", position="Director")
-
-    assert ConsentRecord.objects.get().evidence["confirmedBy"] == "NO_CHALLENGE"
 
 
 def granted(ask, **members):

@@ -6,8 +6,9 @@ from django.core import mail
 from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
-from tests.clients import HOSTED, Api, company, person
+from tests.clients import HOSTED, Api, person
 from tests.ordering.test_consenting import EVIDENCE
+from tests.orders import EMPLOYMENT
 from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
@@ -42,8 +43,8 @@ def test_anything_else_is_wrong(api: Api, answer: str):
 
 
 def test_a_report_that_knows_no_number_asks_nothing(api: Api):
-    item = {**company(registrationNumber=None, kraPin="P123456789Z")}
-    item |= {"checksRequested": ["KRA_PIN"], "consent": HOSTED}
+    item = person(idNumber=None, **EMPLOYMENT)
+    item |= {"checksRequested": ["EMPLOYER_VERIFICATION"], "consent": HOSTED}
     consent = Consent.objects.get(report=api.create(item)["id"])
     assert challenge_of(consent) is None
 

@@ -1,7 +1,8 @@
 import pytest
 
-from tests.clients import ATTESTED, HOSTED, Api, company, person
+from tests.clients import ATTESTED, HOSTED, Api, codes, company, person
 from tests.orders import EMPLOYMENT, put, told
+from verification.checks.models import CheckDefinition
 
 ABOUT_PEOPLE = [
     "IDENTITY",
@@ -102,6 +103,41 @@ def test_inputs_come_back_with_the_subject(api: Api):
 
     subject = api.report(made["id"])["subject"]
     assert subject.items() >= item["subject"].items()
+
+
+def test_hosted_consent_of_a_company_needs_a_number_to_confirm(api: Api):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    item = asking(company(registrationNumber=None), "AML_SCREENING")
+
+    for draft in (True, False):
+        refused = api.refused(
+            "/reports", {"reports": [{**item, "consent": HOSTED, "draft": draft}]}
+        )
+        (error,) = refused["errors"]
+        assert error["pointer"] == "#/reports/0/subject/registrationNumber"
+        assert error["code"] == "missing-input"
+        for named in ("registrationNumber", "kraPin", "CUSTOMER_ATTESTED"):
+            assert named in error["detail"]
+    assert api.create(item)["status"] == "RUNNING"
+    assert api.create({**item, "consent": None, "draft": True})["status"] == "DRAFT"
+
+
+def test_number_of_a_company_is_missing_once_when_its_check_needs_it_too(api: Api):
+    item = {**asking(company(registrationNumber=None), "KRA_PIN"), "consent": HOSTED}
+
+    assert told(api, item) == {"subject/kraPin": "missing-input"}
+    assert api.create(put(item, "subject/kraPin", "P123456789Z"))["consentState"]
+
+
+def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    item = asking(company(), "AML_SCREENING")
+    made = api.create({**item, "consent": HOSTED, "draft": True})
+    named = {"subjectType": "COMPANY", "fullName": "Baobab Traders Limited"}
+
+    problem = api.refused(f"/reports/{made['id']}/draft", {"subject": named})
+
+    assert codes(problem) == {"#/subject/registrationNumber": "missing-input"}
 
 
 def test_an_input_is_known_only_where_a_check_asks_for_it(api: Api):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
+from typing import Any
 
 from verification.consents.models import Consent
 from verification.identifiers import normalised
@@ -11,32 +13,43 @@ DIGITS = 4
 DATE_OF_BIRTH = "DATE_OF_BIRTH"
 ID_NUMBER_END = "ID_NUMBER_END"
 REGISTRATION_NUMBER = "REGISTRATION_NUMBER"
+KRA_PIN = "KRA_PIN"
 # In the record of a consent whose report knows nothing to ask for.
 NO_CHALLENGE = "NO_CHALLENGE"
 
 
 def challenge_of(consent: Consent) -> str | None:
-    """DATE_OF_BIRTH, ID_NUMBER_END or REGISTRATION_NUMBER (of a company); None if the
-    report knows none of them."""
-    return next(iter(_expected(consent)), None)
+    """DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER (of a company) or KRA_PIN; None
+    if the report knows none of them."""
+    return challenge_for(consent.report.subject or {})
+
+
+def challenge_for(subject: Mapping[str, Any]) -> str | None:
+    """The same, for the subject of an order."""
+    return next(iter(_expected(subject)), None)
 
 
 def is_right(consent: Consent, answer: str) -> bool:
     """Whether the report knows this answer: a date as `1990-01-31`, or a number."""
-    for kind, expected in _expected(consent).items():
+    for kind, expected in _expected(consent.report.subject or {}).items():
         given = answer.strip() if kind == DATE_OF_BIRTH else normalised(answer)
         return hmac.compare_digest(expected.encode(), given.encode())
     return False
 
 
-def _expected(consent: Consent) -> dict[str, str]:
-    """The right answer to each challenge that the report knows one to; the first is
-    the one that is asked."""
-    subject = consent.report.subject or {}
-    number = normalised(subject.get("idNumber", ""))
+def _expected(subject: Mapping[str, Any]) -> dict[str, str]:
+    """The right answer to each challenge that the subject's details answer; the page
+    asks the first."""
+    number = _number(subject, "idNumber")
     answers = {
-        DATE_OF_BIRTH: subject.get("dateOfBirth", ""),
+        DATE_OF_BIRTH: subject.get("dateOfBirth") or "",
         ID_NUMBER_END: number[-DIGITS:] if len(number) > DIGITS else "",
-        REGISTRATION_NUMBER: normalised(subject.get("registrationNumber", "")),
+        REGISTRATION_NUMBER: _number(subject, "registrationNumber"),
+        KRA_PIN: _number(subject, "kraPin"),
     }
     return {kind: answer for kind, answer in answers.items() if answer}
+
+
+def _number(subject: Mapping[str, Any], member: str) -> str:
+    value = subject.get(member)
+    return normalised(value) if isinstance(value, str) else ""

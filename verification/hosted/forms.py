@@ -8,7 +8,11 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from verification.consents.challenges import DATE_OF_BIRTH, REGISTRATION_NUMBER
+from verification.consents.challenges import (
+    DATE_OF_BIRTH,
+    KRA_PIN,
+    REGISTRATION_NUMBER,
+)
 from verification.consents.signatures import is_signature
 from verification.ordering.formats import kenyan_mobile
 from verification.reports.models import Report, SubjectType
@@ -102,6 +106,18 @@ class RegistrationNumber(forms.Form):
     template = "hosted/fields/registration_number.html"
 
 
+class KraPin(forms.Form):
+    answer = Text(
+        max_length=64,
+        error_messages={
+            name: _("Enter the whole KRA PIN")
+            for name in ("required", "max_length", "null_characters_not_allowed")
+        },
+    )
+
+    template = "hosted/fields/kra_pin.html"
+
+
 class Grant(forms.Form):
     """`shown` is the SHA-256 of the notice on the page, in `language`."""
 
@@ -158,6 +174,7 @@ class Reason(forms.Form):
 CHALLENGES: dict[str, type[forms.Form]] = {
     DATE_OF_BIRTH: DateOfBirth,
     REGISTRATION_NUMBER: RegistrationNumber,
+    KRA_PIN: KraPin,
 }
 
 

@@ -55,6 +55,6 @@ def visit_of(request: HttpRequest, consent_id: UUID) -> Visit | None:
 def _confirmation(consent: Consent) -> str:
     # Of what was asked for: an edit of the draft to another person asks again.
     subject = consent.report.subject or {}
-    members = ("dateOfBirth", "idNumber", "registrationNumber")
+    members = ("dateOfBirth", "idNumber", "registrationNumber", "kraPin")
     known = (subject.get(member, "") for member in members)
     return keyed_hash("confirmed", consent.pk, *known).hex()[:32]

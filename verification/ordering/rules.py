@@ -14,6 +14,7 @@ from django.utils.timezone import now
 from pydantic_core import PydanticCustomError
 
 from verification.checks.models import CheckDefinition
+from verification.consents.challenges import challenge_for
 from verification.consents.models import Consent
 from verification.consents.signatures import is_under_age
 from verification.ordering import formats
@@ -29,6 +30,8 @@ Json = Mapping[str, Any]
 
 PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastName")
 COMPANY_MEMBERS = ("registrationNumber",)
+# Either of them confirms on our page which company somebody decides for.
+COMPANY_NUMBERS = ("registrationNumber", "kraPin")
 ATTESTED_MEMBERS = (
     "obtained",
     "obtainedAt",
@@ -268,8 +271,25 @@ def _consent(
                 "consent on our page; send CUSTOMER_ATTESTED with the consent of a "
                 "parent or guardian.",
             )
+        yield from _unconfirmable(item.get("subject") or {}, requested)
     elif consent.get("mode") == Consent.Mode.CUSTOMER_ATTESTED:
         yield from _attested(consent, known)
+
+
+def _unconfirmable(subject: Json, requested: list[CheckDefinition]) -> Iterator[Fault]:
+    """A company that our page could ask for nothing before somebody decides for it."""
+    kind = subject.get("subjectType")
+    if kind != SubjectType.COMPANY or challenge_for(subject):
+        return
+    told = {fault.path[-1] for fault in _missing_inputs(subject, kind, requested)}
+    if not told & set(COMPANY_NUMBERS):
+        yield Fault(
+            ("subject", "registrationNumber"),
+            "missing-input",
+            "Our page asks the person who decides for a company for its "
+            "registrationNumber, or for its kraPin, which KRA_PIN takes. Send one of "
+            "them, or CUSTOMER_ATTESTED.",
+        )
 
 
 def _attested(consent: Json, known: Circumstances) -> Iterator[Fault]:
