@@ -28,8 +28,8 @@ class Evidence:
 
     `text` is the notice exactly as it was shown; `position` is that of who decides for
     a company. `confirmed_by` is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER,
-    KRA_PIN, NO_CHALLENGE where the report knows none of them, STAFF, or blank where nobody
-    answered. `staff` is the user who withdrew for the subject. `made` tells of a
+    KRA_PIN, NO_CHALLENGE where the report knows none of them, STAFF, or blank where
+    nobody answered. `staff` is the user who withdrew for the subject. `made` tells of a
     withdrawal how many checks had been made: "all", "some" or "none".
     """
 
