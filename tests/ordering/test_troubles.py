@@ -18,15 +18,15 @@ from tests.threads import at_once
 from verification.notifications.models import Notification
 from verification.notifications.writing import write_letter
 from verification.ordering.paying import CheckoutNotOpened
-from verification.ordering.refunding import reject, resolve_doubts
+from verification.ordering.refunding import give_back_undone, reject, resolve_doubts
 from verification.ordering.tasks import (
     alert_operators,
     purge_payment_events,
     reconcile_payments,
     tell_operators,
 )
-from verification.payments.doubts import raise_doubt
-from verification.payments.models import Checkout, Doubt, Trouble
+from verification.payments.doubts import clear_doubt, raise_doubt
+from verification.payments.models import Checkout, Doubt, Refund, Trouble
 from verification.payments.troubles import count_refused_signature
 
 pytestmark = pytest.mark.django_db
@@ -321,6 +321,73 @@ def test_refund_that_waits_for_somebody_is_alerted_at_once(
     paystack.settle_refunds()
     send()
     assert client.get("/readyz").json()["refundsWaiting"] == 0
+
+
+@pytest.fixture
+def parts(api: Api) -> list[Checkout]:
+    """Two checkouts of 100 and 150 that together paid for a cancelled report."""
+    made = api.create(candidate())
+    found = [end(opened(made), pays=100), end(opened(made), pays=150)]
+    api.post(f"/reports/{made['id']}/cancel")
+    return found
+
+
+def left_to_staff(checkout: Checkout, amount: str) -> str:
+    told = f"{checkout.number} KES {amount} of it was not done: staff decide"
+    return f"Refund needs somebody: {told}"
+
+
+def test_each_part_is_alerted_when_one_is_in_doubt(parts: list[Checkout]):
+    first, second = parts
+    raise_doubt(first.pk, Doubt.DISPUTED)
+
+    give_back_undone()
+
+    assert not Refund.objects.exists()
+    assert sorted(alerted()) == sorted(
+        [left_to_staff(first, "100.00"), left_to_staff(second, "150.00")]
+    )
+    assert alerted() == []
+
+
+def test_part_is_alerted_when_money_of_its_payment_went_back_elsewhere(api: Api):
+    made = api.create(candidate())
+    checkout = end(opened(made))
+    Checkout.objects.update(refunded_elsewhere=1)
+    api.post(f"/reports/{made['id']}/cancel")
+
+    give_back_undone()
+
+    assert alerted() == [left_to_staff(checkout, "250.00")]
+
+
+def test_part_is_not_alerted_once_staff_have_decided(parts: list[Checkout]):
+    first, second = parts
+    raise_doubt(first.pk, Doubt.DISPUTED)
+    give_back_undone()
+
+    resolve_doubts(first.pk, ["DISPUTED"], "The bank took it all")
+    # Nothing is decided about the other part before the rule has looked at it again.
+    assert alerted() == []
+    give_back_undone()
+    assert alerted() == [left_to_staff(second, "150.00")]
+
+
+@pytest.mark.parametrize("by_staff", [True, False])
+def test_part_is_not_alerted_once_it_is_given_back(
+    parts: list[Checkout], by_staff: bool
+):
+    first, second = parts
+    raise_doubt(first.pk, Doubt.DISPUTED)
+    give_back_undone()
+
+    if by_staff:
+        ask(second)
+    else:
+        clear_doubt(first.pk, Doubt.DISPUTED)
+        give_back_undone()
+
+    assert left_to_staff(second, "150.00") not in alerted()
 
 
 def test_other_troubles_wait_for_the_daily_mail(api: Api):

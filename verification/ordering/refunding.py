@@ -39,9 +39,8 @@ from verification.payments.models import (
     Refund,
     RefundCause,
     RefundStatus,
-    TroubleKind,
 )
-from verification.payments.troubles import note
+from verification.payments.troubles import note_unfinished
 from verification.providers.checkout import GivenBackElsewhere
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
@@ -207,14 +206,7 @@ def account_for(checkout_id: UUID) -> None:
         refund = _begin(checkout, part, cause, str(cause.label), SERVICE, large=False)
         notify(*refund_notice(cast(Report, checkout.report), refund))
     elif part and not checkout.kept_because:
-        told = f"{checkout.paid_currency} {part:.2f} of it was not done: staff decide"
-        note(
-            TroubleKind.REFUND,
-            checkout_id,
-            "part",
-            message=told,
-            checkout_id=checkout_id,
-        )
+        note_unfinished(checkout, part)
 
 
 def _unaccounted() -> QuerySet[Checkout]:

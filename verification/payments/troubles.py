@@ -9,23 +9,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from hashlib import sha256
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils.timezone import now
 
 from verification.notifications.models import Channel
 from verification.notifications.models import Kind as NotificationKind
 from verification.notifications.notifying import Wanted, notify
-from verification.payments.models import Trouble, TroubleKind
+from verification.payments.models import Checkout, Trouble, TroubleKind
 from verification.wire import one_line
 
 KEPT = timedelta(days=90)
 # In one e-mail; the rest is counted there, and is in the back office.
 SHOWN = 50
+# The end of the cause of an unfinished part.
+UNFINISHED = "part"
 URGENT = (TroubleKind.UNOPENED, TroubleKind.REFUND)
 # These are counted, and not noted one by one.
 COUNTED = (TroubleKind.SIGNATURE, TroubleKind.UNOPENED)
@@ -36,7 +39,7 @@ PAUSE = timedelta(hours=1)
 def note(
     kind: TroubleKind, *cause: object, message: str, checkout_id: UUID | None = None
 ) -> None:
-    """Of the same cause nobody is told twice."""
+    """Record a trouble for the next e-mail to operators, once for each cause."""
     name = ":".join(map(str, cause))
     if len(name) > 100:
         name = f"{name[:80]}:{sha256(name.encode()).hexdigest()[:16]}"
@@ -51,6 +54,13 @@ def note(
         ],
         ignore_conflicts=True,
     )
+
+
+def note_unfinished(checkout: Checkout, amount: Decimal) -> None:
+    """Leave what this money paid for, and what was not done, to staff."""
+    told = f"{checkout.paid_currency} {amount:.2f} of it was not done: staff decide"
+    names = checkout.pk, UNFINISHED
+    note(TroubleKind.REFUND, *names, message=told, checkout_id=checkout.pk)
 
 
 @transaction.atomic
@@ -138,7 +148,9 @@ def _untold(among: QuerySet[Trouble]) -> list[Trouble]:
     counting = untold.filter(told_at=None).exclude(
         kind=TroubleKind.SIGNATURE, created_at__gte=midnight
     )
-    found = counting.select_related("checkout").order_by("id")
+    # What clears a doubt leaves an unfinished part to the rule first.
+    undecided = Q(cause__endswith=f":{UNFINISHED}", checkout__accounted_at=None)
+    found = counting.exclude(undecided).select_related("checkout").order_by("id")
     return [one for one in found if not _was_told_lately(one)]
 
 
@@ -151,8 +163,14 @@ def _was_told_lately(trouble: Trouble) -> bool:
 
 
 def _stands(trouble: Trouble) -> bool:
-    """A doubt that a person has cleared meanwhile is no news."""
-    return trouble.checkout is None or bool(trouble.checkout.doubts)
+    """Return whether somebody still has to see to it."""
+    checkout = trouble.checkout
+    if checkout is None or checkout.doubts:
+        return True
+    # The doubt about an unfinished part may be of another checkout of the payment.
+    is_unfinished = trouble.cause.endswith(f":{UNFINISHED}")
+    refunds = checkout.refunds.filter(created_at__gte=trouble.created_at)
+    return is_unfinished and not (checkout.kept_because or refunds.exists())
 
 
 def _line(trouble: Trouble) -> str:
