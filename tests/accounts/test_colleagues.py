@@ -257,13 +257,37 @@ def test_a_colleague_who_leaves_is_out_at_once_and_can_come_back(superuser):
 
     assert client.get("/admin/").status_code == 302
     assert "deactivated" in opened(superuser, listing(Colleague))
-    press(superuser, "reactivate", colleague(wangari), reason="Is back")
-    assert client.get("/admin/").status_code == 200
+    told = press(superuser, "reactivate", colleague(wangari), reason="Is back")
+    assert told == ["An invitation is sent."]
+    assert client.get("/admin/").status_code == 302
+    again = join(link_of(wangari.email))
+    assert not is_logged_in(again)
+    assert again.get("/accounts/code/").status_code == 200
     trail = AuditEvent.objects.filter(object_id=str(wangari.pk)).order_by("id")
     assert list(trail.values_list("action", "reason")) == [
         ("user.deactivated", "Leaves"),
         ("user.reactivated", "Is back"),
+        ("user.joined", ""),
     ]
+
+
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_session_of_a_deactivated_user_stays_ended(workspace, is_staff):
+    """However the user was deactivated: by a page, or by hand."""
+    grace = known(is_staff=is_staff)
+    Member.objects.create(workspace=workspace, user=grace, role="OWNER")
+    client = Client()
+    log_in_staff(client, grace)
+    assert client.get("/console/", follow=True).status_code == 200
+    before = client.session["_auth_user_hash"]
+
+    User.objects.filter(pk=grace.pk).update(is_active=False)
+    User.objects.filter(pk=grace.pk).update(is_active=True)
+
+    assert client.get("/console/")["Location"].startswith("/accounts/login/")
+    grace.refresh_from_db()
+    assert not grace.has_usable_password()
+    assert grace.get_session_auth_hash() != before
 
 
 def test_the_link_of_who_is_deactivated_is_dead(superuser):

@@ -258,8 +258,8 @@ class ColleagueAdmin(PeopleAdmin):
         permissions=["deactivate"],
         dialog=dialog(
             "Deactivate this colleague",
-            "They are logged out at once and cannot log in any more. What they did "
-            "keeps their name.",
+            "They are logged out at once, and their password stops working. What they "
+            "did keeps their name.",
             "Deactivate",
             Access,
         ),
@@ -276,14 +276,15 @@ class ColleagueAdmin(PeopleAdmin):
         permissions=["reactivate"],
         dialog=dialog(
             "Reactivate this colleague",
-            "They log in as before, with the roles that they have.",
+            "They get a link by which they choose a new password. They keep their "
+            "roles and second factor.",
             "Reactivate",
             Access,
         ),
     )
     def reactivate(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
-        done = colleagues.reactivate, "reactivated", "They can log in again."
+        done = colleagues.reactivate, "reactivated", "An invitation is sent."
         return self._act(request, object_id, *done, reason)
 
     def _act(self, request, object_id, verb, done, told, reason=""):

@@ -132,7 +132,11 @@ def join(user: User, password: str) -> None:
 
 @transaction.atomic
 def deactivate(user: User, *, by: User) -> None:
-    """End the access of a colleague, open sessions included. Raises Refused."""
+    """End the access of a colleague. Raises Refused.
+
+    The database voids the password of an inactive user (`accounts_void_password`), and
+    with it the user's sessions, for good.
+    """
     keep_a_superuser(user, by=by)
     withdraw_invitation(user)
     user.is_active = False
@@ -141,10 +145,10 @@ def deactivate(user: User, *, by: User) -> None:
 
 @transaction.atomic
 def reactivate(user: User, *, by: User) -> None:
+    """Let a colleague in again, who chooses a new password by an invitation."""
     user.is_active = True
     user.save(update_fields=["is_active"])
-    if not user.has_usable_password():
-        invite(user, by=by)
+    invite(user, by=by)
 
 
 def keep_a_superuser(user: User, *, by: User) -> None:

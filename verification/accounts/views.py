@@ -86,7 +86,7 @@ class ConfirmEmail(account.ConfirmEmailView):
 
 @transaction.atomic
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    """A new colleague chooses a password, and is led on to the second factor."""
+    """An invited colleague chooses a password and goes on to the second factor."""
     if (user := colleagues.invited_by_link(token)) is None:
         return render(request, "account/join_over.html", status=404)
     form = FirstPassword(request.POST or None, user=user)
@@ -96,8 +96,10 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     trail.record("user.joined", trail.actor_of(request, user), user)
     came = Login(user=user, redirect_url=reverse("admin:index"))
     answer = perform_password_login(request, {"email": user.email}, came)
-    # The password was typed just now: the second factor is set up without it.
-    reauthenticate_by_password(request)
+    if request.user.is_authenticated:
+        # The password was typed just now: the second factor is set up without it.
+        # A colleague who has come back has one, and types its code first.
+        reauthenticate_by_password(request)
     return answer
 
 
