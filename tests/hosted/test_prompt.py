@@ -32,18 +32,20 @@ from verification.ordering.paying import (
     PaymentClosed,
     TooManyPrompts,
     _asked,
+    give_up_prompt,
     open_checkout,
     open_prompt,
 )
 from verification.ordering.tasks import purge_payment_events
-from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.models.checkout import PROMPT_LIVES
+from verification.payments.models import Checkout, Payment, Refund, Trouble
+from verification.payments.models.checkout import PROMPT_LIVES, PROMPT_MARGIN
 from verification.payments.registry import provider_named
 
 pytestmark = pytest.mark.django_db
 
 PHONE = "+254712345678"
 ASKED = "Type your M-Pesa PIN on your phone"
+OTHER_WAY = "Pay another way"
 FORM = "Pay by M-Pesa on your phone"
 
 
@@ -249,6 +251,107 @@ def test_prompt_waits_while_the_provider_does_not_answer(
     assert FORM not in page
 
 
+ENDED_AFTER = PROMPT_LIVES + PROMPT_MARGIN
+
+
+@pytest.fixture
+def unanswered(visitor: Payer, paystack: FakePaystack) -> Checkout:
+    """A prompt that was sent, and of which the provider does not say how it ended."""
+    prompted(visitor)
+    paystack.faults.path, paystack.faults.status = "/transaction/verify", 500
+    wait(visitor)
+    return visitor.checkout
+
+
+def pay_another_way(visitor: Payer, first: Checkout) -> str:
+    """Click the button when the prompt's time is over; what the page reads then."""
+    with time_machine.travel(first.created_at + ENDED_AFTER):
+        assert visitor.post("other-way")["Location"] == visitor.page
+        return visitor.reads()
+
+
+def test_payer_can_pay_another_way_when_the_provider_does_not_answer(
+    visitor: Payer, unanswered: Checkout, paystack: FakePaystack
+):
+    with time_machine.travel(unanswered.created_at, tick=False) as clock:
+        clock.shift(ENDED_AFTER - timedelta(seconds=1))
+        assert OTHER_WAY not in visitor.reads()
+        is_new = visitor.script(visitor.page)
+        assert not is_new()
+        visitor.post("other-way")
+        visitor.post("pay")
+        assert visitor.checkout == unanswered
+        assert ASKED in visitor.reads()
+        clock.shift(timedelta(seconds=1))
+        assert is_new()
+        page = visitor.reads()
+    assert "We have not heard yet whether you paid" in page
+    assert OTHER_WAY in page
+    assert ASKED not in page
+
+    page = pay_another_way(visitor, unanswered)
+
+    assert FORM in page
+    assert "The prompt was not answered in time" in page
+    unanswered.refresh_from_db()
+    assert (unanswered.status, unanswered.failure) == ("FAILED", "TIMED_OUT")
+    assert visitor.post("pay")["Location"].startswith(paystack.url)
+
+
+def test_late_payment_of_a_prompt_given_up_is_given_back(
+    visitor: Payer, unanswered: Checkout, paystack: FakePaystack
+):
+    pay_another_way(visitor, unanswered)
+    paystack.faults.status = None
+    visitor.post("pay")
+    paystack.pay(visitor.checkout.reference)
+    look(visitor.checkout)
+    assert visitor.payment.status == "PAID"
+
+    paystack.pay(unanswered.reference)
+    send(paystack)
+    work()
+    send_refunds()
+
+    refund = Refund.objects.get()
+    assert (refund.checkout, refund.cause, refund.amount) == (
+        unanswered,
+        "PAID_TWICE",
+        250,
+    )
+    assert "KES 250.00 is on its way back to you" in visitor.reads()
+
+
+def test_late_payment_of_a_prompt_given_up_pays_what_is_still_unpaid(
+    visitor: Payer, unanswered: Checkout, paystack: FakePaystack
+):
+    pay_another_way(visitor, unanswered)
+    visitor.post("pay")
+    paystack.faults.status = None
+
+    # No event comes: the next look of the clock finds it.
+    paystack.pay(unanswered.reference)
+    with time_machine.travel(now() + timedelta(hours=1)):
+        work()
+
+    assert visitor.payment.status == "PAID"
+    assert not Refund.objects.exists()
+
+
+def test_prompt_that_was_paid_meanwhile_is_not_given_up(
+    visitor: Payer, unanswered: Checkout, paystack: FakePaystack
+):
+    paystack.faults.status = None
+    paystack.pay(unanswered.reference)
+    look(unanswered)
+
+    with time_machine.travel(unanswered.created_at + ENDED_AFTER):
+        give_up_prompt(visitor.payment.pk)
+
+    unanswered.refresh_from_db()
+    assert (unanswered.status, unanswered.doubts) == ("PAID", [])
+
+
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_crash_while_the_prompt_is_sent_charges_once(
     visitor: Payer, paystack: FakePaystack, is_sent: bool
@@ -445,15 +548,28 @@ def test_phone_is_in_no_log_url_or_job_and_sealed_in_the_table(
     assert [text for text in told if "712345678" in text] == []
 
 
-def test_refusal_of_the_provider_is_told_and_alerts(
-    visitor: Payer, paystack: FakePaystack
+@pytest.mark.parametrize("status", [400, 401])
+def test_refused_prompt_is_told_and_is_no_alarm(
+    visitor: Payer, paystack: FakePaystack, status: int, monkeypatch: Any
 ):
-    paystack.key = "sk_another"
+    if status == 400:
+        monkeypatch.setattr("tests.fakes.paystack.CURRENCIES", [])
+    else:
+        paystack.key = "sk_another"
 
     page = prompted(visitor)
 
     assert "The prompt could not be sent" in page
     assert FORM in page
+    assert not Trouble.objects.exists()
+
+
+def test_prompt_that_gets_no_answer_alerts(visitor: Payer, paystack: FakePaystack):
+    paystack.faults.path, paystack.faults.status = "/charge", 500
+
+    prompted(visitor)
+
+    assert Trouble.objects.get().kind == "UNOPENED"
 
 
 def test_status_that_needs_more_of_the_payer_leads_to_another_way(

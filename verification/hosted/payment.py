@@ -171,6 +171,14 @@ def prompt(request: HttpRequest, visited: Opened) -> HttpResponse:
 
 
 @opened
+def other_way(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """Back to the ways to pay, from a prompt that is overdue."""
+    if request.method == "POST" and visited.stage == Stage.PROMPTED:
+        paying.give_up_prompt(visited.payment.pk)
+    return to_page(visited.payment.pk)
+
+
+@opened
 def give_back(request: HttpRequest, visited: Opened) -> HttpResponse:
     """All that came of less than was asked for, instead of the rest."""
     if request.method == "POST" and visited.stage == Stage.PART:
@@ -261,8 +269,9 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
 
 def _state(visited: Opened) -> tuple[object, ...]:
     """Changes when the page would be another one."""
-    left = visited.came_back
-    return visited.stage, left and left.checkout.status, len(visited.checkouts)
+    left = visited.came_back.checkout if visited.came_back else None
+    is_overdue = left and left.is_overdue_prompt
+    return visited.stage, left and left.status, len(visited.checkouts), is_overdue
 
 
 def _counted(visited: Opened) -> list[Checkout]:

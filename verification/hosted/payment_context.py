@@ -160,6 +160,7 @@ def prompt(checkouts: list[Checkout]) -> dict[str, Any] | None:
                 "phone": f"+254{end(str(one.phone or ''), 3)}",
                 "amount": money(one.amount, one.currency),
                 "is_sent": bool(one.session),
+                "is_overdue": one.is_overdue_prompt,
                 "ends_at": one.prompt_ends_at,
             }
     return None

@@ -9,6 +9,7 @@ urlpatterns = [
     path("v/<uuid:row>/", payment.show, name="page"),
     path("v/<uuid:row>/pay", payment.pay, name="pay"),
     path("v/<uuid:row>/prompt", payment.prompt, name="prompt"),
+    path("v/<uuid:row>/other-way", payment.other_way, name="other-way"),
     path("v/<uuid:row>/block", payment.block, name="block"),
     path("v/<uuid:row>/give-back", payment.give_back, name="give-back"),
     path("v/<uuid:row>/new-link", payment.new_link, name="new-link"),

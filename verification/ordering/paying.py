@@ -152,6 +152,24 @@ def open_prompt(
     return _opened(checkout, at)
 
 
+@transaction.atomic
+def give_up_prompt(payment_id: UUID) -> None:
+    """End a prompt that is overdue, so that its payer can pay another way.
+
+    Its provider is asked about it as before: money that still comes pays what is
+    unpaid, and goes back otherwise. Raises Payment.DoesNotExist.
+    """
+    hold_payment(payment_id)
+    prompts = Checkout.objects.filter(payment_id=payment_id, kind=CheckoutKind.PROMPT)
+    for prompt in prompts.filter(status=CheckoutStatus.OPEN):
+        if prompt.is_overdue_prompt:
+            settle(prompt.pk, _failed(PromptFailure.TIMED_OUT))
+
+
+def _failed(why: PromptFailure, message: str = "") -> CheckoutSeen:
+    return CheckoutSeen(CheckoutState.FAILED, message=message, failure=why)
+
+
 def _hold_to_pay(payment_id: UUID, generation: int) -> tuple[Report, Payment, datetime]:
     """Report and payment, locked, and the time since; for another try to pay.
 
@@ -253,11 +271,13 @@ def send_prompt(checkout: Checkout) -> None:
         seen = provider.send_prompt(asked, str(checkout.phone))
     except ProviderError as e:
         logger.error("the prompt of checkout %s was not sent: %s", checkout.pk, e.code)
-        count_unopened(checkout.provider, e.code)
         mine.update(message=e.message[:200])
         if isinstance(e, Refused):
-            failed, why = CheckoutState.FAILED, PromptFailure.NOT_SENT
-            settle(checkout.pk, CheckoutSeen(failed, message=e.message, failure=why))
+            # Often for the phone's sake. If the provider refuses everything, the page
+            # that the payer is offered in its place does not open, and alerts.
+            settle(checkout.pk, _failed(PromptFailure.NOT_SENT, e.message))
+        else:
+            count_unopened(checkout.provider, e.code)
         return
     if seen.state == CheckoutState.OPEN:
         mine.update(session=checkout.reference)

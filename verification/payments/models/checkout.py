@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NUMBER_DIGITS = 12
 # How long a prompt can be answered; networks end it then.
 PROMPT_LIVES = timedelta(minutes=3)
+# Looks are late by less than this, where the provider answers them.
+PROMPT_MARGIN = timedelta(minutes=1)
 
 
 class CheckoutStatus(models.TextChoices):
@@ -327,6 +329,11 @@ class Checkout(models.Model):
     @property
     def prompt_ends_at(self) -> datetime:
         return self.created_at + PROMPT_LIVES
+
+    @property
+    def is_overdue_prompt(self) -> bool:
+        """Whether the payer may give up waiting for how it ended."""
+        return self.is_waiting_prompt and now() >= self.prompt_ends_at + PROMPT_MARGIN
 
     @property
     def doubt(self) -> str:
