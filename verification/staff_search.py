@@ -24,6 +24,7 @@ from django.utils.formats import date_format
 from django.utils.timezone import localtime
 
 from monitoring.models import Rule
+from verification.accounts.models import Colleague
 from verification.backoffice import trail
 from verification.backoffice.filters import is_uuid
 from verification.backoffice.rendering import link
@@ -196,9 +197,21 @@ def _workspaces(term: str) -> list[Workspace]:
 
 
 def _members(term: str) -> list[Member]:
-    wanted = Q(user__email__icontains=term) | Q(user__first_name__icontains=term)
+    wanted = _person(term, "user__") | Q(workspace__name__icontains=term)
     members = Member.objects.select_related("user", "workspace").filter(wanted)
     return list(members.order_by("-id")[: SHOWN + 1])
+
+
+def _staff(term: str) -> list[Colleague]:
+    # The audit trail knows staff by their user names; those of members are random.
+    wanted = _person(term) | Q(username__icontains=term)
+    return list(Colleague.objects.filter(wanted).order_by("-id")[: SHOWN + 1])
+
+
+def _person(term: str, path: str = "") -> Q:
+    """Match users by a part of the e-mail address or the name."""
+    names = ("email", "first_name", "last_name")
+    return Q(*((f"{path}{name}__icontains", term) for name in names), _connector=Q.OR)
 
 
 def _keys(term: str) -> list[ApiKey]:
@@ -306,6 +319,16 @@ GROUPS = [
             address(m.user.email),
             m.workspace,
             m.get_role_display(),
+        ),
+    ),
+    Group(
+        "Staff",
+        Colleague,
+        _staff,
+        lambda c: (
+            str(c),
+            address(c.email),
+            "" if c.is_active else "deactivated",
         ),
     ),
     Group(

@@ -429,12 +429,6 @@ class MemberAdmin(RevealingAdmin, PeopleAdmin):
     list_filter = ["role"]
     list_select_related = ["workspace", "user"]
     search_ids = ("id", "workspace_id")
-    search_parts = (
-        "user__email",
-        "user__first_name",
-        "user__last_name",
-        "workspace__name",
-    )
     fields = ["name", "workspace", "role", "joined", "last_login", "second_factor"]
     readonly_fields = [*fields]
     personal_fields = ("address",)

@@ -9,15 +9,16 @@ from django.test import Client
 from monitoring.models import Rule
 from tests.clients import HOSTED, company, person
 from tests.monitoring.rules import stored
-from tests.office import change, listed_ids, log_in, opened
+from tests.office import change, listed_ids, listing, log_in, opened
 from tests.refunds import paid
 from tests.webhooks.deliveries import configured
 from tests.workspaces.people import member
+from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
 from verification.reports.models import Report
 from webhooks.models import Delivery
-from workspaces.models import LedgerEntry
+from workspaces.models import LedgerEntry, Member
 
 pytestmark = pytest.mark.django_db
 SEARCH = "/admin/search"
@@ -28,7 +29,7 @@ def found(client: Client, term: str) -> set[str]:
     answer = client.post(SEARCH, {"q": term})
     assert answer.status_code == 200
     page = answer.content.decode().partition('class="asked found"')[2]
-    links = re.findall(r"/admin/(\w+)/(\w+)/([0-9a-f-]{36})/change/", page)
+    links = re.findall(r"/admin/(\w+)/(\w+)/([0-9a-f-]{36}|\d+)/change/", page)
     return {f"{app}.{model}:{pk}" for app, model, pk in links}
 
 
@@ -162,6 +163,29 @@ def test_search_is_recorded_and_says_nothing_of_what_was_typed(api, superuser, c
 def found_by_get(client: Client) -> int:
     page = client.get(SEARCH, {"q": "wanjiku"}).content.decode()
     return page.count("/change/")
+
+
+@pytest.mark.parametrize("typed", ["grace@peo", "RACE@", "wanjiru"])
+def test_people_are_found_from_the_field_of_their_lists(workspace, superuser, typed):
+    def people(user: str, first_name: str) -> set[str]:
+        one = member(workspace, "OWNER", user)
+        User.objects.filter(pk=one.user_id).update(
+            is_staff=True, first_name=first_name, email=f"{user}@people.test"
+        )
+        return {name(one), f"accounts.colleague:{one.user_id}"}
+
+    grace = people("grace", "Grace Wanjiru")
+    people("otieno", "Otieno")
+
+    assert found(superuser, typed) == grace
+    for model in (Member, Colleague):
+        form = re.search(
+            r'<form[^>]*>(?:(?!</form>).)*aria-label="Search people"',
+            opened(superuser, listing(model)).replace("\n", " "),
+        )
+        assert form
+        assert 'method="post" action="/admin/search"' in form[0]
+        assert 'id="searchbar"' not in opened(superuser, listing(model))
 
 
 def test_search_is_for_staff_with_a_second_factor(api, db):

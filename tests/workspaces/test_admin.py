@@ -292,20 +292,19 @@ def test_play_money_stays_play_money(workspace, superuser):
     assert (account.billing, account.credit_limit) == ("PLAY", 0)
 
 
-def test_members_are_listed_with_masked_addresses_and_found_by_a_part(
+def test_members_are_listed_with_masked_addresses_and_found_by_their_workspace(
     workspace, superuser
 ):
-    grace, otieno = (member(workspace, "OWNER", n) for n in ("grace", "otieno"))
+    grace = member(workspace, "OWNER", "grace")
 
     page = opened(superuser, listing(Member))
 
     assert "g••••@people.test" in page
     assert grace.user.email not in page
-    for part in ("grace@peo", "ACE@", str(grace.pk)):
-        assert listed_ids(superuser, Member, q=part) >= {str(grace.pk)}
-        assert str(otieno.pk) not in listed_ids(superuser, Member, q=part)
-    assert listed_ids(superuser, Member, q="ac") == set()
-    assert len(listed_ids(superuser, Member, q="acacia")) >= 2
+    for whole in (grace.pk, workspace.pk):
+        assert listed_ids(superuser, Member, q=str(whole)) == {str(grace.pk)}
+    # What stands in an address is in logs and histories, too.
+    assert listed_ids(superuser, Member, q="grace@people.test") == set()
 
 
 def test_the_address_of_a_member_is_revealed_with_a_reason(workspace, superuser, staff):

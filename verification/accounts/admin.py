@@ -108,7 +108,6 @@ class ColleagueAdmin(PeopleAdmin):
     ]
     list_filter = ["is_active", "groups"]
     ordering = ["first_name", "username"]
-    search_parts = ("username", "email", "first_name", "last_name")
     readonly_fields = [
         "user_name",
         "email",

@@ -12,7 +12,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
@@ -20,9 +20,6 @@ from unfold.widgets import UnfoldAdminEmailInputWidget
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import OfficeAdmin
 from verification.backoffice.roles import is_superuser
-
-# Of a part of an address or a name that is searched.
-SHORTEST = 3
 
 
 def free_address(email: str) -> str:
@@ -44,12 +41,15 @@ class AddressForm(ReasonForm):
 
 
 class PeopleAdmin(OfficeAdmin):
-    """Rows of people; `person` is the path from a row to its user."""
+    """Rows of people; `person` is the path from a row to its user.
+
+    The field of these lists posts to the search of the back office: people are found by
+    their names and addresses, which must not stand in a URL.
+    """
 
     person = ""
     search_ids: tuple[str, ...] = ()
-    # By any part of these, where at least three letters are typed.
-    search_parts: tuple[str, ...] = ()
+    change_list_template = "admin/people.html"
 
     def user_of(self, row: Any) -> User:
         return getattr(row, self.person) if self.person else row
@@ -62,22 +62,6 @@ class PeopleAdmin(OfficeAdmin):
         factors = Authenticator.objects.filter(user=OuterRef(path))
         rows: QuerySet[Any] = super().get_queryset(request)
         return rows.annotate(has_factor=Exists(factors))
-
-    def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
-        return (*super().get_search_fields(request), *self.search_parts)
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet, search_term: str
-    ) -> tuple[QuerySet, bool]:
-        term = search_term.strip()
-        found, more = super().get_search_results(request, queryset, term)
-        if len(term) < SHORTEST:
-            return found, more
-        parts = Q()
-        for name in self.search_parts:
-            parts |= Q(**{f"{name}__icontains": term})
-        ids = found.values("pk")
-        return queryset.filter(parts | Q(pk__in=ids)), more
 
     @admin.display(description="Second factor", boolean=True)
     def second_factor(self, row: Any) -> bool:
