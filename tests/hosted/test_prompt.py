@@ -5,6 +5,7 @@ import logging
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 import time_machine
@@ -23,7 +24,8 @@ from tests.payments import look, send, taking
 from tests.refunds import paystack_api as paystack_api
 from tests.threads import at_once
 from verification.jobs.models import Job
-from verification.notifications.models import DailyCount
+from verification.notifications.blocks import block
+from verification.notifications.models import Block, DailyCount
 from verification.ordering.crediting import SENT_WITHIN
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.paying import (
@@ -40,6 +42,7 @@ from verification.ordering.tasks import purge_payment_events
 from verification.payments.models import Checkout, Payment, Refund, Trouble
 from verification.payments.models.checkout import PROMPT_LIVES, PROMPT_MARGIN
 from verification.payments.registry import provider_named
+from workspaces.accounts import create_workspace
 
 pytestmark = pytest.mark.django_db
 
@@ -60,6 +63,10 @@ def prompted(visitor: Payer, phone: str = "0712 345 678", **query: str) -> str:
     if answer.status_code == 303:
         return visitor.reads()
     return words(answer.content.decode())
+
+
+def workspace_of(visitor: Payer) -> UUID:
+    return visitor.payment.report.workspace_id
 
 
 def charges(paystack: FakePaystack) -> list[dict[str, Any]]:
@@ -521,6 +528,59 @@ def test_phone_gets_few_prompts_a_day_by_any_link(
     DailyCount.objects.update(day=now().date() - timedelta(days=1))
     Checkout.objects.update(status="FAILED")
     assert opened(links[0]).phone == PHONE
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        ("en", "This number takes no prompts from this client"),
+        ("sw", "Nambari hii haipokei maombi ya malipo"),
+    ],
+)
+def test_blocked_phone_gets_no_prompt_and_the_page_offers_another_way(
+    visitor: Payer, paystack: FakePaystack, language: str, told: str
+):
+    block(workspace_of(visitor), [("SMS", PHONE)], Block.Reason.UNWANTED)
+    visitor.reads(lang=language)
+
+    page = prompted(visitor)
+
+    assert told in page
+    visitor.reads(lang="en")
+    assert f'action="{visitor.page}pay"' in visitor.text()
+    assert charges(paystack) == []
+    assert not Checkout.objects.exists()
+    assert visitor.payment.status == "PENDING"
+    # Other numbers get theirs.
+    prompted(visitor, "0712345679")
+    assert len(charges(paystack)) == 1
+
+
+def test_block_of_another_workspace_stops_no_prompt(
+    visitor: Payer, paystack: FakePaystack
+):
+    other = create_workspace(name="Baobab", owner_email="o@baobab.test")
+    block(other.pk, [("SMS", PHONE)], Block.Reason.UNWANTED)
+
+    assert ASKED in prompted(visitor)
+
+
+def test_lifted_block_stops_no_prompt(visitor: Payer, paystack: FakePaystack):
+    block(workspace_of(visitor), [("SMS", PHONE)], Block.Reason.UNWANTED)
+    Block.objects.update(lifted_at=now())
+
+    assert ASKED in prompted(visitor)
+
+
+def test_link_that_has_sent_its_prompts_tells_of_no_block(
+    visitor: Payer, paystack: FakePaystack
+):
+    block(workspace_of(visitor), [("SMS", "+254712345670")], Block.Reason.UNWANTED)
+    for number in range(PROMPTS_PER_LINK_PER_HOUR):
+        opened(visitor, f"+25471234568{number}")
+        Checkout.objects.update(status="FAILED")
+
+    assert "Too many prompts were sent" in prompted(visitor, "0712345670")
 
 
 def test_phone_is_in_no_log_url_or_job_and_sealed_in_the_table(

@@ -49,6 +49,10 @@ CHECKOUTS_PER_MINUTE = 30
 MOST_CHECKOUTS = 20
 UNAVAILABLE = "?unavailable"
 TOO_MANY = _("Too many prompts were sent. Try again later, or pay another way")
+# The phone may be somebody else's: neither who blocked the client nor why is said.
+BLOCKED = _(
+    "This number takes no prompts from this client. Use another, or pay another way"
+)
 SETTLED = {PaymentStatus.PAID, PaymentStatus.REFUNDED}
 
 
@@ -164,6 +168,9 @@ def prompt(request: HttpRequest, visited: Opened) -> HttpResponse:
     except paying.TooManyPrompts:
         form.add_error("phone", gettext(TOO_MANY))
         return _page(request, visited, form, 429)
+    except paying.PhoneBlocked:
+        form.add_error("phone", gettext(BLOCKED))
+        return _page(request, visited, form)
     except (paying.CheckoutNotOpened, NoPaymentProvider):
         return to_page(payment.pk, UNAVAILABLE)
     paying.send_prompt(checkout)

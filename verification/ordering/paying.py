@@ -22,6 +22,8 @@ from django.utils.translation import gettext as _
 
 from verification import links
 from verification.encryption import keyed_hash
+from verification.notifications.blocks import active_blocks
+from verification.notifications.models import Channel
 from verification.notifications.recipients import count_today
 from verification.ordering.crediting import settle
 from verification.ordering.holding import hold_payment
@@ -82,6 +84,10 @@ class TooManyPrompts(Exception):
     """This link, or this phone, has had as many prompts as it gets for now."""
 
 
+class PhoneBlocked(Exception):
+    """The owner of this phone has blocked the report's workspace."""
+
+
 class CheckoutNotOpened(Exception):
     """There is no payment provider, or it did not open one; nothing was taken."""
 
@@ -131,8 +137,8 @@ def open_prompt(
 ) -> Checkout:
     """A checkout whose payer pays by a prompt on this phone; `send_prompt` comes next.
 
-    Raises PaymentClosed (PROMPTED where one waits already), TooManyPrompts, and
-    CheckoutNotOpened where nobody takes payments any more.
+    Raises PaymentClosed (PROMPTED where one waits already), TooManyPrompts,
+    PhoneBlocked, and CheckoutNotOpened where nobody takes payments any more.
     """
     report, payment, at = _hold_to_pay(payment_id, generation)
     missing = Checkout.objects.missing(payment)
@@ -146,6 +152,9 @@ def open_prompt(
         subject, PROMPTS_PER_PHONE_PER_DAY
     ):
         raise TooManyPrompts
+    # After the limits: a link tells of few numbers whether they are blocked.
+    if active_blocks(report.workspace_id, [(Channel.SMS, phone)]).exists():
+        raise PhoneBlocked
     checkout = _checkout_of(report, payment, missing)
     checkout.kind, checkout.phone = CheckoutKind.PROMPT, phone
     checkout.language = language
