@@ -1,8 +1,10 @@
 """Payers on their pages, stage by stage."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 import time_machine
@@ -10,17 +12,24 @@ from django.db import connection
 from django.utils.timezone import now
 
 from tests.clients import Api
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
 from tests.hosted.payer import Payer, is_due, payer, work
 from tests.hosted.visitor import words
 from tests.orders import PAYER
-from tests.refunds import GRACE
+from tests.payments import look
+from tests.refunds import GRACE, WANGARI
+from tests.refunds import paystack_api as paystack_api
+from tests.refunds import send as send_now
+from verification.ordering.disputes import record_disputes
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import PAUSE
 from verification.ordering.paying import PaymentClosed, open_checkout
-from verification.ordering.refunding import ask_for_refund
-from verification.payments.models import Checkout, Refund, SandboxCheckout
+from verification.ordering.refunding import approve, ask_for_refund, resolve_doubts
+from verification.payments.doubts import raise_doubt
+from verification.payments.models import Checkout, Doubt, Refund, SandboxCheckout
 from verification.payments.sandbox import play
-from verification.providers.checkout import CheckoutState
+from verification.providers.checkout import CheckoutState, DisputeSeen, DisputeState
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
@@ -377,6 +386,146 @@ def test_nobody_pays_while_a_person_looks_at_another_currency(api: Api):
     ask_for_refund(visitor.checkout.pk, Decimal(250), reason="USD", by=GRACE)
     send_refunds()
     assert "Pay KES 250.00" in visitor.reads()
+
+
+# Money that pays for nothing
+
+
+def disputed(checkout: Checkout, state: DisputeState) -> None:
+    amount = checkout.paid_amount or Decimal(0)
+    currency = checkout.paid_currency
+    seen = DisputeSeen("1", checkout.transaction, state, amount, currency)
+    record_disputes(checkout.pk, [seen])
+
+
+def kept(checkout: Checkout) -> None:
+    resolve_doubts(checkout.pk, checkout.doubts, "Looks like fraud")
+
+
+def partly_given_back(checkout: Checkout) -> None:
+    ask_for_refund(checkout.pk, Decimal(100), reason="Asked for", by=GRACE)
+
+
+@pytest.mark.parametrize(
+    ("happens", "told", "imesemwa"),
+    [
+        (
+            lambda checkout: None,
+            "A person looks at USD 250.00 and decides whether you get it back",
+            "Mtu anaangalia USD 250.00 na ataamua",
+        ),
+        (
+            lambda checkout: disputed(checkout, DisputeState.OPEN),
+            "USD 250.00 is disputed at your bank. We hold it until",
+            "Benki yako inachunguza pingamizi kuhusu USD 250.00",
+        ),
+        (
+            lambda checkout: disputed(checkout, DisputeState.LOST),
+            "Your bank has taken USD 250.00 back for you",
+            "Benki yako imekurudishia USD 250.00",
+        ),
+        (
+            kept,
+            "USD 250.00 is not given back: a person has looked at it. To ask why, ask",
+            "USD 250.00 hairudishwi: mtu ameiangalia",
+        ),
+        (
+            partly_given_back,
+            "USD 100.00 is on its way back to you. A person looks at USD 150.00",
+            "Mtu anaangalia USD 150.00",
+        ),
+    ],
+    ids=["examined", "disputed", "lost", "kept", "partly given back"],
+)
+def test_page_says_what_becomes_of_money_that_pays_for_nothing(
+    api: Api, happens: Callable[[Checkout], None], told: str, imesemwa: str
+):
+    visitor = payer(api)
+    visitor.choose("pay")
+    SandboxCheckout.objects.update(currency="USD")
+    work()
+
+    happens(visitor.checkout)
+
+    page = visitor.reads()
+    assert "USD 250.00 came in, which is not the currency that was asked for" in page
+    assert told in page
+    assert imesemwa in in_kiswahili(visitor)
+    assert "You get it back" not in page
+    assert "fraud" not in page
+    if happens is kept:
+        assert f"name the number {visitor.checkout.number}" in page
+
+
+def test_refund_that_waits_for_a_second_person_is_not_promised(api: Api, settings: Any):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    visitor = payer(api)
+    visitor.choose("pay")
+    SandboxCheckout.objects.update(currency="USD")
+    work()
+    refund = ask_for_refund(visitor.checkout.pk, Decimal(250), reason="x", by=GRACE)
+    assert "A person looks at USD 250.00 and decides" in visitor.reads()
+
+    approve(refund.pk, by=WANGARI)
+
+    page = visitor.reads()
+    assert "USD 250.00 is on its way back to you" in page
+    assert "decides" not in page
+
+
+@pytest.mark.parametrize("reason", ["", "Looks like fraud"])
+def test_page_promises_no_surplus_that_is_not_given_back(
+    paystack_api: Api, paystack: FakePaystack, reason: str
+):
+    visitor = payer(paystack_api)
+    visitor.post("pay")
+    paystack.pays, paystack.refund_fails = 30_000, True
+    paystack.pay(visitor.checkout.reference)
+    look(visitor.checkout)
+    page = visitor.reads()
+    assert "You paid KES 50.00 more than was asked for. KES 50.00 is on its way" in page
+    send_now()
+    paystack.settle_refunds()
+    send_now()
+    if reason:
+        resolve_doubts(visitor.checkout.pk, ["REFUND_FAILED"], reason)
+
+    page = visitor.reads()
+
+    told = "is not given back" if reason else "A person looks at KES 50.00 and decides"
+    assert told in page
+    assert "on its way back" not in page
+
+
+def test_ended_page_promises_nothing_about_money_that_came(api: Api):
+    visitor = payer(api)
+    visitor.choose("pay")
+    SandboxCheckout.objects.update(currency="USD")
+    work()
+    api.post(f"/reports/{visitor.report_id}/cancel")
+    kept(visitor.checkout)
+
+    page = visitor.reads()
+
+    assert "You need not pay any more" in page
+    assert "USD 250.00 is not given back" in page
+    assert "you get your money back" not in page
+
+
+@pytest.mark.parametrize("is_doubted", [False, True])
+def test_paid_page_promises_nothing_that_staff_decide(api: Api, is_doubted: bool):
+    visitor = payer(api)
+    visitor.choose("pay")
+    work()
+    api.post(f"/reports/{visitor.report_id}/cancel")
+    if is_doubted:
+        raise_doubt(visitor.checkout.pk, Doubt.FRAUD_WARNING)
+
+    page = visitor.reads()
+
+    promised, left = "you get back what you paid", "A person decides what of your money"
+    assert (promised in page, left in page) == (not is_doubted, is_doubted)
+    assert ("Mtu anaamua" in in_kiswahili(visitor)) == is_doubted
 
 
 def test_a_refund_is_shown_whole_or_in_part(api: Api):

@@ -76,7 +76,7 @@ def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
     payment = rows.get(pk=payment_id)
     found = Checkout.objects.filter(payment_id=payment.pk)
     found = found.order_by("-is_counted", "-is_part", "-id")
-    checkouts = list(found.prefetch_related("refunds")[:MOST_CHECKOUTS])
+    checkouts = list(found.prefetch_related("refunds", "disputes")[:MOST_CHECKOUTS])
     if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
         # It may have been paid between the two looks.
         payment = rows.get(pk=payment_id)

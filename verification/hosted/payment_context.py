@@ -17,11 +17,12 @@ from verification.hosted.pages import client_of, qr_code
 from verification.masking import end
 from verification.ordering.payers import payer_of
 from verification.ordering.payment_links import can_be_renewed
+from verification.ordering.refunding import is_doubtful, unfinished_part
 from verification.ordering.telling import is_reached
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
-    Doubt,
+    DisputeStatus,
     Payment,
     RefundStatus,
 )
@@ -177,9 +178,10 @@ def extras(checkouts: list[Checkout]) -> list[dict[str, Any]]:
         {
             "number": one.number,
             "amount": money(one.paid_amount, one.paid_currency),
-            "is_other": Doubt.OTHER_CURRENCY in one.doubts,
+            "is_other": one.paid_currency != one.currency,
             "is_short": (one.paid_amount or Decimal(0)) < one.amount,
             "given_back": given_back(one),
+            "left": left(one),
         }
         for one in checkouts
         if one.status == CheckoutStatus.PAID and not (one.is_counted or one.is_part)
@@ -197,6 +199,31 @@ def given_back(checkout: Checkout) -> list[GivenBack]:
         for refund in sorted(checkout.refunds.all(), key=lambda one: one.pk)
         if refund.status in shown
     ]
+
+
+def left(checkout: Checkout) -> dict[str, str]:
+    """How much of the money that pays for nothing is not on its way back, by why."""
+    currency, idle = checkout.paid_currency, checkout.refundable
+    if checkout.is_counted:
+        idle = max(idle - checkout.counted_amount, Decimal(0))
+    is_kept = checkout.kept_because and not checkout.doubts
+    requested = [
+        refund.amount
+        for refund in checkout.refunds.all()
+        if refund.status == RefundStatus.REQUESTED
+    ]
+    amounts = {
+        "disputed": _held(checkout, DisputeStatus.OPEN),
+        "lost": _held(checkout, DisputeStatus.LOST),
+        "examined": sum(requested, Decimal(0 if is_kept else idle)),
+        "kept": idle if is_kept else Decimal(0),
+    }
+    return {why: money(amount, currency) for why, amount in amounts.items() if amount}
+
+
+def _held(checkout: Checkout, status: DisputeStatus) -> Decimal:
+    disputes = checkout.disputes.all()
+    return sum((one.held for one in disputes if one.status == status), Decimal(0))
 
 
 def receipt(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
@@ -224,6 +251,10 @@ def receipt(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
         "amount": money(paid, checkout.paid_currency),
         "surplus": money(surplus, checkout.paid_currency) if surplus else "",
         "given_back": [back for one in counted for back in given_back(one)],
+        "left": left(checkout),
+        "is_left_to_staff": any(
+            unfinished_part(one) and is_doubtful(one) for one in counted
+        ),
         "url": url,
         "qr": qr_code(url),
     }

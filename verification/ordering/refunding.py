@@ -201,7 +201,7 @@ def account_for(checkout_id: UUID) -> None:
     part = unfinished_part(checkout)
     if checkout.is_part and not checkout.is_counted:
         give_back_surplus(checkout, RefundCause.SHORT)
-    elif part and not _is_doubtful(checkout):
+    elif part and not is_doubtful(checkout):
         cause = RefundCause.NOT_DONE
         refund = _begin(checkout, part, cause, str(cause.label), SERVICE, large=False)
         notify(*refund_notice(cast(Report, checkout.report), refund))
@@ -234,7 +234,7 @@ def _over(checkouts: QuerySet[Checkout], ended_by: datetime) -> QuerySet[Checkou
     )
 
 
-def _is_doubtful(checkout: Checkout) -> bool:
+def is_doubtful(checkout: Checkout) -> bool:
     """Whether a person has to decide about money of the same payment."""
     paying = Checkout.objects.paying(cast(UUID, checkout.payment_id))
     doubted = ~Q(doubts=[]) | Q(refunded_elsewhere__gt=0) | ~Q(kept_because="")
