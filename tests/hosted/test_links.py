@@ -9,7 +9,10 @@ from tests.clients import ATTESTED, HOSTED
 from tests.hosted.visitor import Visitor, words
 from verification import links
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
-from verification.notifications.models import Notification
+from verification.notifications.blocks import block
+from verification.notifications.models import Block, Notification
+from verification.notifications.tasks import send_due
+from verification.notifications.writing import write_letter
 from verification.ordering.tasks import expire_consents
 
 pytestmark = pytest.mark.django_db
@@ -236,12 +239,33 @@ def test_an_expired_link_takes_no_answer(ask):
     assert not ConsentRecord.objects.exists()
 
 
-def test_nobody_is_promised_a_link_that_no_address_gets(ask):
-    visitor = ask(draft=True)
+@pytest.mark.parametrize("why", ["no address", "blocked", "sandbox", "limit"])
+def test_expired_link_lives_on_when_no_address_would_get_another(
+    api, ask, settings, why
+):
+    address = {"no address": None, "sandbox": "stranger@elsewhere.test"}
+    email = address.get(why, "wanjiku@kamau.test")
+    visitor = ask(draft=True, subject={"email": email})
+    if why == "blocked":
+        block(api.workspace.pk, [("EMAIL", email)], Block.Reason.UNWANTED)
+    if why == "limit":
+        settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+        send_due()
     expire(visitor)
     visitor.open()
+    page = words(visitor.text())
+    assert "Send me a new link" not in page
+    assert "Ask Acacia Lenders for a new request" in page
 
-    assert b"Send me a new link" not in visitor.get().content
+    visitor.post("new-link")
+    visitor.post("ask-client")
+
+    assert Consent.objects.get().generation == 1
+    assert "We have told Acacia Lenders" in words(visitor.text())
+    ((mail,), _) = wishes(api, visitor)
+    assert (mail.context["why"], mail.context["canResend"]) == ("EXPIRED", True)
+    assert "consent/resend" in write_letter(mail).text
+    assert api.post(f"/reports/{visitor.report_id}/consent/resend").status_code == 200
 
 
 def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
@@ -294,7 +318,8 @@ def test_who_opens_an_expired_request_can_ask_the_client_for_another(
 
 @pytest.mark.parametrize("way", ["open", "draft", "granted", "cancelled"])
 def test_the_client_is_asked_only_for_a_link_that_nobody_else_can_make(api, ask, way):
-    visitor = ask(draft=way == "draft")
+    reached = {"email": "wanjiku@kamau.test"}
+    visitor = ask(draft=way == "draft", subject=reached)
     visitor.enter()
     if way == "granted":
         visitor.grant()

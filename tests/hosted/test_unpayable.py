@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 import time_machine
@@ -12,7 +13,11 @@ from tests.hosted.payer import Payer, payer, work
 from tests.hosted.visitor import words
 from tests.orders import PAYER
 from verification.checks.models import CheckDefinition
+from verification.notifications.blocks import block
+from verification.notifications.models import Block, Notification
+from verification.notifications.writing import write_letter
 from verification.ordering.giving_back import send_refunds
+from verification.ordering.payers import payer_of
 from verification.ordering.payment_links import send_new_payment_link
 from verification.ordering.unpaid import expire_payments
 from verification.payments.models import Checkout, Payment
@@ -69,6 +74,83 @@ def test_the_expired_link_of_a_draft_is_sent_anew_once_a_minute(api: Api):
         newer = Payer(visitor.report_id)
         newer.open()
         assert "Pay KES 250.00" in newer.reads()
+
+
+def wishes(api: Api, visitor: Payer) -> tuple[list[Notification], list[Any]]:
+    """What the client is told of a wish for a new link: mails, and the timeline."""
+    mails = Notification.objects.filter(kind="NEW_LINK_WANTED")
+    events = api.get(f"/reports/{visitor.report_id}/events").json()["events"]
+    wanted = [e for e in events if e["trigger"] == "payer asks for a new link"]
+    return list(mails), wanted
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_payer_asks_the_client_once_for_another_link(api: Api, is_closed: bool):
+    visitor = payer(api)
+    with time_machine.travel(now() + timedelta(days=15)):
+        if is_closed:
+            expire_payments()
+        visitor.open()
+        assert "Ask Acacia Lenders for a new request" in visitor.reads()
+        for _ in range(3):
+            visitor.post("ask-client")
+
+        assert "We have told Acacia Lenders that you want a" in visitor.reads()
+        (mail,), (event,) = wishes(api, visitor)
+    assert (mail.recipient, event["actor"]) == (api.workspace.contact_email, "payer")
+    letter = write_letter(mail)
+    assert "The payer of a report asks for a new request" in letter.subject
+    if is_closed:
+        assert "order a new one" in letter.text
+    assert visitor.payment.generation == 1
+
+
+@pytest.mark.parametrize("way", ["open", "draft", "paid", "cancelled"])
+def test_payer_cannot_ask_the_client_when_no_link_is_needed(api: Api, way: str):
+    visitor = payer(api, draft=way == "draft")
+    if way == "paid":
+        visitor.choose("pay")
+        work()
+    if way == "cancelled":
+        api.post(f"/reports/{visitor.report_id}/cancel")
+    days = 0 if way == "open" else 15
+    with time_machine.travel(now() + timedelta(days=days)):
+        visitor.open()
+        visitor.post("ask-client")
+
+    assert wishes(api, visitor) == ([], [])
+
+
+def test_expired_payment_link_lives_on_when_the_payer_has_blocked_us(api: Api):
+    visitor = payer(api, draft=True)
+    email = payer_of(visitor.payment.report)["email"]
+    block(api.workspace.pk, [("EMAIL", email)], Block.Reason.UNWANTED)
+    with time_machine.travel(now() + timedelta(days=15)):
+        visitor.open()
+        page = visitor.reads()
+        assert "Send me a new link" not in page
+        assert "Ask Acacia Lenders for a new request" in page
+        visitor.post("new-link")
+        visitor.post("ask-client")
+        ((mail,), _) = wishes(api, visitor)
+
+    assert visitor.payment.generation == 1
+    assert "payment/resend" in write_letter(mail).text
+    with time_machine.travel(now() + timedelta(days=15)):
+        resent = api.post(f"/reports/{visitor.report_id}/payment/resend")
+    assert resent.status_code == 200
+    assert resent.json()["paymentUrl"]
+    assert visitor.payment.link_wanted_at is None
+
+
+def test_waiting_payer_is_promised_a_message_that_would_be_sent(api: Api):
+    visitor = payer(api, consent=HOSTED)
+    assert "You get a message when you can pay" in visitor.reads()
+
+    email = payer_of(visitor.payment.report)["email"]
+    block(api.workspace.pk, [("EMAIL", email)], Block.Reason.UNWANTED)
+
+    assert "Open this link again later" in visitor.reads()
 
 
 def test_who_pays_while_the_link_is_replaced_sees_the_receipt(api: Api):

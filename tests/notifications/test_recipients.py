@@ -1,5 +1,6 @@
 """Who may be sent a message, and how many a day."""
 
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -21,7 +22,7 @@ from verification.notifications.models import (
     Notification,
     SandboxAddress,
 )
-from verification.notifications.notifying import notify, send_again
+from verification.notifications.notifying import notify, send_again, would_send
 from verification.notifications.tasks import purge_recipients, send_due
 from workspaces.accounts import create_workspace
 from workspaces.models import Workspace
@@ -272,3 +273,57 @@ def test_unused_codes_are_purged_after_a_day(workspace: Workspace):
 def test_unsent_sms_of_production_is_not_kept(workspace: Workspace):
     notify(sms(workspace_id=workspace.pk))
     assert not Notification.objects.exists()
+
+
+def rule_block(workspace: Workspace, settings: Any) -> None:
+    block(workspace.pk, [("EMAIL", STRANGER)], Block.Reason.UNWANTED)
+
+
+def rule_recipient(workspace: Workspace, settings: Any) -> None:
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 0
+
+
+def rule_workspace(workspace: Workspace, settings: Any) -> None:
+    workspace.messages_per_day = 0
+    workspace.save()
+
+
+def no_rule(workspace: Workspace, settings: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("rule", "sandbox", "error"),
+    [
+        (no_rule, False, ""),
+        (no_rule, True, "SANDBOX"),
+        (rule_block, False, "BLOCKED"),
+        (rule_recipient, False, "RECIPIENT_LIMIT"),
+        (rule_workspace, False, "WORKSPACE_LIMIT"),
+    ],
+)
+def test_would_send_says_what_sending_does_and_counts_nothing(
+    workspace: Workspace, settings: Any, rule: Any, sandbox: bool, error: str
+):
+    rule(workspace, settings)
+    one = wanted(recipient=STRANGER, workspace_id=workspace.pk, sandbox=sandbox)
+
+    assert would_send(one) is (error == "")
+    assert not DailyCount.objects.exists()
+
+    notify(one)
+    send_due()
+    assert outcomes() == {("WITHHELD" if error else "SENT", error): 1}
+
+
+def test_would_send_is_false_after_the_last_message_of_the_day(
+    workspace: Workspace, settings: Any
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
+    one = wanted("consent:9:new", recipient=STRANGER, workspace_id=workspace.pk)
+    for sent_before in (0, 1):
+        assert would_send(one)
+        notify(replace(one, cause=f"consent:9:{sent_before}"))
+        send_due()
+
+    assert not would_send(one)

@@ -29,7 +29,11 @@ from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import CONSENT, Visit, remember
 from verification.ordering import consenting
 from verification.ordering.challenging import answer_challenge
-from verification.ordering.consent_links import ask_for_link, send_new_link
+from verification.ordering.consent_links import (
+    ask_for_link,
+    is_renewed_by_subject,
+    send_new_link,
+)
 from verification.ordering.telling import addresses_of
 from verification.receipts import consent_receipt_pdf
 from workspaces import rates
@@ -169,7 +173,8 @@ def block(request: HttpRequest, visited: Opened) -> HttpResponse:
 @acting(Stage.EXPIRED)
 def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
     """The page then says that this link was replaced."""
-    send_new_link(visited.consent.pk)
+    if is_renewed_by_subject(visited.consent.report):
+        send_new_link(visited.consent.pk)
     return to_page(visited.consent.pk)
 
 

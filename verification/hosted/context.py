@@ -22,13 +22,11 @@ from verification.hosted.pages import client_of, qr_code
 from verification.hosted.payment_context import money
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES
-from verification.ordering.consent_links import needs_client
+from verification.ordering.consent_links import is_renewed_by_subject, needs_client
 from verification.ordering.paying import closed_as
-from verification.ordering.telling import is_reached
 from verification.pages import minutes_until
 from verification.reports.models import (
     PaymentMode,
-    ReportStatus,
     SubjectType,
 )
 from verification.wire import one_line
@@ -53,12 +51,12 @@ def closed(request: HttpRequest, visited: Opened) -> Shown:
         "is_company": consent.report.subject_type == SubjectType.COMPANY,
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
-        # An expired report has failed; a draft's link can be made anew.
-        "can_renew": consent.report.status == ReportStatus.DRAFT
-        and is_reached(consent.report.subject or {}),
+        "can_renew": visited.stage == Stage.EXPIRED
+        and is_renewed_by_subject(consent.report),
         "too_soon": "too-soon" in request.GET,
         "locked_minutes": locked_minutes,
         "locked_hours": -(-locked_minutes // 60),
+        "ask_path": reverse("hosted:ask-client", args=[consent.pk]),
         "can_ask": needs_client(consent, consent.report, now()),
         "has_asked": consent.link_wanted_at is not None,
     }

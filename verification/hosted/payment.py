@@ -34,7 +34,12 @@ from verification.hosted.payment_stages import (
 from verification.hosted.retired import retired_link
 from verification.ordering import paying
 from verification.ordering.payers import payer_of
-from verification.ordering.payment_links import NotPayable, send_new_payment_link
+from verification.ordering.payment_links import (
+    NotPayable,
+    ask_for_payment_link,
+    is_renewed_by_payer,
+    send_new_payment_link,
+)
 from verification.ordering.refunding import give_up_payment
 from verification.ordering.telling import addresses_of
 from verification.payment_receipts import payment_receipt_pdf
@@ -196,8 +201,17 @@ def give_back(request: HttpRequest, visited: Opened) -> HttpResponse:
 @opened
 def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
     """The page then says that this link was replaced."""
-    if request.method == "POST" and visited.stage == Stage.EXPIRED:
+    is_asked = request.method == "POST" and visited.stage == Stage.EXPIRED
+    if is_asked and is_renewed_by_payer(visited.payment.report):
         send_new_payment_link(visited.payment.pk)
+    return to_page(visited.payment.pk)
+
+
+@opened
+def ask_client(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """For a link in place of one that neither we nor the payer can renew."""
+    if request.method == "POST":
+        ask_for_payment_link(visited.payment.pk, visited.generation)
     return to_page(visited.payment.pk)
 
 
@@ -269,7 +283,7 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
         "state": returning.word(*_state(visited)).content.decode(),
         "unavailable": "unavailable" in request.GET,
         "too_soon": "too-soon" in request.GET,
-        **context.renewal(payment),
+        **context.renewal(payment, visited.stage, visited.generation),
     }
     return {**shown, **context.receipt(payment, counted)} if counted else shown
 

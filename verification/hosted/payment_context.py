@@ -8,15 +8,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.urls import reverse
+from django.utils.timezone import now
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from verification import links
 from verification.hosted.masking import initials
 from verification.hosted.pages import client_of, qr_code
+from verification.hosted.payment_stages import Stage
 from verification.masking import end
+from verification.notifications.models import Kind
 from verification.ordering.payers import payer_of
-from verification.ordering.payment_links import can_be_renewed
+from verification.ordering.payment_links import (
+    is_renewed_by_payer,
+    why_client_is_needed,
+)
 from verification.ordering.refunding import is_doubtful, unfinished_part
 from verification.ordering.telling import is_reached
 from verification.payments.models import (
@@ -260,10 +267,20 @@ def receipt(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
     }
 
 
-def renewal(payment: Payment) -> dict[str, Any]:
-    reached = is_reached(payer_of(payment.report))
-    renewable = can_be_renewed(payment.report)
-    return {"can_renew": reached and renewable, "is_reached": reached}
+def renewal(payment: Payment, stage: Stage, generation: int) -> dict[str, Any]:
+    """What the page of a closed link says of another link, or of messages to come."""
+    report = payment.report
+    if stage in {Stage.WAITS, Stage.EXAMINED}:
+        kind = Kind.PAYMENT_REQUEST if stage == Stage.WAITS else Kind.PAYMENT_REFUNDED
+        return {"is_reached": is_reached(report, kind, payer_of(report))}
+    if stage != Stage.EXPIRED:
+        return {}
+    return {
+        "can_renew": is_renewed_by_payer(report),
+        "ask_path": reverse("payment:ask-client", args=[payment.pk]),
+        "can_ask": bool(why_client_is_needed(report, payment, generation, now())),
+        "has_asked": payment.link_wanted_at is not None,
+    }
 
 
 def _about(report: Report) -> str:

@@ -22,6 +22,7 @@ from verification.notifications.models import (
     Notification,
     NotificationStatus,
 )
+from verification.notifications.recipients import would_withhold
 from verification.notifications.sms import sms_is_configured
 from verification.tables import Rows
 
@@ -87,6 +88,20 @@ def notification_rows(wanted: Iterable[Wanted], at: datetime) -> Rows:
         if one.channel == Channel.EMAIL or one.sandbox or sms_is_configured()
     ]
     return Rows(Notification, COLUMNS, values)
+
+
+def would_send(wanted: Wanted) -> bool:
+    """Whether this message would be sent now, by the rules that hold at sending."""
+    if wanted.channel == Channel.SMS and not sms_is_configured():
+        return False
+    message = Notification(
+        kind=wanted.kind,
+        channel=wanted.channel,
+        recipient=wanted.recipient,
+        workspace_id=wanted.workspace_id,
+        sandbox=wanted.sandbox,
+    )
+    return would_withhold(message) is None
 
 
 def wake_up_row(at: datetime) -> Rows:

@@ -11,6 +11,8 @@ Members, accounts and operators always get their own messages.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models.functions import Now
@@ -44,19 +46,55 @@ ON CONFLICT (subject, day) DO UPDATE SET count = counted.count + 1
 WHERE counted.count < %s
 RETURNING count
 """
+COUNTED = """
+SELECT count FROM notifications_dailycount
+WHERE subject = %s AND day = (statement_timestamp() AT TIME ZONE 'UTC')::date
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """So many messages a day that count for one subject of `DailyCount`."""
+
+    subject: str
+    most: int
+    error: NotificationError
+
+    def count(self) -> bool:
+        return count_today(self.subject, self.most)
+
+    def is_reached(self) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(COUNTED, [self.subject])
+            counted = cursor.fetchone()
+        return (counted[0] if counted else 0) >= self.most
 
 
 def reason_to_withhold(notification: Notification) -> NotificationError | None:
-    """Why the message must not be sent, or None."""
+    """Why the message must not be sent, or None. One that may be sent is counted."""
     if notification.kind not in TO_STRANGERS:
         return None
+    return _refusal(notification) or _over_limit(notification)
+
+
+def would_withhold(notification: Notification) -> NotificationError | None:
+    """Why the message would be withheld if it were sent now, or None. Counts nothing;
+    the message need not be saved."""
+    if notification.kind not in TO_STRANGERS:
+        return None
+    full = (limit.error for limit in _limits(notification) if limit.is_reached())
+    return _refusal(notification) or next(full, None)
+
+
+def _refusal(notification: Notification) -> NotificationError | None:
+    """Why this recipient gets no such message of the workspace at all."""
     address = notification.channel, str(notification.recipient)
     if active_blocks(notification.workspace_id, [address]).exists():
         return NotificationError.BLOCKED
     is_sandbox = notification.sandbox and notification.kind in TO_PEOPLE
     if is_sandbox and not _is_tester(notification):
         return NotificationError.SANDBOX
-    return _over_limit(notification)
+    return None
 
 
 def exact_hash(channel: str, address: str) -> bytes:
@@ -94,35 +132,40 @@ def _is_tester(notification: Notification) -> bool:
 def _over_limit(notification: Notification) -> NotificationError | None:
     """The limit that the message would exceed. It is counted once, however often it is
     tried."""
-    is_receipt = notification.kind in RECEIPTS
     if notification.counted_at or _reminds_of_what_was_sent(notification):
         return None
-    environment = "sandbox" if notification.sandbox else "production"
-    hashed = address_hash(notification.channel, str(notification.recipient)).hex()
-    kind = "receipts" if is_receipt else "requests"
-    most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
     with transaction.atomic():
-        if not count_today(
-            f"{kind}:{environment}:{hashed}",
-            most * RECEIPTS_A_REQUEST if is_receipt else most,
-        ):
-            return NotificationError.RECIPIENT_LIMIT
-        if not (is_receipt or notification.sandbox or _count_workspace(notification)):
-            # What was counted for the recipient is not sent.
-            transaction.set_rollback(True)
-            return NotificationError.WORKSPACE_LIMIT
+        for limit in _limits(notification):
+            if not limit.count():
+                # What was counted before, for the recipient, is not sent.
+                transaction.set_rollback(True)
+                return limit.error
         Notification.objects.filter(pk=notification.pk).update(counted_at=Now())
     return None
 
 
-def _count_workspace(notification: Notification) -> bool:
+def _limits(notification: Notification) -> list[_Limit]:
+    """The limits that the message counts for: the recipient's and the workspace's."""
+    is_receipt = notification.kind in RECEIPTS
+    environment = "sandbox" if notification.sandbox else "production"
+    hashed = address_hash(notification.channel, str(notification.recipient)).hex()
+    kind = "receipts" if is_receipt else "requests"
+    most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
+    limits = [
+        _Limit(
+            f"{kind}:{environment}:{hashed}",
+            most * RECEIPTS_A_REQUEST if is_receipt else most,
+            NotificationError.RECIPIENT_LIMIT,
+        )
+    ]
     workspace = notification.workspace
-    if workspace is None:
-        return True
-    most = workspace.messages_per_day
-    if most is None:
+    if not (is_receipt or notification.sandbox or workspace is None):
         most = settings.MESSAGES_PER_WORKSPACE_PER_DAY
-    return count_today(f"workspace:{workspace.pk}", most)
+        if workspace.messages_per_day is not None:
+            most = workspace.messages_per_day
+        name = f"workspace:{workspace.pk}"
+        limits.append(_Limit(name, most, NotificationError.WORKSPACE_LIMIT))
+    return limits
 
 
 def _reminds_of_what_was_sent(notification: Notification) -> bool:

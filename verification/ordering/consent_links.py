@@ -12,10 +12,17 @@ from django.utils.timezone import now
 
 from verification import links
 from verification.consents.models import Consent, ConsentStatus
+from verification.notifications.models import Kind
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
-from verification.ordering.telling import consent_request, link_wanted, stop_asking
+from verification.ordering.telling import (
+    consent_request,
+    is_reached,
+    link_wanted,
+    request_cause,
+    stop_asking,
+)
 from verification.reports.holding import held
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import SUBJECT, note
@@ -76,18 +83,29 @@ def ask_for_link(consent_id: UUID, generation: int) -> None:
     consent.link_wanted_at = at
     consent.save(update_fields=["link_wanted_at"])
     note(report, "subject asks for a new link", SUBJECT, at)
-    notify(link_wanted(report, consent))
+    why = "LOCKED" if consent.is_locked_for_good else "EXPIRED"
+    notify(link_wanted(report, request_cause(consent), "subject", why))
 
 
 def needs_client(consent: Consent, report: Report, at: datetime) -> bool:
     """Whether the present link takes no answer, and the client alone can send another:
-    it is locked for good, or has expired and its report is no draft."""
+    it is locked for good, or has expired and the subject cannot renew it."""
     if consent.status not in UNANSWERED:
         return False
-    if consent.expires_at is not None and consent.expires_at <= at:
-        # A report whose time is over has failed, whether or not that is written yet.
-        return report.status in {ReportStatus.PENDING_CONSENT, ReportStatus.FAILED}
-    return consent.is_locked_for_good and not report.is_ended
+    if consent.expires_at is None or consent.expires_at > at:
+        return consent.is_locked_for_good and not report.is_ended
+    if report.status == ReportStatus.DRAFT:
+        return not is_renewed_by_subject(report)
+    # A report whose time is over has failed, whether or not that is written yet.
+    return report.status in {ReportStatus.PENDING_CONSENT, ReportStatus.FAILED}
+
+
+def is_renewed_by_subject(report: Report) -> bool:
+    """Whether the page of an expired link sends another one: of a draft, as any other
+    report has failed, and where the message reaches the subject. Else the new link
+    would be lost, and the old one with it."""
+    is_draft = report.status == ReportStatus.DRAFT
+    return is_draft and is_reached(report, Kind.CONSENT_REQUEST, report.subject or {})
 
 
 def _renew(consent: Consent, report: Report) -> None:

@@ -11,7 +11,7 @@ from verification import links
 from verification.checks.models import CheckResult, ResultStatus
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import Wanted, cancel
-from verification.ordering.telling import REACHED_AT
+from verification.ordering.telling import messages_to
 from verification.payments.models import Checkout, Payment, Refund, RefundCause
 from verification.payments.registry import takes_prompt, ways, ways_of
 from verification.reports.models import Report
@@ -204,18 +204,5 @@ def _to_payer(
     *,
     payer: dict[str, str] | None = None,
 ) -> list[Wanted]:
-    payer = payer or payer_of(report)
-    return [
-        Wanted(
-            kind,
-            channel,
-            cause,
-            payer[member],
-            context,
-            language,
-            report.workspace_id,
-            report.environment == Environment.SANDBOX,
-        )
-        for channel, member in REACHED_AT.items()
-        if payer.get(member)
-    ]
+    person = payer or payer_of(report)
+    return messages_to(person, report, kind, cause, context, language)

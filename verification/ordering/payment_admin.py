@@ -86,6 +86,7 @@ class PaymentAdmin(NumberAdmin):
         "link_made_at",
         "expires_at",
         "reminded_at",
+        "link_wanted_at",
         "paid_at",
         "checkouts",
     ]

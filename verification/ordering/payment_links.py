@@ -11,13 +11,22 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification import links
+from verification.notifications.models import Kind
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.consent_links import PAUSE, TooSoon
 from verification.ordering.holding import hold, hold_payment
-from verification.ordering.payers import payment_request, stop_asking_payer
+from verification.ordering.payers import (
+    payer_of,
+    payment_request,
+    request_causes,
+    stop_asking_payer,
+)
+from verification.ordering.paying import PAYER, closed_as
+from verification.ordering.telling import is_reached, link_wanted
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.reports.models import Report, ReportStatus
+from verification.reports.transitions import note
 
 ASKED = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 UNPAID = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
@@ -49,7 +58,41 @@ def send_new_payment_link(payment_id: UUID) -> None:
     _renew(*hold_payment(payment_id))
 
 
-def can_be_renewed(report: Report) -> bool:
+@transaction.atomic
+def ask_for_payment_link(payment_id: UUID, generation: int) -> None:
+    """Tell the client, once for each link, that the payer asks for another one.
+
+    Changes nothing about the report: the client sends a link, or orders anew.
+    """
+    report, payment = hold_payment(payment_id)
+    at = now()
+    why = why_client_is_needed(report, payment, generation, at)
+    if payment.link_wanted_at or not why:
+        return
+    payment.link_wanted_at = at
+    payment.save(update_fields=["link_wanted_at"])
+    note(report, "payer asks for a new link", PAYER, at)
+    notify(link_wanted(report, request_causes(payment)[0], PAYER, why))
+
+
+def why_client_is_needed(
+    report: Report, payment: Payment, generation: int, at: datetime
+) -> str:
+    """Why nothing can be paid by this link, where the client alone can change that;
+    else empty."""
+    closed = closed_as(report, payment, generation, at)
+    if closed == PaymentStatus.EXPIRED and not is_renewed_by_payer(report):
+        return closed
+    return ""
+
+
+def is_renewed_by_payer(report: Report) -> bool:
+    """Whether the page of an expired link sends another one, as of a consent."""
+    is_reachable = is_reached(report, Kind.PAYMENT_REQUEST, payer_of(report))
+    return _can_be_renewed(report) and is_reachable
+
+
+def _can_be_renewed(report: Report) -> bool:
     """Whether a link that expired can be: any other report than a draft has failed."""
     return report.status == ReportStatus.DRAFT
 
@@ -64,7 +107,7 @@ def _renew(report: Report, payment: Payment) -> None:
     at = now()
     is_over = payment.expires_at is not None and payment.expires_at <= at
     # A report whose time is over has failed, whether or not that is written yet.
-    waits = can_be_renewed(report) or not is_over
+    waits = _can_be_renewed(report) or not is_over
     if report.status == ReportStatus.PENDING_CONSENT and payment.is_outstanding:
         told = "The payer is asked once the subject has consented."
         raise NotPayable(payment.status, told)
@@ -77,7 +120,7 @@ def _renew(report: Report, payment: Payment) -> None:
     payment.token_digest = links.digest(
         links.token("payment", payment.pk, payment.generation)
     )
-    payment.status = PaymentStatus.PENDING
+    payment.status, payment.link_wanted_at = PaymentStatus.PENDING, None
     start_time(payment, at)
     payment.save()
     missing = Checkout.objects.missing(payment)

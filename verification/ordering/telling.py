@@ -15,10 +15,14 @@ from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import CODES
 from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.notifying import Wanted, cancel
-from verification.notifications.sms import sms_is_configured
+from verification.notifications.notifying import Wanted, cancel, would_send
 from verification.references.models import Reference
-from verification.reports.models import PaymentMode, Report, SubjectType
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    SubjectType,
+)
 from verification.wire import utc_text
 from workspaces.models import Environment
 
@@ -32,10 +36,10 @@ def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(channel, address) for channel, address in found if address]
 
 
-def is_reached(person: Mapping[str, Any]) -> bool:
-    """Whether a message to this subject or payer can be sent at all."""
-    has_sms = sms_is_configured() and bool(person.get("phone"))
-    return has_sms or bool(person.get("email"))
+def is_reached(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
+    """Whether a message of this kind to the report's subject or payer would be sent
+    now, to one address at least."""
+    return any(would_send(one) for one in messages_to(person, report, kind, "", {}))
 
 
 def request_cause(consent: Consent) -> str:
@@ -81,8 +85,10 @@ def consent_locked(report: Report, consent: Consent) -> list[Wanted]:
     )
 
 
-def link_wanted(report: Report, consent: Consent) -> Wanted:
-    """To the client: the subject asks for a link that the client alone can send."""
+def link_wanted(report: Report, cause: str, asker: str, why: str) -> Wanted:
+    """To the client: `asker` ("subject" or "payer") asks for a link that the client
+    alone can send. `why` the present one does not do: LOCKED, EXPIRED, or
+    SOURCES_CHANGED since the subject agreed."""
     workspace = report.workspace
     path = reverse(
         "console:reports-detail", args=[workspace.pk, report.environment, report.pk]
@@ -91,14 +97,17 @@ def link_wanted(report: Report, consent: Consent) -> Wanted:
         "workspace": workspace.name,
         "reportId": str(report.pk),
         "reference": report.reference or "",
+        "asker": asker,
+        "why": why,
         # Of a report that has not failed yet, the client can send another link.
         "canResend": not report.is_ended,
+        "isDraft": report.status == ReportStatus.DRAFT,
         "url": f"{settings.BASE_URL}{path}",
     }
     return Wanted(
         Kind.NEW_LINK_WANTED,
         Channel.EMAIL,
-        f"{request_cause(consent)}:wanted",
+        f"{cause}:wanted",
         workspace.contact_email,
         context,
         workspace_id=workspace.pk,
@@ -190,18 +199,28 @@ def _to_subject(
     context: dict[str, Any],
     language: str = BOTH,
 ) -> list[Wanted]:
-    subject = report.subject or {}
+    return messages_to(report.subject or {}, report, kind, cause, context, language)
+
+
+def messages_to(
+    person: Mapping[str, Any],
+    report: Report,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+    language: str = BOTH,
+) -> list[Wanted]:
+    """One message to each address of the report's subject or payer."""
     return [
         Wanted(
             kind,
-            channel,
+            Channel(channel),
             cause,
-            subject[member],
+            address,
             context,
             language,
             report.workspace_id,
             report.environment == Environment.SANDBOX,
         )
-        for channel, member in REACHED_AT.items()
-        if subject.get(member)
+        for channel, address in addresses_of(person)
     ]

@@ -45,6 +45,8 @@ class Payment(models.Model):
     # When the present link was made; another is made once a minute at most.
     link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
+    # When the payer asked for another link, which the client alone can send.
+    link_wanted_at = models.DateTimeField(null=True, editable=False)
     paid_at = models.DateTimeField(null=True)
 
     class Meta:
