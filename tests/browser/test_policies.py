@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import take_screenshots
+from tests.browser.conftest import DESK, take_screenshots
 from tests.browser.people import log_in, make_staff, set_up_second_factor
 from tests.browser.test_go_live import restart
 from tests.live import free_port
@@ -19,6 +19,19 @@ def test_documentation_begins_with_a_page_that_everybody_can_read(page, service,
         for path, name in (("/docs", "docs"), ("/", "front"), ("/none", "missing")):
             page.goto(service.url + path)
             look(f"{name}-{scheme}")
+
+
+def test_commands_of_the_documentation_fit_their_column(page, service):
+    commands = "all => all.map(one => one.scrollWidth - one.clientWidth)"
+    page.goto(f"{service.url}/docs")
+    assert set(page.eval_on_selector_all("pre", commands)) == {0}
+
+    page.set_viewport_size(DESK)
+    # Not even where their lines may not wrap.
+    page.eval_on_selector_all(
+        "pre", "all => all.map(one => one.style.whiteSpace = 'pre')"
+    )
+    assert set(page.eval_on_selector_all("pre", commands)) == {0}
 
 
 def test_reference_of_the_api_is_dark_in_the_dark(page, service):

@@ -61,6 +61,14 @@ def test_the_commands_of_the_documentation_work_as_copied(service: Service, tmp_
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_order_is_the_same_everywhere(service: Service):
+    html = unescape(requests.get(f"{service.url}/docs", timeout=10).text)
+    body = (settings.BASE_DIR / "docs" / "order.json").read_text().strip()
+
+    assert f"-d '{body}'" in COMMANDS[0]
+    assert f"-d '{body}'" in html
+
+
 def test_the_make_commands_of_the_readme_exist():
     makefile = (settings.BASE_DIR / "Makefile").read_text()
 

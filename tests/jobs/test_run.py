@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from django.utils.timezone import now
 
 from tests.live import free_port
 from verification import embedded
+from verification.jobs.management.commands.run import ORDER
 from verification.reports.models import ReportStatus
 
 # The whole service is started and stopped.
@@ -56,11 +58,11 @@ class Run:
                 stderr=output,
             )
         deadline = time.monotonic() + SECONDS_TO_START
-        while "/reports/ID" not in self._output.read_text():
-            assert self._process.poll() is None, self._output.read_text()
-            assert time.monotonic() < deadline, self._output.read_text()
+        while "/reports/ID" not in self.output():
+            assert self._process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
             time.sleep(0.1)
-        return self._output.read_text()
+        return self.output()
 
     def manage(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -72,6 +74,9 @@ class Run:
             check=True,
         )
         return done.stdout
+
+    def output(self) -> str:
+        return self._output.read_text()
 
     def kill_database(self) -> None:
         pid = (self._data / "postgres" / "postmaster.pid").read_text().split()[0]
@@ -100,21 +105,22 @@ def run() -> Iterator[Run]:
 
 
 def test_it_prints_what_works_stops_cleanly_and_keeps_its_data(run: Run):
-    url, key, order = _command(run.start())
-    report_id = _answer(url, key, order)["reports"][0]["id"]
+    commands = _commands(run.start())
+    report_id = _done(commands["Order"], commands)["reports"][0]["id"]
 
     assert run.interrupt() == 0
-    again = _command(run.start())
+    again = _commands(run.start())
 
-    assert again == (url, key, order)
-    assert _answer(f"{url}/{report_id}", key)["id"] == report_id
+    assert again == commands
+    read = commands["Read"].replace("/ID", f"/{report_id}")
+    assert _done(read, commands)["id"] == report_id
     assert run.interrupt() == 0
 
 
-def test_welcome_fits_ten_lines_without_log_lines(run: Run):
+def test_welcome_fits_ten_rows_of_80_columns_without_log_lines(run: Run):
     lines = run.start().splitlines()
 
-    assert len(lines) <= 10
+    assert sum(max(1, ceil(len(line) / 80)) for line in lines) <= 10
     # A line of the log is an object, or begins with the level of the web server's.
     assert [line for line in lines if line.startswith(("{", "["))] == []
 
@@ -137,25 +143,40 @@ def test_welcome_links_log_in_on_this_machine_alone(run: Run):
             assert not answer.cookies
 
 
-def test_demo_shows_reports_in_every_state():
+@pytest.mark.timeout(400)
+def test_demo_shows_reports_in_every_state_once_though_it_was_interrupted():
     with TemporaryDirectory() as name:
         run = Run(Path(name), demo="1")
         try:
-            url, key, _order = _command(run.start())
+            url, key = _service(run.start())
+            while not _answer(url, key)["totalElements"]:
+                time.sleep(0.1)
+            mine = _answer(url, key, ORDER.read_bytes())["reports"][0]["id"]
+            assert run.interrupt() == 0
+            run.start()
             found = _when_filled(url, key)
             books = run.manage("audit_ledger")
+            output = run.output()
         finally:
             run.kill()
             embedded.stop(Path(name) / "data")
 
+    created = {report["id"]: report["createdAt"] for report in found}
+    assert created.pop(mine) > str(now() - timedelta(minutes=10))
     assert {report["status"] for report in found} == set(ReportStatus)
     assert 50 <= len(found) <= 80
-    assert min(report["createdAt"] for report in found) < str(now() - timedelta(60))
+    assert min(created.values()) < str(now() - timedelta(60))
+    # Each run of a rule has the rule's reference.
+    named = [
+        r["reference"] for r in found if re.match("LN-|SUP-", r["reference"] or "")
+    ]
+    assert len(named) == len(set(named)) > 50
     assert "adds up" in books
+    assert "Traceback" not in output
 
 
 def test_a_database_that_dies_is_started_again(run: Run):
-    url, key, order = _command(run.start())
+    (url, key), order = _service(run.start()), ORDER.read_bytes()
 
     run.kill_database()
 
@@ -190,14 +211,27 @@ def _status(url: str, key: str, body: bytes) -> int:
     return 201
 
 
-def _command(welcome: str) -> tuple[str, str, bytes]:
-    found = re.search(
-        r"curl -s (\S+) -H 'Authorization: Bearer (\w+)'.*? -d '(.*?)'\n",
-        welcome,
-        re.DOTALL,
+def _commands(welcome: str) -> dict[str, str]:
+    """Key, Order and Read of the welcome, as they are printed."""
+    found = re.findall(r"^  (Key|Order|Read) +((?:.*\\\n)*.*)$", welcome, re.MULTILINE)
+    assert len(found) == 3, welcome
+    return dict(found)
+
+
+def _done(command: str, commands: dict[str, str]) -> dict:
+    """Return the answer of a command that is pasted into a terminal."""
+    typed = f"{commands['Key']}\n{command}"
+    done = subprocess.run(
+        ["bash", "-c", typed], cwd=settings.BASE_DIR, capture_output=True, check=True
     )
-    assert found, welcome
-    return found[1], found[2], found[3].encode()
+    return json.loads(done.stdout)
+
+
+def _service(welcome: str) -> tuple[str, str]:
+    """The address of reports, and the key."""
+    commands = _commands(welcome)
+    (url,) = re.findall(r"http\S+/reports", commands["Order"])
+    return url, commands["Key"].partition("=")[2]
 
 
 def _answer(url: str, key: str, body: bytes | None = None) -> dict:

@@ -3,6 +3,10 @@
 About 60 reports of 90 days in every state, rules with alerts, deliveries that failed, a
 payment in doubt, and an application to review. The verbs of the service make all of it,
 and it runs in the sandbox like anybody's reports. Then it is moved into the past.
+
+`created_by` tells the demo's reports and rules from those that a newcomer creates in
+the same workspace meanwhile. The next start completes a demo that was interrupted: each
+step leaves out what it finds done, and the last one records that the demo is filled.
 """
 
 from __future__ import annotations
@@ -15,9 +19,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from random import Random
 from typing import Any
+from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection, transaction
+from django.db.models import QuerySet
 from django.utils.timezone import now
 from PIL import Image, ImageDraw
 
@@ -25,7 +32,8 @@ from monitoring.models import Rule
 from monitoring.orders import read_rule
 from monitoring.running import RunRefused, create_rule, run_now
 from verification import embedded
-from verification.backoffice.models import ActorKind
+from verification.backoffice import trail
+from verification.backoffice.models import ActorKind, AuditEvent
 from verification.backoffice.trail import Actor
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
@@ -34,7 +42,7 @@ from verification.consents.records import Evidence, digest_of
 from verification.development.access import APPLICANT, OWNER, make_person
 from verification.golive import applying
 from verification.golive.inspecting import PNG, Inspected
-from verification.golive.models import DocumentKind
+from verification.golive.models import DocumentKind, Status
 from verification.golive.transitions import By
 from verification.ids import uuid7
 from verification.ordering import consenting, paying
@@ -44,12 +52,12 @@ from verification.ordering.creating import create_reports
 from verification.ordering.intake import catalogue, read_orders
 from verification.ordering.receiving import receive
 from verification.payments.doubts import raise_doubt
-from verification.payments.models import Doubt, Payment
+from verification.payments.models import Checkout, Doubt, Payment
 from verification.payments.sandbox import SandboxProvider, play
 from verification.providers.checkout import CheckoutState, ProviderEvent
 from verification.reports.models import Report, ReportStatus
 from webhooks.configuring import configure
-from webhooks.models import Event
+from webhooks.models import Configuration, Event
 from workspaces.accounts import create_workspace
 from workspaces.ledger import account_of
 from workspaces.members import give_to
@@ -57,11 +65,13 @@ from workspaces.models import Environment, Member, Workspace
 
 logger = logging.getLogger(__name__)
 
-# The same people each time.
-CHANCE = Random(20)  # noqa: S311
 NAME = "Demo"
 DAYS = 90
+# `created_by` of the demo's reports and rules; the names of keys and people are longer.
 ACTOR = "demo"
+FILLED = "demo.filled"
+# Of the advisory lock that one filling process holds.
+LOCK = 20
 SECONDS_TO_END = 60
 TRIES = 5
 PEOPLE = [
@@ -82,6 +92,7 @@ PEOPLE = [
     "Oscar Barasa Wekesa",
     "Purity Makena Mwiti",
 ]
+PURPOSES = ["Loan application", "Tenancy", "Employment"]
 COMPANIES = ["Baraka Hardware Ltd", "Mara Logistics Ltd", "Tumaini Foods Ltd"]
 ATTESTED = {
     "mode": "CUSTOMER_ATTESTED",
@@ -118,6 +129,7 @@ APPLICATION = {
     "contactName": "Grace Wambui",
     "contactEmail": "grace@example.com",
     "contactPhone": "+254712345678",
+    "publicContact": "help@mavuno.example",
     "purpose": "Credit to shopkeepers",
     "volume": "101-1000",
 }
@@ -134,19 +146,27 @@ def require_embedded_server() -> None:
 def demo_workspace() -> Workspace:
     """The workspace of the demo's owner, made if it is missing."""
     owner = make_person(OWNER, name="Demo owner")
-    found = Workspace.objects.filter(name=NAME, members__user=owner).first()
-    if found is None:
-        found = create_workspace(name=NAME, owner_email=owner.email)
-        give_to(found, owner.email)
-    return found
+    found = Workspace.objects.filter(members__user=owner)
+    return found.order_by("id").first() or _workspace_of(owner, NAME)
+
+
+@transaction.atomic
+def _workspace_of(owner: User, name: str) -> Workspace:
+    workspace = create_workspace(name=name, owner_email=owner.email)
+    give_to(workspace, owner.email)
+    return workspace
 
 
 def fill() -> None:
-    """Make everything, unless the workspace has reports already."""
-    workspace = demo_workspace()
-    if Report.objects.filter(workspace=workspace).exists():
+    """Make the demo, or what an interrupted start left out, once."""
+    with connection.cursor() as cursor:
+        # Held until the process ends.
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
+        if not cursor.fetchone()[0]:
+            return
+    demo = Demo(demo_workspace())
+    if demo.is_filled():
         return
-    demo = _Demo(workspace)
     demo.receive_events()
     demo.order()
     demo.answer_requests()
@@ -154,18 +174,30 @@ def fill() -> None:
     demo.watch()
     demo.stop_some()
     demo.order_from_a_source_that_is_down()
+    apply_to_go_live()
     demo.move_into_the_past()
-    _apply_to_go_live()
 
 
-class _Demo:
+class Demo:
+    """Steps that may be taken again: each leaves out what it finds done."""
+
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         account = account_of(workspace, Environment.SANDBOX)
         self.client = Client(workspace, account, ACTOR)
+        # The same people and references each time.
+        self.chance = Random(20)  # noqa: S311
         self.number = 1000
+        self.reports = Report.objects.filter(workspace=workspace, created_by=ACTOR)
+        self.rules = Rule.objects.filter(workspace=workspace, created_by=ACTOR)
+
+    def is_filled(self) -> bool:
+        filled = AuditEvent.objects.filter(workspace_id=self.workspace.pk)
+        return filled.filter(action=FILLED).exists()
 
     def receive_events(self) -> None:
+        if Configuration.objects.filter(workspace=self.workspace).exists():
+            return
         configure(
             self.workspace.pk,
             Environment.SANDBOX,
@@ -189,23 +221,29 @@ class _Demo:
         self.create(*(self.person(CLEAR, **paid) for _ in range(6)))
 
     def create(self, *items: Mapping[str, Any], draft: bool = False) -> None:
-        body = {"reports": list(items), "draft": draft}
+        known = set(self.reports.values_list("reference", flat=True))
+        missing = [item for item in items if item["reference"] not in known]
+        if not missing:
+            return
+        body = {"reports": missing, "draft": draft}
         orders = read_orders(body, Environment.SANDBOX, catalogue())
         create_reports(self.client, orders)
 
     def person(self, digit: int, *checks: str, **members: Any) -> dict[str, Any]:
         self.number += 1
-        name = CHANCE.choice(PEOPLE)
+        name = self.chance.choice(PEOPLE)
         return {
             "subject": {
                 "subjectType": "INDIVIDUAL",
                 "fullName": name,
                 "idNumber": f"9000000{digit}",
-                "dateOfBirth": f"19{CHANCE.randint(60, 99)}-03-27",
+                "dateOfBirth": f"19{self.chance.randint(60, 99)}-03-27",
                 "email": f"{name.split()[0].lower()}.{self.number}@example.com",
             },
             "checksRequested": list(checks or ["IDENTITY"]),
-            "purpose": CHANCE.choice(["Loan application", "Tenancy", "Employment"]),
+            "purpose": self.chance.choice(
+                ["Loan application", "Tenancy", "Employment"]
+            ),
             "consent": ATTESTED,
             "reference": f"LN-{self.number}",
             "reuse": False,
@@ -223,7 +261,7 @@ class _Demo:
         return {
             "subject": {
                 "subjectType": "COMPANY",
-                "fullName": CHANCE.choice(COMPANIES),
+                "fullName": self.chance.choice(COMPANIES),
                 "registrationNumber": f"SBX-000000{digit}",
             },
             "checksRequested": ["BUSINESS_VERIFICATION"],
@@ -232,12 +270,18 @@ class _Demo:
             "reuse": False,
         }
 
+    def hosted(self) -> QuerySet[Consent]:
+        """Return the requests for consent, answered or not, oldest first."""
+        asked = Consent.objects.filter(
+            report__in=self.reports, mode=Consent.Mode.SERVICE_HOSTED
+        )
+        return asked.select_related("report__workspace").order_by("id")
+
     def answer_requests(self) -> None:
         """Of the subjects who were asked, three agree and one refuses."""
-        waiting = Consent.objects.filter(
-            report__workspace=self.workspace, report__status="PENDING_CONSENT"
-        ).select_related("report__workspace")
-        for number, consent in enumerate(waiting.order_by("id")[:4]):
+        for number, consent in enumerate(self.hosted()[:4]):
+            if consent.status != Consent.Status.PENDING:
+                continue
             notice = notice_for(consent, "en")
             evidence = Evidence(
                 text=notice.text,
@@ -256,17 +300,20 @@ class _Demo:
 
     def pay(self) -> None:
         """Three subjects pay. The bank of one of them is asked for the money back."""
-        waiting = Payment.objects.filter(
-            report__workspace=self.workspace, report__status="PENDING_PAYMENT"
+        asked = Payment.objects.filter(
+            report__in=self.reports, report__payment_mode="CANDIDATE"
         )
-        for number, payment in enumerate(waiting.order_by("id")[:3]):
+        payments = list(asked.select_related("report").order_by("id")[:3])
+        for payment in payments:
+            if payment.report.status != ReportStatus.PENDING_PAYMENT:
+                continue
             checkout = paying.open_checkout(payment.pk, payment.generation)
             paying.begin(checkout, "en")
             play(checkout.reference, CheckoutState.PAID)
             event = ProviderEvent(str(uuid7()), "checkout.paid", checkout.reference)
             receive(SandboxProvider.name, event, b"{}")
-            if number == 2:
-                raise_doubt(checkout.pk, Doubt.DISPUTED)
+        disputed = Checkout.objects.filter(payment_id=payments[-1].pk).latest("id")
+        raise_doubt(disputed.pk, Doubt.DISPUTED)
 
     def watch(self) -> None:
         """Three rules. What the last two find changes with every run."""
@@ -282,22 +329,23 @@ class _Demo:
                 "reference": f"WATCH-{self.number}",
             }
             del body["subject"]["email"]
+            if self.rules.filter(reference=body["reference"]).exists():
+                continue
             request, order = read_rule(body, Environment.SANDBOX, catalogue())
             create_rule(self.client, request, order)
         for made in (1, 2):
             self.wait()
-            for rule in Rule.objects.filter(workspace=self.workspace):
+            for rule in self.rules.filter(runs_made=made):
                 try:
                     run_now(rule.pk, ACTOR, made=made)
                 except RunRefused as e:
                     logger.warning("rule %s did not run: %s", rule.pk, e)
 
     def stop_some(self) -> None:
-        waiting = Report.objects.filter(
-            workspace=self.workspace, status="PENDING_CONSENT"
-        )
-        for report in waiting.order_by("id")[:2]:
-            cancel(self.client, report.pk)
+        """The client cancels two reports whose subjects have not answered."""
+        for consent in self.hosted()[4:6]:
+            if consent.report.status == ReportStatus.PENDING_CONSENT:
+                cancel(self.client, consent.report_id)
 
     def order_from_a_source_that_is_down(self) -> None:
         """Reports that go on running: their next try is in a week."""
@@ -306,13 +354,12 @@ class _Demo:
 
     def wait(self) -> None:
         """Wait until every report has ended but those whose source is down."""
-        reports = Report.objects.filter(workspace=self.workspace)
-        running = reports.filter(
+        running = self.reports.filter(
             status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL], completed_at=None
         )
         # They would fail within minutes, and a demo shows some that run.
         blocked = CheckResult.objects.filter(
-            report__in=reports, completed_at=None, tries__gt=0
+            report__in=self.reports, completed_at=None, tries__gt=0
         )
         deadline = time.monotonic() + SECONDS_TO_END
         while time.monotonic() < deadline:
@@ -332,13 +379,15 @@ class _Demo:
 
     @transaction.atomic
     def _move_into_the_past(self) -> None:
-        """Spread the reports over DAYS, what waits for an answer over the last nine."""
-        reports = Report.objects.filter(workspace=self.workspace).order_by("id")
+        """Spread the reports over DAYS, and what waits for an answer over nine days.
+
+        The transaction also records that the demo is filled: nothing is moved twice.
+        """
         ages = {}
-        for report in reports:
+        for report in self.reports.order_by("id"):
             days = DAYS if report.completed_at else 9
             # Towards today there are more of them.
-            ages[report.pk] = timedelta(days=days * CHANCE.random() ** 2)
+            ages[report.pk] = timedelta(days=days * self.chance.random() ** 2)
         with connection.cursor() as cursor:
             # History is append-only. This is the embedded server, whose user may.
             cursor.execute("SET LOCAL session_replication_role = replica")
@@ -358,10 +407,11 @@ class _Demo:
             cursor.execute(
                 "UPDATE monitoring_rule SET starts_at = starts_at - age, "
                 "created_at = created_at - age "
-                "FROM make_interval(days => %s) AS age WHERE workspace_id = %s",
-                [DAYS, self.workspace.pk],
+                "FROM make_interval(days => %s) AS age WHERE id = ANY(%s)",
+                [DAYS, list(self.rules.values_list("pk", flat=True))],
             )
-            _sign_again(cursor, self.workspace)
+            _sign_again(cursor, list(ages))
+        trail.record(FILLED, trail.SERVICE, self.workspace)
 
 
 def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
@@ -381,9 +431,9 @@ def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
     return list(cursor.fetchall())
 
 
-def _sign_again(cursor: Any, workspace: Workspace) -> None:
-    """The digest of a consent's record covers its time."""
-    for record in ConsentRecord.objects.filter(report__workspace=workspace):
+def _sign_again(cursor: Any, reports: list[UUID]) -> None:
+    """Write the digests of consent records again: they cover the time."""
+    for record in ConsentRecord.objects.filter(report__in=reports):
         digest = digest_of(record, record.evidence or {})
         cursor.execute(
             "UPDATE consents_consentrecord SET digest = %s WHERE id = %s",
@@ -391,12 +441,15 @@ def _sign_again(cursor: Any, workspace: Workspace) -> None:
         )
 
 
-def _apply_to_go_live() -> None:
+def apply_to_go_live() -> None:
     """A company that wants to go live, for staff to review."""
     user = make_person(APPLICANT, name="Grace Wambui")
-    workspace = create_workspace(name=COMPANY, owner_email=user.email)
-    give_to(workspace, user.email)
+    if not Member.objects.filter(user=user).exists():
+        _workspace_of(user, COMPANY)
     member = Member.objects.select_related("workspace", "user").get(user=user)
+    application = applying.newest(member.workspace)
+    if application and application.status != Status.DRAFT:
+        return
     by = By(user, Actor(ActorKind.MEMBER, user.get_username()))
     applying.describe(member, COMPANY, APPLICATION, by)
     for kind in DocumentKind:

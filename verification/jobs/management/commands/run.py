@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from io import StringIO
+from os.path import relpath
 from typing import Any
 
 from django.conf import settings
@@ -26,41 +27,19 @@ STOP_SECONDS = 15
 # A part that ends so often within a minute does not work at all.
 MOST_RESTARTS = 3
 
-ORDER = {
-    "reports": [
-        {
-            "subject": {
-                "subjectType": "INDIVIDUAL",
-                "fullName": "Amina Wanjiru Otieno",
-                "idNumber": "90000000",
-                "country": "KE",
-            },
-            "checksRequested": ["IDENTITY"],
-            "purpose": "Tenancy application",
-            "consent": {
-                "mode": "CUSTOMER_ATTESTED",
-                "obtained": True,
-                "obtainedAt": "2026-01-15T09:00:00Z",
-                "method": "CUSTOMER_WEB_FORM",
-                "policyVersion": "1",
-                "evidenceReference": "form-1",
-            },
-            "paymentMode": "SELF",
-        }
-    ]
-}
-
-WELCOME = """
-  The verification report service runs at {url}; Ctrl-C stops it.
+ORDER = settings.BASE_DIR / "docs" / "order.json"
+# Ten rows of 80 columns; the commands work as they are copied.
+WELCOME = """  The service runs at {url}; Ctrl-C stops it.
 """
-DEMO = """  Console      {ownerUrl}
-  Admin        {staffUrl}
-  Messages     {url}/dev/mail
-  API          {url}/docs
-  Test key     {key}
-  Order        curl -s {url}/api/v1/reports -H 'Authorization: Bearer {key}' \
-                 -H 'Content-Type: application/json' -d '{order}'
-  Read         curl -s {url}/api/v1/reports/ID -H 'Authorization: Bearer {key}'
+DEMO = r"""  Console   {ownerUrl}
+  Admin     {staffUrl}
+  Messages  {url}/dev/mail
+  API       {url}/docs
+  Key       export KEY={key}
+  Order     curl -s {url}/api/v1/reports -d @{order} \
+            -H "Authorization: Bearer $KEY" -H "Content-Type: application/json"
+  Read      curl -s {url}/api/v1/reports/ID \
+            -H "Authorization: Bearer $KEY"
 """
 
 
@@ -155,7 +134,7 @@ class Command(BaseCommand):
             output = StringIO()
             call_command("setup_demo", stdout=output)
             told = json.loads(output.getvalue())
-            self.stdout.write(DEMO.format(url=url, order=json.dumps(ORDER), **told))
+            self.stdout.write(DEMO.format(url=url, order=relpath(ORDER), **told))
         # It may go to a file or a pipe, and is wanted now.
         self.stdout.flush()
         if settings.DEBUG and embedded.is_used() and os.environ.get("DEMO") != "0":
