@@ -33,8 +33,8 @@ WHERE c.id >= %(first)s AND r.id >= %(first)s
     AND c.status IN ('COMPLETED', 'FAILED')
 GROUP BY 1, 2
 """
-# What workspaces were charged, less what was given back, and what payers paid. What the
-# operator orders for itself earns nothing.
+# Charges to workspaces less reversals, and payments of payers less refunds. Orders of
+# the operator's own workspace earn nothing.
 REVENUE = """
 SELECT day, sum(amount) FROM (
     SELECT date_trunc('day', e.created_at, 'Africa/Nairobi') AS day, -e.amount AS amount
@@ -72,7 +72,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of production; `sandbox_hours` and `sandbox_days` of play alone."""
+    """Figures of production, and those of the sandbox in `sandbox_*`."""
 
     hours: Span
     days: Span
@@ -100,7 +100,7 @@ def first_id(at: datetime) -> UUID:
 
 
 def _spans(unit: str, starts: list[datetime], until: datetime) -> tuple[Span, Span]:
-    """Of production and of the sandbox."""
+    """Return the spans of production and of the sandbox."""
     found = {row[:2]: row[2:] for row in _rows(CHECKS, starts[0], until, unit)}
     live = _span(Environment.PRODUCTION, starts, found)
     return live, _span(Environment.SANDBOX, starts, found)

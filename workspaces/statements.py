@@ -25,8 +25,8 @@ from workspaces.models import Account, LedgerEntry
 TIMEOUT = "60s"
 FETCHED = 5_000
 
-# Both from one index scan that begins with the month; the balance less all since then
-# is what it opened with, so that history before it is not read.
+# One index scan from the start of the month gives both the month and all since then.
+# The opening balance is today's balance less that sum, without the history before it.
 TOTALS = """
 SELECT kind, count(*) FILTER (WHERE created_at < %(end)s),
     coalesce(sum(amount) FILTER (WHERE created_at < %(end)s), 0), sum(amount),
@@ -35,7 +35,7 @@ FROM workspaces_ledgerentry
 WHERE account_id = %(account)s AND created_at >= %(start)s
 GROUP BY kind
 """
-# The only place where money looks at checks: a line that says what was checked.
+# A line names its check. Nothing else about money reads the table of checks.
 LINES = """
 SELECT e.id, e.created_at, e.kind, e.amount, e.report_id, coalesce(r.name, ''),
     e.note, e.actor

@@ -175,7 +175,7 @@ def prompt(checkouts: list[Checkout]) -> dict[str, Any] | None:
 
 
 def parts(checkouts: list[Checkout]) -> list[Checkout]:
-    """Those that came short and are kept for the rest."""
+    """Return the parts that wait for the rest."""
     return [one for one in checkouts if one.is_part and not one.is_counted]
 
 
@@ -209,7 +209,7 @@ def given_back(checkout: Checkout) -> list[GivenBack]:
 
 
 def left(checkout: Checkout) -> dict[str, str]:
-    """How much of the money that pays for nothing is not on its way back, by why."""
+    """Return the amounts of idle money that no refund returns, by reason."""
     currency, idle = checkout.paid_currency, checkout.refundable
     if checkout.is_counted:
         idle = max(idle - checkout.counted_amount, Decimal(0))
@@ -234,7 +234,8 @@ def _held(checkout: Checkout, status: DisputeStatus) -> Decimal:
 
 
 def receipt(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
-    """As it was paid, whatever was edited since; several may have paid it together."""
+    """Return the receipt as of the payment; later edits of the report change nothing.
+    Several checkouts may have paid it together."""
     url = links.payment_url(payment.pk, payment.generation)
     checkout, *_parts = counted
     kept = receipt_of(checkout)

@@ -1,7 +1,7 @@
-"""Disputes: what a payer's bank takes back, or may take back.
+"""Disputes: a payer's bank takes money back, or may take it back.
 
-What is open or lost is held: it cannot be given back, and what topped up a balance
-leaves it at once. A dispute that is won gives it free again.
+A dispute that is open or lost holds its money: staff cannot refund it, and a top-up
+leaves the balance at once. A dispute that is won sets the money free.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from workspaces.ledger import Kind, Movement, take_back
 
 @transaction.atomic
 def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSeen]) -> None:
-    """Record what the provider's API says of them; the same again changes nothing."""
+    """Record disputes as the provider's API reports them; a repeat changes nothing."""
     # Disputes that were won come first: others may hold what these set free.
     for seen in sorted(disputes, key=lambda one: one.state != DisputeState.WON):
         checkout = hold_checkout(checkout_id)
@@ -39,10 +39,10 @@ def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSeen]) -> None:
 
 
 def wanted_hold(checkout: Checkout, held: Decimal, seen: DisputeSeen) -> Decimal:
-    """How much of the checkout's money a dispute must hold that holds `held` now."""
+    """Return the amount that a dispute must hold. `held` is the amount it holds now."""
     if seen.state == DisputeState.WON:
         return Decimal(0)
-    # No more than is left of the money; what is in another currency is all of it.
+    # The rest of the money is the limit. A dispute in another currency holds it all.
     left = checkout.refundable + held
     is_known = seen.currency == checkout.paid_currency
     return min(seen.amount, left) if is_known else left
@@ -66,7 +66,7 @@ def _record(checkout: Checkout, seen: DisputeSeen) -> None:
 
 
 def _hold(dispute: Dispute, more: Decimal) -> None:
-    """Take this much more, or less where below 0, from what can be used."""
+    """Hold this much more of the checkout's money; less if the amount is negative."""
     checkout = dispute.checkout
     if not more:
         return
@@ -100,5 +100,5 @@ def _doubt(dispute: Dispute) -> None:
     if dispute.status == DisputeStatus.LOST:
         raise_doubt(checkout.pk, Doubt.DISPUTE_LOST)
     elif not checkout.is_counted:
-        # It was kept for something, or on its way back, before it was held.
+        # Staff had kept this money, or a refund had begun, before the dispute held it.
         raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)

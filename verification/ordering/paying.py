@@ -1,8 +1,8 @@
-"""Opening checkouts: where the payer of a report, or of a top-up, goes to pay, and
-sending prompts to the phones of payers.
+"""Checkouts: pages of a provider where payers of reports and top-ups pay, and prompts
+on payers' phones.
 
-The row comes first and the provider is called after its commit, so that money can never
-be taken for a checkout that we do not know.
+The row is committed before the call to the provider, so that no provider takes money
+for a checkout that we do not know.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 PAYER = "payer"
-# A payer who comes back, or clicks twice, is led to the checkout that is open.
+# A payer who comes back, or clicks twice, gets the open checkout again.
 REUSED_FOR = timedelta(minutes=20)
 CHECKOUT_LIVES = timedelta(hours=1)
 FIRST_LOOK = timedelta(minutes=1)
-# Nobody's phone is flooded by whoever has a link.
+# These keep the holder of a link from flooding a phone.
 PROMPTS_PER_LINK_PER_HOUR = 4
 PROMPTS_PER_PHONE_PER_DAY = 8
 ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
@@ -89,7 +89,7 @@ class PhoneBlocked(Exception):
 
 
 class CheckoutNotOpened(Exception):
-    """There is no payment provider, or it did not open one; nothing was taken."""
+    """No provider is configured, or it did not open the checkout. It took no money."""
 
 
 def _alerting(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
@@ -152,7 +152,7 @@ def open_prompt(
         subject, PROMPTS_PER_PHONE_PER_DAY
     ):
         raise TooManyPrompts
-    # After the limits: a link tells of few numbers whether they are blocked.
+    # The limits come first, so that a link reveals few blocks.
     if active_blocks(report.workspace_id, [(Channel.SMS, phone)]).exists():
         raise PhoneBlocked
     checkout = _checkout_of(report, payment, missing)
@@ -165,8 +165,8 @@ def open_prompt(
 def give_up_prompt(payment_id: UUID) -> None:
     """End a prompt that is overdue, so that its payer can pay another way.
 
-    Its provider is asked about it as before: money that still comes pays what is
-    unpaid, and goes back otherwise. Raises Payment.DoesNotExist.
+    Looks at it go on. Money that still comes pays the payment, or goes back if another
+    checkout has paid it. Raises Payment.DoesNotExist.
     """
     hold_payment(payment_id)
     prompts = Checkout.objects.filter(payment_id=payment_id, kind=CheckoutKind.PROMPT)
@@ -187,7 +187,7 @@ def _hold_to_pay(payment_id: UUID, generation: int) -> tuple[Report, Payment, da
     try:
         report, payment = hold_payment(payment_id)
     except Payment.DoesNotExist:
-        # An edit of the draft asks anew, by another link.
+        # An edit of the draft has replaced the payment, which has another link.
         raise PaymentClosed("REPLACED") from None
     at = now()
     if closed := closed_as(report, payment, generation, at):
@@ -248,9 +248,9 @@ def _opened(checkout: Checkout, at: datetime) -> Checkout:
 
 
 def begin(checkout: Checkout, language: str) -> str:
-    """The address at the provider where it is paid. Raises CheckoutNotOpened.
+    """Open the checkout at the provider and return its address.
 
-    Not in a transaction: the provider is called.
+    Call it outside a transaction, as it calls the provider. Raises CheckoutNotOpened.
     """
     asked = _asked(checkout, language)
     try:
@@ -270,8 +270,8 @@ def begin(checkout: Checkout, language: str) -> str:
 def send_prompt(checkout: Checkout) -> None:
     """Send the prompt to the payer's phone, once.
 
-    Not in a transaction: the provider is called. Where no answer comes it may have been
-    sent all the same, so the checkout waits for a look.
+    Call it outside a transaction, as it calls the provider. If no answer comes, the
+    provider may still have sent the prompt, and a look finds out.
     """
     asked = _asked(checkout, checkout.language)
     provider = provider_named(checkout.provider)
@@ -282,8 +282,8 @@ def send_prompt(checkout: Checkout) -> None:
         logger.error("the prompt of checkout %s was not sent: %s", checkout.pk, e.code)
         mine.update(message=e.message[:200])
         if isinstance(e, Refused):
-            # Often for the phone's sake. If the provider refuses everything, the page
-            # that the payer is offered in its place does not open, and alerts.
+            # The phone is often the reason. If the provider refuses all calls, the page
+            # that the payer tries next does not open, and that alerts operators.
             settle(checkout.pk, _failed(PromptFailure.NOT_SENT, e.message))
         else:
             count_unopened(checkout.provider, e.code)
@@ -321,7 +321,7 @@ def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
 
 
 def _is_refused(report: Report) -> bool:
-    """Whether its subject refuses: nobody pays for a report that cannot be made."""
+    """Return whether the subject refuses consent, which ends the report."""
     consent = getattr(report, "consent", None)
     return consent is not None and consent.status in REFUSED
 

@@ -1,7 +1,7 @@
-"""Comparing our books with those of the payment providers, both ways.
+"""Reconciliation: comparing our books with those of the payment providers, both ways.
 
-What is paid there and not here is looked at again and mends itself; any other
-difference is put in doubt, for a person.
+A new look mends a checkout that is paid there and not here, and a dispute that differs.
+Any other difference raises a doubt, for a person.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def days(first: date, last: date) -> tuple[datetime, datetime]:
 
 
 def reconcile_yesterday() -> None:
-    """As a job: what differs is logged, and mended or put in doubt.
+    """Compare the books of yesterday, and of earlier days that could not be read.
 
-    Days whose books could not be read are read with those that follow.
+    Log each difference, and mend it or raise a doubt.
     """
     yesterday = now().astimezone(UTC).date() - timedelta(days=1)
     for provider in providers():
@@ -105,7 +105,7 @@ def _first_day(provider: str, yesterday: date) -> date:
 
 
 def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
-    """Whether all of it could be compared."""
+    """Compare the books of one day. Returns whether all of them could be compared."""
     whole = True
     try:
         for difference in reconcile(provider, *days(day, day)):
@@ -115,7 +115,7 @@ def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
     except ProviderError as e:
         why = e.code
     except Exception as e:
-        # What one provider tells must not keep the others from being asked.
+        # The unreadable books of one provider must not stop the job for the others.
         why = type(e).__name__
     else:
         return whole
@@ -126,7 +126,7 @@ def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
 
 
 def _tell(difference: Difference) -> None:
-    """Operators are told, unless they are of the doubt that it was put in."""
+    """Alert the operators, unless a doubt does so or the provider did not answer."""
     in_doubt = difference.checkout_id and not difference.mends_itself
     if not (in_doubt or difference.is_unanswered):
         note(TroubleKind.BOOKS, difference, message=str(difference))
@@ -224,12 +224,12 @@ def _compare(
 def _paid_here(
     provider: CheckoutProvider, start: datetime, end: datetime, there: set[UUID]
 ) -> Iterator[Difference]:
-    """Those that we have learnt of in this time, and that were not in the books: they
-    were paid on another day, or the provider says why."""
+    """Compare our checkouts of this time that the books do not list: the provider says
+    whether they were paid on another day."""
     ours = Checkout.objects.filter(
         provider=provider.name, status="PAID", paid_at__gte=start, paid_at__lt=end
     )
-    # The provider has no more of it what was given back.
+    # Books may leave out payments that refunds or disputes took back.
     ours = ours.filter(refunded=0, disputed=0)
     for checkout in ours.order_by("id").iterator():
         beat()
@@ -274,7 +274,7 @@ def _refunds(
 def _given_back_there(
     provider: CheckoutProvider, found: GivenBackElsewhere
 ) -> Iterator[Difference]:
-    """By somebody at the provider's dashboard, and not by us."""
+    """Compare a refund that a person made in the provider's dashboard."""
     paid = Checkout.objects.filter(provider=provider.name).exclude(transaction="")
     checkout = paid.filter(transaction=found.transaction).first()
     told = f"{found.amount} {found.currency} was given back there"
@@ -303,8 +303,8 @@ def _given_back_there(
 def _disputes(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
-    """Those that were opened there in this time, and those here that are open or hold
-    too little of what was lost."""
+    """Compare disputes that opened there in this time, and ours that are open, or that
+    are lost and hold too little."""
     listed: set[UUID] = set()
     for seen in provider.disputes_between(start, end):
         beat()

@@ -1,8 +1,8 @@
-"""Giving money of a checkout back, through the provider that took it.
+"""Refunds of a checkout's money, through the provider that took it.
 
-Asking for a refund, deciding about it and sending it are apart: what is asked is
-subtracted from what can still be given back at once, so that two people cannot give the
-same money twice, and the provider is called by a job, outside any transaction.
+A person or a rule requests a refund, a second person may have to approve it, and a job
+sends it outside any transaction. A request reduces the refundable amount at once, so
+that two people cannot refund the same money.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from workspaces.models import Account
 logger = logging.getLogger(__name__)
 
 AT_WORK = [ResultStatus.PENDING, ResultStatus.RUNNING]
-# With these nobody can launch a draft any more.
+# A consent with one of these statuses ends its draft.
 REFUSED = [ConsentStatus.DECLINED, ConsentStatus.EXPIRED, ConsentStatus.WITHDRAWN]
-# How long ago what was not done may have been paid, to be listed.
+# The list of unfinished parts goes back this far, by the time of payment.
 LISTED_FOR = timedelta(days=90)
 REFUNDS = "verification.ordering.tasks.send_refunds"
 LOOKS = "verification.ordering.tasks.look_at_checkouts"
 
 
 class NotRefundable(Exception):
-    """Nothing was changed; the text says why."""
+    """The refund is refused and changes nothing; the text says why."""
 
 
 @transaction.atomic
@@ -77,11 +77,11 @@ def ask_for_refund(
     by: Staff,
     left: Decimal | None = None,
 ) -> Refund:
-    """Give this much back. It waits for a second person where all that is given back
-    of the checkout is above REFUND_NEEDS_SECOND_ABOVE.
+    """Request a refund of this amount.
 
-    `left` is what could be given back when the person decided; where it has changed,
-    somebody else was faster. Raises NotRefundable.
+    It waits for a second person if all refunds of the checkout together exceed
+    REFUND_NEEDS_SECOND_ABOVE. `left` is the refundable amount that the person saw; if
+    it has changed, a colleague was faster. Raises NotRefundable.
     """
     return _ask(hold_checkout(checkout_id), amount, reason, by, left)
 
@@ -90,7 +90,7 @@ def ask_for_refund(
 def ask_for_unfinished_part(
     checkout_id: UUID, *, reason: str, by: Staff, left: Decimal | None = None
 ) -> Refund:
-    """The same, of what its report's checks cost that were not done."""
+    """Request a refund of `unfinished_part`. Raises NotRefundable."""
     checkout = hold_checkout(checkout_id)
     part = unfinished_part(checkout)
     if not part:
@@ -100,7 +100,8 @@ def ask_for_unfinished_part(
 
 @transaction.atomic
 def approve(refund_id: UUID, *, by: Staff) -> Refund:
-    """Raises NotRefundable for the person who asked, and when it was decided."""
+    """Approve a request. Raises NotRefundable if the requester approves it, or if it
+    has a decision already."""
     refund = hold_refund(refund_id)
     if not is_another(by, refund.requested_by_user):
         raise NotRefundable("Another person than who asked for it must approve it.")
@@ -111,7 +112,7 @@ def approve(refund_id: UUID, *, by: Staff) -> Refund:
 
 @transaction.atomic
 def reject(refund_id: UUID, *, by: Staff) -> Refund:
-    """The money can be given back by another refund. Raises NotRefundable."""
+    """Reject a request: another refund may return its money. Raises NotRefundable."""
     refund = hold_refund(refund_id)
     _decide(refund, by)
     end_refund(refund, RefundStatus.REJECTED, "")
@@ -120,15 +121,15 @@ def reject(refund_id: UUID, *, by: Staff) -> Refund:
 
 @transaction.atomic
 def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[str]:
-    """A person has seen to these, and says how: those of them that are cleared by it.
+    """Clear the doubts that a person has seen to, and return those it cleared.
 
-    Where money stays that counts for nothing, the reason is what accounts for it.
+    The reason accounts for money that stays on the checkout and pays for nothing.
     """
     if not reason.strip():
         raise ValueError("Say what was found.")
     hold_checkout(checkout_id)
     known = [Doubt(name) for name in seen if name in Doubt]
-    # What was not done was left to this person by the doubt.
+    # The doubt left the unfinished part to this person.
     left = Checkout.objects.filter(pk=checkout_id, accounted_at__isnull=False)
     was_left = with_unfinished_part(left).exists()
     cleared = [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
@@ -149,14 +150,14 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
 def give_back_surplus(
     checkout: Checkout, cause: RefundCause, amount: Decimal | None = None
 ) -> None:
-    """Give this much of a held checkout back, or all that is left; once for a cause."""
+    """Refund this much of a held checkout, or the rest of it, once for each cause."""
     if not Refund.objects.filter(checkout=checkout, cause=cause).exists():
         amount, reason = amount or checkout.refundable, RefundCause(cause).label
         _begin(checkout, amount, cause, reason, SERVICE, large=False)
 
 
 def give_back_parts(payment_id: UUID) -> None:
-    """Give back what came short of a held payment; nothing else settles it."""
+    """Refund the parts of a held payment whose rest did not come."""
     parts = Checkout.objects.parts(payment_id).select_for_update(no_key=True)
     for part in parts.order_by("id"):
         give_back_surplus(part, RefundCause.SHORT)
@@ -164,15 +165,14 @@ def give_back_parts(payment_id: UUID) -> None:
 
 @transaction.atomic
 def give_up_payment(payment_id: UUID) -> None:
-    """Give a payer who paid less than asked, and does not pay the rest, all back."""
+    """Refund the parts of a payment whose payer does not pay the rest."""
     report_id = Payment.objects.values_list("report_id", flat=True).get(pk=payment_id)
     held().get(pk=report_id)
     give_back_parts(payment_id)
 
 
 def try_refunds_now(checkout_id: UUID) -> None:
-    """The provider has news of the checkout's refunds: ask it as soon as the
-    transaction has committed."""
+    """Poll the provider about the checkout's refunds once the transaction commits."""
     at = now()
     waiting = Refund.objects.filter(checkout=checkout_id, next_try_at__gt=at)
     if waiting.update(next_try_at=at):
@@ -180,22 +180,22 @@ def try_refunds_now(checkout_id: UUID) -> None:
 
 
 def give_back_undone() -> None:
-    """Give payers back what was not done of reports that do no more.
+    """Refund the unfinished parts of reports that have ended.
 
-    Any number of these may run at once; each checkout is accounted for once.
+    Jobs may run at the same time; each checkout is accounted for once.
     """
     sweep(_unaccounted(), account_for)
 
 
 @transaction.atomic
 def account_for(checkout_id: UUID) -> None:
-    """Give back the part of this money that nothing was done for.
+    """Refund the unfinished part of a checkout's money.
 
-    Where somebody doubts what is left of it, staff decide, and are told.
+    A doubt about the payment leaves the part to staff, and operators get an alert.
     """
     checkout = hold_checkout(checkout_id)
     if not _unaccounted().filter(pk=checkout_id).exists():
-        # Retried, or accounted for, meanwhile.
+        # A retry, or another job, was faster.
         return
     Checkout.objects.filter(pk=checkout_id).update(accounted_at=now())
     part = unfinished_part(checkout)
@@ -210,20 +210,20 @@ def account_for(checkout_id: UUID) -> None:
 
 
 def _unaccounted() -> QuerySet[Checkout]:
-    """Money whose report does no more for it, and can be retried no more."""
+    """Checkouts whose report has ended for good, and that wait for `account_for`."""
     grace = timedelta(minutes=settings.REFUND_UNDONE_AFTER_MINUTES)
     some = Checkout.objects.filter(
         Q(is_counted=True) | Q(is_part=True),
         payment_id__isnull=False,
         accounted_at=None,
     )
-    # An edit that asked anew has given all of it back.
+    # An edit that replaced the payment has refunded all of it.
     return _over(some, now() - grace) | some.filter(pk__in=_without_payment())
 
 
 def _over(checkouts: QuerySet[Checkout], ended_by: datetime) -> QuerySet[Checkout]:
-    """Those whose report ended by then, or was cancelled; or is a draft that its
-    subject refuses."""
+    """Filter checkouts whose report ended by then, was cancelled, or is a draft whose
+    subject refuses consent."""
     results = CheckResult.objects.filter(report=OuterRef("report"), status__in=AT_WORK)
     ended = Q(report__completed_at__lte=ended_by)
     cancelled = Q(report__status=ReportStatus.CANCELLED)
@@ -235,31 +235,30 @@ def _over(checkouts: QuerySet[Checkout], ended_by: datetime) -> QuerySet[Checkou
 
 
 def is_doubtful(checkout: Checkout) -> bool:
-    """Whether a person has to decide about money of the same payment."""
+    """Return whether staff decide about the unfinished part of this payment."""
     paying = Checkout.objects.paying(cast(UUID, checkout.payment_id))
     doubted = ~Q(doubts=[]) | Q(refunded_elsewhere__gt=0) | ~Q(kept_because="")
-    # It was tried already, and came to nothing.
+    # An automatic refund of this part has failed.
     tried = checkout.refunds.filter(cause=RefundCause.NOT_DONE)
     return paying.filter(doubted).exists() or tried.exists()
 
 
 def unfinished_part(checkout: Checkout) -> Decimal:
-    """What the checks of the report that it paid cost and that were not done, less what
-    was given back already."""
+    """Return the price of the report's unfinished checks, less earlier refunds."""
     report = checkout.report
     over = _over(Checkout.objects.filter(pk=checkout.pk, is_counted=True), now())
     if report is None or not over.exists():
         return Decimal(0)
     undone = report.results.exclude(status=ResultStatus.COMPLETED)
     cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
-    # Several may have paid it together.
+    # Several checkouts may have paid the report together.
     paid = report.checkouts.filter(payment_id=checkout.payment_id, is_counted=True)
     gone = sum(one.counted_amount - one.kept for one in paid)
     return max(Decimal(0), min(cost - gone, checkout.kept))
 
 
 def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
-    """Those of the last time whose `unfinished_part` is above 0."""
+    """Filter checkouts of the last `LISTED_FOR` with an `unfinished_part`."""
     undone = (
         CheckResult.objects.filter(report=OuterRef("report"))
         .exclude(status=ResultStatus.COMPLETED)
@@ -274,7 +273,7 @@ def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
         .annotate(gone=Sum(Greatest(back - surplus, Value(Decimal(0)))))
         .values_list("gone")
     )
-    # By time first, so that no more is added up than was paid since.
+    # The time comes first, so that the sums cover recent checkouts only.
     lately = checkouts.filter(
         paid_at__gt=now() - LISTED_FOR,
         is_counted=True,
@@ -301,7 +300,7 @@ def _ask(
         raise NotRefundable(
             "It is a part that waits for the rest of the payment: give all of it back."
         )
-    # Of the checkout as a whole: several small refunds are one large one.
+    # Several small refunds of a checkout are one large one.
     large = checkout.refunded + amount > settings.REFUND_NEEDS_SECOND_ABOVE
     return _begin(checkout, amount, RefundCause.STAFF, reason, by, large=large)
 
@@ -321,7 +320,7 @@ def _begin(
     *,
     large: bool,
 ) -> Refund:
-    # A part that is given back waits for no rest.
+    # A part with a refund no longer waits for the rest.
     checkout.is_part = checkout.is_part and checkout.is_counted
     Checkout.objects.filter(pk=checkout.pk).update(
         refunded=F("refunded") + amount, is_part=checkout.is_part
@@ -346,7 +345,7 @@ def _begin(
 def _approve(refund: Refund, at: datetime) -> None:
     refund.status, refund.next_try_at = RefundStatus.APPROVED, at
     refund.save()
-    # Not `wake_up_by`: a job that waits already may look before this is committed.
+    # `wake_up_by` would rely on a waiting job, which may run before this commits.
     later(REFUNDS)
 
 
@@ -358,8 +357,10 @@ def _decide(refund: Refund, by: Staff) -> None:
 
 
 def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
-    """End a held refund. Money that it did not give back is held by the disputes of
-    the checkout, or can be asked for again."""
+    """End a held refund.
+
+    The checkout's disputes, or another refund, may take money that it did not return.
+    """
     refund.status, refund.message = status, message[:200]
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
@@ -373,21 +374,21 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     Checkout.objects.filter(pk=checkout.pk).update(refunded=back, accounted_at=None)
     _adjust(refund, refund.amount)
     if checkout.disputes.exclude(status=DisputeStatus.WON).exists():
-        # The next look has them hold it.
+        # The next look lets them hold it.
         Checkout.objects.filter(pk=checkout.pk).update(next_look_at=refund.ended_at)
         later(LOOKS)
     is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
     if (is_rejected_part and not checkout.doubts) or (
-        # An edit has asked anew meanwhile, for the whole.
+        # An edit has replaced the payment, and asks for the whole amount.
         checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists()
     ):
         raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)
 
 
 def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
-    """A person has to look at a refund that came to nothing, or to no end."""
+    """Have a person look at a refund that failed, or that does not end."""
     if not raise_doubt(refund.checkout_id, why):
-        # It stands because of another one.
+        # Another refund has raised this doubt.
         note_doubt(refund.checkout_id, why, refund.pk)
 
 
@@ -395,15 +396,17 @@ def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
 def notice_refunds_elsewhere(
     checkout_id: UUID, refunded: Decimal, asked_at: datetime
 ) -> None:
-    """A person is told when the provider, asked at that time, had given back more than
-    we have asked for."""
+    """Raise a doubt if the provider has refunded more than we requested.
+
+    `refunded` is the provider's total, as it answered at `asked_at`.
+    """
     checkout = hold_checkout(checkout_id)
     elsewhere = refunded - checkout.refunded
     if checkout.status != CheckoutStatus.PAID:
         return
     if elsewhere <= checkout.refunded_elsewhere:
         return
-    # What failed meanwhile was on its way then.
+    # A refund that has failed since then was part of that total.
     if checkout.refunds.filter(ended_at__gte=asked_at).exists():
         return
     logger.error("checkout %s was given back elsewhere: %s", checkout.pk, elsewhere)
@@ -412,13 +415,13 @@ def notice_refunds_elsewhere(
 
 
 def _without_payment() -> QuerySet[Checkout]:
-    """Of reports whose payment was replaced by one that asks anew."""
+    """Checkouts whose payment an edit of the report has replaced."""
     there = Payment.objects.filter(pk=OuterRef("payment_id"))
     return Checkout.objects.filter(~Exists(there), payment_id__isnull=False)
 
 
 def _tell(refund: Refund) -> None:
-    """Say that the money was given back, to whom it went and on the report."""
+    """Notify the payer of a refund that is done, and mark the payment REFUNDED."""
     checkout = refund.checkout
     if _is_given_back(Checkout.objects.filter(pk=checkout.pk)):
         clear_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
@@ -434,14 +437,14 @@ def _tell(refund: Refund) -> None:
 
 
 def _is_given_back(checkouts: QuerySet[Checkout]) -> bool:
-    """Whether all that was paid by these has arrived at whoever paid it."""
+    """Return whether refunds that are done cover all the money of these checkouts."""
     done = Refund.objects.filter(checkout__in=checkouts, status=RefundStatus.DONE)
     given = done.aggregate(sum=Sum("amount"))["sum"]
     return given == checkouts.aggregate(sum=Sum("paid_amount"))["sum"]
 
 
 def _take_from_balance(refund: Refund) -> None:
-    """Of a top-up. Raises NotRefundable when the workspace has spent it."""
+    """Take a top-up's refund from its balance. Raises NotRefundable if it is spent."""
     account = refund.checkout.account
     try:
         _adjust(refund, -refund.amount)
@@ -461,8 +464,8 @@ def record_refund_elsewhere(
 ) -> Refund:
     """Enter a refund that somebody made in the provider's dashboard, once.
 
-    `found` is what the provider's API says of it. What topped up a balance leaves it,
-    spent or not. Raises NotRefundable.
+    `found` is the refund as the provider's API reports it. A refund of a top-up leaves
+    the balance even if the money is spent. Raises NotRefundable.
     """
     checkout = hold_checkout(checkout_id)
     if not reason.strip():
@@ -502,7 +505,7 @@ def record_refund_elsewhere(
 
 
 def is_recorded(checkout: Checkout, found: GivenBackElsewhere) -> bool:
-    """By its name there, or by ours, if the answer that told its name was lost."""
+    """Find the refund by the provider's name, or by ours if that answer was lost."""
     return any(
         refund.provider_refund == found.refund or str(refund.pk) in found.words
         for refund in checkout.refunds.all()
@@ -510,7 +513,7 @@ def is_recorded(checkout: Checkout, found: GivenBackElsewhere) -> bool:
 
 
 def _adjust(refund: Refund, amount: Decimal) -> None:
-    """Move the balance that the checkout had topped up."""
+    """Move the balance of a top-up."""
     if movement := _movement(refund, amount):
         record(movement)
 
@@ -530,7 +533,7 @@ def _movement(refund: Refund, amount: Decimal) -> Movement | None:
 
 
 def hold_checkout(checkout_id: UUID) -> Checkout:
-    """The checkout, locked after its report, as every verb does."""
+    """Lock the checkout after its report, and return it."""
     report_id = Checkout.objects.values_list("report_id", flat=True).get(pk=checkout_id)
     if report_id:
         held().get(pk=report_id)
@@ -539,7 +542,7 @@ def hold_checkout(checkout_id: UUID) -> Checkout:
 
 
 def hold_refund(refund_id: UUID) -> Refund:
-    """Report, checkout and refund, locked in that order."""
+    """Lock report, checkout and refund, in that order, and return the refund."""
     checkout_id = Refund.objects.values_list("checkout_id", flat=True).get(pk=refund_id)
     checkout = hold_checkout(checkout_id)
     refund = Refund.objects.select_for_update(no_key=True).get(pk=refund_id)

@@ -1,8 +1,8 @@
-"""Telling operators by e-mail of what somebody must look at about payments.
+"""E-mail to operators about payments that need a person.
 
-What comes up is noted where it does, in its transaction. What is urgent goes out within
-minutes, and all that nobody was told of once a day, in one e-mail to each address of
-OPERATOR_ALERTS.
+Code that meets a trouble records it in its own transaction. An alert about urgent
+troubles goes out within minutes, and an e-mail about all others once a day, to each
+address of OPERATOR_ALERTS.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from verification.payments.models import Checkout, Trouble, TroubleKind
 from verification.wire import one_line
 
 KEPT = timedelta(days=90)
-# In one e-mail; the rest is counted there, and is in the back office.
+# One e-mail lists this many and counts the rest, which the back office lists.
 SHOWN = 50
-# The end of the cause of an unfinished part.
+# Causes of unfinished parts end with this word.
 UNFINISHED = "part"
 URGENT = (TroubleKind.UNOPENED, TroubleKind.REFUND)
-# These are counted, and not noted one by one.
+# One row counts all troubles of such a kind in an hour or a day.
 COUNTED = (TroubleKind.SIGNATURE, TroubleKind.UNOPENED)
-# There is no second e-mail of checkouts that do not open for the same reason before.
+# The time between two e-mails about unopened checkouts with the same reason.
 PAUSE = timedelta(hours=1)
 
 
@@ -57,7 +57,7 @@ def note(
 
 
 def note_unfinished(checkout: Checkout, amount: Decimal) -> None:
-    """Leave what this money paid for, and what was not done, to staff."""
+    """Record that staff decide about the unfinished part of a checkout's money."""
     told = f"{checkout.paid_currency} {amount:.2f} of it was not done: staff decide"
     names = checkout.pk, UNFINISHED
     note(TroubleKind.REFUND, *names, message=told, checkout_id=checkout.pk)
@@ -65,7 +65,7 @@ def note_unfinished(checkout: Checkout, amount: Decimal) -> None:
 
 @transaction.atomic
 def count_refused_signature() -> None:
-    """One more event on this day that claims to be a payment provider's."""
+    """Count an event of today whose signature is wrong."""
     day = now().astimezone(UTC).date()
     message = f"events of {day} were refused, as their signature was wrong"
     refused = Trouble.objects.filter(cause=f"signature:{day}")
@@ -97,18 +97,18 @@ def unopened_lately() -> dict[str, int]:
 
 
 def alert_operators() -> None:
-    """Write at once of what is urgent."""
+    """Send the e-mail about urgent troubles."""
     _tell(Trouble.objects.filter(kind__in=URGENT))
 
 
 def tell_operators() -> None:
-    """Write of all that nobody was told of."""
+    """Send the daily e-mail about all troubles that no e-mail has named."""
     _tell(Trouble.objects.all())
 
 
 @transaction.atomic
 def _tell(among: QuerySet[Trouble]) -> None:
-    """Any number of these may run at once; each trouble is in one e-mail."""
+    """Send one e-mail; jobs that run at the same time share the troubles out."""
     if not settings.OPERATOR_ALERTS:
         return
     troubles = _untold(among)
@@ -137,18 +137,18 @@ def _tell(among: QuerySet[Trouble]) -> None:
 
 
 def forget_troubles() -> None:
-    """Of three months ago."""
+    """Delete troubles that are older than `KEPT`."""
     Trouble.objects.filter(created_at__lt=now() - KEPT).delete()
 
 
 def _untold(among: QuerySet[Trouble]) -> list[Trouble]:
     untold = among.select_for_update(of=("self",), skip_locked=True)
-    # Signatures are counted until their day is over.
+    # The count of wrong signatures goes on until the day is over.
     midnight = datetime.combine(now().astimezone(UTC), time(), UTC)
     counting = untold.filter(told_at=None).exclude(
         kind=TroubleKind.SIGNATURE, created_at__gte=midnight
     )
-    # What clears a doubt leaves an unfinished part to the rule first.
+    # After a doubt is cleared, `account_for` looks at the unfinished part first.
     undecided = Q(cause__endswith=f":{UNFINISHED}", checkout__accounted_at=None)
     found = counting.exclude(undecided).select_related("checkout").order_by("id")
     return [one for one in found if not _was_told_lately(one)]
@@ -163,7 +163,7 @@ def _was_told_lately(trouble: Trouble) -> bool:
 
 
 def _stands(trouble: Trouble) -> bool:
-    """Return whether somebody still has to see to it."""
+    """Return whether a person still has to see to the trouble."""
     checkout = trouble.checkout
     if checkout is None or checkout.doubts:
         return True

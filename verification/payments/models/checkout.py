@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Of the id, in a receipt's number.
 NUMBER_DIGITS = 12
-# How long a prompt can be answered; networks end it then.
+# The payer can answer a prompt for this long; then the network ends it.
 PROMPT_LIVES = timedelta(minutes=3)
 # Looks are late by less than this, where the provider answers them.
 PROMPT_MARGIN = timedelta(minutes=1)
@@ -39,14 +39,14 @@ class CheckoutStatus(models.TextChoices):
 
 
 class CheckoutKind(models.TextChoices):
-    """Where the payer pays."""
+    """The place where the payer pays."""
 
     PAGE = "PAGE", "On the provider's page"
     PROMPT = "PROMPT", "By an M-Pesa prompt on the payer's phone"
 
 
 class Doubt(models.TextChoices):
-    """What a person must look at."""
+    """A reason why a person must look at a checkout."""
 
     OTHER_CURRENCY = "OTHER_CURRENCY", "Another currency was paid than asked"
     CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
@@ -60,30 +60,31 @@ class Doubt(models.TextChoices):
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
-# Of refunds: operators are alerted within minutes.
+# Doubts about refunds, which alert operators within minutes.
 REFUND_DOUBTS = [Doubt.REFUND_FAILED, Doubt.REFUND_STUCK]
 
 
 class CheckoutQuerySet(models.QuerySet["Checkout"]):
     def paying(self, payment_id: UUID) -> CheckoutQuerySet:
-        """Those whose money pays this payment: one, or several that came in parts."""
+        """Filter the checkouts that pay this payment: one, or several parts."""
         return self.filter(payment_id=payment_id, is_counted=True)
 
     def refunds_waiting(self) -> CheckoutQuerySet:
-        """Those with a refund that needs a person."""
+        """Filter checkouts with a refund that needs a person."""
         return self.filter(doubts__overlap=REFUND_DOUBTS)
 
     def parts(self, payment_id: UUID) -> CheckoutQuerySet:
-        """Money that is less than the payment asks for, kept until the rest comes."""
+        """Filter the parts of this payment that wait for the rest."""
         return self.filter(payment_id=payment_id, is_part=True, is_counted=False)
 
     def missing(self, payment: Payment) -> Decimal:
-        """What an outstanding payment still asks for, beside the parts that came."""
+        """Return the rest of an outstanding payment, after the parts that came."""
         parts = self.parts(payment.pk).aggregate(sum=Sum("paid_amount"))
         return payment.amount - (parts["sum"] or Decimal(0))
 
     def not_whole(self) -> CheckoutQuerySet:
-        """Those of which some of the money that counts was given back."""
+        """Filter checkouts that refunds or disputes have left with less than the
+        amount that counts."""
         gone = F("refunded") + F("disputed")
         return self.alias(gone=gone).filter(
             gone__gt=F("paid_amount") - F("counted_amount")
@@ -105,8 +106,8 @@ class Checkout(models.Model):
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="checkouts"
     )
-    # Which payment asked. No foreign key: an edited draft asks anew, and what was paid
-    # meanwhile must be found.
+    # The report's payment. No foreign key: an edit of a draft replaces the payment, and
+    # money for the earlier one must still be found.
     payment_id = models.UUIDField(null=True)
     account = models.ForeignKey(
         Account, models.PROTECT, null=True, related_name="checkouts"
@@ -159,7 +160,7 @@ class Checkout(models.Model):
     # When its report did no more for this money, and what was not done went back or was
     # left to staff. Null until then, and again when that is to be looked at once more.
     accounted_at = models.DateTimeField(null=True, editable=False)
-    # What a person said who left money here that counts for nothing.
+    # The reason of the person who left money here that pays for nothing.
     kept_because = models.CharField(max_length=500, blank=True)
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
@@ -323,7 +324,7 @@ class Checkout(models.Model):
 
     @property
     def is_waiting_prompt(self) -> bool:
-        """Whether the payer may still answer it, as far as we know."""
+        """Whether the prompt still waits for the payer's answer, as far as we know."""
         return self.is_prompt and self.status == CheckoutStatus.OPEN
 
     @property
@@ -332,12 +333,12 @@ class Checkout(models.Model):
 
     @property
     def is_overdue_prompt(self) -> bool:
-        """Whether the payer may give up waiting for how it ended."""
+        """Whether the payer may leave the prompt, and pay another way."""
         return self.is_waiting_prompt and now() >= self.prompt_ends_at + PROMPT_MARGIN
 
     @property
     def doubt(self) -> str:
-        """All of them, as staff read them; "" where there is none."""
+        """The checkout's doubts as staff read them; "" if there is none."""
         return ", ".join(self.doubts)
 
     @property
@@ -350,9 +351,9 @@ class Checkout(models.Model):
 
     @property
     def kept(self) -> Decimal:
-        """What is left of the money that counts; what came on top goes first."""
+        """The rest of the amount that counts; refunds take the surplus first."""
         return min(self.counted_amount, self.refundable)
 
     def count(self, amount: Decimal) -> None:
-        """Let this much of the money pay what it was asked for."""
+        """Let this much of the money pay the report or top up the account."""
         self.is_counted, self.counted_amount = True, amount
