@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from verification.checks.claiming import Claim
 from verification.checks.outcomes import Again, Failed, Outcome, finding_of
 from verification.checks.refereeing import ask_referee
-from verification.consents.models import Consent
+from verification.consents.routes import route_under
 from verification.encryption import UnknownKey
 from verification.providers.base import (
     Inquiry,
@@ -24,7 +24,7 @@ from verification.providers.base import (
     ProviderError,
     Unavailable,
 )
-from verification.providers.registry import Route, among, asks_referee, route_for
+from verification.providers.registry import Route, asks_referee
 from verification.sources.models import End
 from workspaces.models import Environment
 
@@ -42,15 +42,8 @@ def route_of(claimed: Claim) -> Route:
         # A subject that cannot be read is found out when it is asked about.
         with suppress(InvalidTag, UnknownKey):
             country = str((claimed.report.subject or {}).get("country") or "")
-    return _as_shown(route_for(claimed.name, environment, country), claimed)
-
-
-def _as_shown(route: Route, claimed: Claim) -> Route:
-    """Of a route whose sources the subject read of and agreed to, those alone."""
-    consent: Consent | None = getattr(claimed.report, "consent", None)
-    if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
-        return route
-    return among(route, consent.shown_sources.get(claimed.name, ()))
+    consent = getattr(claimed.report, "consent", None)
+    return route_under(consent, claimed.name, environment, country)
 
 
 def reference_of(claimed: Claim) -> str:

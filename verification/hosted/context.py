@@ -23,16 +23,20 @@ from verification.hosted.payment_context import money
 from verification.hosted.stages import Stage
 from verification.ordering.challenging import TRIES
 from verification.ordering.consent_links import is_renewed_by_subject, needs_client
+from verification.ordering.gates import cannot_be_made
 from verification.ordering.paying import closed_as
 from verification.pages import minutes_until
 from verification.reports.models import (
     PaymentMode,
+    ReportStatus,
     SubjectType,
 )
 from verification.wire import one_line
 from workspaces.models import Environment
 
 Shown = dict[str, Any]
+# Of a report whose subject has agreed, and whose checks have not begun.
+BEFORE_CHECKS = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 
 
 def notice_of(consent: Consent) -> Notice:
@@ -143,6 +147,9 @@ def answered(request: HttpRequest, visited: Opened) -> Shown:
         "qr": qr_code(url),
         "report": consent.report,
         **payment_of(consent),
+        "is_outdated": consent.status == ConsentStatus.GRANTED
+        and consent.report.status in BEFORE_CHECKS
+        and bool(cannot_be_made(consent.report)),
         # Of the last answer: a check that was running then may have ended since.
         "made": (records[-1].evidence or {}).get("made"),
         "is_by_staff": records[-1].is_by_staff,

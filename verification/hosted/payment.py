@@ -58,6 +58,8 @@ TOO_MANY = _("Too many prompts were sent. Try again later, or pay another way")
 BLOCKED = _(
     "This number takes no prompts from this client. Use another, or pay another way"
 )
+# At these a payer who paid a part can have it back at once.
+WITH_PARTS = {Stage.PART, Stage.SOURCES_CHANGED}
 SETTLED = {PaymentStatus.PAID, PaymentStatus.REFUNDED}
 
 
@@ -193,7 +195,7 @@ def other_way(request: HttpRequest, visited: Opened) -> HttpResponse:
 @opened
 def give_back(request: HttpRequest, visited: Opened) -> HttpResponse:
     """All that came of less than was asked for, instead of the rest."""
-    if request.method == "POST" and visited.stage == Stage.PART:
+    if request.method == "POST" and visited.stage in WITH_PARTS:
         give_up_payment(visited.payment.pk)
     return to_page(visited.payment.pk)
 

@@ -112,6 +112,7 @@ def order(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]:
     return {
         "amount": money(payment.amount, payment.currency),
         "came": money(came, payment.currency),
+        "has_parts": came > 0,
         "missing": money(payment.amount - came, payment.currency),
         "checks": checks_of(report, payment.currency),
         "purpose": report.purpose,
@@ -274,10 +275,10 @@ def renewal(payment: Payment, stage: Stage, generation: int) -> dict[str, Any]:
     if stage in {Stage.WAITS, Stage.EXAMINED}:
         kind = Kind.PAYMENT_REQUEST if stage == Stage.WAITS else Kind.PAYMENT_REFUNDED
         return {"is_reached": is_reached(report, kind, payer_of(report))}
-    if stage != Stage.EXPIRED:
+    if stage not in {Stage.EXPIRED, Stage.SOURCES_CHANGED}:
         return {}
     return {
-        "can_renew": is_renewed_by_payer(report),
+        "can_renew": stage == Stage.EXPIRED and is_renewed_by_payer(report),
         "ask_path": reverse("payment:ask-client", args=[payment.pk]),
         "can_ask": bool(why_client_is_needed(report, payment, generation, now())),
         "has_asked": payment.link_wanted_at is not None,

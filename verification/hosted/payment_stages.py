@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from verification.ordering.looking import is_being_asked
-from verification.ordering.paying import closed_as
+from verification.ordering.paying import SOURCES_CHANGED, closed_as
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -33,6 +33,8 @@ class Stage(StrEnum):
     REFUNDED = "refunded"
     EXPIRED = "expired"
     SUSPENDED = "suspended"
+    # A check can no longer be made as the subject agreed.
+    SOURCES_CHANGED = "sources_changed"
     REPLACED = "replaced"
     ENDED = "ended"
 
@@ -43,13 +45,14 @@ CLOSED = {
     "REPLACED": Stage.REPLACED,
     PaymentStatus.EXPIRED: Stage.EXPIRED,
     "SUSPENDED": Stage.SUSPENDED,
+    SOURCES_CHANGED: Stage.SOURCES_CHANGED,
     "EXAMINED": Stage.EXAMINED,
 }
 # Other than 200: the link leads nowhere any more.
 STATUSES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
 # At these the page has the button to pay.
 PAYABLE = frozenset({Stage.DUE, Stage.PART, Stage.FAILED})
-TO_BE_ASKED = PAYABLE | {Stage.EXPIRED, Stage.SUSPENDED}
+TO_BE_ASKED = PAYABLE | {Stage.EXPIRED, Stage.SUSPENDED, Stage.SOURCES_CHANGED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from verification.consents.records import (
 from verification.consents.signatures import is_signature, is_under_age
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
+from verification.ordering.gates import cannot_be_made
 from verification.ordering.payers import payment_request
 from verification.ordering.payment_links import start_time
 from verification.ordering.stopping import fail, stop
@@ -217,7 +218,8 @@ def _move_on(report: Report, at: datetime) -> None:
     if payment and pays:
         start_time(payment, at)
         payment.save(update_fields=["link_made_at", "reminded_at", "expires_at"])
-        notify(*payment_request(report, payment))
+        if not cannot_be_made(report):
+            notify(*payment_request(report, payment))
     else:
         start(report, at)
 

@@ -13,10 +13,12 @@ from verification.consents.models import Consent, ConsentStatus
 from verification.ids import uuid7
 from verification.ordering.faults import Fault, InvalidRequest
 from verification.ordering.intake import Order
+from verification.ordering.rules import not_available, not_consented
 from verification.payments.models import Payment, PaymentStatus
 from verification.payments.registry import LABELS, checkout_provider, minimum
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.wire import CURRENCY
+from workspaces.models import Environment
 
 
 def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
@@ -87,6 +89,20 @@ def too_little(payment_mode: str, amount: Decimal, environment: str) -> str:
         f"The payer would owe {CURRENCY} {amount:.2f}, and {taker} takes no less than "
         f"{CURRENCY} {least:.2f}. Request more checks together, or use SELF."
     )
+
+
+def cannot_be_made(report: Report) -> str:
+    """Why a check that waits to be paid for cannot be made as things stand: no source
+    answers it, or the subject was shown other ones. Empty if all can be made."""
+    if report.environment != Environment.PRODUCTION:
+        return ""
+    where = (report.environment, report.country)
+    waiting = report.results.filter(reused_from_id=None).order_by("position")
+    told = (
+        not_available(name, *where) or not_consented(report, name)
+        for name in waiting.values_list("name", flat=True)
+    )
+    return next(filter(None, told), "")
 
 
 def first_status(

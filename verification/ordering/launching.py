@@ -16,7 +16,7 @@ from verification.ordering.faults import Fault, InvalidRequest, Path
 from verification.ordering.holding import hold
 from verification.ordering.pricing import Line, price
 from verification.ordering.refusals import NotLaunchable
-from verification.ordering.rules import not_available
+from verification.ordering.rules import not_available, not_consented
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.reports.models import Report, ReportStatus
 from verification.reports.subjects import Subject
@@ -25,6 +25,11 @@ from verification.tables import insert
 from workspaces.ledger import entries, move_balances
 
 WITHOUT_IT = "Edit the draft without it."
+# An edit of what the subject was shown, even to the same, voids a consent.
+ASK_ANEW = (
+    "Edit the draft, for example with the purpose as it is, and the subject is asked "
+    "for consent by a notice that names the present sources."
+)
 
 
 @transaction.atomic
@@ -119,5 +124,7 @@ def _refuse_not_offered(report: Report, definitions: list[CheckDefinition]) -> N
             faults.append(Fault(path, "inactive-check", f"{told} {WITHOUT_IT}"))
         elif told := not_available(definition.name, report.environment, report.country):
             faults.append(Fault(path, "check-not-available", f"{told} {WITHOUT_IT}"))
+        elif told := not_consented(report, definition.name):
+            faults.append(Fault(path, "check-not-available", f"{told} {ASK_ANEW}"))
     if faults:
         raise InvalidRequest(faults)

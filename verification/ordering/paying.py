@@ -26,6 +26,7 @@ from verification.notifications.blocks import active_blocks
 from verification.notifications.models import Channel
 from verification.notifications.recipients import count_today
 from verification.ordering.crediting import settle
+from verification.ordering.gates import cannot_be_made
 from verification.ordering.holding import hold_payment
 from verification.ordering.looking import PROMPT_TIMES, look_by
 from verification.ordering.payers import payer_of
@@ -60,6 +61,7 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 PAYER = "payer"
+SOURCES_CHANGED = "SOURCES_CHANGED"
 # A payer who comes back, or clicks twice, gets the open checkout again.
 REUSED_FOR = timedelta(minutes=20)
 CHECKOUT_LIVES = timedelta(hours=1)
@@ -330,8 +332,9 @@ def closed_as(
     report: Report, payment: Payment, generation: int, at: datetime
 ) -> str | None:
     """Why nothing can be paid by this link: a PaymentStatus, REPLACED (another link was
-    made), WAITS_FOR_CONSENT, REPORT_ENDED, SUSPENDED or EXAMINED (a person looks at
-    money that came for it). None where it can."""
+    made), WAITS_FOR_CONSENT, REPORT_ENDED, SUSPENDED, SOURCES_CHANGED (a check can no
+    longer be made) or EXAMINED (a person looks at money that came for it). None where
+    it can."""
     if payment.generation != generation:
         return "REPLACED"
     if not payment.is_outstanding:
@@ -345,6 +348,8 @@ def closed_as(
     # What is on its way to us all the same is counted.
     if report.workspace.is_suspended:
         return "SUSPENDED"
+    if cannot_be_made(report):
+        return SOURCES_CHANGED
     examined = Checkout.objects.filter(
         payment_id=payment.pk, doubts__contains=[Doubt.OTHER_CURRENCY]
     )

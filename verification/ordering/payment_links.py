@@ -15,6 +15,7 @@ from verification.notifications.models import Kind
 from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.consent_links import PAUSE, TooSoon
+from verification.ordering.gates import cannot_be_made
 from verification.ordering.holding import hold, hold_payment
 from verification.ordering.payers import (
     payer_of,
@@ -22,7 +23,7 @@ from verification.ordering.payers import (
     request_causes,
     stop_asking_payer,
 )
-from verification.ordering.paying import PAYER, closed_as
+from verification.ordering.paying import PAYER, SOURCES_CHANGED, closed_as
 from verification.ordering.telling import is_reached, link_wanted
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.reports.models import Report, ReportStatus
@@ -81,15 +82,18 @@ def why_client_is_needed(
     """Why nothing can be paid by this link, where the client alone can change that;
     else empty."""
     closed = closed_as(report, payment, generation, at)
-    if closed == PaymentStatus.EXPIRED and not is_renewed_by_payer(report):
-        return closed
-    return ""
+    is_closed = closed in {PaymentStatus.EXPIRED, SOURCES_CHANGED}
+    if not is_closed or is_renewed_by_payer(report):
+        return ""
+    is_editable = report.status == ReportStatus.DRAFT
+    return SOURCES_CHANGED if is_editable and cannot_be_made(report) else str(closed)
 
 
 def is_renewed_by_payer(report: Report) -> bool:
     """Whether the page of an expired link sends another one, as of a consent."""
-    is_reachable = is_reached(report, Kind.PAYMENT_REQUEST, payer_of(report))
-    return _can_be_renewed(report) and is_reachable
+    if not _can_be_renewed(report) or cannot_be_made(report):
+        return False
+    return is_reached(report, Kind.PAYMENT_REQUEST, payer_of(report))
 
 
 def _can_be_renewed(report: Report) -> bool:
@@ -113,6 +117,8 @@ def _renew(report: Report, payment: Payment) -> None:
         raise NotPayable(payment.status, told)
     if report.status not in ASKED or payment.status not in UNPAID or not waits:
         raise NotPayable(PaymentStatus.EXPIRED if is_over else payment.status)
+    if told := cannot_be_made(report):
+        raise NotPayable(payment.status, f"Nobody can pay for it: {told}")
     if (left := payment.link_made_at + PAUSE - at) > timedelta():
         raise TooSoon(math.ceil(left.total_seconds()))
     stop_asking_payer(payment)

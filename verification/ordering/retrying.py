@@ -15,8 +15,9 @@ from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
 from verification.ordering.holding import hold
 from verification.ordering.refusals import NotRetryable
-from verification.ordering.rules import not_available
+from verification.ordering.rules import not_available, not_consented
 from verification.payments.models import Checkout
+from verification.providers.registry import ORDER_ANEW
 from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
@@ -67,6 +68,8 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     where = (report.environment, report.country)
     if told := next(filter(None, (not_available(r.name, *where) for r in failed)), ""):
         raise NotRetryable(report.status, told)
+    if told := next(filter(None, (not_consented(report, r.name) for r in failed)), ""):
+        raise NotRetryable(report.status, f"{told} {ORDER_ANEW}")
 
 
 def _is_given_back(report: Report) -> bool:

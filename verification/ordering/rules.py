@@ -16,13 +16,14 @@ from pydantic_core import PydanticCustomError
 from verification.checks.models import CheckDefinition
 from verification.consents.challenges import challenge_for
 from verification.consents.models import Consent
+from verification.consents.routes import route_under
 from verification.consents.signatures import is_under_age
 from verification.ordering import formats
 from verification.ordering.faults import Fault, Path
 from verification.ordering.requests import SUBJECT_MEMBERS
 from verification.providers.registry import is_answered
 from verification.providers.sandbox import is_reserved
-from verification.reports.models import PaymentMode, SubjectType
+from verification.reports.models import PaymentMode, Report, SubjectType
 from verification.source_routes import HOME
 from workspaces.models import Environment
 
@@ -107,6 +108,16 @@ def not_available(check: str, environment: str, country: str) -> str:
         f"This installation has no source for {check} about subjects of {country} in "
         f"{environment}."
     )
+
+
+def not_consented(report: Report, check: str) -> str:
+    """Why the report's consent leaves no source of this check; empty if it leaves one,
+    or while the consent waits: its notice names the present sources."""
+    consent = getattr(report, "consent", None)
+    if consent is None or consent.status == Consent.Status.PENDING:
+        return ""
+    route = route_under(consent, check, report.environment, report.country)
+    return route.withheld(check)
 
 
 def _subject(

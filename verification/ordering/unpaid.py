@@ -11,6 +11,7 @@ from django.utils.timezone import now
 
 from verification.jobs.sweeping import sweep
 from verification.notifications.notifying import notify
+from verification.ordering.gates import cannot_be_made
 from verification.ordering.holding import hold_payment
 from verification.ordering.payers import payment_reminder, stop_asking_payer
 from verification.ordering.paying import ASKING, CHECKOUT_LIVES
@@ -56,7 +57,10 @@ def expire_payment(payment_id: UUID) -> None:
     stop_asking_payer(payment)
     if report.status == ReportStatus.PENDING_PAYMENT:
         cause = f"payment:{payment.generation}"
-        fail(report, EXPIRED, "payment expired", "service", cause, at)
+        code, message = EXPIRED
+        if told := cannot_be_made(report):
+            message = f"Nobody could pay for it: {told}"
+        fail(report, (code, message), "payment expired", "service", cause, at)
 
 
 def _is_being_paid(payment: Payment) -> bool:
@@ -71,6 +75,9 @@ def _is_being_paid(payment: Payment) -> bool:
 def _remind(payment_id: UUID) -> None:
     report, payment = hold_payment(payment_id)
     if payment.reminded_at or not payment.is_outstanding or report.status not in ASKING:
+        return
+    if cannot_be_made(report):
+        # Should the sources come back in time, the payer is reminded then.
         return
     payment.reminded_at = now()
     payment.save(update_fields=["reminded_at"])

@@ -19,6 +19,8 @@ from verification.providers.sandbox import Sandbox
 REFEREES_CHECK = "EMPLOYER_VERIFICATION"
 # Stands for every country that is not named.
 EVERYWHERE = "*"
+# The way out where the subject of a report was not shown the present sources.
+ORDER_ANEW = "Order a new report, whose notice names the sources."
 _sandbox = Sandbox()
 
 
@@ -30,6 +32,11 @@ class Route:
     lacking: tuple[str, ...] = ()
     # Calls of these are counted, limited and recorded.
     is_live: bool = False
+
+    def withheld(self, check: str) -> str:
+        """Why `among` left no source of the route; empty if it left one."""
+        provider = self.providers[0]
+        return provider.told(check) if isinstance(provider, _Withheld) else ""
 
 
 # Source -> provider, and check -> country -> route.
@@ -63,12 +70,15 @@ def route_for(check: str, environment: str, country: str) -> Route:
     return route if route and route.providers else _nowhere
 
 
-def among(route: Route, names: Collection[str]) -> Route:
-    """The part of a live route that these sources are on."""
-    if not route.is_live or all(one.name in names for one in route.providers):
+def among(route: Route, names: Collection[str] | None) -> Route:
+    """The part of a live route whose sources the subject was shown. `names` is None
+    where the notice named no source of the check."""
+    if not route.is_live:
         return route
-    kept = tuple(one for one in route.providers if one.name in names)
-    return replace(route, providers=kept) if kept else _not_consented
+    kept = tuple(one for one in route.providers if one.name in (names or ()))
+    if not kept:
+        return _not_named if names is None else _not_shown
+    return route if kept == route.providers else replace(route, providers=kept)
 
 
 def sources_of(check: str) -> list[Provider]:
@@ -107,27 +117,54 @@ def _route(names: Sequence[str]) -> Route:
     return Route(found, tuple(name for name in names if name not in _live), bool(found))
 
 
-class _NotConfigured:
+@dataclass(frozen=True, slots=True)
+class _Nobody:
+    """The only provider of a route whose sources cannot be asked: it says why."""
+
+    code: str
+    message: str
     name: ClassVar[str] = "none"
     waits_on_network: ClassVar[bool] = False
     repeats_are_free: ClassVar[bool] = True
 
+    def told(self, check: str) -> str:
+        return self.message.format(check=check)
+
     def ask(self, inquiry: Inquiry) -> Finding:
-        raise Refused(
-            "PROVIDER_NOT_CONFIGURED",
-            f"This installation has no live source for {inquiry.check}.",
-        )
+        raise Refused(self.code, self.told(inquiry.check))
 
 
-class _NotConsented(_NotConfigured):
+class _Withheld(_Nobody):
+    """Stands for sources that the subject was not shown."""
+
     def ask(self, inquiry: Inquiry) -> Finding:
-        raise Refused(
-            "SOURCE_NOT_CONSENTED",
-            f"The sources of {inquiry.check} have changed since the subject agreed. "
-            "Order a new report, whose notice names the present ones.",
-        )
+        raise Refused(self.code, f"{self.told(inquiry.check)} {ORDER_ANEW}")
 
 
 _in_sandbox = Route((_sandbox,))
-_nowhere = Route((_NotConfigured(),))
-_not_consented = Route((_NotConsented(),))
+_nowhere = Route(
+    (
+        _Nobody(
+            "PROVIDER_NOT_CONFIGURED",
+            "This installation has no live source for {check}.",
+        ),
+    )
+)
+_not_shown = Route(
+    (
+        _Withheld(
+            "SOURCE_NOT_CONSENTED",
+            "The sources of {check} have changed since the subject agreed, and the "
+            "notice that they read names none of the present ones.",
+        ),
+    )
+)
+_not_named = Route(
+    (
+        _Withheld(
+            "SOURCE_NOT_CONSENTED",
+            "The subject agreed to {check} by an earlier notice, which named no source "
+            "of it.",
+        ),
+    )
+)
