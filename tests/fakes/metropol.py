@@ -163,6 +163,8 @@ class FakeMetropol(FakeServer):
             }
         if kind == 12:
             data |= FULL
+        if asked["identity_type"] == "005":
+            data["company_name"] = "Baobab Traders Ltd"
         data |= self.data
         reference = {"trx_id": "3d05e0ef-2dad-4027-ba00-421c6d964d57"}
         if self.wraps:

@@ -337,6 +337,37 @@ def test_a_bad_record_whose_name_was_not_compared_stays_bad(metropol):
 
 
 @pytest.mark.parametrize(
+    ("stated", "given", "flags", "score"),
+    [
+        (None, None, ["NAME_NOT_COMPARED"], None),
+        ("Baobab Traders Limited", None, ["NAME_NOT_COMPARED"], None),
+        ("Baobab Traders Limited", "Baobab Traders Ltd", [], 17),
+        ("Baobab Traders Limited", "Acacia Holdings Ltd", ["NAME_MISMATCH"], 55),
+        # The client sees whose record it is.
+        (None, "Baobab Traders Ltd", [], 17),
+    ],
+)
+def test_good_record_of_a_company_has_no_score_when_the_bureau_gives_no_name(
+    metropol, stated, given, flags, score
+):
+    metropol.data = {"company_name": given}
+
+    answer = found(metropol, "CREDITBUREAU_COMP", fullName=stated)
+
+    assert (codes(answer), answer.score) == (flags, score)
+    assert (answer.name_comparison is None) == (not (stated and given))
+
+
+def test_bad_record_of_a_company_without_a_name_stays_bad(metropol):
+    metropol.data = {"company_name": None, "has_fraud": True}
+
+    answer = found(metropol, "CREDITBUREAU_COMP")
+
+    assert codes(answer) == ["NAME_NOT_COMPARED", "FRAUD_ALERT"]
+    assert answer.score == 95
+
+
+@pytest.mark.parametrize(
     ("name", "reason", "strength", "flags"),
     [
         ("Marangi Peter", "OTHER_ORDER", 95, []),

@@ -16,6 +16,7 @@ from verification.providers.base import Finding, Inquiry
 from verification.providers.calls import unavailable
 from verification.providers.likeness import Comparison
 from verification.providers.scoring import (
+    NO_NAME,
     is_company,
     is_compared,
     likeness_of,
@@ -87,7 +88,7 @@ def score(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
         details["bureau"] = "Metropol" if data is not None else None
     details |= {"creditScore": points, "scoreBand": None, "probabilityOfDefault": None}
     flags = _common(subject, data, details, match)
-    known = points is not None and is_compared(subject, match)
+    known = points is not None and _is_compared(subject, details, match)
     more = {"known": known, "credit_score": points, "match": match}
     return _finding(flags, details, **more, **evidence)
 
@@ -152,7 +153,7 @@ def accounts(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     if full:
         needed = ("fraudAlert", "bouncedChequesLast12Months")
         known = known and all(details[key] is not None for key in needed)
-    known = known and is_compared(subject, match)
+    known = known and _is_compared(subject, details, match)
     more = {"known": known, "credit_score": points, "match": match}
     return _finding(flags, details, **more, **evidence)
 
@@ -172,6 +173,8 @@ def _common(
     if data is None:
         return {"NO_CREDIT_RECORD": "No lender has reported the subject to the bureau."}
     flags = name_flags(subject, match, OTHER_NAME)
+    if not _is_compared(subject, details, match):
+        flags["NAME_NOT_COMPARED"] = NO_NAME
     points = details.get("creditScore")
     if points is not None and points <= LOW:
         flags["LOW_CREDIT_SCORE"] = "The credit score is 410 or lower."
@@ -196,6 +199,14 @@ def _who(
     match = name_match(subject, name)
     who = {key: subject.get(key), called: name, "nameMatch": likeness_of(match)}
     return who, match
+
+
+def _is_compared(subject: Record, details: Record, match: Comparison | None) -> bool:
+    """Return whether the name was compared. A company can be ordered by its number
+    alone: then the bureau has to give a name, for the client to see whose record it is.
+    """
+    is_named = not is_company(subject) or details["registeredName"] is not None
+    return is_named and is_compared(subject, match)
 
 
 def _contacts(found: Record, *, is_found: bool) -> dict[str, Any]:
