@@ -164,7 +164,8 @@ def attested_anew(
 
 
 def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
-    """As it is kept: what a report's request would have."""
+    """Return the attestation in the form in which a rule keeps it: the `consent` member
+    of a report's request."""
     if consent is None:
         return None
     return consent.model_dump(mode="json", by_alias=True, exclude_none=True)

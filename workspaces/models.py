@@ -83,7 +83,8 @@ class Workspace(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=200)
-    # As reviewed; empty until then. From then on `name` is the trading name, if any.
+    # Both names are empty until staff have reviewed them. From then on `name` is the
+    # trading name, or the legal name of a workspace without one.
     legal_name = models.CharField(max_length=200, blank=True)
     trading_name = models.CharField(max_length=200, blank=True)
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.BUSINESS)

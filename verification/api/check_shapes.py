@@ -42,20 +42,21 @@ class RetryPolicy(Shape):
 
 
 class AvailabilityBody(Shape):
-    """Whether the check can be answered now, and how its source did in the last hour.
+    """The present state of the check's source, with its figures of the last hour.
 
-    In the sandbox it always can.
+    Sandbox checks are always AVAILABLE.
     """
 
     status: Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
-    """DEGRADED: its source often gives no answer, or another one stands in for it.
-    UNAVAILABLE: none is asked at present. Checks wait, and fail if that lasts."""
+    """DEGRADED: the source often gives no answer, or another source stands in for it.
+    UNAVAILABLE: the service asks no source at present. Checks wait, and fail if that
+    lasts."""
     success_rate: float | None
     """The share of calls that were answered, 0 to 1; null without any."""
     median_ms: int | None
-    """Half of the answers came within so long."""
+    """Half of the answers came within this time."""
     p95_ms: int | None
-    """95 of 100 answers came within so long."""
+    """95 of 100 answers came within this time."""
 
     @classmethod
     def of(cls, found: Availability) -> Self:

@@ -59,7 +59,7 @@ JOB_SECONDS = 20.0
 
 
 def looked_for() -> timedelta:
-    """How long after it was opened a checkout is looked at without being asked to."""
+    """Return for how long after its opening the service polls a checkout by itself."""
     return timedelta(days=settings.PAYMENT_LINK_DAYS + PAID_AFTER_LINK_DAYS)
 
 

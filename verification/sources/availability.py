@@ -1,4 +1,4 @@
-"""Whether a check can be answered now, by what its sources did in the last hour."""
+"""The availability of a check: the state of its sources, and their last hour."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class _State:
 
 
 def availability(check: str, environment: str, country: str = HOME) -> Availability:
-    """Of its first source that is asked at present, where it has any.
+    """Return the availability of the first source on the route that does not rest.
 
-    Looks at the database every 15 seconds; the sandbox and referees are always there.
+    The figures are up to 15 seconds old. The sandbox and referees are always AVAILABLE.
     """
     route = route_for(check, environment, country)
     if not route.is_live:
@@ -59,7 +59,7 @@ def availability(check: str, environment: str, country: str = HOME) -> Availabil
 
 
 def state_of(source: Source, at: datetime) -> str:
-    """In words, for staff."""
+    """Return the state of the source in words, for staff."""
     if source.failures_in_row < TRIPS_AT:
         return "asked"
     if source.resting_until and source.resting_until > at:
@@ -72,7 +72,7 @@ def _told(status: Status, health: Health) -> Availability:
 
 
 def health_of(name: str) -> Health:
-    """Its last hour, as it was up to 15 seconds ago."""
+    """Return the figures of the source's last hour, at most 15 seconds old."""
     return _state(name).health
 
 
