@@ -16,6 +16,11 @@ from verification.encryption import keyed_hash
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TOKEN_LENGTH = 22
+# A link to block has to fit into an SMS beside another link. It is the time in the id
+# of its message, by which the page finds the message, and 59 bits of a token.
+BLOCK_TIME, BLOCK_PROOF = 7, 10
+# Bits of an id (UUID version 7) below its time.
+RANDOM_BITS = 80
 
 
 def token(purpose: str, row: UUID, generation: int) -> str:
@@ -50,21 +55,31 @@ def genuine_url(report_id: UUID) -> str:
 
 def block_url(notification_id: UUID) -> str:
     """Where the recipient of a message can block its sender."""
-    known = _base62(notification_id.int) + token("block", notification_id, 1)
-    return f"{settings.BASE_URL}/b/{known}"
+    return f"{settings.BASE_URL}/b/{_block_token(notification_id)}"
 
 
-def blocked_by(text: str) -> UUID | None:
-    """The notification that a block link belongs to, or None for a wrong link."""
-    number = 0
-    for character in reversed(text[:TOKEN_LENGTH]):
-        number = number * 62 + ALPHABET.find(character)
-    if not 0 <= number < 1 << 128:
+def block_candidates(text: str) -> tuple[UUID, UUID] | None:
+    """Return the first and the last id that a block link may belong to.
+
+    Those are the ids of one millisecond; None if it cannot be a link. `is_block_link`
+    says which of them it is.
+    """
+    if len(text) != BLOCK_TIME + BLOCK_PROOF or set(text) - set(ALPHABET):
         return None
-    notification_id = UUID(int=number)
-    known = token("block", notification_id, 1)
-    is_ours = constant_time_compare(text[TOKEN_LENGTH:], known)
-    return notification_id if is_ours else None
+    moment = 0
+    for character in reversed(text[:BLOCK_TIME]):
+        moment = moment * 62 + ALPHABET.index(character)
+    first = moment << RANDOM_BITS
+    return UUID(int=first), UUID(int=first + (1 << RANDOM_BITS) - 1)
+
+
+def is_block_link(text: str, notification_id: UUID) -> bool:
+    return constant_time_compare(text, _block_token(notification_id))
+
+
+def _block_token(notification_id: UUID) -> str:
+    moment = _base62(notification_id.int >> RANDOM_BITS)[:BLOCK_TIME]
+    return moment + token("block", notification_id, 1)[:BLOCK_PROOF]
 
 
 def payment_path(payment_id: UUID) -> str:

@@ -11,7 +11,7 @@ _PATTERN = re.compile(
     )
     | (?P<key>vrf_(?:test|live)_[0-9A-Za-z]+)
     | (?P<secret>whsec_[0-9A-Za-z+/=_-]+)
-    | (?P<link>(?<=/[bcpr]/)[0-9A-Za-z]{20,})
+    | (?P<link>(?<=/[bcpr]/)[0-9A-Za-z]{16,})
     | (?P<email>[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*)
     | (?P<phone>\+\d(?:[\s()-]{0,2}\d){6,14})
     | (?P<number>\d{7,})

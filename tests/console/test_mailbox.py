@@ -57,6 +57,8 @@ def test_sms_is_read_in_the_mailbox(owner, api):
     html = owner.page("mailbox-message", message=row.pk)
 
     assert "SANDBOX: Acacia Lenders asks your consent" in words(html)
+    assert "Block/Izuie: http://localhost:8000/b/... By" in words(html)
+    assert re.search(r"/b/\w", html) is None
 
 
 def test_mailbox_does_not_show_the_link_that_lifts_a_block(owner, api):
@@ -154,7 +156,7 @@ def test_development_page_shows_every_message_with_links(api, settings, owner):
     assert "invitations/" in texts[0]
     for text in texts[1:]:
         assert f'href="{row.context["link"]}"' in text
-    assert re.search(r'href="http://localhost:8000/b/\w{44}"', html)
+    assert re.search(r'href="http://localhost:8000/b/\w{17}"', html)
 
 
 @pytest.mark.parametrize(

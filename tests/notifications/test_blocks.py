@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core import mail
@@ -9,20 +10,20 @@ from django.test import Client
 
 from tests.clients import HOSTED, Api, company, person
 from tests.hosted.visitor import Visitor, words
-from tests.notifications.messages import ADDRESS, NUMBER, asked, sms, wanted
+from tests.notifications.messages import ADDRESS, CONTEXT, NUMBER, asked, sms, wanted
 from tests.orders import PAYER
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import asked as request_reference
 from verification import links
 from verification.hosted.masking import DOTS
 from verification.notifications.blocks import address_hash
-from verification.notifications.models import BOTH, Block, Kind, Notification
+from verification.notifications.models import BOTH, Block, Channel, Kind, Notification
 from verification.notifications.notifying import notify, send_again
 from verification.notifications.tasks import purge_recipients, send_due
 from verification.notifications.writing import write_letter
 from workspaces.models import Workspace
 
-BLOCK = re.compile(r"http://\S+(/b/\w{44})$", re.MULTILINE)
+BLOCK = re.compile(r"http://\S+(/b/\w{17})$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -181,13 +182,37 @@ def test_staff_cannot_send_a_blocked_message_again(ask):
 
 @pytest.mark.parametrize("change", ["", "x", "0"])
 def test_wrong_link_blocks_nobody(ask, change):
-    path = path_of(ask())[: -1 if change else 30] + change
+    path = path_of(ask())[: -1 if change else 10] + change
     if path == path_of(Notification.objects.get()):
         path = path[:-1] + "1"
     assert Client().post(path, {"action": "block"}).status_code == 404
     assert Client().get(path).status_code == 404
-    assert Client().get("/b/" + "é" * 44).status_code == 404
+    assert Client().get("/b/" + "é" * 17).status_code == 404
     assert not Block.objects.exists()
+
+
+def test_link_blocks_its_own_message_alone(ask):
+    """The link names a millisecond, in which many messages may have been made."""
+    row = ask()
+    for number in range(1, 4):
+        twin = Notification.objects.get(pk=row.pk)
+        twin.pk, twin.cause = UUID(int=row.pk.int ^ number), f"consent:twin{number}:1"
+        twin.recipient, twin.context = f"twin{number}@subject.test", dict(CONTEXT)
+        twin.save(force_insert=True)
+
+    assert post(row, action="block") == 303
+
+    assert sorted(sent()) == [f"twin{number}@subject.test" for number in range(1, 4)]
+
+
+def test_recipient_of_an_sms_blocks_sender_by_its_link(ask, sms_gateway):
+    row = ask(channel=Channel.SMS, recipient=NUMBER)
+    send_due()
+
+    ((_number, text),) = sms_gateway.sent
+    assert f"{links.block_url(row.pk)} Sent by Verification reports" in text
+    assert post(row, action="unknown") == 303
+    assert Block.objects.get().reason == "UNKNOWN"
 
 
 def test_block_outlives_the_address_and_can_be_lifted(ask):

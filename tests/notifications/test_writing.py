@@ -6,6 +6,7 @@ import pytest
 from django.conf import settings
 
 from tests.notifications.messages import CONTEXT, LINK, sms, wanted
+from verification import links
 from verification.notifications.gsm import as_gsm, gsm_length
 from verification.notifications.models import BOTH, Kind, Language, Notification
 from verification.notifications.writing import write_letter, write_sms
@@ -146,13 +147,14 @@ TO_OWNERS = {
 }
 ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
 TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
-BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
+# These carry a document.
+RECEIPTS = {Kind.CONSENT_RECEIPT, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
+BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, *RECEIPTS}
 # In one language, and without a link.
 CODES = {Kind.SANDBOX_ADDRESS}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
 WITHOUT_DEADLINE = {
     Kind.CONSENT_LOCKED,
-    Kind.CONSENT_RECEIPT,
     Kind.PAYMENT_REFUNDED,
 }
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
@@ -193,18 +195,34 @@ def test_every_email_is_written_in_both_languages(kind: Kind, language: str):
         assert letter.subject != write_letter(written(kind)).subject
 
 
+@pytest.mark.parametrize("language", [*Language.values, BOTH])
+@pytest.mark.parametrize("kind", BY_SMS)
+def test_every_sms_says_in_two_parts_who_asks_and_operates_and_how_to_block(
+    kind: Kind, language: str, settings: Any
+):
+    settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
+    context = {"requester": "Acacia Lenders", "undone": True}
+    context["expiresAt"] = "2026-12-15T08:15:30.123456Z"
+    text = by_sms(kind, language, context=context)
+
+    assert gsm_length(text) <= 306
+    words = {"en": "Block", "sw": "Izuie", BOTH: "Block/Izuie"}
+    for said in ("Acacia Lenders", "Verification reports", LINK):
+        assert text.count(said) == 1
+    assert f"{words[language]}: {links.block_url(UUID(int=1))} " in text
+
+
 @pytest.mark.parametrize("language", Language.values)
 @pytest.mark.parametrize("kind", BY_SMS)
-@pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("sandbox", [True, False])
 @pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
-def test_every_sms_fits_into_one_part_with_its_link(
-    kind: Kind, language: str, decision: str, sandbox: bool, name: str
+def test_every_sms_fits_into_two_parts_with_its_link(
+    kind: Kind, language: str, sandbox: bool, name: str, settings: Any
 ):
-    context = {"requester": name, "decision": decision}
-    text = by_sms(kind, language, context=context, sandbox=sandbox)
+    settings.OPERATOR_NAME = name
+    text = by_sms(kind, language, context={"requester": name}, sandbox=sandbox)
 
-    assert gsm_length(text) <= 160
+    assert gsm_length(text) <= 306
     assert LINK in text
     assert as_gsm(text) == text
     assert text.startswith("SANDBOX") is sandbox
@@ -269,13 +287,12 @@ def test_where_nobody_knows_the_language_an_email_is_in_both(kind: Kind):
 
 
 @pytest.mark.parametrize("kind", BY_SMS)
-@pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
 def test_where_nobody_knows_the_language_an_sms_is_in_both_and_in_two_parts(
-    kind: Kind, decision: str, name: str
+    kind: Kind, name: str, settings: Any
 ):
-    context = {"requester": name, "decision": decision}
-    text = by_sms(kind, BOTH, context=context, sandbox=True)
+    settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
+    text = by_sms(kind, BOTH, context={"requester": name}, sandbox=True)
 
     assert gsm_length(text) <= 306
     assert text.count(LINK) == 1
@@ -299,15 +316,18 @@ def test_every_template_belongs_to_a_kind():
             *(["both"] if channel == "sms" and kind not in CODES else []),
         ]
     }
-    footers = {f"footer.email.{language}.txt" for language in Language.values}
+    footers = {f"footer.email.{language}.txt" for language in Language.values} | {
+        f"footer.sms.{language}.txt" for language in [*Language.values, "both"]
+    }
     assert names == wanted_names | footers
 
 
 @pytest.mark.parametrize("language", Language.values)
-def test_code_for_sandbox_messages_fits_into_one_sms(language: str):
+def test_code_for_sandbox_messages_fits_into_two_parts(language: str):
     name = "Savings and Credit Co-operative " * 6
     text = by_sms(Kind.SANDBOX_ADDRESS, language, context={"requester": name})
 
-    assert gsm_length(text) <= 160
+    assert gsm_length(text) <= 306
     assert "012345" in text
+    assert "/b/" in text
     assert "Savings" in text

@@ -137,13 +137,13 @@ def described(notification: Notification) -> dict[str, Any]:
     }
 
 
-def written(notification: Notification, **options: Any) -> dict[str, str]:
+def written(notification: Notification, *, block_link: str = "") -> dict[str, str]:
     """Subject and text, blank when they are kept no longer."""
     if notification.context is None:
         return {"subject": "", "text": ""}
     if notification.channel == Channel.SMS:
-        return {"subject": "", "text": write_sms(notification)}
-    letter = write_letter(notification, attach=False, **options)
+        return {"subject": "", "text": write_sms(notification, block_link=block_link)}
+    letter = write_letter(notification, attach=False, block_link=block_link)
     return {"subject": letter.subject, "text": letter.text}
 
 

@@ -85,10 +85,14 @@ def block_page(
 
 
 def _notification(token: str) -> Notification | None:
-    notification_id = links.blocked_by(token)
+    if (ids := links.block_candidates(token)) is None:
+        return None
     rows = Notification.objects.select_related("workspace")
     rows = rows.filter(kind__in=TO_STRANGERS, workspace__isnull=False)
-    return rows.filter(pk=notification_id).first() if notification_id else None
+    for known in rows.filter(pk__range=ids).values_list("pk", flat=True):
+        if links.is_block_link(token, known):
+            return rows.get(pk=known)
+    return None
 
 
 def _act(request: HttpRequest, notification: Notification) -> HttpResponse:

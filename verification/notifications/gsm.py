@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 
-# Characters of one part, and of two, each of which says to which message it belongs.
-LONGEST = 160
+# Characters of two parts, each of which says to which message it belongs.
 LONGEST_OF_TWO = 2 * 153
 
 BASIC = frozenset(

@@ -4,9 +4,9 @@ The first line of an e-mail is its subject. What people typed is put in as it is
 one line and without control characters, and is never markup.
 
 Where the language is not known an e-mail is that of each language, one below the other.
-What goes to people who may not know the sender ends with `footer.email.<language>`:
+What goes to people who may not know the sender ends with `footer.<channel>.<language>`:
 who operates the service, and a link to block the sender.
-An SMS has a template of its own for it (`both`), because the link is said only once.
+An SMS has templates of its own for it (`both`), because a link is said only once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.utils import translation
 from django.utils.module_loading import import_string
 
 from verification import links
-from verification.notifications.gsm import LONGEST, LONGEST_OF_TWO, as_gsm, gsm_length
+from verification.notifications.gsm import LONGEST_OF_TWO, as_gsm, gsm_length
 from verification.notifications.models import (
     TO_STRANGERS,
     Channel,
@@ -31,7 +31,7 @@ from verification.notifications.models import (
 )
 from verification.wire import NAIROBI, one_line
 
-# What is left of a requester's name in an SMS, at least.
+# What is left of a name in an SMS, at least.
 SHORTEST_NAME = 12
 BELOW = "Kiswahili hapa chini."
 RULE = "-" * 40
@@ -51,8 +51,7 @@ def write_letter(
     notification: Notification, *, block_link: str = "", attach: bool = True
 ) -> Letter:
     """`block_link` takes the place of the recipient's own link to block the sender."""
-    block_link = block_link or links.block_url(notification.pk)
-    context = {**_clean(notification), "blockLink": block_link}
+    context = _context(notification, block_link)
     languages = [notification.language] if notification.language else Language.values
     written = [
         _with_footer(notification, context, language).partition("\n")
@@ -68,43 +67,43 @@ def write_letter(
     return Letter(subject, text + "\n", attachments)
 
 
-def write_sms(notification: Notification) -> str:
-    """In one part where it can be, or two for two languages: a long name of who asks
-    is shortened for it."""
-    context = _clean(notification)
+def write_sms(notification: Notification, *, block_link: str = "") -> str:
+    """Write an SMS of two parts at most: long names are shortened for it.
+
+    `block_link` is as in `write_letter`.
+    """
+    context = _context(notification, block_link)
     text = _sms(notification, context)
-    excess = gsm_length(text) - (LONGEST if notification.language else LONGEST_OF_TWO)
-    name = as_gsm(context.get("requester", ""))
-    if excess > 0 and len(name) > SHORTEST_NAME:
-        # Two full stops take the place of the end.
-        short = name[: max(SHORTEST_NAME, len(name) - excess) - 2].rstrip()
-        text = _sms(notification, {**context, "requester": f"{short}.."})
+    for who in ("requester", "operator"):
+        excess = gsm_length(text) - LONGEST_OF_TWO
+        name = as_gsm(context.get(who, "")).strip()
+        if excess > 0 and len(name) > SHORTEST_NAME:
+            # Two full stops take the place of the end.
+            short = name[: max(SHORTEST_NAME, len(name) - excess) - 2].rstrip()
+            context[who] = f"{short}.."
+            text = _sms(notification, context)
     return text
 
 
 def _with_footer(
     notification: Notification, context: dict[str, Any], language: str
 ) -> str:
-    text = _render(notification, context, language).strip()
+    kind, channel = notification.kind.lower(), notification.channel.lower()
+    text = _rendered(f"{kind}.{channel}.{language}", context, language).strip()
     if notification.kind not in TO_STRANGERS:
         return text
     shown = {
         **context,
         "requester": context.get("requester") or context.get("workspace"),
     }
-    footer = _rendered(f"footer.email.{language}", shown, language).strip()
+    footer = _rendered(f"footer.{channel}.{language}", shown, language).strip()
     return f"{text}\n\n{footer}"
 
 
 def _sms(notification: Notification, context: dict[str, Any]) -> str:
     language = notification.language or "both"
-    text = " ".join(_render(notification, context, language).split())
+    text = " ".join(_with_footer(notification, context, language).split())
     return as_gsm(f"SANDBOX: {text}" if notification.sandbox else text)
-
-
-def _render(notification: Notification, context: dict[str, Any], language: str) -> str:
-    kind, channel = notification.kind.lower(), notification.channel.lower()
-    return _rendered(f"{kind}.{channel}.{language}", context, language)
 
 
 def _rendered(name: str, context: dict[str, Any], language: str) -> str:
@@ -114,6 +113,11 @@ def _rendered(name: str, context: dict[str, Any], language: str) -> str:
         # Plain text: an ampersand in a name stays one. Times are in their zone already.
         plain = Context(context, autoescape=False, use_tz=False)
         return str(template.render(plain))
+
+
+def _context(notification: Notification, block_link: str) -> dict[str, Any]:
+    block_link = block_link or links.block_url(notification.pk)
+    return {**_clean(notification), "blockLink": block_link}
 
 
 def _clean(notification: Notification) -> dict[str, Any]:
