@@ -11,6 +11,7 @@ from tests.clients import Api, person
 from tests.hosted.conftest import asking
 from tests.hosted.payer import Payer
 from tests.hosted.visitor import Visitor, words
+from tests.orders import PAYER
 from tests.sources.two import CHECK, Two, calls
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
@@ -66,8 +67,8 @@ def test_payer_is_not_asked_to_pay_when_the_sources_have_changed(paying_api, two
         open_checkout(payer.payment.pk, 1)
     assert not Checkout.objects.exists()
     told = words(visitor.text())
-    assert "The sources of these checks have changed since you agreed" in told
-    assert "Nothing is charged" in told
+    assert "Your consent does not cover the present sources of these checks" in told
+    assert "Nothing is charged for checks that are not made" in told
 
 
 def test_payer_of_changed_sources_asks_the_client(paying_api, two, shop):
@@ -78,7 +79,7 @@ def test_payer_of_changed_sources_asks_the_client(paying_api, two, shop):
 
     assert "We have told Acacia Lenders" in payer.reads()
     letter = write_letter(Notification.objects.get(kind="NEW_LINK_WANTED"))
-    assert "The sources of its checks have changed" in letter.text
+    assert "does not cover the present sources of its checks" in letter.text
     assert "order a new one: POST /api/v1/reports" in letter.text
 
 
@@ -189,6 +190,24 @@ def test_draft_whose_consent_waits_is_paid_for_whatever_the_route(
     payer.open()
 
     assert "Pay KES 50.00" in payer.reads()
+
+
+def test_new_payer_of_a_draft_is_asked_when_the_consent_covers_the_sources(
+    paying_api, two, shop
+):
+    third_party = {"paymentMode": "THIRD_PARTY", "payer": PAYER, "draft": True}
+    visitor = agreed(paying_api, two, "first", **third_party)
+    path, sent = f"/reports/{visitor.report_id}/draft", requests_to_pay()
+    payer = {**PAYER, "email": "other@kilele.test"}
+
+    two.routed("second")
+    assert paying_api.post(path, {"payer": payer}).status_code == 200
+    assert requests_to_pay() == sent
+
+    # The subject is asked again, and that consent covers what it names.
+    edit = {"payer": PAYER, "purpose": person()["purpose"]}
+    assert paying_api.post(path, edit).status_code == 200
+    assert requests_to_pay() == sent + 1
 
 
 def test_report_is_not_retried_when_the_sources_have_changed(paying_api, two):

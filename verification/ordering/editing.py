@@ -19,7 +19,12 @@ from verification.notifications.notifying import notify
 from verification.ordering.client import Client
 from verification.ordering.creating import RESULT_COLUMNS, result_rows
 from verification.ordering.faults import Fault, InvalidRequest, shape_faults
-from verification.ordering.gates import consent_for, payment_for, too_little
+from verification.ordering.gates import (
+    cannot_be_made,
+    consent_for,
+    payment_for,
+    too_little,
+)
 from verification.ordering.holding import hold
 from verification.ordering.intake import Order, catalogue, read_order
 from verification.ordering.looking import close_checkouts
@@ -75,8 +80,9 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     asked_before = report.subject
     report.subject_id = priced.subject.id
     _rewrite(client, report, order, at)
-    notify(*payment_request(report, asked))
     _replace_consent(report, order, body, asked_before, at)
+    if asked and not cannot_be_made(report):
+        notify(*payment_request(report, asked))
 
 
 def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
