@@ -444,6 +444,8 @@ class PaymentMachine(Machine):
         while Refund.objects.filter(status="APPROVED").exists():
             self.send()
             self.the_banks_answer(fails=False)
+        # A refund that failed has left its money to the checkout's disputes.
+        self.the_clock_has_us_look()
 
     def both_books_agree(self) -> None:
         today = now().date()

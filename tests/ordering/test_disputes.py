@@ -219,6 +219,24 @@ def test_reconciliation_finds_a_dispute_that_holds_too_little(
     assert (checkout.disputed, checkout.refundable) == (500, 0)
 
 
+def test_dispute_that_the_provider_does_not_show_is_looked_at_again(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = topped_up(live_api, taker)
+    taker.dispute(checkout.reference)
+    taker.faults.path, taker.faults.status = "/dispute", 500
+    send(taker)
+    look(checkout)
+    assert (checkout.disputed, checkout.doubt) == (0, "DISPUTED")
+
+    taker.faults.status = None
+    with time_machine.travel(now() + timedelta(minutes=3)):
+        look_at_due()
+
+    checkout.refresh_from_db()
+    assert (checkout.disputed, checkout.next_look_at) == (500, None)
+
+
 def test_open_dispute_holds_what_another_frees(taker: CheckoutServer, live_api: Api):
     checkout = topped_up(live_api, taker)
     name, amount = checkout.transaction, Decimal(500)

@@ -30,6 +30,8 @@ from verification.payments.models import (
     Checkout,
     CheckoutKind,
     CheckoutStatus,
+    DisputeStatus,
+    Doubt,
     Payment,
     PaymentStatus,
 )
@@ -49,6 +51,8 @@ PROMPT_TIMES = [timedelta(seconds=30), timedelta(minutes=1), PROMPT_LIVES, *TIME
 HOURLY = timedelta(hours=1)
 HOURLY_FOR = timedelta(hours=72)
 SELDOM = timedelta(hours=6)
+# Disputes with these statuses hold money.
+HOLDING = [DisputeStatus.OPEN, DisputeStatus.LOST]
 # Longer than any provider may take.
 LEASE = timedelta(minutes=2)
 AT_ONCE = 16
@@ -159,7 +163,15 @@ def _look(checkouts: Sequence[Checkout]) -> None:
                 "checkout %s was not settled: %s", checkout.pk, type(e).__name__
             )
             continue
-        _come_back(checkout, unanswered=0)
+        is_whole = seen.disputes is not None or not _is_disputed(checkout)
+        _come_back(checkout, unanswered=0 if is_whole else checkout.unanswered + 1)
+
+
+def _is_disputed(checkout: Checkout) -> bool:
+    """Return whether an event or an earlier look has told of a dispute."""
+    known = Q(doubts__contains=[Doubt.DISPUTED]) | Q(disputes__status__in=HOLDING)
+    paid = Checkout.objects.filter(pk=checkout.pk, status=CheckoutStatus.PAID)
+    return paid.filter(known).exists()
 
 
 def _ask_all(checkouts: Sequence[Checkout]) -> list[CheckoutSeen | ProviderError]:
