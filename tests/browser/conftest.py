@@ -19,6 +19,11 @@ SCREENSHOTS = settings.BASE_DIR / ".data" / "screenshots"
 NARROW = {"width": 320, "height": 640}
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
+CONFIRMED_BY_SHELL = """
+from tests.clients import let_get_sandbox_messages
+from workspaces.models import Workspace
+let_get_sandbox_messages(Workspace.objects.get(pk="{workspace}"), "{address}")
+"""
 # What a reader may set, by WCAG 2.2, 1.4.12.
 SPACED = """() => {
     const sheet = new CSSStyleSheet();
@@ -98,6 +103,17 @@ def ask(client):
         return client.order({**item, **members})[0]
 
     return create
+
+
+@pytest.fixture
+def let_get_messages(service, client):
+    """Confirm an address, so that the sandbox sends messages to it."""
+
+    def confirm(address):
+        told = CONFIRMED_BY_SHELL.format(workspace=client.workspace, address=address)
+        service.manage("shell", "-c", told)
+
+    return confirm
 
 
 @pytest.fixture

@@ -234,8 +234,9 @@ def test_a_wrong_person_says_so(page, ask, look, client):
     assert client.status(report["id"]) == "FAILED"
 
 
-def test_an_expired_link_is_renewed(page, ask, look, service):
-    report = ask(draft=True, subject={"email": "wanjiku@kamau.test"})
+def test_an_expired_link_is_renewed(page, ask, look, service, let_get_messages):
+    let_get_messages("wanjiku@renewed.test")
+    report = ask(draft=True, subject={"email": "wanjiku@renewed.test"})
     with service.connect() as connection:
         connection.execute(
             "UPDATE consents_consent SET expires_at = now() - interval '1 hour',"
@@ -376,6 +377,20 @@ def test_a_director_decides_for_a_company(page, client, look):
     sees(page, "You agreed to the checks")
     expect(page.get_by_text("Director")).to_be_visible()
     look("company-granted")
+
+
+def test_company_without_registration_number_confirms_its_kra_pin(page, client, look):
+    item = company(registrationNumber=None, kraPin="P123456789Z")
+    report = client.order({**item, "consent": HOSTED, "checksRequested": ["KRA_PIN"]})[
+        0
+    ]
+    page.goto(link_of(report))
+    look("company-challenge-kra-pin")
+
+    page.get_by_label("The KRA PIN of your company").fill("p 123456789 z")
+    page.locator("main button").click()
+
+    sees(page, "Acacia wants to check your company")
 
 
 def test_a_link_that_is_locked_for_good_leads_to_the_client(page, ask, look, service):

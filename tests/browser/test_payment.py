@@ -274,7 +274,10 @@ def test_money_that_was_given_back_is_shown(page, owed, look, service):
     look("payment-16-given-back")
 
 
-def test_links_that_take_no_money_say_why(page, owed, look, client, service):
+def test_links_that_take_no_money_say_why(
+    page, owed, look, client, service, let_get_messages
+):
+    let_get_messages("w@subject.test")
     report = owed(consent=HOSTED)
     # It is in no message and in no answer before the subject has consented.
     assert link_of(report) is None
@@ -300,6 +303,19 @@ def test_links_that_take_no_money_say_why(page, owed, look, client, service):
     page.get_by_role("button", name="Send me a new link").click()
     sees(page, "There is a newer link")
     look("payment-19-replaced")
+
+    report = owed()
+    page.goto(link_of(report))
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE payments_payment SET expires_at = now() - interval '1 hour'"
+            " WHERE report_id = %s",
+            [report["id"]],
+        )
+    page.reload()
+    look("payment-19-expired-request")
+    page.get_by_role("button", name="Ask Acacia").click()
+    expect(page.get_by_role("status")).to_contain_text("We have told Acacia")
 
     report = owed()
     page.goto(link_of(report))
