@@ -8,6 +8,7 @@ from django.utils.timezone import now
 
 from tests.clients import HOSTED, Api, company, person
 from tests.ordering.test_consenting import EVIDENCE
+from tests.orders import EMPLOYMENT
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
@@ -171,14 +172,24 @@ def test_a_request_says_what_the_subject_pays(api: Api, mode: str):
     assert ("costs you nothing" in message.body) is not pays
 
 
-def test_a_request_to_a_company_promises_no_question_that_is_not_asked(api: Api):
+def test_request_to_a_company_says_that_the_page_asks_for_its_kra_pin(api: Api):
     subject = {"registrationNumber": None, "kraPin": "P123456789Z", "email": ADDRESS}
     item = {**company(**subject), "checksRequested": ["KRA_PIN"], "consent": HOSTED}
     api.create(item)
     (message,) = sent()
 
     assert "information about your company" in message.body
-    assert "asks you to confirm who you are" not in message.body
+    assert "asks you to confirm who you are" in message.body
+
+
+def test_request_promises_no_question_when_the_page_asks_none(api: Api):
+    item = person(idNumber=None, email=ADDRESS, **EMPLOYMENT)
+    item |= {"checksRequested": ["EMPLOYER_VERIFICATION"], "consent": HOSTED}
+    api.create(item)
+    messages = [one for one in sent() if ADDRESS in one.to]
+
+    assert len(messages) == 1
+    assert "asks you to confirm who you are" not in messages[0].body
 
 
 def test_the_receipt_of_a_late_withdrawal_says_that_the_checks_had_ended(api: Api):
