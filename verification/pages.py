@@ -153,6 +153,12 @@ def unavailable(request: HttpRequest) -> HttpResponse:
     return response
 
 
+@private
+def refused(request: HttpRequest, status: int) -> HttpResponse:
+    """What the server would not take in: too slow, unreadable, or too much at once."""
+    return _error("503" if status == 503 else "400", status)
+
+
 def is_api(request: HttpRequest) -> bool:
     return f"{request.path_info}/".startswith("/api/")
 

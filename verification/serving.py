@@ -1,11 +1,9 @@
 """The web server: `python -m verification.serving`.
 
-WEB_WORKERS processes. Threads are made when requests come together and end when idle:
-one would be enough for the work, but a client that sends its body drop by drop holds
-one as long as it likes. Does not load Django in its main process.
+WEB_WORKERS processes; `gateway.py` gives each request a thread once it is read. Does
+not load Django in its main process.
 """
 
-import logging
 import os
 
 from granian import Granian
@@ -18,7 +16,6 @@ from verification.jobs.processes import bind_children
 HOST = "127.0.0.1"
 PORT = 8000
 WORKERS = 2
-THREADS = 16
 CONNECTIONS = 2048
 IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 8
@@ -26,19 +23,14 @@ STOP_SECONDS = 8
 
 def main() -> None:
     bind_children()
-    # It thinks that each thread wants a core. Ours wait for the database.
-    logging.getLogger("_granian").addFilter(
-        lambda record: "Python threads" not in record.getMessage()
-    )
     Granian(
-        "verification.wsgi:application",
+        "verification.asgi:application",
         address=os.environ.get("HOST") or HOST,
         port=int(os.environ.get("PORT") or PORT),
-        interface=Interfaces.WSGI,
+        interface=Interfaces.ASGINL,
         # Deciding between HTTP 1 and 2 waits for a first byte without a limit.
         http=HTTPModes.http1,
         workers=int(os.environ.get("WEB_WORKERS") or WORKERS),
-        blocking_threads=THREADS,
         # Counts connections, idle ones too: few would let some clients shut out all.
         backpressure=CONNECTIONS,
         backlog=CONNECTIONS,

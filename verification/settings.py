@@ -108,10 +108,10 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "verification.requestlog.RequestLogMiddleware",
     "verification.api.problems.ProblemMiddleware",
-    "verification.api.chunked.ChunkedBodyMiddleware",
     "verification.assets.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "verification.policy.PolicyMiddleware",
+    "verification.gateway.RefusalMiddleware",
     "verification.pages.PageMiddleware",
     "verification.assets.StaticMiddleware",
     "verification.local_time.LocalTimeMiddleware",

@@ -1,10 +1,8 @@
-import io
 import json
 from typing import Any
 
 import pytest
 from django.test import Client
-from django.test.client import FakePayload
 
 from tests.api.small import a_key, bearer
 from verification.api.parsing import json_object
@@ -137,38 +135,6 @@ def test_two_mebibytes_are_read_and_a_byte_more_is_not(
     response = send(client, text, body_of(2 * MIB + 1))
     assert response.status_code == 413
     assert response.json()["code"] == "body-too-large"
-
-
-@pytest.mark.parametrize(("size", "status"), [(2 * MIB, 201), (2 * MIB + 1, 413)])
-def test_a_chunked_body_has_the_same_limit(
-    client: Client, text: str, size: int, status: int
-) -> None:
-    response = client.generic(
-        "POST",
-        "/api/v1/things",
-        headers=bearer(text) | {"Transfer-Encoding": "chunked"},
-        CONTENT_TYPE="application/json",
-        **{"wsgi.input": io.BytesIO(body_of(size))},
-    )
-
-    assert response.status_code == status
-
-
-def test_of_a_huge_body_no_more_is_read_than_is_allowed(
-    client: Client, text: str
-) -> None:
-    huge = FakePayload(body_of(8 * MIB))
-
-    response = client.generic(
-        "POST",
-        "/api/v1/things",
-        headers=bearer(text) | {"Transfer-Encoding": "chunked"},
-        CONTENT_TYPE="application/json",
-        **{"wsgi.input": huge},
-    )
-
-    assert response.json()["code"] == "body-too-large"
-    assert len(huge.read()) == 6 * MIB - 1
 
 
 @pytest.mark.parametrize(

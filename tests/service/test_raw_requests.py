@@ -66,14 +66,6 @@ def test_clients_that_stall_in_their_bodies_hold_up_nobody_else(client, stalled)
     assert time.monotonic() - started_at < 2
 
 
-def test_who_has_no_key_is_not_waited_for(service):
-    head = "POST /api/v1/reports HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked"
-
-    status, problem = answer(send(service, head, b"5\r\nab"))
-
-    assert (status, problem["code"]) == (401, "authentication-required")
-
-
 def test_a_body_that_says_it_is_too_large_need_not_come(service, client):
     head = post(client, "/reports", "Content-Length: 3000000000")
 

@@ -63,8 +63,7 @@ def refuse_other_encodings(request: HttpRequest) -> None:
 
 def refuse_announced_size(request: HttpRequest, limit: int) -> None:
     """A body that says it is too large need not come first."""
-    is_chunked = "HTTP_TRANSFER_ENCODING" in request.META
-    if not is_chunked and int(request.META.get("CONTENT_LENGTH") or 0) > limit:
+    if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise _too_large(limit)
 
 

@@ -66,7 +66,8 @@ class _EventSchema(OperationSchema):
         return [{scheme: []} for scheme in schemes]
 
     def _codes(self) -> Iterator[str]:
-        yield from ("malformed-body", "invalid-signature", "body-too-large")
+        yield from ("malformed-body", "invalid-signature")
+        yield from ("request-timeout", "body-too-large")
         yield from ("rate-limited", "internal-error", "unavailable")
 
 

@@ -197,6 +197,13 @@ _KINDS = [
         "Read the report itself; it is kept for longer.",
     ),
     Kind(
+        "request-timeout",
+        408,
+        "The body came too slowly",
+        "The body was not complete in 20 seconds and a second for each 1,000 bytes.",
+        "Send the request again, over a faster connection or with a smaller body.",
+    ),
+    Kind(
         "body-too-large",
         413,
         "The body is too large",
@@ -237,7 +244,7 @@ _KINDS = [
         "unavailable",
         503,
         "The service is not available just now",
-        "The database of the service cannot be reached or is too busy.",
+        "The service is too busy, or its database cannot be reached.",
         "Wait for the time in Retry-After, then try again with the same "
         "Idempotency-Key.",
     ),

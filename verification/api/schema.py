@@ -25,7 +25,12 @@ WITH_KEY = (
     "workspace-suspended",
     "rate-limited",
 )
-WITH_BODY = ("malformed-body", "body-too-large", "unsupported-media-type")
+WITH_BODY = (
+    "malformed-body",
+    "request-timeout",
+    "body-too-large",
+    "unsupported-media-type",
+)
 
 _TEXT: Schema = {"type": "string"}
 _PLACE = "where the rule is broken"

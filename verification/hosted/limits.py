@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
 
 from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
@@ -28,8 +27,6 @@ class FormMiddleware:
 
 
 def _refused(request: HttpRequest) -> HttpResponse | None:
-    if "HTTP_TRANSFER_ENCODING" in request.META and not _take_chunks(request):
-        return too_large(request)
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdigit() and int(length) > MAX_BYTES:
         return too_large(request)
@@ -45,17 +42,6 @@ def _refused(request: HttpRequest) -> HttpResponse | None:
         # Nobody waits for the answer; without its token the form is refused.
         pass
     return None
-
-
-def _take_chunks(request: HttpRequest) -> bool:
-    """Have a body without a length read like any other; False if it is too large.
-
-    No browser sends one. Django takes it for none at all, and the token for missing.
-    """
-    body = request.META["wsgi.input"].read(MAX_BYTES + 1)
-    request.META["CONTENT_LENGTH"] = str(len(body))
-    request._stream = BytesIO(body)
-    return len(body) <= MAX_BYTES
 
 
 @hosted

@@ -1,0 +1,52 @@
+"""Clients that send their bodies drop by drop, against the real web server."""
+
+import socket
+import time
+from contextlib import ExitStack
+
+import pytest
+import requests
+
+SLOW = 48
+HEAD = (
+    "POST /c/{token}/confirm HTTP/1.1\r\nHost: localhost\r\n"
+    "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5000\r\n\r\nda"
+)
+
+
+@pytest.fixture
+def slow(service, client):
+    """48 connections that sent two bytes of a form of 5,000."""
+    service.start_web()
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", service.port)))
+            for _ in range(SLOW)
+        ]
+        for one in sockets:
+            one.sendall(HEAD.format(token="x" * 40).encode())
+        time.sleep(0.5)
+        yield sockets
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/", "/api/v1/reports"])
+def test_slow_clients_hold_up_nobody(service, client, slow, path):
+    begun_at = time.monotonic()
+    headers = {"Authorization": f"Bearer {client.key}"}
+
+    for _ in range(5):
+        answer = requests.get(f"{service.url}{path}", headers=headers, timeout=10)
+        assert answer.status_code in {200, 503 if path == "/readyz" else 200}
+
+    assert time.monotonic() - begun_at < 5
+
+
+@pytest.mark.slow
+def test_slow_clients_are_answered_at_the_deadline_with_a_page(service, slow):
+    for one in slow:
+        one.settimeout(60)
+        answer = one.recv(65536).decode()
+        status, headers = answer.split("\r\n", 1)
+        assert " 408 " in status
+        assert "content-security-policy" in headers.lower()
+        assert "x-request-id" in headers.lower()
