@@ -141,6 +141,10 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     return _error("404", 404)
 
 
+def missing(request: HttpRequest) -> HttpResponse:
+    raise Http404
+
+
 @private
 def server_error(request: HttpRequest) -> HttpResponse:
     return _error("500", 500, request_id=current_id())
@@ -212,6 +216,8 @@ def _led(request: HttpRequest) -> HttpResponse | None:
     path = request.path_info
     bare = path.rstrip(LINK_ENDINGS)
     if request.method not in {"GET", "HEAD"} or (bare == path and is_valid_path(path)):
+        return None
+    if request.resolver_match and request.resolver_match.func is missing:
         return None
     for meant in (bare, f"{bare}/"):
         if meant != path and is_valid_path(meant):

@@ -107,10 +107,12 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "verification.requestlog.RequestLogMiddleware",
+    # These three are on whatever answer comes out of the others.
+    "verification.policy.TransportMiddleware",
+    "verification.policy.PolicyMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "verification.api.problems.ProblemMiddleware",
     "verification.assets.CompressionMiddleware",
-    "django.middleware.security.SecurityMiddleware",
-    "verification.policy.PolicyMiddleware",
     "verification.gateway.RefusalMiddleware",
     "verification.pages.PageMiddleware",
     "verification.assets.StaticMiddleware",
@@ -125,12 +127,13 @@ MIDDLEWARE = [
     "verification.accounts.sessions.SessionLimitsMiddleware",
     "verification.accounts.staff.StaffMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "verification.urls"
 WSGI_APPLICATION = "verification.wsgi.application"
+if DEBUG:
+    DEFAULT_EXCEPTION_REPORTER_FILTER = "verification.development.errors.ReporterFilter"
 APPEND_SLASH = False
 
 TEMPLATES = [

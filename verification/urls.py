@@ -1,6 +1,6 @@
 from django.conf import settings
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, re_path
 
 from verification import health, metrics, pages, staff_search
 from verification.api import docs, problem_pages, source_callbacks
@@ -11,6 +11,8 @@ admin.autodiscover()
 
 SEARCH = path("search", admin.site.admin_view(staff_search.page), name="search")
 urlpatterns = [
+    # PostgreSQL has no such text, whatever part of a path would be looked up there.
+    re_path("\0", pages.missing),
     path("", pages.landing, name="landing"),
     # As a page of the admin, to what guards it; it is named `office:search`.
     path("admin/", include(([SEARCH], "admin"), namespace="office")),

@@ -90,6 +90,14 @@ _KINDS = [
         "Ask the operator of the service.",
     ),
     Kind(
+        "https-required",
+        403,
+        "The API is asked over HTTPS only",
+        "The request came over plain HTTP, and so did its API key: whoever stands "
+        "between could read both.",
+        "Use the address that begins with https, and replace the key with a new one.",
+    ),
+    Kind(
         "not-found",
         404,
         "Not found",

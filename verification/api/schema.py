@@ -181,7 +181,7 @@ class OperationSchema(AutoSchema):
         if self.takes_key:
             yield from WITH_KEY
         if self.required_scope:
-            yield "insufficient-scope"
+            yield from ("insufficient-scope", "https-required")
         if self.method in {"POST", "PUT", "PATCH"}:
             yield from WITH_BODY
         if "{" in self.path:
