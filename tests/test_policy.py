@@ -1,7 +1,12 @@
 """What is on every answer, and what plain HTTP is told."""
 
+import sys
+
 import pytest
 from django.test import Client
+from django.views.debug import technical_500_response
+
+from verification.development.errors import ReporterFilter
 
 PATHS = ["/", "/nowhere", "/api/v1/reports", "/api/v1/nowhere", "/healthz", "/admin/"]
 HEADERS = ["X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy"]
@@ -68,3 +73,17 @@ def test_a_path_with_a_nul_is_not_found(client, admin_client, path):
         assert answer.status_code == 404
         is_problem = path.startswith("/api/")
         assert ("application/problem+json" in answer["Content-Type"]) == is_problem
+
+
+def test_the_error_page_of_debug_shows_neither_settings_nor_environment(rf, settings):
+    settings.DEBUG = True
+    request = rf.get("/", HOSTING_PASSPHRASE="hush")
+    request.exception_reporter_filter = ReporterFilter()
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        shown = technical_500_response(request, *sys.exc_info()).content.decode()
+
+    assert "broken" in shown
+    assert "HOSTING_PASSPHRASE</td>" not in shown
+    assert settings.OPERATOR_CONTACT not in shown
