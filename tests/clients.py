@@ -93,9 +93,12 @@ class Api:
 
     def post(self, path: str, body: Any = None, **headers: str):
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = b"" if body is None else json.dumps(body)
+        return self.raw(path, "" if body is None else json.dumps(body), sent)
+
+    def raw(self, path: str, text: str, headers: Any = None):
+        """Post this text, which need not be JSON."""
         return self._http.post(
-            f"/api/v1{path}", data, content_type="application/json", headers=sent
+            f"/api/v1{path}", text, content_type="application/json", headers=headers
         )
 
     def patch(self, path: str, body: Any = None):

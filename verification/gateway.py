@@ -19,6 +19,8 @@ from urllib.parse import unquote_to_bytes
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.security import SecurityMiddleware
 
 from verification.api.problems import Problem
 from verification.pages import is_api, refused
@@ -287,3 +289,15 @@ class RefusalMiddleware:
         if response.status_code == 503:
             response["Retry-After"] = RETRY_AFTER
         return response
+
+
+class TransportMiddleware(SecurityMiddleware):
+    """Leads pages to HTTPS and refuses the API without it.
+
+    A client that was led would go on sending its key in the clear, and not know."""
+
+    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
+        redirect = super().process_request(request)
+        if redirect is not None and is_api(request):
+            return Problem("https-required").response(request)
+        return redirect

@@ -1,4 +1,4 @@
-"""How every answer is protected on its way: HTTPS, and its Content-Security-Policy."""
+"""The Content-Security-Policy of every answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from csp.middleware import CSPMiddleware, PolicyParts
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.middleware.security import SecurityMiddleware
-
-from verification.api.problems import Problem
-from verification.pages import is_api
 
 
 def allow(response: HttpResponseBase, **sources: list[str]) -> None:
@@ -17,18 +13,6 @@ def allow(response: HttpResponseBase, **sources: list[str]) -> None:
     more = {name.replace("_", "-"): these for name, these in sources.items()}
     before = getattr(response, "_csp_update", {})
     response._csp_update = {**before, **more}  # type: ignore[attr-defined]
-
-
-class TransportMiddleware(SecurityMiddleware):
-    """Leads pages to HTTPS and refuses the API without it.
-
-    A client that was led would go on sending its key in the clear, and not know."""
-
-    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
-        redirect = super().process_request(request)
-        if redirect is not None and is_api(request):
-            return Problem("https-required").response(request)
-        return redirect
 
 
 class PolicyMiddleware(CSPMiddleware):

@@ -108,7 +108,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "verification.requestlog.RequestLogMiddleware",
     # These three are on whatever answer comes out of the others.
-    "verification.policy.TransportMiddleware",
+    "verification.gateway.TransportMiddleware",
     "verification.policy.PolicyMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "verification.api.problems.ProblemMiddleware",

@@ -36,15 +36,15 @@ class Rate:
     exceeded: bool
 
 
-def count(subject: str, limit: int) -> Rate:
-    """Count one more for this subject, and say where that leaves it.
+def count(subject: str, limit: int, by: int = 1) -> Rate:
+    """Count one more for this subject, or several, and say where that leaves it.
 
     Call it outside of a transaction: the count stands whatever becomes of the
     request, and its row must not stay locked.
     """
     moment = int(time.time())
     used_of_window = moment % WINDOW_SECONDS
-    counted = _count(subject, moment - used_of_window)
+    counted = _count(subject, moment - used_of_window, by)
     return Rate(
         limit=limit,
         remaining=max(limit - counted, 0),
@@ -58,7 +58,7 @@ def is_first(subject: str, at: int) -> bool:
 
     PostgreSQL says so even where Redis counts: it may have gone away in between.
     """
-    return _count_in_database(subject, at) == 1
+    return _count_in_database(subject, at, 1) == 1
 
 
 def count_failed_authentication(address: str) -> Rate:
@@ -80,36 +80,37 @@ def purge() -> int:
     return deleted
 
 
-def _count(subject: str, window: int) -> int:
+def _count(subject: str, window: int, by: int) -> int:
     if settings.REDIS_URL:
         # Loaded where it is used: it takes 5 MB of every process.
         from redis.exceptions import RedisError
 
         try:
-            return _count_in_redis(subject, window)
+            return _count_in_redis(subject, window, by)
         except RedisError:
             logger.warning("Redis is away; PostgreSQL counts rates", exc_info=True)
-    return _count_in_database(subject, window)
+    return _count_in_database(subject, window, by)
 
 
-def _count_in_database(subject: str, window: int) -> int:
+def _count_in_database(subject: str, window: int, by: int) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             """
             INSERT INTO workspaces_ratecount AS seen (subject, minute, count)
-            VALUES (%s, %s, 1)
-            ON CONFLICT (subject, minute) DO UPDATE SET count = seen.count + 1
+            VALUES (%s, %s, %s)
+            ON CONFLICT (subject, minute)
+                DO UPDATE SET count = seen.count + excluded.count
             RETURNING count
             """,
-            [subject, datetime.fromtimestamp(window, UTC)],
+            [subject, datetime.fromtimestamp(window, UTC), by],
         )
         return cursor.fetchone()[0]
 
 
-def _count_in_redis(subject: str, window: int) -> int:
+def _count_in_redis(subject: str, window: int, by: int) -> int:
     key = f"rate:{subject}:{window}"
     cache.add(key, 0, timeout=2 * WINDOW_SECONDS)
-    return cache.incr(key)
+    return cache.incr(key, by)
 
 
 def _network(address: str) -> str:

@@ -67,7 +67,7 @@ def test_at_most_100_errors_are_told(api: Api):
 
     assert len(problem["errors"]) == 100
     assert problem["errors"][99]["pointer"] == "#/reports/99/purpose"
-    assert problem["detail"].startswith("150 rules are broken, of which the first 100")
+    assert problem["detail"].startswith("More than 100 rules are broken, of which 100 ")
 
 
 @pytest.mark.parametrize("number", [0, 17, 49])

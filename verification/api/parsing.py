@@ -22,6 +22,9 @@ from rest_framework.request import Request
 from verification.api.problems import MemberError, Problem, invalid, pointer
 
 MAX_DIGITS = 100
+# Of one object; the largest of ours has a few dozen.
+MAX_MEMBERS = 1000
+MAX_NUMBERS = 10_000
 # Where a text may have a NUL or a lone surrogate: everywhere else raw bytes are UTF-8
 # and control characters are refused by the JSON reader.
 SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
@@ -114,6 +117,7 @@ def _decoded(raw: bytes) -> str:
 class _Reader:
     def __init__(self) -> None:
         self.found_fault = False
+        self._numbers = 0
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object,
             parse_int=self._integer,
@@ -128,7 +132,9 @@ class _Reader:
         self.found_fault = True
         return _Fault(reason)
 
-    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Fault:
+        if len(pairs) > MAX_MEMBERS:
+            return self._fault(f"the object has more than {MAX_MEMBERS} members")
         members = dict(pairs)
         if len(members) == len(pairs):
             return members
@@ -139,12 +145,19 @@ class _Reader:
             seen.add(name)
         return members
 
+    def _count_number(self) -> None:
+        self._numbers += 1
+        if self._numbers > MAX_NUMBERS:
+            raise _malformed(f"The body has more than {MAX_NUMBERS} numbers.")
+
     def _integer(self, digits: str) -> int | _Fault:
+        self._count_number()
         if len(digits) > MAX_DIGITS:
             return self._fault(f"the number has more than {MAX_DIGITS} digits")
         return int(digits)
 
     def _float(self, digits: str) -> float | _Fault:
+        self._count_number()
         number = float(digits)
         if not math.isfinite(number):
             return self._fault("the number is too large")

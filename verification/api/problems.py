@@ -22,6 +22,7 @@ from rest_framework import exceptions as rest
 
 from verification.api.problem_kinds import KINDS, Kind
 from verification.links import top_up_url
+from verification.ordering.faults import MAX_FAULTS
 from verification.pages import DATABASE_AWAY, error_of, is_api
 from verification.payments.registry import takes_payments
 from verification.request_ids import current_id
@@ -30,7 +31,7 @@ from workspaces.ledger import InsufficientBalance
 log = logging.getLogger("verification.api")
 
 MEDIA_TYPE = "application/problem+json"
-MAX_ERRORS = 100
+MAX_ERRORS = MAX_FAULTS
 SECONDS_UNTIL_AVAILABLE = "5"
 
 E = TypeVar("E", bound=Exception)
@@ -115,15 +116,15 @@ class Problem(Exception):
 
 def invalid(errors: Sequence[MemberError]) -> Problem:
     """validation-failed with these errors, of which the first 100 are told."""
-    detail = (
-        "One rule is broken" if len(errors) == 1 else f"{len(errors)} rules are broken"
-    )
-    more = (
-        f", of which the first {MAX_ERRORS} are told"
-        if len(errors) > MAX_ERRORS
-        else ""
-    )
-    return Problem("validation-failed", f"{detail}{more}: see “errors”.", errors=errors)
+    if len(errors) > MAX_ERRORS:
+        told = (
+            f"More than {MAX_ERRORS} rules are broken, of which {MAX_ERRORS} are told"
+        )
+    elif len(errors) > 1:
+        told = f"{len(errors)} rules are broken"
+    else:
+        told = "One rule is broken"
+    return Problem("validation-failed", f"{told}: see “errors”.", errors=errors)
 
 
 _translations: dict[type[Exception], Callable[[Any], Problem]] = {}

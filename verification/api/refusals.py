@@ -7,6 +7,7 @@ from typing import Any
 from monitoring.models import Alert, Rule
 from monitoring.pausing import NotResumable
 from verification.api.problems import (
+    MAX_ERRORS,
     MemberError,
     Problem,
     invalid,
@@ -97,8 +98,10 @@ def _register_monitoring() -> None:
 
 
 def _invalid_request(e: InvalidRequest) -> Problem:
+    # One more than are told, which says that there are more.
+    found = e.faults[: MAX_ERRORS + 1]
     return invalid(
-        [MemberError(f.code, f.detail, pointer=pointer(*f.path)) for f in e.faults]
+        [MemberError(f.code, f.detail, pointer=pointer(*f.path)) for f in found]
     )
 
 

@@ -38,6 +38,7 @@ from verification.api.report_shapes import (
     StatusChangeBody,
     Timeline,
 )
+from verification.api.throttling import count_checks
 from verification.checks.models import CheckResult, ResultStatus
 from verification.ordering.cancelling import cancel
 from verification.ordering.client import Client
@@ -103,10 +104,9 @@ class ReportViewSet(GenericViewSet):
         and creates nothing.
         """
         refuse_unknown_parameters(request, ())
-        client = client_of(request)
-        answer = once(
-            idempotency_key(request, client), lambda: _create(client, body_of(request))
-        )
+        client, body = client_of(request), body_of(request)
+        count_checks(request, self, body.get("reports"))
+        answer = once(idempotency_key(request, client), lambda: _create(client, body))
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=201, headers=headers)
 
@@ -172,8 +172,9 @@ class ReportViewSet(GenericViewSet):
     def quote(self, request: Request) -> Response:
         """Say what the same request would cost and do. Nothing is stored."""
         refuse_unknown_parameters(request, ())
-        client = client_of(request)
-        orders = read_orders(body_of(request), client.environment, catalogue())
+        client, body = client_of(request), body_of(request)
+        count_checks(request, self, body.get("reports"))
+        orders = read_orders(body, client.environment, catalogue())
         return Response(quote_body(quote(client, orders)))
 
     @action(detail=True, methods=["get"], url_path="consent/state")

@@ -8,11 +8,16 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from verification.api import problems
+from verification.ordering.requests import MAX_CHECKS, MAX_REPORTS
 from workspaces import rates
 from workspaces.models import ApiKey
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
+
+
+# A request that orders more checks than these counts as several.
+CHECKS_A_REQUEST = 100
 
 
 class KeyRate(BaseThrottle):
@@ -30,14 +35,33 @@ class KeyRate(BaseThrottle):
 
 def count(request: Request, view: APIView, key: ApiKey) -> None:
     """Count this request against its key, and refuse it when over the limit."""
+    rate = _count(request, view, key, 1)
+    if rate.exceeded:
+        raise exceeded(rate)
+
+
+def count_checks(request: Request, view: APIView, reports: object) -> None:
+    """Count a request once more for each CHECKS_A_REQUEST checks beyond the first.
+
+    The request that crosses the limit is served: a limit below what one request
+    counts would else refuse it for ever."""
+    items = reports[:MAX_REPORTS] if isinstance(reports, list) else []
+    asked = [i.get("checksRequested") for i in items if isinstance(i, dict)]
+    lengths = [len(names) for names in asked if isinstance(names, list)]
+    checks = sum(min(length, MAX_CHECKS) for length in lengths)
+    more = max(checks - 1, 0) // CHECKS_A_REQUEST
+    if more and isinstance(request.auth, ApiKey):
+        _count(request, view, request.auth, more)
+
+
+def _count(request: Request, view: APIView, key: ApiKey, by: int) -> rates.Rate:
     buckets = getattr(view, "rate_buckets", {})
     bucket = buckets.get(getattr(view, "action", None), "rest")
     limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
-    rate = rates.count(f"{bucket}:{key.id}", limit)
+    rate = rates.count(f"{bucket}:{key.id}", limit, by)
     # Told by the middleware, in whatever response it comes to.
     request._request.api_headers = _headers(bucket, rate)  # type: ignore[attr-defined]
-    if rate.exceeded:
-        raise exceeded(rate)
+    return rate
 
 
 def exceeded(rate: rates.Rate) -> problems.Problem:

@@ -10,6 +10,9 @@ from pydantic import ValidationError
 
 Path = tuple[str | int, ...]
 
+# No more are told. Finding all of a large body takes longer than doing what it asks.
+MAX_FAULTS = 100
+
 # pydantic's word -> ours; what is not named here is a wrong format.
 CODES = {
     "missing": "required",

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,13 @@ from django.db import connection
 from pydantic import BaseModel, ValidationError
 
 from verification.checks.models import CheckDefinition
-from verification.ordering.faults import Fault, InvalidRequest, Path, shape_faults
+from verification.ordering.faults import (
+    MAX_FAULTS,
+    Fault,
+    InvalidRequest,
+    Path,
+    shape_faults,
+)
 from verification.ordering.requests import (
     ConsentInput,
     PayerInput,
@@ -72,8 +79,9 @@ def read_orders(
     *,
     unanswered: bool = False,
 ) -> list[Order]:
-    """The orders of a create request, or InvalidRequest with all their faults.
+    """The orders of a create request, or InvalidRequest with their faults.
 
+    The search for faults ends once there are more than are told.
     `unanswered` accepts checks that no source answers.
     """
     faults: list[Fault] = []
@@ -83,6 +91,8 @@ def read_orders(
     reports = body.get("reports")
     if not faults or not any(f.path[:1] == ("reports",) for f in faults):
         for number, item in enumerate(reports or ()):
+            if len(faults) > MAX_FAULTS:
+                break
             found = read_order(
                 item,
                 environment,
@@ -138,7 +148,8 @@ def _envelope_faults(body: Mapping[str, Any]) -> list[Fault]:
 
 
 def _broken(item: Mapping[str, Any], known: Circumstances, at: Path) -> list[Fault]:
-    return [Fault((*at, *f.path), f.code, f.detail) for f in broken(item, known)]
+    found = islice(broken(item, known), MAX_FAULTS + 1)
+    return [Fault((*at, *f.path), f.code, f.detail) for f in found]
 
 
 def _without(value: Any, wrong: Collection[Path]) -> Any:
