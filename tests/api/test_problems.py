@@ -184,7 +184,7 @@ def test_at_most_a_hundred_errors_are_told() -> None:
     body = invalid(errors).body("/api/v1/things", "id")
 
     assert len(body["errors"]) == 100
-    assert "150" in body["detail"]
+    assert body["detail"].startswith("More than 100 rules are broken")
 
 
 def test_pointers_escape_what_means_something_in_them() -> None:
