@@ -54,7 +54,7 @@ def test_every_wrong_link_gets_the_same_answer(referee: Visitor):
     plain = Client().get("/r/nothing")
     other = links.token("consent", referee.reference.pk, 1)
 
-    for wrong in (token[:-1], token + "0", other, "é" * 22, "%00", "a" * 5000):
+    for wrong in (token[:-1], token + "0", other, "é" * 22, "a" * 5000):
         answer = Client().get(f"/r/{wrong}")
         assert answer.status_code == 404
         assert answer.content == plain.content

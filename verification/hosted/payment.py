@@ -87,6 +87,8 @@ def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
     if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
         # It may have been paid between the two looks.
         payment = rows.get(pk=payment_id)
+    for one in checkouts:
+        one.report = payment.report
     came_back = _return_of(request, checkouts)
     has_parts = bool(context.parts(checkouts))
     stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
