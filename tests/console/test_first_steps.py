@@ -10,6 +10,8 @@ import pytest
 
 from tests.clients import Api, approve
 from tests.console.visitor import Visitor
+from tests.ordering.test_availability import configure
+from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
 from verification.reports.models import Report
 from workspaces import ledger
@@ -76,6 +78,28 @@ def test_production_commands_price_and_order_a_report(
     assert "90000000" not in page
 
 
+@pytest.mark.parametrize(
+    ("answered", "ordered"),
+    [(("CRB_STANDARD", "CRB_SCORE"), ["CRB_SCORE"]), (("BUSINESS_VERIFICATION",), [])],
+)
+def test_production_commands_order_what_has_a_source(
+    at_home, owner: Visitor, live_api: Api, answered, ordered
+):
+    approve(live_api.workspace)
+    money = {"actor": "tests", "note": ""}
+    ledger.top_up(live_api.workspace, "production", Decimal(1000), **money)
+    configure(**dict.fromkeys(answered, "KE"))
+
+    page = owner.page("dashboard", "production")
+
+    typed = {"YOUR_KEY": live_api.text, "YOUR_ID_NUMBER": "23456789"}
+    for command in commands(page)[1:]:
+        run(command, **typed)
+    asked = CheckResult.objects.values_list("definition__name", flat=True)
+    assert list(asked) == ordered
+    assert ("no source yet" in page) is not bool(ordered)
+
+
 def test_production_before_approval_shows_no_commands(owner: Visitor, api: Api):
     page = owner.page("dashboard", "production")
 
@@ -83,8 +107,10 @@ def test_production_before_approval_shows_no_commands(owner: Visitor, api: Api):
     assert "Go live" in page
 
 
-def test_commands_name_the_host_of_their_environment(owner: Visitor, api, settings):
-    approve(api.workspace)
+def test_commands_name_the_host_of_their_environment(
+    owner: Visitor, live_api, settings
+):
+    approve(live_api.workspace)
     settings.BASE_URL = "https://verify.example"
     settings.SANDBOX_HOST = "sandbox.verify.example"
     settings.PRODUCTION_HOST = "api.verify.example"
