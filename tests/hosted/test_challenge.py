@@ -33,6 +33,20 @@ def test_what_is_told_after_it_is_masked(ask):
         assert known not in page
 
 
+def test_page_names_the_employer_and_the_referee(ask):
+    referee = {
+        "employerName": "Baobab Bank",
+        "refereeName": "Otieno Ouma",
+        "refereeEmail": "otieno@baobab.test",
+    }
+    visitor = ask(subject=referee, checksRequested=["EMPLOYER_VERIFICATION"])
+
+    page = visitor.enter().content.decode()
+
+    assert "Baobab Bank" in page
+    assert "Otieno Ouma, o••••@baobab.test" in page
+
+
 def test_a_wrong_answer_says_how_many_are_left(ask):
     visitor = ask()
     visitor.open()

@@ -139,6 +139,23 @@ def test_a_notice_names_every_source_that_the_routes_ask(live_sources, live_ask)
 
 
 @pytest.mark.django_db
+def test_notice_says_what_the_referee_is_told_and_that_it_may_leave_kenya(live_ask):
+    words = {"checksRequested": ["EMPLOYER_VERIFICATION"], "subject": REFEREE}
+    notice = notice_for(live_ask(**words).consent, "en")
+
+    full = {point.heading: point.text for point in notice.full}
+    assert (
+        "who asks and why, and that you agreed"
+        in (sent(notice)["EMPLOYER_VERIFICATION"])
+    )
+    assert "No source above is outside Kenya" not in notice.text
+    assert "The referee may be outside Kenya" in full["Other countries"]
+    assert "may travel without encryption" in full["How your details are protected"]
+    others = notice_for(live_ask(checksRequested=["IDENTITY"]).consent, "en")
+    assert "referee" not in others.text
+
+
+@pytest.mark.django_db
 def test_a_notice_in_kiswahili_names_the_sources(live_sources, live_ask):
     notice = notice_for(live_ask(checksRequested=["IDENTITY"]).consent, "sw")
 

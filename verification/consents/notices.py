@@ -83,7 +83,12 @@ def notice_for(consent: Consent, language: str) -> Notice:
     source, values = _source(version, language), _values(report)
     asked = _asked(report)
     told = _recipients(report, asked, source["sent"], values, language)
-    values["abroad"] = _abroad(told, source["abroad"], values)
+    has_referee = any(
+        not providers and asks_referee(name, report.environment)
+        for name, providers in asked.items()
+    )
+    values["abroad"] = _abroad(told, source["abroad"], values, has_referee=has_referee)
+    values["protected"] = source["protected"]["referee"] if has_referee else ""
     form = "_company" if report.subject_type == SubjectType.COMPANY else ""
     return Notice(
         version=version,
@@ -200,8 +205,15 @@ def _step(
     return words["otherwise" if nth else "to"].format(recipient=named)
 
 
-def _abroad(told: _Recipients, words: dict[str, str], values: dict[str, Any]) -> str:
-    """Each recipient outside Kenya once, and what protects details there."""
+def _abroad(
+    told: _Recipients,
+    words: dict[str, str],
+    values: dict[str, Any],
+    *,
+    has_referee: bool,
+) -> str:
+    """Each recipient outside Kenya once, what protects details there, and the referee,
+    who may be anywhere."""
     if not told:
         return words["test"]
     places = {
@@ -214,7 +226,10 @@ def _abroad(told: _Recipients, words: dict[str, str], values: dict[str, Any]) ->
         for one in recipients
         if one and one.is_abroad
     }
-    sentences = [*sorted(places), words["risk"]] if places else [words["none"]]
+    sentences = [*sorted(places), words["risk"]] if places else []
+    if has_referee:
+        sentences.append(words["referee"])
+    sentences = sentences or [words["none"]]
     return " ".join([*sentences, words["client"].format(**values)])
 
 

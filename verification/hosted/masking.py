@@ -11,7 +11,9 @@ from verification.wire import one_line
 
 
 def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
-    """Label and masked value of what would be looked up; the name stays whole."""
+    """Label and masked value of what would be looked up, and of who would be asked;
+    names stay whole."""
+    referee = (subject.get("refereeName"), address(subject.get("refereeEmail", "")))
     details = [
         (_("Name"), subject.get("fullName", "")),
         (_("ID number"), end(subject.get("idNumber", ""))),
@@ -19,6 +21,8 @@ def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
         (_("KRA PIN"), end(subject.get("kraPin", ""))),
         (_("Telephone"), end(subject.get("phone", ""), 3)),
         (_("E-mail"), address(subject.get("email", ""))),
+        (_("Employer"), subject.get("employerName", "")),
+        (_("Referee"), ", ".join(filter(None, referee))),
     ]
     return [(label, value) for label, value in details if value]
 
