@@ -8,11 +8,14 @@ from allauth.account import signals as account
 from allauth.account.internal.flows.login import record_authentication
 from allauth.mfa import signals as mfa
 from allauth.mfa.models import Authenticator
+from axes.signals import user_locked_out
 from django.contrib.auth.models import User
-from django.contrib.auth.signals import user_logged_in
+from django.contrib.auth.signals import user_logged_in, user_login_failed
 
+from verification.accounts.lockout import typed_account
 from verification.accounts.sessions import begin
-from verification.backoffice import trail
+from verification.backoffice import security_log, trail
+from verification.payments.troubles import count_refused_access
 from workspaces.accounts import open_for
 from workspaces.members import is_invited
 
@@ -35,6 +38,8 @@ def connect() -> None:
     account.user_logged_in.connect(_staff_has_logged_in, dispatch_uid="note a login")
     mfa.authenticator_added.connect(_has_a_factor, dispatch_uid="count the first code")
     account.email_changed.connect(_has_another_address, dispatch_uid="note an address")
+    user_login_failed.connect(_is_refused, dispatch_uid="note a refused login")
+    user_locked_out.connect(_is_locked_out, dispatch_uid="note a lock-out")
     for act, signal in NOTED.items():
         signal.connect(_noting(act), weak=False, dispatch_uid=f"note {act}")
 
@@ -49,8 +54,20 @@ def _has_confirmed(email_address: Any, **_: Any) -> None:
         open_for(user)
 
 
-def _has_logged_in(request: Any, **_: Any) -> None:
+def _has_logged_in(request: Any, user: User, **_: Any) -> None:
     begin(request)
+    security_log.write("login", "accepted", request, user_id=user.pk)
+
+
+def _is_refused(credentials: Any, request: Any = None, **_: Any) -> None:
+    account = security_log.account_of(typed_account(request, credentials))
+    security_log.write("login", "refused", request, account=account)
+    count_refused_access("logins")
+
+
+def _is_locked_out(request: Any, **_: Any) -> None:
+    account = security_log.account_of(typed_account(request, None))
+    security_log.write("login", "locked-out", request, account=account)
 
 
 def _staff_has_logged_in(request: Any, user: User, **_: Any) -> None:

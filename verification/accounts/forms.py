@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from allauth.account import forms as account
+from allauth.core import context
 from allauth.core.internal.cryptokit import compare_user_code
 from allauth.mfa import app_settings
 from allauth.mfa.adapter import get_adapter
@@ -19,6 +20,7 @@ from django.contrib.auth.hashers import make_password
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from verification.backoffice import security_log
 from verification.encryption import keyed_hash
 from workspaces import rates
 
@@ -145,9 +147,14 @@ class Code(mfa.AuthenticateForm):
         if rates.count(f"codes:{self.user.pk}", CODES_PER_MINUTE).exceeded:
             told = _("Too many attempts. Try again in some minutes")
             raise forms.ValidationError(told)
-        code: str = super().clean_code()
-        if self.authenticator.type == Authenticator.Type.TOTP:
-            use_up(decrypt(self.authenticator.data["secret"]), code)
+        try:
+            code: str = super().clean_code()
+            if self.authenticator.type == Authenticator.Type.TOTP:
+                use_up(decrypt(self.authenticator.data["secret"]), code)
+        except forms.ValidationError:
+            user_id = self.user.pk
+            security_log.write("code", "refused", context.request, user_id=user_id)
+            raise
         return code
 
 

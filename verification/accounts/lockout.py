@@ -21,12 +21,18 @@ from verification.pages import minutes_until, private
 
 
 def username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
+    email = typed_account(request, credentials)
+    return keyed_hash("login", email.strip().casefold()).hex()
+
+
+def typed_account(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
+    """Return the e-mail of the account that somebody tries to log in to."""
     given = credentials or {}
     email = given.get("email") or request.POST.get("login")
     if not email and (name := given.get("username") or given.get("login")):
         email = User.objects.filter(username=name).values_list("email", flat=True)[:1]
         email = next(iter(email), "")
-    return keyed_hash("login", str(email or "").strip().casefold()).hex()
+    return str(email or "")
 
 
 def address(request: HttpRequest) -> str | None:

@@ -13,6 +13,8 @@ from rest_framework.request import Request
 from verification.addresses import client_address
 from verification.api import throttling
 from verification.api.problems import Problem
+from verification.backoffice import security_log
+from verification.payments.troubles import count_refused_access
 from verification.requestlog import bearer_token
 from workspaces import keys, rates
 from workspaces.models import ApiKey, Environment, Workspace
@@ -65,6 +67,8 @@ def _is_other_environments_host(request: HttpRequest, key: ApiKey) -> bool:
 
 def _count_failure(request: HttpRequest) -> None:
     """Guessing is slowed down; who has a good key is let in from the same address."""
+    security_log.write("api-key", "refused", request)
+    count_refused_access("API keys")
     rate = rates.count_failed_authentication(str(client_address(request)))
     if rate.exceeded:
         raise throttling.exceeded(rate)

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.utils.text import slugify
 
 from verification.addresses import client_address
+from verification.backoffice import security_log
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.request_ids import current_id
 
@@ -50,6 +51,17 @@ def record(
     reason: str = "",
 ) -> AuditEvent:
     """The workspace is that of `obj`, or of what it belongs to, where none is given."""
+    security_log.log.info(
+        "audit",
+        extra={
+            "action": action,
+            "actor_kind": actor.kind,
+            "account": security_log.account_of(actor.name),
+            "object_type": obj._meta.label_lower,
+            "object_id": str(obj.pk),
+            "address": actor.address,
+        },
+    )
     return AuditEvent.objects.create(
         actor_kind=actor.kind,
         actor=actor.name,

@@ -29,9 +29,11 @@ KEPT = timedelta(days=90)
 SHOWN = 50
 # Causes of unfinished parts end with this word.
 UNFINISHED = "part"
-URGENT = (TroubleKind.UNOPENED, TroubleKind.REFUND)
+URGENT = (TroubleKind.UNOPENED, TroubleKind.REFUND, TroubleKind.ACCESS)
 # One row counts all troubles of such a kind in an hour or a day.
-COUNTED = (TroubleKind.SIGNATURE, TroubleKind.UNOPENED)
+COUNTED = (TroubleKind.SIGNATURE, TroubleKind.UNOPENED, TroubleKind.ACCESS)
+# Refused attempts of one kind in an hour from which on operators are alerted.
+MANY_ATTEMPTS = 100
 # The time between two e-mails about unopened checkouts with the same reason.
 PAUSE = timedelta(hours=1)
 
@@ -71,6 +73,15 @@ def count_refused_signature() -> None:
     refused = Trouble.objects.filter(cause=f"signature:{day}")
     if not refused.update(times=F("times") + 1):
         note(TroubleKind.SIGNATURE, day, message=message)
+
+
+def count_refused_access(what: str) -> None:
+    """Count a refused attempt of this hour: `logins` or `API keys`."""
+    hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
+    counted = Trouble.objects.filter(cause=f"access:{what}:{hour}")
+    if not counted.update(times=F("times") + 1):
+        message = f"{what} were refused in the hour that began at {hour}:00 UTC"
+        note(TroubleKind.ACCESS, what, hour, message=message)
 
 
 @transaction.atomic
@@ -148,10 +159,16 @@ def _untold(among: QuerySet[Trouble]) -> list[Trouble]:
     counting = untold.filter(told_at=None).exclude(
         kind=TroubleKind.SIGNATURE, created_at__gte=midnight
     )
+    few = Q(kind=TroubleKind.ACCESS, times__lt=MANY_ATTEMPTS)
     # After a doubt is cleared, `account_for` looks at the unfinished part first.
     undecided = Q(cause__endswith=f":{UNFINISHED}", checkout__accounted_at=None)
-    found = counting.exclude(undecided).select_related("checkout").order_by("id")
-    return [one for one in found if not _was_told_lately(one)]
+    found = (
+        counting.exclude(undecided)
+        .exclude(few)
+        .select_related("checkout")
+        .order_by("id")
+    )
+    return [one for one in found.order_by("id") if not _was_told_lately(one)]
 
 
 def _was_told_lately(trouble: Trouble) -> bool:

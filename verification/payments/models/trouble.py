@@ -15,6 +15,7 @@ class TroubleKind(models.TextChoices):
     BOOKS = "BOOKS", "Books differ"
     UNREAD = "UNREAD", "Books not read"
     SIGNATURE = "SIGNATURE", "Signatures refused"
+    ACCESS = "ACCESS", "Access refused"
 
 
 class Trouble(models.Model):

@@ -1,0 +1,147 @@
+"""What the log says of attempts to get in, as an operator's tools read it."""
+
+import re
+from datetime import timedelta
+
+import pytest
+import time_machine
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.accounts.visitor import is_logged_in, known, log_in
+from tests.logs import LogLines
+from tests.logs import log_lines as log_lines
+from tests.workspaces.people import PASSWORD
+from verification.backoffice import security_log
+from verification.notifications.models import Notification
+from verification.payments.models import Trouble
+from verification.payments.troubles import MANY_ATTEMPTS, alert_operators
+
+pytestmark = pytest.mark.django_db
+ADDRESS = "198.51.100.7"
+
+
+def lines_of(log_lines: LogLines, *names: str) -> list[tuple]:
+    """The lines of the security log: message, outcome and the members named."""
+    found = [one for one in log_lines() if one["name"] == security_log.log.name]
+    return [tuple(one.get(name) for name in ("message", *names)) for one in found]
+
+
+def test_logins_are_logged_with_address_and_outcome(log_lines: LogLines):
+    client = Client(REMOTE_ADDR=ADDRESS)
+    user = known()
+
+    log_in(client, "grace@people.test", "not the password")
+    log_in(client, "grace@people.test")
+
+    assert lines_of(log_lines, "outcome", "address", "user_id") == [
+        ("login", "refused", ADDRESS, None),
+        ("login", "accepted", ADDRESS, user.pk),
+    ]
+
+
+def test_a_lock_out_is_logged(log_lines: LogLines):
+    client = Client(REMOTE_ADDR=ADDRESS)
+
+    for _ in range(5):
+        log_in(client, "nobody@people.test", "not the password")
+
+    told = lines_of(log_lines, "outcome", "address")
+    assert ("login", "locked-out", ADDRESS) in told
+    assert told.count(("login", "refused", ADDRESS)) == 5
+
+
+def test_what_was_typed_is_in_no_line(log_lines: LogLines):
+    client = Client()
+    for typed in ("grace@people.test", "my-secret@word.test"):
+        log_in(client, typed, "not the password")
+
+    accounts = {account for _, account in lines_of(log_lines, "account")}
+    assert accounts == {
+        security_log.account_of("Grace@people.test "),
+        security_log.account_of("my-secret@word.test"),
+    }
+    assert not re.search("people.test|secret|not the", repr(log_lines()))
+
+
+def test_a_wrong_code_is_logged(log_lines: LogLines):
+    client, user = Client(REMOTE_ADDR=ADDRESS), known()
+    TOTP.activate(user, generate_totp_secret())
+    log_in(client, "grace@people.test")
+
+    client.post("/accounts/code/", {"code": "000000"})
+
+    assert not is_logged_in(client)
+    assert lines_of(log_lines, "outcome", "address", "user_id") == [
+        ("code", "refused", ADDRESS, user.pk)
+    ]
+
+
+def test_a_refused_key_is_logged(log_lines: LogLines):
+    key = {"Authorization": "Bearer vrf_test_nobody"}
+
+    Client(REMOTE_ADDR=ADDRESS).get("/api/v1/reports", headers=key)
+
+    assert lines_of(log_lines, "outcome", "address") == [
+        ("api-key", "refused", ADDRESS)
+    ]
+
+
+def test_each_act_of_the_trail_is_logged_without_names(log_lines: LogLines):
+    user = known()
+    client = Client(REMOTE_ADDR=ADDRESS)
+    log_in(client, "grace@people.test")
+    words = "three plain words together"
+
+    client.post(
+        "/accounts/password/change/",
+        {"oldpassword": PASSWORD, "password1": words, "password2": words},
+    )
+
+    assert lines_of(log_lines, "action", "object_id", "address")[-1] == (
+        "audit",
+        "user.password-changed",
+        str(user.pk),
+        ADDRESS,
+    )
+    assert "grace" not in repr(log_lines())
+
+
+@pytest.fixture
+def alerts(settings):
+    settings.OPERATOR_ALERTS = ["operator@example.com"]
+
+    def sent() -> list[str]:
+        alert_operators()
+        found = Notification.objects.filter(kind="PAYMENT_TROUBLE").order_by("id")
+        return [line for letter in found for line in letter.context["lines"]]
+
+    return sent
+
+
+def test_many_refused_attempts_of_an_hour_alert_operators_once(alerts):
+    client = Client()
+    with time_machine.travel("2026-11-21T08:15:30Z", tick=False):
+        log_in(client, "grace@people.test", "not the password")
+        Trouble.objects.update(times=MANY_ATTEMPTS - 2)
+        log_in(client, "otieno@people.test", "not the password")
+        assert alerts() == []
+
+        log_in(client, "otieno@people.test", "not the password")
+        log_in(client, "otieno@people.test", "not the password")
+        assert alerts() == alerts()
+
+    assert alerts() == [
+        "Access refused: 101 logins were refused in the hour that began at "
+        "2026-11-21T08:00 UTC"
+    ]
+
+
+def test_attempts_of_another_hour_are_counted_anew(alerts):
+    moments = [now(), now() + timedelta(hours=1)]
+    for at in moments:
+        with time_machine.travel(at, tick=False):
+            log_in(Client(), "grace@people.test", "not the password")
+
+    assert list(Trouble.objects.values_list("times", flat=True)) == [1, 1]
