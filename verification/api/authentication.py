@@ -68,10 +68,11 @@ def _is_other_environments_host(request: HttpRequest, key: ApiKey) -> bool:
 def _count_failure(request: HttpRequest) -> None:
     """Guessing is slowed down; who has a good key is let in from the same address."""
     security_log.write("api-key", "refused", request)
-    count_refused_access("API keys")
     rate = rates.count_failed_authentication(str(client_address(request)))
     if rate.exceeded:
         raise throttling.exceeded(rate)
+    # A flood from one address is counted up to its limit.
+    count_refused_access("API keys")
 
 
 def key_of(request: Request) -> ApiKey:
