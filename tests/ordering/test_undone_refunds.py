@@ -134,6 +134,22 @@ def test_retry_within_the_grace_keeps_the_money(api: Api):
     assert api.refused(f"/reports/{checkout.report_id}/retry")["status"] == 409
 
 
+def test_retries_after_the_grace_hold_nothing_back(api: Api, settings: Any):
+    checkout = ended(api, **HALF)
+    retry = f"/reports/{checkout.report_id}/retry"
+    assert api.post(retry).status_code == 200
+    api.work()
+    assert api.post(retry).status_code == 200
+    api.work()
+
+    # The grace is over, counted from the first end; the last one was a moment ago.
+    settings.REFUND_UNDONE_AFTER_MINUTES = 0
+    refused = api.refused(retry)
+    assert refused["status"] == 409
+    assert "minutes after they first failed" in refused["detail"]
+    assert later() == [("NOT_DONE", 200, "APPROVED")]
+
+
 def test_what_a_draft_was_paid_for_goes_back_when_its_subject_declines(api: Api):
     item = candidate(consent=HOSTED, draft=True)
     checkout = received(opened(api.create(item)), None)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils.timezone import now
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.settling import CHECK_ENDED
 from verification.checks.waking import wake_up
 from verification.ordering.charging import charged, charges
 from verification.ordering.client import Client
@@ -22,6 +24,8 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.transitions import Move, move
 from verification.tables import insert
 from workspaces.ledger import entries, move_balances
+
+RETRIED = "retried"
 
 
 @transaction.atomic
@@ -37,7 +41,7 @@ def retry(client: Client, report_id: UUID) -> Report:
     some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
     target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
     changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
-    move([Move(report, target, "retried", client.actor, changes)], at)
+    move([Move(report, target, RETRIED, client.actor, changes)], at)
     movements = charges(client, report, charged(failed))
     insert(entries(movements, at))
     wake_up()
@@ -62,6 +66,13 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     if _is_given_back(report):
         told = "What was paid for it was given back, in part or whole."
         raise NotRetryable(report.status, told)
+    if _keeps_payer_waiting(report):
+        told = (
+            "Its payer waits for the money: failed checks that a payer paid for are "
+            f"retried again only until {settings.REFUND_UNDONE_AFTER_MINUTES} minutes "
+            "after they first failed."
+        )
+        raise NotRetryable(report.status, told)
     if gone := [r.name for r in failed if not r.definition.active]:
         told = f"{', '.join(gone)} is not offered at present."
         raise NotRetryable(report.status, told)
@@ -78,6 +89,24 @@ def _is_given_back(report: Report) -> bool:
     if payment is None:
         return False
     return Checkout.objects.paying(payment.pk).not_whole().exists()
+
+
+def _keeps_payer_waiting(report: Report) -> bool:
+    """Whether a second or later retry comes after the time in which clients retry.
+
+    Each end after a retry begins that time anew for the refund; without this limit,
+    retries would hold the payer's money for ever.
+    """
+    if getattr(report, "payment", None) is None:
+        return False
+    changes = report.status_changes
+    retried = changes.filter(trigger=RETRIED).first()
+    if retried is None:
+        return False
+    ends = changes.filter(trigger=CHECK_ENDED, created_at__lte=retried.created_at)
+    first_end = ends.last() or retried
+    grace = timedelta(minutes=settings.REFUND_UNDONE_AFTER_MINUTES)
+    return now() >= first_end.created_at + grace
 
 
 def _begin_anew(results: list[CheckResult], at: datetime) -> None:
