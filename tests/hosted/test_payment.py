@@ -370,6 +370,26 @@ def test_a_payer_who_paid_too_little_gets_it_back(api: Api):
     assert visitor.payment.status == "PENDING"
 
 
+def test_part_goes_back_while_the_workspace_is_suspended(api: Api):
+    visitor = payer(api)
+    visitor.choose("less")
+    work()
+    api.workspace.suspend("fraud")
+
+    page = visitor.reads()
+    assert "This cannot be paid at the moment" in page
+    assert "KES 125.00 of KES 250.00 has come in." in page
+    assert "Give me KES 125.00 back" in page
+    assert "KES 125.00 kati ya KES 250.00 imeingia." in in_kiswahili(visitor)
+
+    visitor.post("give-back")
+
+    assert Refund.objects.get().amount == 125
+    page = visitor.reads()
+    assert "KES 125.00 is on its way back to you" in page
+    assert "Give me" not in page
+
+
 def test_nobody_pays_while_a_person_looks_at_another_currency(api: Api):
     visitor = payer(api)
     visitor.choose("pay")

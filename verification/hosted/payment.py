@@ -59,7 +59,7 @@ BLOCKED = _(
     "This number takes no prompts from this client. Use another, or pay another way"
 )
 # At these a payer who paid a part can have it back at once.
-WITH_PARTS = {Stage.PART, Stage.SOURCES_CHANGED}
+WITH_PARTS = {Stage.PART, Stage.SUSPENDED, Stage.SOURCES_CHANGED}
 SETTLED = {PaymentStatus.PAID, PaymentStatus.REFUNDED}
 
 
