@@ -345,7 +345,7 @@ GROUPS = [
             c.number,
             c.environment,
             c.get_status_display(),
-            f"{c.currency} {c.amount}",
+            c.money,
         ),
     ),
     Group(

@@ -5,7 +5,8 @@ from django.utils.timezone import now, timedelta
 
 from tests.clients import HOSTED, Api, person
 from tests.office import change, log_in, opened, reveal
-from tests.payments import candidate, payment_of
+from tests.payments import candidate, end, payment_of
+from tests.payments import opened as opened_checkout
 from tests.refunds import paid
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition
@@ -180,6 +181,21 @@ def test_each_download_of_the_pdf_is_recorded(api, superuser):
 
     taken = AuditEvent.objects.filter(action="report.pdf-downloaded")
     assert taken.filter(object_id=report.pk).count() == 2
+
+
+def test_staff_read_what_a_checkout_was_paid(api, superuser):
+    waits = opened_checkout(api.create(candidate()))
+    checkout = opened_checkout(api.create(candidate()))
+    end(checkout, pays=100)
+
+    assert "open, KES 250.00" in opened(superuser, change(waits.report))
+    assert "paid, KES 100.00" in opened(superuser, change(checkout.report))
+    assert str(checkout) == "PAID KES 100.00 (sandbox)"
+    listed = opened(superuser, "/admin/payments/checkout/")
+    assert "KES 100.00" in listed
+    assert "KES 250.00" in listed
+    told = superuser.post("/admin/search", {"q": checkout.number}).content.decode()
+    assert "KES 100.00" in told
 
 
 def test_the_whole_story_of_a_paid_report_costs_few_queries(

@@ -173,7 +173,7 @@ class RefundForm(forms.Form):
 @admin.register(Checkout)
 class CheckoutAdmin(NumberAdmin):
     checkouts_id = "id"
-    list_display = ["id", "number", "provider", "status", "amount", "doubt"]
+    list_display = ["id", "number", "provider", "status", "money", "doubt"]
     list_filter = [
         DoubtFilter,
         NotDoneFilter,
@@ -224,6 +224,10 @@ class CheckoutAdmin(NumberAdmin):
         if checkout.report_id:
             return link(Report(pk=checkout.report_id), f"report {checkout.report_id}")
         return link(Account(pk=checkout.account_id), f"top-up of {checkout.account_id}")
+
+    @admin.display(description="Amount")
+    def money(self, checkout: Checkout) -> str:
+        return checkout.money
 
     @admin.display(description="Can be given back")
     def left(self, checkout: Checkout) -> Decimal:

@@ -299,7 +299,14 @@ class Checkout(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.status} {self.amount} {self.currency} ({self.provider})"
+        return f"{self.status} {self.money} ({self.provider})"
+
+    @property
+    def money(self) -> str:
+        """What was paid, or what is asked for as long as nothing was."""
+        if self.paid_amount is None:
+            return f"{self.currency} {self.amount:.2f}"
+        return f"{self.paid_currency} {self.paid_amount:.2f}"
 
     @property
     def workspace(self) -> Workspace:
