@@ -139,9 +139,12 @@ def test_a_link_to_a_hosted_page_is_masked(page: str):
     assert redacted(text).endswith(f"/{page}/[link]")
 
 
-def test_a_form_that_is_refused_logs_no_token(log_lines: LogLines):
+@pytest.mark.parametrize(
+    "page", ["/c/", "/accounts/join/", "/console/invitations/", "/accounts/nowhere/"]
+)
+def test_a_form_that_is_refused_logs_no_token(log_lines: LogLines, page: str):
     browser = Client(enforce_csrf_checks=True)
-    browser.post("/c/1dWk88Rb1MPtkmQDM3Oyxe")
-    logged = str(log_lines())
-    assert "Forbidden" in logged
-    assert "1dWk88Rb1MPtkmQDM3Oyxe" not in logged
+    browser.post(f"{page}1dWk88Rb1MPtkmQDM3Oyxe")
+    (line,) = log_lines()
+    assert line["message"] == "request"
+    assert "1dWk88Rb1MPtkmQDM3Oyxe" not in str(line)

@@ -406,6 +406,7 @@ LOGGING = {
         "django.request": {"level": "CRITICAL"},
         "django.server": {"level": "CRITICAL"},
         "django.security.DisallowedHost": {"level": "CRITICAL"},
+        "django.security.csrf": {"level": "CRITICAL"},
         # Anybody can send a form that is too large: no error of ours.
         "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
         "django.security.TooManyFilesSent": {"level": "CRITICAL"},

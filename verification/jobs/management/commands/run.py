@@ -141,6 +141,8 @@ class Command(BaseCommand):
             subprocess.Popen(
                 [sys.executable, "manage.py", "fill_demo"],
                 cwd=settings.BASE_DIR,
+                # What it orders is no news to whoever reads the start-up text.
+                env=os.environ | {"LOG_LEVEL": "WARNING"},
                 start_new_session=True,
                 preexec_fn=dying_with_us(),
             )
