@@ -99,6 +99,21 @@ def test_a_reviewer_takes_reveals_and_approves_and_the_owner_has_a_key(
     assert (event.actor, event.object_id) == ("reviewer", str(key.pk))
 
 
+@pytest.mark.parametrize("verb", ["take", "approve", "reject"])
+def test_stale_dialog_says_that_the_application_was_decided_meanwhile(
+    owner, admin, office, verb
+):
+    application = in_review(admin.member)
+    deciding.approve(application.pk, by(reviewer()))
+    before = events(application)
+
+    answer = act(office, verb, application, reason="Late")
+
+    assert "decided meanwhile. It is approved now" in told(answer)[-1]
+    assert [e for e in events(application) if e != "opened"] == before
+    assert f"/{verb}/" not in opened(office, change(application))
+
+
 def test_other_owners_and_who_applied_are_told_without_the_key(owner, admin):
     member(owner.workspace, "OWNER", "second")
     application = in_review(admin.member)

@@ -19,7 +19,20 @@ from verification.golive.transitions import By, InvalidTransition
 from verification.ordering.refusals import NotRetryable
 from verification.reports.models import ReportStatus
 
-REFUSALS = (InvalidTransition, deciding.Refused, NotRetryable)
+REFUSALS = (deciding.Refused, NotRetryable)
+
+
+# Addresses of the buttons that decide, by their ends.
+DECIDING = ("_take", "_approve", "_reject")
+
+
+def decides(request):
+    """Whether a dialog is asked for or sent, and not the page with its buttons.
+
+    Its row may have been decided meanwhile: then the verb refuses, and says so.
+    """
+    match = request.resolver_match
+    return bool(match and match.url_name and match.url_name.endswith(DECIDING))
 
 
 def waiting(applications):
@@ -102,10 +115,12 @@ class ApplicationAdmin(ReadOnlyAdmin):
         return download(found, f"{found.kind.lower()}-{application.pk}")
 
     def has_take_permission(self, request, object_id=None):
-        return self._is(request, object_id, Status.SUBMITTED)
+        now = Status if decides(request) else [Status.SUBMITTED]
+        return self._is(request, object_id, *now)
 
     def has_decide_permission(self, request, object_id=None):
-        return self._is(request, object_id, Status.IN_REVIEW)
+        now = Status if decides(request) else [Status.IN_REVIEW]
+        return self._is(request, object_id, *now)
 
     def has_check_permission(self, request, object_id=None):
         if not self._is(request, object_id, *WAITING):
@@ -205,11 +220,23 @@ def act(office, request, object_id, verb, told):
         raise Http404
     try:
         verb(By(request.user, trail.actor_of(request)))
+    except InvalidTransition as e:
+        office.message_user(request, _meanwhile(e), messages.ERROR)
     except REFUSALS as e:
         office.message_user(request, str(e), messages.ERROR)
     else:
         office.message_user(request, told, messages.SUCCESS)
     return back_to(request, row)
+
+
+def _meanwhile(refusal):
+    if refusal.source == Status.SUBMITTED:
+        return "Nothing was done: the application has to be taken for review first."
+    status = Status(refusal.source).label.lower()
+    return (
+        "Nothing was done: the application was taken or decided meanwhile. It is "
+        f"{status} now."
+    )
 
 
 @admin.register(NameChange)
@@ -250,8 +277,10 @@ class NameChangeAdmin(ReadOnlyAdmin):
     def has_decide_permission(self, request, object_id=None):
         if not request.user.has_perm("golive.decide_application"):
             return False
-        waiting_changes = NameChange.objects.filter(status=NameChange.Status.WAITING)
-        return bool(object_id) and waiting_changes.filter(pk=object_id).exists()
+        changes = NameChange.objects.filter(pk=object_id)
+        if not decides(request):
+            changes = changes.filter(status=NameChange.Status.WAITING)
+        return bool(object_id) and changes.exists()
 
     @action(
         description="Approve",
