@@ -2,7 +2,9 @@
 
 The form is sent by POST, so that names and addresses of people stand in no URL and no
 log. Reports and rules are found by any part of a name, or by an exact ID number,
-registration number, e-mail address, phone number or reference in any workspace.
+registration number, e-mail address, phone number or reference in any workspace, or by
+the number of the report or of a receipt. The phone of an M-Pesa prompt is encrypted
+without a hash, and finds nothing.
 Encrypted values are found by their keyed hashes, which differ by workspace and
 environment.
 """
@@ -28,11 +30,12 @@ from verification.accounts.models import Colleague
 from verification.backoffice import trail
 from verification.backoffice.filters import is_uuid
 from verification.backoffice.rendering import link
+from verification.consents.models import ConsentRecord
+from verification.ids import numbered
 from verification.masking import address
 from verification.notifications.models import Notification
 from verification.ordering.messages import causes_of
 from verification.payments.models import Checkout
-from verification.payments.receipts import numbered
 from verification.postgresql.planning import planned_for_their_values
 from verification.reports.models import Report
 from verification.reports.search import GRAM, Terms
@@ -42,6 +45,8 @@ from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 LONGEST = 200
 SHOWN = 10
+# Nobody can type more of a whole number, address or reference.
+SHOWN_OF_WHOLE = 50
 # Up to this many candidates are all compared; if there are more, the newest rows are
 # read until enough of them match.
 FEW = 1_000
@@ -79,9 +84,16 @@ def page(request: HttpRequest) -> HttpResponse:
         "term": term,
         "is_short": bool(term) and len(folded(term)) < GRAM,
         "groups": groups,
-        "shown": SHOWN,
+        "shown": _shown(term),
+        "is_whole": _shown(term) > SHOWN,
     }
     return TemplateResponse(request, "admin/search.html", shown)
+
+
+def _shown(term: str) -> int:
+    """Names have no digits and no @; what has them is taken for a whole value."""
+    is_whole = any(one.isdigit() or one == "@" for one in term)
+    return SHOWN_OF_WHOLE if is_whole else SHOWN
 
 
 def _found(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
@@ -92,10 +104,10 @@ def _found(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
         if rows := group.find(term):
             told = [
                 (link(row, first), rest)
-                for row in rows[:SHOWN]
+                for row in rows[: _shown(term)]
                 for first, *rest in [group.describe(row)]
             ]
-            more = len(rows) > SHOWN
+            more = len(rows) > _shown(term)
             yield {"title": group.title, "rows": told, "more": more}
 
 
@@ -105,8 +117,12 @@ def _found(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
 def _reports(term: str) -> list[Report]:
     reports = Report.objects.select_related("workspace").defer("subject")
     found = _named(reports, term, "reports_searchentry", "report_id")
-    by_reference = reports.filter(reference__startswith=term)[: SHOWN + 1]
-    return _newest([*found, *by_reference])
+    by_reference = reports.filter(reference__startswith=term)[: _shown(term) + 1]
+    by_number = numbered(reports, "R", term)
+    receipts = numbered(ConsentRecord.objects.all(), "C", term)
+    if receipts is not None:
+        by_number = reports.filter(pk__in=receipts.values("report_id"))
+    return _newest([*found, *by_reference, *(by_number or ())])
 
 
 def _rules(term: str) -> list[Rule]:
@@ -141,7 +157,7 @@ def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]
         is_common = len(likely) > FEW
         named = Q() if is_common else Q(pk__in=likely)
         wanted |= Q(named, search_name__contains=name)
-    return list(rows.filter(wanted).order_by("-id")[: SHOWN + 1])
+    return list(rows.filter(wanted).order_by("-id")[: _shown(term) + 1])
 
 
 def _ids(table: str, column: str, operator: str, sought: list[list[int]]) -> list[UUID]:
@@ -192,20 +208,20 @@ def _workspaces(term: str) -> list[Workspace]:
     if len(term) == 4:
         wanted |= Q(api_keys__last_characters=term)
     return list(
-        Workspace.objects.filter(wanted).distinct().order_by("-id")[: SHOWN + 1]
+        Workspace.objects.filter(wanted).distinct().order_by("-id")[: _shown(term) + 1]
     )
 
 
 def _members(term: str) -> list[Member]:
     wanted = _person(term, "user__") | Q(workspace__name__icontains=term)
     members = Member.objects.select_related("user", "workspace").filter(wanted)
-    return list(members.order_by("-id")[: SHOWN + 1])
+    return list(members.order_by("-id")[: _shown(term) + 1])
 
 
 def _staff(term: str) -> list[Colleague]:
     # The audit trail knows staff by their user names; those of members are random.
     wanted = _person(term) | Q(username__icontains=term)
-    return list(Colleague.objects.filter(wanted).order_by("-id")[: SHOWN + 1])
+    return list(Colleague.objects.filter(wanted).order_by("-id")[: _shown(term) + 1])
 
 
 def _person(term: str, path: str = "") -> Q:
@@ -221,20 +237,20 @@ def _keys(term: str) -> list[ApiKey]:
     if is_uuid(term):
         wanted = Q(pk=UUID(term))
     keys = ApiKey.objects.select_related("workspace").filter(wanted)
-    return list(keys.order_by("-id")[: SHOWN + 1])
+    return list(keys.order_by("-id")[: _shown(term) + 1])
 
 
 # Money, messages and deliveries: by their own id, or by a report's id or reference
 
 
 def _checkouts(term: str) -> list[Checkout]:
-    checkouts = numbered(term)
+    checkouts = numbered(Checkout.objects.all(), "P", term)
     if checkouts is None:
         ids = _report_ids(term)
         checkouts = Checkout.objects.filter(
             Q(report_id__in=ids) | Q(pk__in=ids) | Q(transaction=term)
         )
-    return list(checkouts.order_by("-id")[: SHOWN + 1])
+    return list(checkouts.order_by("-id")[: _shown(term) + 1])
 
 
 def _entries(term: str) -> list[LedgerEntry]:
@@ -247,7 +263,7 @@ def _entries(term: str) -> list[LedgerEntry]:
     entries = LedgerEntry.objects.filter(
         Q(result_id__in=results) | Q(pk__in=_own_id(term))
     )
-    return list(entries.select_related("account").order_by("-id")[: SHOWN + 1])
+    return list(entries.select_related("account").order_by("-id")[: _shown(term) + 1])
 
 
 def _messages(term: str) -> list[Notification]:
@@ -258,14 +274,14 @@ def _messages(term: str) -> list[Notification]:
     ]
     messages = Notification.objects.defer("context", "recipient")
     wanted = Q(cause__in=causes) | Q(pk__in=_own_id(term))
-    return list(messages.filter(wanted).order_by("-id")[: SHOWN + 1])
+    return list(messages.filter(wanted).order_by("-id")[: _shown(term) + 1])
 
 
 def _deliveries(term: str) -> list[Delivery]:
     ids = _report_ids(term)
     wanted = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
     deliveries = Delivery.objects.filter(wanted).select_related("workspace")
-    return list(deliveries.order_by("-event")[: SHOWN + 1])
+    return list(deliveries.order_by("-event")[: _shown(term) + 1])
 
 
 def _own_id(term: str) -> list[UUID]:
@@ -277,7 +293,7 @@ def _report_ids(term: str) -> list[UUID]:
     if is_uuid(term):
         return [UUID(term)]
     named = Report.objects.filter(reference=term).order_by("-id")
-    return list(named.values_list("pk", flat=True)[:SHOWN])
+    return list(named.values_list("pk", flat=True)[:SHOWN_OF_WHOLE])
 
 
 def _time(moment: Any) -> str:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.test import Client
 
 from monitoring.models import Rule
@@ -15,7 +16,10 @@ from tests.webhooks.deliveries import configured
 from tests.workspaces.people import member
 from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
+from verification.consents.models import ConsentRecord
+from verification.ids import numbered
 from verification.notifications.models import Notification
+from verification.ordering.report_document import number_of
 from verification.reports.models import Report
 from webhooks.models import Delivery
 from workspaces.models import LedgerEntry, Member
@@ -130,6 +134,32 @@ def test_at_most_ten_of_a_kind_are_shown(api, superuser):
 
     assert len(re.findall(r"/admin/reports/report/[0-9a-f-]{36}/change/", answer)) == 10
     assert "more than 10" in answer
+
+
+def test_report_is_found_by_the_numbers_on_its_papers(api, superuser):
+    made = api.create({**person(), "consent": HOSTED})["id"]
+    api.create(person(idNumber="99"))
+    record = ConsentRecord.objects.create(
+        report_id=made, consent_id=made, happened="GRANTED", generation=1, digest=b""
+    )
+    report = Report.objects.get(pk=made)
+    found_by = number_of(report), record.number, record.number.replace("-", " ").lower()
+
+    for typed in found_by:
+        assert found(superuser, typed) == {name(report)}, typed
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    rows = numbered(Report.objects.all(), "R", found_by[0])
+    assert "reports_by_number" in rows.explain()
+    rows = numbered(ConsentRecord.objects.all(), "C", record.number)
+    assert "consent_records_by_number" in rows.explain()
+
+
+def test_up_to_fifty_are_shown_of_a_whole_value(api, superuser):
+    for _ in range(2):
+        api.create(*[person(email="w@people.test") for _ in range(10)])
+
+    assert len(found(superuser, "w@people.test")) == 20
 
 
 def test_each_role_finds_what_it_may_see(api):

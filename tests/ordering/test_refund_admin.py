@@ -16,6 +16,7 @@ from tests.office import superuser as superuser
 from tests.payments import EMAIL, PRICE, candidate, end, payment_of
 from tests.payments import opened as opened_checkout
 from tests.refunds import ask, paid, send, topped_up
+from verification.ids import numbered
 from verification.payments.doubts import raise_doubt
 from verification.payments.models import (
     Checkout,
@@ -24,7 +25,6 @@ from verification.payments.models import (
     PaymentEvent,
     Refund,
 )
-from verification.payments.receipts import numbered
 
 pytestmark = pytest.mark.django_db
 
@@ -142,7 +142,10 @@ def test_a_receipts_number_is_found_by_an_index(checkout):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
 
-    assert "checkouts_by_number" in numbered(checkout.number).explain()
+    assert (
+        "checkouts_by_number"
+        in numbered(Checkout.objects.all(), "P", checkout.number).explain()
+    )
 
 
 def test_money_is_given_back_after_a_page_that_asks(checkout, superuser):

@@ -4,11 +4,11 @@ from datetime import datetime, timedelta
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models.functions import Cast, Now, Right
 from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
-from verification.ids import uuid7
+from verification.ids import NUMBER_DIGITS, uuid7
 from verification.local_time import in_nairobi
 from verification.reports.models import Report
 
@@ -179,6 +179,13 @@ class ConsentRecord(models.Model):
             models.UniqueConstraint(
                 fields=["consent_id", "generation", "happened"],
                 name="it_happens_once_to_each_link",
+            )
+        ]
+        indexes = [
+            # What is read out of a receipt.
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="consent_records_by_number",
             )
         ]
         ordering = ["created_at", "id"]

@@ -23,6 +23,7 @@ from verification.backoffice.office import (
     table,
 )
 from verification.backoffice.staff import staff_of
+from verification.ids import numbered
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.looking import look_now
 from verification.ordering.payment_links import NotPayable, send_new_payment_link
@@ -43,7 +44,6 @@ from verification.payments.models import (
     Payment,
     RefundStatus,
 )
-from verification.payments.receipts import numbered
 from verification.payments.registry import NAMES, provider_named
 from verification.providers.base import ProviderError
 from verification.providers.checkout import GivenBackElsewhere
@@ -61,7 +61,7 @@ class NumberAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        found = numbered(search_term)
+        found = numbered(Checkout.objects.all(), "P", search_term)
         if found is None:
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(pk__in=found.values(self.checkouts_id)), False

@@ -5,20 +5,11 @@ A draft that is paid can still be edited; its payer's receipt stays as it was.
 
 from __future__ import annotations
 
-import re
 from typing import NotRequired, TypedDict, cast
 
-from django.db.models import QuerySet, TextField
-from django.db.models.functions import Cast, Right
-
 from verification.payments.models import Checkout
-from verification.payments.models.checkout import NUMBER_DIGITS
 from verification.reports.models import PaymentMode, Report
 from workspaces.models import Account
-
-# As it is printed, and as people type it.
-FOUR = "([0-9A-F]{4})"
-NUMBER = re.compile(rf"P[- ]?{FOUR}[- ]?{FOUR}[- ]?{FOUR}", re.IGNORECASE)
 
 
 class Item(TypedDict):
@@ -70,17 +61,6 @@ def written_for_top_up(account: Account, checkout: Checkout) -> Receipt:
         reference="",
         checks=[Item(name="Top-up of the balance", price=price)],
         language=checkout.language,
-    )
-
-
-def numbered(typed: str) -> QuerySet[Checkout] | None:
-    """Those whose receipt has this number; None where that is none."""
-    found = NUMBER.fullmatch(typed.strip())
-    if found is None:
-        return None
-    last = Right(Cast("id", TextField()), NUMBER_DIGITS)
-    return Checkout.objects.alias(last=last).filter(
-        last="".join(found.groups()).lower()
     )
 
 

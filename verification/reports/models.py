@@ -4,10 +4,11 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
-from verification.ids import uuid7
+from verification.ids import NUMBER_DIGITS, uuid7
 from workspaces.models import Environment, Workspace
 
 
@@ -174,6 +175,11 @@ class Report(models.Model):
             models.Index(
                 fields=["workspace", "environment", "status", "subject_type"],
                 name="report_totals",
+            ),
+            # What is read out of a report on paper.
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="reports_by_number",
             ),
         ]
 

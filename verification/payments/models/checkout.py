@@ -12,15 +12,13 @@ from django.db.models.functions import Cast, Floor, Right
 from django.utils.timezone import now
 
 from verification.encryption import EncryptedJSONField
-from verification.ids import uuid7
+from verification.ids import NUMBER_DIGITS, uuid7
 from verification.reports.models import Report
 from workspaces.models import Account, Environment, Workspace
 
 if TYPE_CHECKING:
     from verification.payments.models.payment import Payment
 
-# Of the id, in a receipt's number.
-NUMBER_DIGITS = 12
 # The payer can answer a prompt for this long; then the network ends it.
 PROMPT_LIVES = timedelta(minutes=3)
 # Looks are late by less than this, where the provider answers them.
