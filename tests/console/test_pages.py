@@ -196,7 +196,9 @@ def test_a_top_up_leads_to_its_page_where_somebody_takes_money(
 ):
     settings.PAYMENT_PROVIDER = provider
 
-    assert ("/t/" in owner.page("money", "production")) is leads
+    page = owner.page("money", "production")
+    assert ("/t/" in page) is leads
+    assert ("write to Verification reports (help@operator.test)" in page) is not leads
     assert "/t/" in owner.page("money")
 
 

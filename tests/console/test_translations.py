@@ -68,3 +68,10 @@ def test_no_page_has_words_outside_the_catalogue(template):
     html = html.replace("NOT_REQUIRED", "")
 
     assert set(re.findall(r"[A-Za-z]{2,}", html)) <= SAME
+
+
+def test_kiswahili_of_the_mailbox_and_of_attempts_is_not_that_of_dates_and_sandbox():
+    said = translations()
+
+    assert said["Recipient"] == "Mpokeaji"
+    assert said["Attempts"] == "Mara zilizojaribiwa" != said["Sandbox"]

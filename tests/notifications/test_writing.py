@@ -240,6 +240,25 @@ def test_who_asks_why_where_and_until_when_is_said(language: str):
     assert "Wanjiku" in letter.text
 
 
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", Kind)
+def test_every_email_names_the_operator_and_the_contact(
+    kind: Kind, language: str, settings: Any
+):
+    settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
+    letter = write_letter(written(kind, language))
+
+    assert "\n--\nUhakika (0800 111 222)" in letter.text
+    assert "whoever runs" not in letter.text
+    assert "huduma hii" not in letter.text
+
+
+def test_failing_receiver_is_not_promised_ten_attempts_when_it_is_blocked():
+    letter = write_letter(written(Kind.WEBHOOK_FAILING))
+
+    assert "up to ten times over three days, but only once" in letter.text
+
+
 def test_a_sandbox_email_says_so_in_its_subject():
     letter = write_letter(written(Kind.CONSENT_REQUEST, sandbox=True))
     assert letter.subject.startswith("[SANDBOX] ")

@@ -4,8 +4,9 @@ The first line of an e-mail is its subject. What people typed is put in as it is
 one line and without control characters, and is never markup.
 
 Where the language is not known an e-mail is that of each language, one below the other.
-What goes to people who may not know the sender ends with `footer.<channel>.<language>`:
-who operates the service, and a link to block the sender.
+Every message ends with `footer.<channel>.<language>`: who operates the service and
+where to write to it. What goes to people who may not know the sender has a link to
+block the sender there.
 An SMS has templates of its own for it (`both`), because a link is said only once.
 """
 
@@ -90,12 +91,10 @@ def _with_footer(
 ) -> str:
     kind, channel = notification.kind.lower(), notification.channel.lower()
     text = _rendered(f"{kind}.{channel}.{language}", context, language).strip()
-    if notification.kind not in TO_STRANGERS:
-        return text
-    shown = {
-        **context,
-        "requester": context.get("requester") or context.get("workspace"),
-    }
+    requester = ""
+    if notification.kind in TO_STRANGERS:
+        requester = context.get("requester") or context.get("workspace") or ""
+    shown = {**context, "requester": requester}
     footer = _rendered(f"footer.{channel}.{language}", shown, language).strip()
     return f"{text}\n\n{footer}"
 
