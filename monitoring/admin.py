@@ -12,7 +12,7 @@ from monitoring.orders import cannot_run, price_of
 from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
 from monitoring.running import RunRefused, accounts_of, run_now
 from verification.backoffice import trail
-from verification.backoffice.office import ReadOnlyAdmin, asking_page
+from verification.backoffice.office import SEARCHED, ReadOnlyAdmin, asking_page
 from verification.backoffice.rendering import link, pretty, table
 from verification.backoffice.staff import staff_of
 from verification.ordering.intake import catalogue
@@ -60,6 +60,7 @@ class RuleAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id", "subject_id")
     search_exact = ("reference",)
+    change_list_template = SEARCHED
     actions = ["pause", "resume", "run_now"]  # type: ignore[assignment]
     sure = {"pause": "They make no runs until staff resume them."}
     fields = [

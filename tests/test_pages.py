@@ -202,6 +202,9 @@ def test_front_page_says_what_the_service_is_and_how_to_know_it(
     assert "unsafe" not in policy
     html = answer.content.decode()
     page = words(html)
+    title = re.search(r"<title>(.*) - Hakiki Ltd</title>", html)
+    assert title
+    assert title[1] != "Verification reports"
     for text in [
         *texts,
         f"{settings.BASE_URL}/",

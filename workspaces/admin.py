@@ -20,7 +20,7 @@ from verification.backoffice import trail
 from verification.backoffice.deciding import DecidingAdmin
 from verification.backoffice.dialogs import back_to, dialog
 from verification.backoffice.filters import is_uuid
-from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
+from verification.backoffice.office import SEARCHED, OfficeAdmin, ReadOnlyAdmin
 from verification.backoffice.people import PeopleAdmin
 from verification.backoffice.revealing import RevealingAdmin
 from verification.backoffice.staff import staff_of
@@ -42,6 +42,7 @@ VERBS = {
     LedgerEntry.Kind.TOP_UP: "topped-up",
     LedgerEntry.Kind.ADJUSTMENT: "adjusted",
 }
+NOUNS = {LedgerEntry.Kind.TOP_UP: "Top-up", LedgerEntry.Kind.ADJUSTMENT: "Adjustment"}
 FOR_GOOD = "The entry is made for good; another one puts a mistake right."
 
 
@@ -52,6 +53,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
     list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
     list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
     search_exact = ("name__iexact",)
+    change_list_template = SEARCHED
     change_form_template = "admin/workspace.html"
     # All else is drawn by the template.
     fields = [
@@ -224,6 +226,7 @@ class AccountAdmin(OfficeAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("workspace__name__iexact",)
+    change_list_template = SEARCHED
     fields = [
         "id",
         "workspace",
@@ -332,7 +335,7 @@ class AccountAdmin(OfficeAdmin):
         except (ledger.InsufficientBalance, by_hand.NotBooked) as e:
             self.message_user(request, str(e), messages.ERROR)
             return back_to(request, account)
-        done = f"{kind} of {entry.money} on {account}"
+        done = f"{NOUNS[kind]} of {entry.money} on {account}"
         waits = " waits for a second person" if entry.needs_second else ""
         self.message_user(request, f"{done}{waits}.", messages.SUCCESS)
         return back_to(request, account)
@@ -472,6 +475,7 @@ class ApiKeyAdmin(OfficeAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("last_characters", "workspace__name__iexact")
+    change_list_template = SEARCHED
     raw_id_fields = ["workspace"]
     limits = ["creates_per_minute", "requests_per_minute"]
     history = [

@@ -22,7 +22,7 @@ from verification.notifications.models import Notification
 from verification.ordering.report_document import number_of
 from verification.reports.models import Report
 from webhooks.models import Delivery
-from workspaces.models import LedgerEntry, Member
+from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 pytestmark = pytest.mark.django_db
 SEARCH = "/admin/search"
@@ -208,14 +208,21 @@ def test_people_are_found_from_the_field_of_their_lists(workspace, superuser, ty
     people("otieno", "Otieno")
 
     assert found(superuser, typed) == grace
-    for model in (Member, Colleague):
+    for model in (Member, Colleague, Workspace, Account, Report, Rule, ApiKey):
         form = re.search(
-            r'<form[^>]*>(?:(?!</form>).)*aria-label="Search people"',
+            r'<form[^>]*>(?:(?!</form>).)*aria-label="Search everything by name',
             opened(superuser, listing(model)).replace("\n", " "),
         )
         assert form
         assert 'method="post" action="/admin/search"' in form[0]
         assert 'id="searchbar"' not in opened(superuser, listing(model))
+
+
+def test_empty_list_says_so_in_plain_words(superuser):
+    assert "There is nothing here yet." in opened(superuser, listing(Report))
+    asked = opened(superuser, listing(Report) + "?status__exact=READY")
+    assert "Nothing matches" in asked
+    assert "yielded" not in asked
 
 
 def test_search_is_for_staff_with_a_second_factor(api, db):

@@ -298,6 +298,8 @@ def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
 
     doubted.refresh_from_db()
     assert doubted.doubt == "DISPUTED"
+    for url in (listing(Checkout), change(doubted), change(doubted.report)):
+        assert Doubt.DISPUTED.label in opened(superuser, url)
     assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
 
 

@@ -156,7 +156,7 @@ def test_money_moves_by_entries(workspace, superuser):
     account = workspace.accounts.get(environment="production")
 
     told = press(superuser, "top_up", account, amount="100.50", note="Transfer 7")
-    assert told == ["TOP_UP of KES 100.50 on Acacia Lenders (production)."]
+    assert told == ["Top-up of KES 100.50 on Acacia Lenders (production)."]
     press(superuser, "adjust", account, amount="-0.50", note="Bank fee")
 
     account.refresh_from_db()

@@ -49,7 +49,7 @@ def balance(account: Account) -> Decimal:
 def test_a_dialog_that_is_sent_twice_books_once(account, superuser):
     first = sent(amount="100", note="Transfer 7")
 
-    assert "TOP_UP of KES 100.00" in press(superuser, "top_up", account, **first)[0]
+    assert "Top-up of KES 100.00" in press(superuser, "top_up", account, **first)[0]
     told = press(superuser, "top_up", account, **first)
     assert told[0].startswith("This page was sent before")
     # Going back and typing another amount does not make it another page.

@@ -25,6 +25,9 @@ from verification.backoffice.revealing import RevealingAdmin
 
 # Sent by who has read what follows.
 SURE = "_sure"
+# Of lists whose field posts to the search of the back office, which finds their rows by
+# names of people or workspaces, too.
+SEARCHED = "admin/searched_list.html"
 # More rows than this are counted, and not named, on the page that asks.
 NAMED = 20
 

@@ -18,7 +18,7 @@ from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
-from verification.backoffice.office import OfficeAdmin
+from verification.backoffice.office import SEARCHED, OfficeAdmin
 from verification.backoffice.roles import is_superuser
 
 
@@ -43,13 +43,12 @@ class AddressForm(ReasonForm):
 class PeopleAdmin(OfficeAdmin):
     """Rows of people; `person` is the path from a row to its user.
 
-    The field of these lists posts to the search of the back office: people are found by
-    their names and addresses, which must not stand in a URL.
+    People are found by their names and addresses, which must not stand in a URL.
     """
 
     person = ""
     search_ids: tuple[str, ...] = ()
-    change_list_template = "admin/people.html"
+    change_list_template = SEARCHED
 
     def user_of(self, row: Any) -> User:
         return getattr(row, self.person) if self.person else row

@@ -173,7 +173,7 @@ class RefundForm(forms.Form):
 @admin.register(Checkout)
 class CheckoutAdmin(NumberAdmin):
     checkouts_id = "id"
-    list_display = ["id", "number", "provider", "status", "money", "doubt"]
+    list_display = ["id", "number", "provider", "status", "money", "in_doubt"]
     list_filter = [
         DoubtFilter,
         NotDoneFilter,
@@ -196,7 +196,7 @@ class CheckoutAdmin(NumberAdmin):
         "transaction",
         "status",
         "failure",
-        "doubt",
+        "in_doubt",
         "kept_because",
         "message",
         "amount",
@@ -228,6 +228,10 @@ class CheckoutAdmin(NumberAdmin):
     @admin.display(description="Amount")
     def money(self, checkout: Checkout) -> str:
         return checkout.money
+
+    @admin.display(description="Doubt")
+    def in_doubt(self, checkout: Checkout) -> str:
+        return ", ".join(checkout.doubt_labels)
 
     @admin.display(description="Can be given back")
     def left(self, checkout: Checkout) -> Decimal:

@@ -28,7 +28,7 @@ from verification.backoffice.dialogs import (
     back_to,
     dialog,
 )
-from verification.backoffice.office import ReadOnlyAdmin
+from verification.backoffice.office import SEARCHED, ReadOnlyAdmin
 from verification.backoffice.revealing import ASK, is_revealed, remember
 from verification.checks.models import ResultStatus
 from verification.masking import masked
@@ -150,6 +150,7 @@ class ReportAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("reference",)
+    change_list_template = SEARCHED
     change_form_template = "admin/report.html"
     # All else is drawn by the template, from the story.
     fields = [
