@@ -9,6 +9,8 @@ from tests.orders import EMPLOYMENT, PAYER
 from tests.test_receipts import read as pdf_text
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
+from verification.notifications.blocks import block
+from verification.notifications.models import Block
 
 pytestmark = pytest.mark.django_db
 
@@ -305,6 +307,17 @@ def test_a_grant_leads_nobody_to_the_payment_of_somebody_else(api, ask, draft):
     assert "/p/" not in html
     waits = "Somebody else was asked to pay" in html
     assert waits is not draft
+
+
+def test_a_grant_names_the_client_for_a_payer_whom_no_message_reaches(ask):
+    visitor = granted(ask, paymentMode="THIRD_PARTY", payer=PAYER)
+    address = [("EMAIL", PAYER["email"])]
+    block(visitor.consent.report.workspace_id, address, Block.Reason.UNWANTED)
+
+    page = words(visitor.text())
+
+    assert "was asked to pay" not in page
+    assert "Somebody else has to pay, and Acacia Lenders has the link for it." in page
 
 
 def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):

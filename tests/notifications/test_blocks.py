@@ -272,6 +272,16 @@ def test_hosted_page_lets_its_visitor_block_and_not_lift(api: Api, asking: str):
     assert set(errors) == {("EMAIL", "BLOCKED"), ("SMS", "BLOCKED")}
 
 
+def test_block_page_of_a_link_that_the_client_delivered_says_we_send_nothing(api: Api):
+    made = api.create({**person(dateOfBirth="1990-03-27"), "consent": HOSTED})
+    visitor = Visitor(made["consentState"]["consentUrl"])
+    visitor.open()
+
+    page = visitor.text("block")
+    assert "This service has no e-mail address or phone number of yours" in page
+    assert "A newer message" not in page
+
+
 def test_referee_blocks_on_the_page(paying_api: Api):
     request_reference(paying_api)
     block_on_page(Notification.objects.get(kind="REFERENCE_REQUEST"))

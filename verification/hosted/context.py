@@ -21,10 +21,13 @@ from verification.hosted.opened import Opened
 from verification.hosted.pages import client_of, qr_code
 from verification.hosted.payment_context import money
 from verification.hosted.stages import Stage
+from verification.notifications.models import Kind
 from verification.ordering.challenging import TRIES
 from verification.ordering.consent_links import is_renewed_by_subject, needs_client
 from verification.ordering.gates import cannot_be_made
+from verification.ordering.payers import payer_of
 from verification.ordering.paying import closed_as
+from verification.ordering.telling import is_reached
 from verification.pages import minutes_until
 from verification.reports.models import (
     PaymentMode,
@@ -158,10 +161,13 @@ def answered(request: HttpRequest, visited: Opened) -> Shown:
 
 
 def payment_of(consent: Consent) -> Shown:
-    """Where the subject pays, and how much; nothing if somebody else pays, or nobody
-    can pay now."""
+    """Where the subject pays, and how much, or whether the other payer gets our
+    message; nothing if nobody can pay now."""
     report = consent.report
     payment = getattr(report, "payment", None)
+    if report.payment_mode == PaymentMode.THIRD_PARTY:
+        reached = is_reached(report, Kind.PAYMENT_REQUEST, payer_of(report))
+        return {"is_payer_reached": reached}
     if report.payment_mode != PaymentMode.CANDIDATE or payment is None:
         return {}
     if closed_as(report, payment, payment.generation, now()):
