@@ -15,7 +15,7 @@ from verification.development.demo import (
 from verification.golive.models import Application
 from verification.payments.models import Checkout
 from verification.reports.models import Report, StatusChange
-from webhooks.models import Configuration
+from webhooks.models import Attempt, Configuration, Delivery
 from workspaces.models import Workspace
 
 
@@ -38,6 +38,23 @@ def test_demo_moves_no_rows_of_a_newcomer(newcomer):
     assert (times(mine), Rule.objects.values().get(pk=rule.pk)) == before
     newest = Report.objects.get(pk=mine).created_at
     assert all(report.created_at < newest for report in demo.reports)
+
+
+def test_failed_deliveries_of_the_demo_have_all_their_attempts(newcomer):
+    demo = Demo(newcomer.workspace)
+    demo.receive_events()
+    demo.create(*(demo.person(0) for _ in range(12)))
+    newcomer.work()
+
+    demo.move_into_the_past()
+
+    failed = Delivery.objects.filter(status="FAILED")
+    assert failed.exists()
+    for delivery in failed:
+        numbers = list(delivery.attempt_set.values_list("number", flat=True))
+        assert numbers == list(range(1, 11))
+        assert delivery.attempts == len(numbers)
+    assert not Attempt.objects.filter(started_at__gt=now()).exists()
 
 
 def times(report: str) -> list:

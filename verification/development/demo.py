@@ -17,6 +17,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from itertools import accumulate
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -58,6 +59,7 @@ from verification.providers.checkout import CheckoutState, ProviderEvent
 from verification.reports.models import Report, ReportStatus
 from webhooks.configuring import configure
 from webhooks.models import Configuration, Event
+from webhooks.schedule import WAITS
 from workspaces.accounts import create_workspace
 from workspaces.ledger import account_of
 from workspaces.members import give_to
@@ -109,17 +111,34 @@ CLEAR, NOT_FOUND, OTHER_NAME, ADVERSE, DOWN, CHANGING, REFUSED = 0, 1, 2, 3, 5, 
 NEXT_TRY = timedelta(days=7)
 # Columns that say when something comes due stay as they are.
 STAY = "^(next_|leased_|turn_|put_off_)"
-DELIVERIES_WITH_THEIR_EVENTS = """
+# A delivery that failed has had every attempt of the schedule, after so many seconds.
+WAITED = list(accumulate(WAITS, initial=0))
+DELIVERIES_WITH_THEIR_EVENTS = f"""
 UPDATE webhooks_attempt t SET started_at = t.started_at - age
 FROM webhooks_event e JOIN ages USING (report_id) WHERE e.id = t.delivery_id;
 UPDATE webhooks_delivery d SET created_at = e.created_at,
-    status = CASE WHEN age > interval '3 days' THEN 'FAILED' ELSE d.status END,
-    next_attempt_at = CASE WHEN age > interval '3 days' THEN NULL
+    status = CASE WHEN age > interval '4 days' THEN 'FAILED' ELSE d.status END,
+    next_attempt_at = CASE WHEN age > interval '4 days' THEN NULL
         ELSE d.next_attempt_at END,
     leased_until = NULL
 FROM webhooks_event e JOIN ages USING (report_id)
-WHERE e.id = d.event_id AND d.status <> 'DELIVERED'
-"""
+WHERE e.id = d.event_id AND d.status <> 'DELIVERED';
+INSERT INTO webhooks_attempt
+    (id, delivery_id, number, url, started_at, duration_ms, error)
+SELECT gen_random_uuid(), d.event_id, tries.number, c.url,
+    d.created_at + make_interval(secs => tries.waited), 12, 'NAME_UNKNOWN'
+FROM webhooks_event e JOIN ages USING (report_id)
+JOIN webhooks_delivery d ON d.event_id = e.id AND d.status = 'FAILED'
+JOIN webhooks_configuration c ON c.id = d.configuration_id
+CROSS JOIN unnest(ARRAY{WAITED}) WITH ORDINALITY AS tries(waited, number)
+WHERE tries.number > d.attempts;
+UPDATE webhooks_delivery d SET attempts = made.number, failures = made.number
+FROM (
+    SELECT delivery_id, max(number) AS number FROM webhooks_attempt
+    JOIN webhooks_event e ON e.id = delivery_id JOIN ages USING (report_id)
+    GROUP BY delivery_id
+) AS made WHERE made.delivery_id = d.event_id AND d.status = 'FAILED'
+"""  # noqa: S608
 COMPANY = "Mavuno Traders Limited"
 APPLICATION = {
     "registrationNumber": "SBX-0000000",
