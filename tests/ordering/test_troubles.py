@@ -256,7 +256,9 @@ def alerted(**later: float) -> list[str]:
     new = [one for one in letters() if one.pk not in before]
     assert len(new) in {0, 2}
     texts = {write_letter(one).text for one in new}
-    return [line[2:] for text in texts for line in text.splitlines() if line[:1] == "-"]
+    return [
+        line[2:] for text in texts for line in text.splitlines() if line[:2] == "- "
+    ]
 
 
 def test_checkout_that_does_not_open_is_alerted_once_an_hour(
