@@ -144,18 +144,18 @@ def test_what_no_thread_takes_in_time_is_refused_and_never_run():
     free, ran = threading.Event(), []
 
     def held(environ, start_response):
-        if environ["PATH_INFO"].startswith("/work") and REFUSAL not in environ:
+        if environ["PATH_INFO"].startswith("/busy") and REFUSAL not in environ:
             ran.append(environ["PATH_INFO"])
             free.wait(10)
         return told(environ, start_response)
 
     async def many():
         gate = Gateway(held, threads=2, wait_seconds=0.1)
-        begun = [asyncio.create_task(asked(gate, path=f"/work/{n}")) for n in range(2)]
+        begun = [asyncio.create_task(asked(gate, path=f"/busy/{n}")) for n in range(2)]
         await asyncio.sleep(0.05)
         begun_at = time.monotonic()
         late = await asyncio.gather(
-            *(asked(gate, path="/work/late") for _ in range(20))
+            *(asked(gate, path="/busy/late") for _ in range(20))
         )
         seconds = time.monotonic() - begun_at
         health = await asked(gate, path="/healthz", method="GET")
@@ -168,7 +168,7 @@ def test_what_no_thread_takes_in_time_is_refused_and_never_run():
     assert seconds < 1
     assert health == (200, b"")
     assert begun == [(200, b""), (200, b"")]
-    assert sorted(ran) == ["/work/0", "/work/1"]
+    assert sorted(ran) == ["/busy/0", "/busy/1"]
 
 
 def test_an_answer_in_pieces_is_sent_as_it_is_made():
