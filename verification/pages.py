@@ -159,7 +159,7 @@ def unavailable(request: HttpRequest) -> HttpResponse:
 
 @private
 def refused(request: HttpRequest, status: int) -> HttpResponse:
-    """What the server would not take in: too slow, unreadable, or too much at once."""
+    """Answer a request that the server refused: too slow, unreadable, or too much."""
     return _error("503" if status == 503 else "400", status)
 
 

@@ -151,7 +151,7 @@ def opened(account_id: UUID, month: Month) -> Iterator[Statement]:
 
 
 def months(account_id: UUID) -> list[Month]:
-    """Those that have entries, newest first."""
+    """Return the months with entries, newest first."""
     with connection.cursor() as cursor:
         cursor.execute(MONTHS, {"account": account_id})
         return [Month.of(start) for (start,) in cursor.fetchall()]

@@ -81,7 +81,7 @@ def _ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outco
     try:
         return finding_of(provider.ask(_inquiry(claimed)))
     except NotYet as e:
-        # Whatever it said, a source is not asked again and again without a pause.
+        # The service pauses before it asks a source again, whatever the source said.
         return Again(max(e.ask_at, now() + LEAST_PAUSE), tries=claimed.tries)
     except Unavailable as e:
         return after_unavailable(e, claimed, policy)

@@ -1,4 +1,4 @@
-"""Writing down what happened to a consent, with what is kept to show that it was so."""
+"""Records of grants and withdrawals of a consent, with their evidence."""
 
 from __future__ import annotations
 

@@ -260,9 +260,7 @@ class Demo:
                 "email": f"{name.split()[0].lower()}.{self.number}@example.com",
             },
             "checksRequested": list(checks or ["IDENTITY"]),
-            "purpose": self.chance.choice(
-                ["Loan application", "Tenancy", "Employment"]
-            ),
+            "purpose": self.chance.choice(PURPOSES),
             "consent": ATTESTED,
             "reference": f"LN-{self.number}",
             "reuse": False,
