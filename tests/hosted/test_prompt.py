@@ -121,7 +121,13 @@ def test_button_has_the_provider_asked_now(visitor: Payer, paystack: FakePaystac
     back = f"{visitor.page}back/{visitor.checkout.pk}"
     assert back in visitor.text()
     visitor.come_back(back)
+    assert "Not paid yet" not in visitor.reload()
+    answered = visitor.script(visitor.path)
+    assert answered() is False
+
     work()
+
+    assert answered() is True
     assert "Not paid yet. We asked at" in visitor.reload()
     assert visitor.script(visitor.path)() is False
 

@@ -294,9 +294,13 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
 
 def _state(visited: Opened) -> tuple[object, ...]:
     """Changes when the page would be another one."""
-    left = visited.came_back.checkout if visited.came_back else None
-    is_overdue = left and left.is_overdue_prompt
-    return visited.stage, left and left.status, len(visited.checkouts), is_overdue
+    count, came_back = len(visited.checkouts), visited.came_back
+    if came_back is None:
+        return visited.stage, None, count
+    left, is_prompted = came_back.checkout, visited.stage == Stage.PROMPTED
+    # The payer who pressed "Check now" is told that nothing was paid yet.
+    is_told = is_prompted and came_back.is_looked_at
+    return visited.stage, left.status, count, left.is_overdue_prompt, is_told
 
 
 def _counted(visited: Opened) -> list[Checkout]:

@@ -63,6 +63,12 @@ class Return:
     since: datetime
 
     @property
+    def is_looked_at(self) -> bool:
+        """The provider was asked after the payer came back; it stays so."""
+        asked_at = self.checkout.looked_at
+        return asked_at is not None and asked_at >= self.since
+
+    @property
     def is_asked(self) -> bool:
         """The provider is being asked, and has not answered since."""
         checkout = self.checkout
@@ -71,8 +77,7 @@ class Return:
         is_late = checkout.failure == PromptFailure.TIMED_OUT
         if not (is_open or is_late) or not checkout.next_look_at:
             return False
-        asked_at = checkout.looked_at
-        if asked_at is None or asked_at < self.since or checkout.unanswered:
+        if not self.is_looked_at or checkout.unanswered:
             return True
         return is_being_asked(checkout)
 
