@@ -95,10 +95,14 @@ def give_factor(user: User) -> str:
     if not user.authenticator_set.exists():
         TOTP.activate(user, secret)
     if user.email:
-        EmailAddress.objects.update_or_create(
-            user=user, email=user.email, defaults={"verified": True, "primary": True}
-        )
+        confirm_address(user)
     return secret
+
+
+def confirm_address(user: User) -> None:
+    EmailAddress.objects.update_or_create(
+        user=user, email=user.email, defaults={"verified": True, "primary": True}
+    )
 
 
 def page(model, name: str, *arguments) -> str:

@@ -61,5 +61,5 @@ def set_up_second_factor(page) -> str:
     secret = re.sub(r"\s", "", page.locator("code").first.inner_text())
     page.get_by_label("The code that the app shows").fill(code_of(secret))
     page.get_by_role("button", name="Set it up").click()
-    page.wait_for_url("**/recovery-codes/")
+    page.wait_for_url("**/recovery-codes/**")
     return secret

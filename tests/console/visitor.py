@@ -9,14 +9,18 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
+from tests import office
 from workspaces.models import Member
 
 
 class Visitor:
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, *, has_factor: bool = True) -> None:
         self.member, self.workspace = member, member.workspace
         self.http = Client()
-        self.http.force_login(member.user)
+        if has_factor:
+            office.log_in(self.http, member.user)
+        else:
+            self.http.force_login(member.user)
 
     def url(self, name: str, environment: str = "sandbox", **arguments: Any) -> str:
         place = {"workspace": self.workspace.pk, "environment": environment}

@@ -6,7 +6,15 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from django.urls import path
 
-from verification.accounts.views import ConfirmEmail, SignUp, email, join, ours
+from verification.accounts.views import (
+    ConfirmEmail,
+    RecoveryCodes,
+    SetUpApp,
+    SignUp,
+    email,
+    join,
+    ours,
+)
 
 urlpatterns = [
     path("login/", ours(account.login, limit=30), name="account_login"),
@@ -62,11 +70,11 @@ urlpatterns = [
     path("security/", ours(mfa.index), name="mfa_index"),
     path("code/", ours(mfa.authenticate, limit=30), name="mfa_authenticate"),
     path("code/again/", ours(mfa.reauthenticate, limit=30), name="mfa_reauthenticate"),
-    path("totp/activate/", ours(totp.activate_totp), name="mfa_activate_totp"),
+    path("totp/activate/", ours(SetUpApp.as_view()), name="mfa_activate_totp"),
     path("totp/deactivate/", ours(totp.deactivate_totp), name="mfa_deactivate_totp"),
     path(
         "recovery-codes/",
-        ours(recovery_codes.view_recovery_codes),
+        ours(RecoveryCodes.as_view()),
         name="mfa_view_recovery_codes",
     ),
     path(

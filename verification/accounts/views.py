@@ -10,7 +10,11 @@ from allauth.account import views as account
 from allauth.account.decorators import reauthentication_required
 from allauth.account.internal.flows.login import perform_password_login
 from allauth.account.internal.flows.reauthentication import reauthenticate_by_password
+from allauth.account.mixins import NextRedirectMixin
 from allauth.account.models import Login
+from allauth.account.utils import get_next_redirect_url
+from allauth.mfa.recovery_codes import views as recovery_codes
+from allauth.mfa.totp import views as totp
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
@@ -53,6 +57,21 @@ def email(request: HttpRequest) -> HttpResponse:
         raise Http404
     answer: HttpResponse = account.email(request)
     return answer
+
+
+class SetUpApp(NextRedirectMixin, totp.ActivateTOTPView):
+    """By way of the recovery codes to the page that the person came for."""
+
+    def get_success_url(self) -> str:
+        codes = totp.ActivateTOTPView.get_success_url(self)
+        after = self.get_next_url()
+        return f"{codes}?{urlencode({REDIRECT_FIELD_NAME: after})}" if after else codes
+
+
+class RecoveryCodes(recovery_codes.ViewRecoveryCodesView):
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        after = get_next_redirect_url(self.request)
+        return super().get_context_data(**more) | {"after": after}
 
 
 class SignUp(account.SignupView):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from allauth.mfa.utils import is_mfa_enabled
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
@@ -23,7 +24,7 @@ from verification.golive.transitions import InvalidTransition
 from verification.ordering.faults import InvalidRequest
 from verification.wire import one_line
 from workspaces.members import Permission
-from workspaces.models import Workspace
+from workspaces.models import Role, Workspace
 
 GO_LIVE = Permission.GO_LIVE
 STATES: dict[str, Any] = {
@@ -50,6 +51,8 @@ def overview(place: Place) -> HttpResponse:
         "state": STATES[status],
         "reason": applying.refusal(place.workspace),
         "documents": [(kind, label, given.get(kind)) for kind, label in KINDS.items()],
+        "needs_factor": place.member.role != Role.VIEWER
+        and not is_mfa_enabled(place.member.user),
         "is_draft": status in {"", Status.DRAFT},
         "is_complete": bool(application) and len(given) == len(KINDS),
     }

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
@@ -24,12 +25,13 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
+from verification.accounts.staff import has_second_factor
 from verification.backoffice import trail
 from verification.golive.transitions import By
 from verification.ordering.client import Client
 from verification.pages import View, private
 from workspaces.members import ALLOWED, NotAllowed, Permission, may
-from workspaces.models import Account, Environment, Member, Workspace
+from workspaces.models import Account, Environment, Member, Role, Workspace
 
 # Each page of the navigation, and the first words of the names of those below it.
 NAVIGATION = [
@@ -45,6 +47,8 @@ NAVIGATION = [
     ("golive", _("Go live")),
     ("settings", _("Settings")),
 ]
+# What concerns a workspace as a whole, in whichever environment it is opened.
+OF_THE_WORKSPACE = {"keys", "money", "members", "golive", "settings"}
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,25 @@ class Place:
         assert isinstance(user, User)  # noqa: S101
         return By(user, trail.actor_of(self.request))
 
+    @property
+    def section(self) -> str:
+        match = self.request.resolver_match
+        return (match.url_name or "").partition("-")[0] if match else ""
+
+    @property
+    def needs_second_factor(self) -> bool:
+        """Whether this member has to prove a second factor before the page opens.
+
+        Owners and administrators of a live workspace do, where people's data, money,
+        keys and the team are: in production, and on pages of the whole workspace.
+        """
+        return (
+            self.workspace.go_live == Workspace.GoLive.APPROVED
+            and self.member.role in {Role.OWNER, Role.ADMIN}
+            and not (self.is_sandbox and self.section not in OF_THE_WORKSPACE)
+            and not has_second_factor(self.request)
+        )
+
     def _has(self, page: str) -> bool:
         """Whether the navigation leads there from here."""
         if page == "mailbox" and not may(self.member, Permission.MANAGE_MAILBOX):
@@ -114,10 +137,9 @@ class Place:
     def show(
         self, name: str, shown: Mapping[str, Any] | None = None, status: int = 200
     ) -> HttpResponse:
-        match = self.request.resolver_match
         context = {
             "place": self,
-            "section": (match.url_name or "").partition("-")[0] if match else "",
+            "section": self.section,
             "navigation": [n for n in NAVIGATION if self._has(n[0])],
             "can": {p.value: True for p in ALLOWED[self.member.role]},
             "environments": Environment.values,
@@ -146,6 +168,11 @@ def opened(
         ) -> HttpResponse:
             place = _place(request, workspace, environment)
             sends = request.method == "POST"
+            if place.needs_second_factor:
+                after = place.url("dashboard") if sends else request.get_full_path()
+                has_one = is_mfa_enabled(request.user)
+                shown = {"after": after, "has_one": has_one}
+                return place.show("second_factor", shown, status=403)
             needed = write if sends and write else read
             if needed not in ALLOWED[place.member.role]:
                 return place.show("not_allowed", status=403)

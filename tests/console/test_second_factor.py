@@ -1,0 +1,116 @@
+"""Owners and administrators of a live workspace need a second factor."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from tests import office
+from tests.accounts.visitor import code_of
+from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before
+from tests.clients import Api, approve
+from tests.console.visitor import Visitor
+from tests.golive.applications import draft
+from tests.workspaces.people import PASSWORD, member
+from verification.backoffice.models import AuditEvent
+
+WHY = "A stolen password alone must not open it"
+
+
+def live(api: Api) -> Api:
+    approve(api.workspace)
+    return api
+
+
+@pytest.mark.parametrize("role", ["OWNER", "ADMIN"])
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("dashboard", "production"),
+        ("reports", "production"),
+        ("keys", "production"),
+        ("keys", "sandbox"),
+        ("money", "sandbox"),
+        ("members", "sandbox"),
+        ("golive", "sandbox"),
+        ("settings", "sandbox"),
+    ],
+)
+def test_live_workspace_asks_its_managers_for_a_factor(api, role, name, environment):
+    visitor = Visitor(member(live(api).workspace, role), has_factor=False)
+
+    answer = visitor.get(name, environment)
+
+    assert answer.status_code == 403
+    page = answer.content.decode()
+    assert WHY in page
+    path = visitor.url(name, environment)
+    assert f'"/accounts/totp/activate/?next={path}"' in page
+
+
+def test_forms_of_a_live_workspace_change_nothing_without_a_factor(api):
+    visitor = Visitor(member(live(api).workspace, "OWNER"), has_factor=False)
+
+    answer = visitor.post("keys-create", {"name": "x"}, "production")
+
+    assert (answer.status_code, AuditEvent.objects.count()) == (403, 0)
+
+
+def test_viewers_and_newcomers_need_no_factor(api):
+    newcomer = Visitor(member(api.workspace, "OWNER"), has_factor=False)
+    for name in ("dashboard", "keys", "money", "members", "settings"):
+        assert newcomer.get(name).status_code == 200
+    assert newcomer.get("dashboard", "production").status_code == 200
+
+    viewer = Visitor(member(live(api).workspace, "VIEWER"), has_factor=False)
+    assert viewer.get("reports", "production").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["dashboard", "reports", "webhooks", "sandbox"])
+def test_sandbox_of_a_live_workspace_needs_no_factor(api, name):
+    visitor = Visitor(member(live(api).workspace, "OWNER"), has_factor=False)
+
+    assert visitor.get(name).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_owner_sets_a_factor_up_and_comes_back(api):
+    visitor = Visitor(member(live(api).workspace, "OWNER"), has_factor=False)
+    office.confirm_address(visitor.member.user)
+    client: Client = visitor.http
+    page = visitor.url("keys", "production")
+    link = re.search(r'"(/accounts/totp/[^"]+)"', client.get(page).content.decode())[1]
+
+    again = client.get(link)["Location"]
+    back = client.post(again, {"password": PASSWORD})["Location"]
+    secret = client.get(back).context["form"].secret
+    done = client.post(back, {"code": code_of(secret)})["Location"]
+
+    assert f'<a href="{page}">Go on</a>' in client.get(done).content.decode()
+    assert client.get(page).status_code == 200
+
+
+def test_session_from_before_the_factor_is_asked_for_its_code(api):
+    owner = member(live(api).workspace, "OWNER")
+    visitor = Visitor(owner, has_factor=False)
+    secret = office.give_factor(owner.user)
+    page = visitor.url("members")
+
+    asked = visitor.get("members").content.decode()
+    link = f"/accounts/code/again/?next={page}"
+    assert f'"{link}"' in asked
+    answer = visitor.http.post(link, {"code": code_of(secret), "next": page})
+
+    assert answer["Location"] == page
+    assert visitor.get("members").status_code == 200
+
+
+def test_applicants_are_told_before_the_approval(api):
+    owner = member(api.workspace, "OWNER")
+    draft(owner)
+    told = "From the approval on, owners and administrators log in with a second factor"
+
+    without = Visitor(owner, has_factor=False)
+    assert f"{told}. You have none yet." in without.page("golive")
+    assert told in without.page("golive-submit")
+    assert "You have none yet." not in Visitor(owner).page("golive")
