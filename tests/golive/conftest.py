@@ -4,6 +4,7 @@ from tests.console.conftest import admin as admin
 from tests.console.conftest import owner as owner
 from tests.console.conftest import stranger as stranger
 from tests.console.conftest import viewer as viewer
+from verification.golive import inspecting
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +16,12 @@ def a_folder_of_its_own(settings, tmp_path):
         **settings.STORAGES,
         "documents": {**documents, "OPTIONS": options},
     }
+
+
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch):
+    """Other test processes look into files of this machine, too."""
+    monkeypatch.setattr(inspecting, "WAIT_SECONDS", 60)
 
 
 @pytest.fixture(autouse=True)

@@ -82,6 +82,39 @@ def pdf_with(member: str, **more: str) -> bytes:
     return pdf(change)
 
 
+def pdf_with_object(written: str) -> bytes:
+    """An object that nothing leads to, as it is written."""
+    mark = b"(XXXX)"
+    found = pdf(lambda writer: writer._add_object(TextStringObject("XXXX")))
+    assert found.count(mark) == 1
+    return found.replace(mark, written.encode())
+
+
+def pdf_that_opens_with(action: str) -> bytes:
+    found = pdf()
+    assert found.count(b"/Catalog") == 1
+    return found.replace(b"/Catalog", f"/Catalog /OpenAction {action}".encode())
+
+
+def pdf_of_many_objects(body: bytes = b"[" + b"0 " * 60 + b"]") -> bytes:
+    """A few megabytes that keep a reader busy for half a minute."""
+    bodies = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>",
+        *[body] * 49_000,
+    ]
+    written, at = bytearray(b"%PDF-1.4\n"), []
+    for n, each in enumerate(bodies, 1):
+        at.append(len(written))
+        written += b"%d 0 obj\n%s\nendobj\n" % (n, each)
+    rows = b"".join(b"%010d 00000 n \n" % each for each in at)
+    size = len(bodies) + 1
+    table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, rows)
+    end = b"trailer\n<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n"
+    return bytes(written) + table + end % (size, len(written))
+
+
 def pdf_that_carries_a_file() -> bytes:
     return pdf(lambda writer: writer.add_attachment("run.exe", b"MZ"))
 

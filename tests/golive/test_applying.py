@@ -25,10 +25,11 @@ from tests.golive.files import pdf, photo_with_place, picture
 from tests.golive.files import sent as file
 from verification.backoffice.models import AuditEvent
 from verification.checks.tasks import run_due
+from verification.console import golive
 from verification.console.golive_forms import KINDS, TOLD
-from verification.golive import applying, deciding
+from verification.golive import applying, deciding, inspecting
 from verification.golive.documents import content_of
-from verification.golive.inspecting import Fault
+from verification.golive.inspecting import Fault, turn
 from verification.golive.models import Application, Document, DocumentKind
 from verification.reports.models import Report
 from workspaces.models import Account, LedgerEntry, Workspace
@@ -103,6 +104,38 @@ def test_a_document_is_kept_sealed_under_a_random_name(owner, settings):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for elsewhere in (f"/documents/{document.file}", f"/static/{document.file}"):
         assert owner.http.get(elsewhere).status_code == 404
+
+
+def test_files_of_an_account_or_a_workspace_are_limited_a_minute(
+    owner, admin, stranger, monkeypatch
+):
+    monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 2)
+    owner.post("golive-company", COMPANY)
+    for _ in range(2):
+        assert owner.told("golive-hand-in", file(pdf()), kind="cr12")
+
+    for member in (owner, admin):
+        refused = member.post("golive-hand-in", file(pdf()), kind="cr12")
+
+        assert refused.status_code == 429
+        assert refused["Retry-After"] == "60"
+        assert "Please wait a minute" in refused.content.decode()
+    stranger.post("golive-company", COMPANY)
+    assert stranger.told("golive-hand-in", file(pdf()), kind="cr12")
+
+
+def test_member_is_asked_to_send_a_file_again_while_others_are_looked_into(
+    owner, monkeypatch
+):
+    owner.post("golive-company", COMPANY)
+    monkeypatch.setattr(inspecting, "WAIT_SECONDS", 0)
+    with turn():
+        refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
+
+    assert refused.status_code == 503
+    assert refused["Retry-After"] == "60"
+    assert "Send yours again in a minute" in refused.content.decode()
+    assert not Document.objects.exists()
 
 
 def test_a_photo_loses_where_it_was_taken(owner):

@@ -1,18 +1,27 @@
+import gc
+import html
 import io
+import resource
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 from PIL import Image
 from pypdf import PdfReader
 
 from tests.golive import files
+from tests.golive.applications import COMPANY
 from tests.golive.files import pdf, picture
+from verification.console import golive
+from verification.console.golive_forms import TOLD
+from verification.golive import inspecting
 from verification.golive.inspecting import (
     MOST_BYTES,
-    ONE_AT_A_TIME,
+    Busy,
     Fault,
     Unacceptable,
     inspect,
+    turn,
 )
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
@@ -97,6 +106,39 @@ def test_a_pdf_that_does_more_than_show_something_is_refused(content):
     assert fault("a.pdf", "application/pdf", content) == Fault.ACTIVE
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        files.pdf_that_opens_with("<</S/URI/URI(https://elsewhere.test/)>>"),
+        files.pdf_that_opens_with("<</S/Named/N/Print>>"),
+        files.pdf_that_opens_with("<</S/GoTo/D[3 0 R/Fit]/Next<</S/URI/URI(x)>>>>"),
+        files.pdf_with_object("<</F(//elsewhere.test/a)/Length 0>>stream\n\nendstream"),
+        files.pdf_with_object("<</Ref<</F(a.pdf)>>/Length 0>>stream\n\nendstream"),
+        files.pdf_with_object("<</Type/Filespec/FS/URL/F(https://elsewhere.test)>>"),
+        files.pdf_with_object("<</Type/F/F(//elsewhere.test/a)>>"),
+        files.pdf_with_object("<</S/Thread/D 0/F(//elsewhere.test/a.pdf)>>"),
+        # The value of another object's /S.
+        files.pdf_with_object("/SubmitForm"),
+    ],
+)
+def test_actions_on_opening_and_external_files_are_refused(content):
+    assert fault("a.pdf", "application/pdf", content) == Fault.ACTIVE
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        files.pdf_that_opens_with("[3 0 R/XYZ null null 0]"),
+        files.pdf_that_opens_with("<</S/GoTo/D[3 0 R/Fit]>>"),
+        # The flags of an annotation, and a thread of articles.
+        files.pdf_with_object("<</Subtype/Link/F 4/A<</S/URI/URI(https://a.test)>>>>"),
+        files.pdf_with_object("<</Type/Thread/F 3 0 R>>"),
+    ],
+)
+def test_pdf_that_opens_at_a_place_is_taken(content):
+    assert inspect("a.pdf", "application/pdf", content).content == content
+
+
 def test_links_and_places_within_a_pdf_are_no_harm():
     for word in ("/URI", "/GoTo"):
         assert inspect("a.pdf", "application/pdf", files.pdf_with(word))
@@ -173,16 +215,74 @@ def test_a_large_scan_is_made_as_large_as_is_read():
         assert scan.size == (4000, 2000)
 
 
-@pytest.mark.parametrize(
-    ("name", "declared", "content"),
-    [("a.pdf", "application/pdf", files.pdf()), ("a.png", "", files.picture("PNG"))],
-)
-def test_a_process_looks_into_one_file_at_a_time(name, declared, content):
+def test_machine_looks_into_one_file_at_a_time(monkeypatch):
+    sent = ("a.pdf", "application/pdf", files.pdf())
     with ThreadPoolExecutor(1) as another:
-        with ONE_AT_A_TIME:
-            waiting = another.submit(inspect, name, declared, content)
+        with turn():
+            waiting = another.submit(inspect, *sent)
             with pytest.raises(TimeoutError):
-                waiting.result(0.05)
-            # What is refused by its name waits for nobody.
-            assert fault("a.txt", "text/plain", content) == Fault.LIES
-        assert waiting.result(10).content
+                waiting.result(0.2)
+            # A process lends few threads to files, and none to what is refused anyway.
+            with pytest.raises(Busy):
+                inspect(*sent)
+            assert fault("a.txt", "text/plain", files.pdf()) == Fault.LIES
+        assert waiting.result(20).content
+        monkeypatch.setattr(inspecting, "WAIT_SECONDS", 0.1)
+        with turn(), pytest.raises(Busy):
+            another.submit(inspect, *sent).result()
+
+
+def test_file_that_is_not_read_in_time_is_busy(monkeypatch):
+    monkeypatch.setattr(inspecting, "WALL_SECONDS", 0.01)
+
+    with pytest.raises(Busy):
+        inspect("a.pdf", "application/pdf", files.pdf())
+
+
+def test_large_documents_need_less_than_the_limits():
+    scan = picture("PNG", (6300, 6300), "RGBA", compress_level=1)
+
+    assert inspect("a.png", "image/png", scan).content
+    assert inspect("a.pdf", "application/pdf", files.pdf_with_pages(200)).content
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_hostile_files_cost_the_web_process_no_memory(owner, monkeypatch):
+    monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 100_000)
+    owner.post("golive-company", COMPANY)
+    heavy = files.pdf_of_many_objects(b"<</A" + b"<<>>/A" * 18 + b" 0>>")
+    light = [
+        files.huge_picture(),
+        picture("PNG", (1000, 1000))[:-30],
+        files.huge_picture(),
+        files.pdf_with_tables(2, 5_000_000),
+        files.pdf_with_packed_objects(4, 9 * 1024 * 1024),
+        files.pdf_that_opens_with("<</S/Named/N/Print>>"),
+    ]
+    send(owner, heavy[:2_000_000] + b"%%EOF")
+    before = rss_after_collecting()
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    assert str(TOLD[Fault.BOMB]) in send(owner, heavy)
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - begun.ru_utime - begun.ru_stime
+    assert cpu < inspecting.CPU_SECONDS + 2
+    assert used.ru_maxrss * 1024 < inspecting.MEMORY_BYTES
+    for number in range(99):
+        assert "<title>Error:" in send(owner, light[number % len(light)])
+    assert rss_after_collecting() < before + 20 * 1024 * 1024
+
+
+def send(owner, content: bytes) -> str:
+    name = "a.png" if content.startswith(b"\x89") else "a.pdf"
+    file = files.sent(content, name, "application/octet-stream")
+    return html.unescape(
+        owner.post("golive-hand-in", file, kind="cr12").content.decode()
+    )
+
+
+def rss_after_collecting() -> int:
+    gc.collect()
+    return psutil.Process().memory_info().rss

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from allauth.mfa.utils import is_mfa_enabled
 from django.contrib import messages
 from django.http import Http404, HttpResponse
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
@@ -23,6 +25,7 @@ from verification.golive.models import Application, Document, DocumentKind, Stat
 from verification.golive.transitions import InvalidTransition
 from verification.ordering.faults import InvalidRequest
 from verification.wire import one_line
+from workspaces import rates
 from workspaces.members import Permission
 from workspaces.models import Role, Workspace
 
@@ -35,6 +38,8 @@ STATES: dict[str, Any] = {
     Status.APPROVED: gettext_lazy("Approved"),
     Status.REJECTED: gettext_lazy("Rejected"),
 }
+# A file counts once, and once more for each second that we look into it.
+DOCUMENTS_PER_MINUTE = 30
 EDITED = {None, Status.DRAFT, Status.REJECTED}
 
 
@@ -89,8 +94,14 @@ def hand_in(place: Place, kind: str) -> HttpResponse:
     if application is None or application.status != Status.DRAFT:
         return _over(place)
     sends = place.request.method == "POST"
+    if sends and _counts(place, 1):
+        return _retried(render(place.request, "429.html", status=429))
     form = File(place.request.POST, place.request.FILES) if sends else File()
-    if sends and form.is_valid():
+    begun = monotonic()
+    is_valid = sends and form.is_valid()
+    if seconds := int(monotonic() - begun):
+        _counts(place, seconds)
+    if is_valid:
         name = one_line(form.cleaned_data["file"].name)[-150:]
         try:
             applying.hand_in(place.member, wanted, name, form.found, place.by)
@@ -98,7 +109,9 @@ def hand_in(place: Place, kind: str) -> HttpResponse:
             return _over(place)
         messages.success(place.request, _("The document is kept."))
         return place.to("golive")
-    return place.show("golive/hand_in", {"form": form, "label": KINDS[wanted]})
+    shown = {"form": form, "label": KINDS[wanted]}
+    page = place.show("golive/hand_in", shown, form.status)
+    return page if form.status == 200 else _retried(page)
 
 
 @opened(GO_LIVE)
@@ -134,6 +147,21 @@ def submit(place: Place) -> HttpResponse:
             messages.success(place.request, told)
         return place.to("golive")
     return place.show("golive/submit", {"form": form, "application": application})
+
+
+def _counts(place: Place, by: int) -> bool:
+    """Count files, or seconds that they took; True over the account's or workspace's
+    limit."""
+    subjects = (place.member.user_id, place.workspace.pk)
+    counted = [
+        rates.count(f"documents:{s}", DOCUMENTS_PER_MINUTE, by) for s in subjects
+    ]
+    return any(rate.exceeded for rate in counted)
+
+
+def _retried(response: HttpResponse) -> HttpResponse:
+    response["Retry-After"] = str(rates.WINDOW_SECONDS)
+    return response
 
 
 def _submitted(place: Place) -> bool:

@@ -15,6 +15,7 @@ from verification.console.forms import CONTACT_HINT, NEEDED, contact
 from verification.golive.checking import can_be_checked
 from verification.golive.inspecting import (
     MOST_BYTES,
+    Busy,
     Fault,
     Inspected,
     Unacceptable,
@@ -50,6 +51,8 @@ TOLD = {
     Fault.ENCRYPTED: _("The PDF has a password. Save it without one."),
     Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
 }
+
+BUSY = _("We are looking into other files. Send yours again in a minute.")
 
 
 def text(label: Any, most: int = 200, **more: Any) -> forms.CharField:
@@ -168,6 +171,8 @@ class File(forms.Form):
     )
     # What it is, once it was looked into.
     found: Inspected
+    # 503 if the file was not looked into.
+    status = 200
 
     def clean_file(self) -> Any:
         sent = self.cleaned_data["file"]
@@ -176,6 +181,9 @@ class File(forms.Form):
             self.found = inspect(sent.name, sent.content_type or "", content)
         except Unacceptable as e:
             raise forms.ValidationError(TOLD[e.fault]) from None
+        except Busy:
+            self.status = 503
+            raise forms.ValidationError(BUSY) from None
         return sent
 
 

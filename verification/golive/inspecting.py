@@ -5,25 +5,44 @@
 Name and declared type must agree with the content. What comes out is what is kept:
 pictures are drawn anew, which leaves behind where and by whom they were taken, and
 anything hidden behind them.
+
+A process of its own reads the file (`inspector`), as a file of a few kilobytes may need
+hundreds of megabytes and half a minute. The machine looks into one file at a time.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum, auto
-from pathlib import PurePosixPath
-from threading import Lock
+from pathlib import Path, PurePosixPath
+from threading import BoundedSemaphore, Event, Timer
 
 MOST_BYTES = 10 * 1024 * 1024
+# A picture of MOST_PIXELS needs 500 MiB, libraries included.
+MEMORY_BYTES = 768 * 1024 * 1024
+CPU_SECONDS = 8
+# On a busy machine a process gets its CPU seconds later.
+WALL_SECONDS = 20
+MOST_OUTPUT = 32 * 1024 * 1024
+WAIT_SECONDS = 3.0
+# The inspector knows no secret of the service.
+KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 PDF, JPEG, PNG = "application/pdf", "image/jpeg", "image/png"
 SIGNATURES = {b"%PDF-": PDF, b"\xff\xd8\xff": JPEG, b"\x89PNG\r\n\x1a\n": PNG}
 ENDINGS = {".pdf": PDF, ".jpg": JPEG, ".jpeg": JPEG, ".png": PNG}
 # What browsers say where they do not know.
 UNDECLARED = {"", "application/octet-stream"}
-# A file of a few kilobytes may be hundreds of megabytes while it is looked into, so a
-# process looks into one at a time, however many are sent together.
-ONE_AT_A_TIME = Lock()
+# Threads of this process that look into a file or wait to: the others serve requests.
+_threads = BoundedSemaphore(2)
 
 
 class Fault(StrEnum):
@@ -49,6 +68,10 @@ class Unacceptable(Exception):
         self.fault = fault
 
 
+class Busy(Exception):
+    """Other files are looked into, or the machine is too slow; try again later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inspected:
     content_type: str
@@ -56,7 +79,7 @@ class Inspected:
 
 
 def inspect(name: str, declared: str, content: bytes) -> Inspected:
-    """Raises Unacceptable."""
+    """Raises Unacceptable and Busy."""
     if not content:
         raise Unacceptable(Fault.EMPTY)
     if len(content) > MOST_BYTES:
@@ -66,18 +89,93 @@ def inspect(name: str, declared: str, content: bytes) -> Inspected:
     declared = declared.partition(";")[0].strip().lower()
     if by_name != found or declared not in {found, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
-    with ONE_AT_A_TIME:
+    with turn():
         return Inspected(found, _looked_into(found, content))
 
 
-def _looked_into(found: str, content: bytes) -> bytes:
-    # Imported where they are needed: most processes never look into a file.
-    from verification.golive.pdfs import harmless
-    from verification.golive.pictures import drawn_anew
+@contextmanager
+def turn() -> Iterator[None]:
+    """Hold this machine's turn to look into a file. Raises Busy after WAIT_SECONDS.
 
-    if found == PDF:
-        return harmless(content)
-    return drawn_anew(content, "JPEG" if found == JPEG else "PNG")
+    A lock on this file needs no folder and no database, and ends with its process.
+    """
+    if not _threads.acquire(blocking=False):
+        raise Busy
+    try:
+        with Path(__file__).open("rb") as lock:
+            deadline = time.monotonic() + WAIT_SECONDS
+            while not _is_locked(lock.fileno()):
+                if time.monotonic() > deadline:
+                    raise Busy
+                time.sleep(0.05)
+            yield
+    finally:
+        _threads.release()
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _looked_into(found: str, content: bytes) -> bytes:
+    is_late = Event()
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "verification.golive.inspector", found],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # What libraries tell of a file may quote it.
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+        env={n: os.environ[n] for n in KEPT_ENVIRONMENT if n in os.environ},
+    ) as inspector:
+        limit = Timer(WALL_SECONDS, _end, [inspector, is_late])
+        limit.start()
+        try:
+            told, kept = _exchanged(inspector, content)
+            inspector.wait()
+        finally:
+            limit.cancel()
+            inspector.kill()
+    if is_late.is_set():
+        raise Busy
+    _refuse_ended(inspector.returncode)
+    if told:
+        raise Unacceptable(Fault(told))
+    # PDFs are kept byte by byte.
+    return content if found == PDF else kept
+
+
+def _end(inspector: subprocess.Popen[bytes], is_late: Event) -> None:
+    is_late.set()
+    inspector.kill()
+
+
+def _exchanged(inspector: subprocess.Popen[bytes], content: bytes) -> tuple[str, bytes]:
+    """Send the file; the fault, or an empty one, and the content that is kept."""
+    assert inspector.stdin  # noqa: S101
+    assert inspector.stdout  # noqa: S101
+    # It reads all before it answers, unless it ends early.
+    with suppress(BrokenPipeError), inspector.stdin as file:
+        file.write(content)
+    told, _, kept = inspector.stdout.read(MOST_OUTPUT + 1).partition(b"\n")
+    if len(told) + len(kept) >= MOST_OUTPUT:
+        raise Unacceptable(Fault.BOMB)
+    return told.decode(), kept
+
+
+def _refuse_ended(code: int) -> None:
+    """Raise Unacceptable if a limit or the file itself ended the inspector."""
+    # A second limit, and the kernel short of memory, end it by SIGKILL.
+    if code in {-signal.SIGXCPU, -signal.SIGKILL}:
+        raise Unacceptable(Fault.BOMB)
+    if code < 0:
+        raise Unacceptable(Fault.DAMAGED)
+    if code:
+        raise RuntimeError(f"the inspector of documents ended with {code}")
 
 
 def _by_signature(content: bytes) -> str:

@@ -14,6 +14,7 @@ from pypdf.generic import (
     ArrayObject,
     DictionaryObject,
     IndirectObject,
+    NameObject,
     PdfObject,
     StreamObject,
 )
@@ -52,7 +53,12 @@ ACTIVE_VALUES = {
     "/RichMedia",
     "/3D",
     "/FileAttachment",
+    # A file beside this one, or at an address.
+    "/Filespec",
 }
+# In the dictionary of a stream: its content, or what stands in its place, is another
+# file.
+EXTERNAL_KEYS = {"/F", "/Ref", "/OPI"}
 IN_THE_OPEN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
 
 
@@ -74,8 +80,8 @@ class Reader(PdfReader):
         return super().cache_indirect_object(generation, idnum, obj)
 
 
-def harmless(content: bytes) -> bytes:
-    """The document itself, or Unacceptable."""
+def refuse_harmful(content: bytes) -> None:
+    """Raise Unacceptable if the document does more than show something."""
     if b"%%EOF" not in content[-TRAILING:]:
         raise Unacceptable(Fault.DAMAGED)
     if IN_THE_OPEN.search(content):
@@ -86,14 +92,13 @@ def harmless(content: bytes) -> bytes:
             reader = Reader(io.BytesIO(content), strict=False)
         with apply_configuration(_at_most(MOST_PACKED)):
             _look_through(reader)
-    except Unacceptable:
+    except (Unacceptable, MemoryError):
         raise
     except LimitReachedError:
         raise Unacceptable(Fault.BOMB) from None
     # pypdf raises nearly anything for bytes that were made to break it.
     except Exception:
         raise Unacceptable(Fault.DAMAGED) from None
-    return content
 
 
 def _at_most(size: int) -> Configuration:
@@ -121,8 +126,7 @@ def _look_through(reader: Reader) -> None:
         raise Unacceptable(Fault.DAMAGED)
     opened = 0
     for found in _objects(reader):
-        if isinstance(found, DictionaryObject):
-            _refuse_active(found)
+        _refuse_active(found)
         if isinstance(found, StreamObject):
             opened += _opened_size(found)
             if opened > MOST_OPENED:
@@ -178,9 +182,29 @@ def _within(found: Any, depth: int = 0) -> Iterator[Any]:
             yield from _within(each, depth + 1)
 
 
-def _refuse_active(found: DictionaryObject) -> None:
-    words = {str(found.get(name)) for name in ("/S", "/Subtype")}
-    if ACTIVE_KEYS & found.keys() or ACTIVE_VALUES & words:
+def _refuse_active(found: Any) -> None:
+    # The value of a dictionary may be an object of its own.
+    words = {str(found)} if isinstance(found, NameObject) else set()
+    if isinstance(found, DictionaryObject):
+        if ACTIVE_KEYS & found.keys():
+            raise Unacceptable(Fault.ACTIVE)
+        words = {str(found.get(name)) for name in ("/S", "/Subtype", "/Type")}
+        if "/OpenAction" in found:
+            _refuse_action(found["/OpenAction"])
+        is_elsewhere = found.get("/S") == "/Thread" and "/F" in found
+        if is_elsewhere or found.get("/Type") == "/F":
+            raise Unacceptable(Fault.ACTIVE)
+    if isinstance(found, StreamObject) and EXTERNAL_KEYS & found.keys():
+        raise Unacceptable(Fault.ACTIVE)
+    if ACTIVE_VALUES & words:
+        raise Unacceptable(Fault.ACTIVE)
+
+
+def _refuse_action(found: Any) -> None:
+    """Raise Unacceptable if opening the document does more than show a place in it."""
+    if not isinstance(found, DictionaryObject):
+        return
+    if found.get("/S") != "/GoTo" or "/Next" in found:
         raise Unacceptable(Fault.ACTIVE)
 
 
@@ -196,8 +220,9 @@ def _opened_size(found: StreamObject) -> int:
 
 
 def _filters(found: StreamObject) -> list[str]:
-    filters = found.get("/Filter")
-    return [filters] if isinstance(filters, str) else list(filters or [])
+    filters = found.get("/Filter", ArrayObject()).get_object()
+    each = filters if isinstance(filters, ArrayObject) else [filters]
+    return [str(name.get_object()) for name in each]
 
 
 def _is_small_table(found: StreamObject) -> bool:

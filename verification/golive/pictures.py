@@ -26,7 +26,7 @@ def drawn_anew(content: bytes, kind: str) -> bytes:
                 if picture.width * picture.height > MOST_PIXELS:
                     raise Unacceptable(Fault.BOMB)
                 return _drawn(picture, kind)
-    except Unacceptable:
+    except (Unacceptable, MemoryError):
         raise
     except Image.DecompressionBombError:
         raise Unacceptable(Fault.BOMB) from None
