@@ -14,7 +14,11 @@ ENDS = {
     "refereePhone": 3,
 }
 # Words of ours, which say nothing about anybody by themselves.
-OPEN = {"code", "severity", "country", "type", "language", "confirmedBy"}
+OPEN = {"code", "severity", "country", "type", "language", "confirmedBy"} | {
+    "codeSentTo",
+    "linkSentTo",
+    "ofClient",
+}
 
 
 def masked(value: Any, key: str = "") -> Any:

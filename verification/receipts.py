@@ -81,6 +81,9 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         ),
         # Who did not answer a challenge had the link, and that is all.
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
+        "codeSentTo": evidence.get("codeSentTo") or "",
+        "linkGiven": "" if record.is_by_staff else _link_given(evidence),
+        "ofClient": evidence.get("ofClient") or [],
         "report": str(record.report_id),
         **_contacts(record.report),
         "version": record.notice_version,
@@ -88,6 +91,14 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "erased": record.evidence is None,
         "paragraphs": (evidence.get("text") or "").splitlines(),
     }
+
+
+def _link_given(evidence: dict[str, Any]) -> str:
+    """ "sent", "handed" by the client, or "" where nobody answered or older records do
+    not tell."""
+    if not evidence.get("confirmedBy") or evidence.get("linkSentTo") is None:
+        return ""
+    return "sent" if evidence["linkSentTo"] else "handed"
 
 
 def _contacts(report: Report) -> dict[str, str]:

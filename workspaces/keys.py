@@ -16,12 +16,13 @@ from datetime import datetime, timedelta
 from functools import cache
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Model, Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, keyed_hash
 from workspaces.models import (
     Account,
     ApiKey,
@@ -109,8 +110,9 @@ def find(text: str) -> ApiKey | None:
     return key if key.is_usable else None
 
 
-def touch(key: ApiKey) -> bool:
-    """Note that the key is used; False if that was noted within the last minute."""
+def touch(key: ApiKey, address: str) -> bool:
+    """Note that the key is used from this network address; False if a use was noted
+    within the last minute."""
     moment = now()
     seen = key.last_used_at
     if seen and moment - seen < ApiKey.LAST_USED_RESOLUTION:
@@ -118,7 +120,19 @@ def touch(key: ApiKey) -> bool:
     # Names what was read, so that of many requests at once one writes.
     unchanged = ApiKey.objects.filter(pk=key.pk, last_used_at=seen)
     key.last_used_at = moment
-    return bool(unchanged.update(last_used_at=moment))
+    used_from = address_hash(key.workspace_id, address)
+    return bool(unchanged.update(last_used_at=moment, used_from=used_from))
+
+
+def is_used_from(workspace: Workspace, address: str) -> bool:
+    """Whether one of its keys was last used from this network address."""
+    hashed = address_hash(workspace.pk, address)
+    return workspace.api_keys.filter(used_from=hashed).exists()
+
+
+def address_hash(workspace_id: UUID, address: str) -> bytes:
+    """The keyed hash of a network address, another one for each workspace."""
+    return keyed_hash("client address", workspace_id, address)
 
 
 def revoke(key: ApiKey, at: datetime | None = None) -> bool:

@@ -361,6 +361,8 @@ class ApiKey(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, editable=False)
+    # A keyed hash of the network address it was used from then.
+    used_from = models.BinaryField(null=True, editable=False)
     creates_per_minute = models.PositiveIntegerField(default=600)
     requests_per_minute = models.PositiveIntegerField(default=3000)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -18,6 +18,13 @@ def link_of(report):
     return report["consentState"]["consentUrl"]
 
 
+# What the subject reads in their mail.
+CODE = (
+    "from verification.notifications.models import Notification as N;"
+    "print(N.objects.filter(kind='CONSENT_CODE').latest('id').context['code'])"
+)
+
+
 def confirm(page, day="27", month="3", year="1990"):
     page.locator("#id_day").fill(day)
     page.locator("#id_month").fill(month)
@@ -232,6 +239,31 @@ def test_a_wrong_person_says_so(page, ask, look, client):
     sees(page, "Thank you")
     look("not-me-done")
     assert client.status(report["id"]) == "FAILED"
+
+
+def test_subject_types_the_code_that_was_sent_to_them(
+    page, ask, look, service, let_get_messages
+):
+    let_get_messages("wanjiku@coded.test")
+    page.goto(link_of(ask(subject={"email": "wanjiku@coded.test"})))
+    confirm(page)
+    sees(page, "Enter the code that we sent you")
+    look("code")
+    page.get_by_label("The code").fill("12 34")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("link", name="That is not the code").click()
+    expect(page.get_by_label("The code")).to_be_focused()
+    look("code-wrong")
+    page.get_by_role("button", name="Send another code").click()
+    expect(page.get_by_text("less than a minute ago")).to_be_visible()
+    page.get_by_role("link", name="Kiswahili").click()
+    look("code-sw")
+    page.get_by_role("link", name="English").click()
+
+    page.get_by_label("The code").fill(service.manage("shell", "-v", "0", "-c", CODE))
+    page.get_by_role("button", name="Continue").click()
+
+    sees(page, "Acacia wants to check your details")
 
 
 def test_an_expired_link_is_renewed(page, ask, look, service, let_get_messages):

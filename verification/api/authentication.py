@@ -42,7 +42,7 @@ class ApiKeyBearer(BaseAuthentication):
         except Problem:
             throttling.count(request, request.parser_context["view"], key)
             raise
-        keys.touch(key)
+        keys.touch(key, str(client_address(request._request)))
         return key.workspace, key
 
     def authenticate_header(self, request: Request) -> str:

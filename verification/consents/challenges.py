@@ -1,12 +1,15 @@
-"""What the page of a consent asks its visitor, to be sure that it is the subject."""
+"""What the page of a consent asks its visitor, to be sure that it is the subject: what
+the report knows of them, and a code that was sent to them."""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from verification.consents.models import Consent
+from verification.encryption import keyed_hash
 from verification.identifiers import normalised
 
 DIGITS = 4
@@ -16,6 +19,9 @@ REGISTRATION_NUMBER = "REGISTRATION_NUMBER"
 KRA_PIN = "KRA_PIN"
 # In the record of a consent whose report knows nothing to ask for.
 NO_CHALLENGE = "NO_CHALLENGE"
+
+CODE_DIGITS = 6
+CODE_LIVES = timedelta(minutes=15)
 
 
 def challenge_of(consent: Consent) -> str | None:
@@ -35,6 +41,23 @@ def is_right(consent: Consent, answer: str) -> bool:
         given = answer.strip() if kind == DATE_OF_BIRTH else normalised(answer)
         return hmac.compare_digest(expected.encode(), given.encode())
     return False
+
+
+def code_of(consent: Consent) -> str:
+    """The six digits that were sent last for the present link. They are kept nowhere:
+    they follow from the row."""
+    row = consent.pk, consent.generation, consent.codes_sent, consent.code_channel
+    number = int.from_bytes(keyed_hash("consent-code", *row)) % 10**CODE_DIGITS
+    return f"{number:0{CODE_DIGITS}}"
+
+
+def is_code(consent: Consent, answer: str, at: datetime) -> bool:
+    """Whether this is the code that was sent last. It works once, for 15 minutes."""
+    sent_at = consent.code_sent_at
+    if sent_at is None or sent_at + CODE_LIVES <= at:
+        return False
+    given = "".join(answer.split())
+    return hmac.compare_digest(code_of(consent).encode(), given.encode())
 
 
 def _expected(subject: Mapping[str, Any]) -> dict[str, str]:

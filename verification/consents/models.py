@@ -64,6 +64,12 @@ class Consent(models.Model):
     # Locks in a row, since the last right answer or the present link was made.
     locks = models.PositiveSmallIntegerField(db_default=0)
     locked_until = models.DateTimeField(null=True, editable=False)
+    # Codes that were sent for the present link, and where the last one went.
+    codes_sent = models.PositiveSmallIntegerField(db_default=0)
+    code_channel = models.CharField(max_length=5, db_default="")
+    # When that was; null once the code was typed, or wrong ones too often.
+    code_sent_at = models.DateTimeField(null=True, editable=False)
+    wrong_codes = models.PositiveSmallIntegerField(db_default=0)
     # When the subject asked for another link, which the client alone can send.
     link_wanted_at = models.DateTimeField(null=True, editable=False)
 
@@ -74,6 +80,11 @@ class Consent(models.Model):
                 condition=Q(locks=0, locked_until=None)
                 | Q(locks__range=(1, 3))
                 | Q(locks=4, locked_until=None),
+            ),
+            models.CheckConstraint(
+                name="code_of_a_consent_went_somewhere",
+                condition=Q(codes_sent=0, code_channel="", code_sent_at=None)
+                | Q(codes_sent__gt=0, code_channel__in=["EMAIL", "SMS"]),
             ),
             models.CheckConstraint(
                 name="hosted_consent_has_a_link",
@@ -166,8 +177,7 @@ class ConsentRecord(models.Model):
     # Version and SHA-256 of the exact text that was shown.
     notice_version = models.CharField(max_length=40, blank=True)
     notice_sha256 = models.BinaryField(null=True)
-    # {requester, purpose, checks, text, typedName, position, confirmedBy, staff, made,
-    # address, userAgent, reason}
+    # What `Evidence.kept` makes.
     evidence = EncryptedJSONField(null=True)
     # Keyed hash over the other fields, to show that nothing was changed since, for as
     # long as there is evidence; `notice_sha256` follows from its text.

@@ -29,7 +29,12 @@ class Evidence:
     `text` is the notice exactly as it was shown; `position` is that of who decides for
     a company. `confirmed_by` is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER,
     KRA_PIN, NO_CHALLENGE where the report knows none of them, STAFF, or blank where
-    nobody answered. `staff` is the user who withdrew for the subject. `made` tells of a
+    nobody answered. `code_sent_to` is EMAIL or SMS where the subject typed the code
+    that was sent there. `link_sent_to` are the channels by which the service sent the
+    link; none if the client alone had it. `of_client` names what was the client's own:
+    ADDRESS (where one of its API keys was last used from), BROWSER (a member is logged
+    in there), CONTACT (the subject's e-mail address is a member's or the client's).
+    `staff` is the user who withdrew for the subject. `made` tells of a
     withdrawal how many checks had been made: "all", "some" or "none".
     """
 
@@ -39,6 +44,9 @@ class Evidence:
     typed_name: str = ""
     position: str = ""
     confirmed_by: str = ""
+    code_sent_to: str = ""
+    link_sent_to: tuple[str, ...] = ()
+    of_client: tuple[str, ...] = ()
     staff: str = ""
     made: str = ""
     address: str = ""
@@ -56,6 +64,9 @@ class Evidence:
             "typedName": self.typed_name,
             "position": self.position,
             "confirmedBy": self.confirmed_by,
+            "codeSentTo": self.code_sent_to,
+            "linkSentTo": list(self.link_sent_to),
+            "ofClient": list(self.of_client),
             "staff": self.staff,
             "made": self.made,
             "address": self.address,

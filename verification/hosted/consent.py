@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from verification import links
@@ -27,16 +28,21 @@ from verification.hosted.pages import answer, document, hosted
 from verification.hosted.retired import retired_link
 from verification.hosted.stages import ANSWERED, Stage
 from verification.hosted.visits import CONSENT, Visit, remember
-from verification.ordering import consenting
-from verification.ordering.challenging import answer_challenge
+from verification.ordering import challenging, consenting
+from verification.ordering.challenging import (
+    CodeNotSent,
+    answer_challenge,
+    answer_code,
+)
 from verification.ordering.consent_links import (
     ask_for_link,
     is_renewed_by_subject,
     send_new_link,
 )
-from verification.ordering.telling import addresses_of
+from verification.ordering.telling import addresses_of, code_channels, link_sent_to
 from verification.receipts import consent_receipt_pdf
 from workspaces import rates
+from workspaces.keys import is_used_from
 
 Verb = Callable[[UUID, int, consenting.Evidence, str], ConsentRecord]
 
@@ -54,6 +60,7 @@ STATUSES = {
 # Where the person who has the link can say that it is not meant for them.
 OPEN = {
     Stage.CHALLENGE,
+    Stage.CODE,
     Stage.LOCKED,
     Stage.LOCKED_FOR_GOOD,
     Stage.UNDER_AGE,
@@ -91,9 +98,42 @@ def confirm(request: HttpRequest, visited: Opened) -> HttpResponse:
     if not form.is_valid():
         return _onward(visited.visit.keep(form.data, form.fields))
     given = form.cleaned_data["answer"]
-    if answer_challenge(consent.pk, consent.generation, given):
-        return _onward(visited.visit.confirm(consent))
+    if not answer_challenge(consent.pk, consent.generation, given):
+        return _onward(visited.visit.forget(), "?wrong")
+    is_asked = consent.status == ConsentStatus.PENDING and not consent.code_sent_at
+    channels = code_channels(consent) if is_asked else []
+    query = _send_code(consent, channels[0]) if channels else ""
+    return _onward(visited.visit.confirm(consent), query)
+
+
+@acting(Stage.CODE)
+def send_code(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """Send the subject a code to the address that the button names."""
+    query = _send_code(visited.consent, request.POST.get("channel", ""))
+    return _onward(visited.visit.forget(), query)
+
+
+@acting(Stage.CODE)
+def prove(request: HttpRequest, visited: Opened) -> HttpResponse:
+    """Take the code, by which the visitor shows that they are who was written to."""
+    consent = visited.consent
+    form = forms.Code(request.POST)
+    if not form.is_valid():
+        return _onward(visited.visit.keep(form.data, form.fields))
+    given = form.cleaned_data["answer"]
+    if channel := answer_code(consent.pk, consent.generation, given):
+        return _onward(visited.visit.prove(consent, channel))
     return _onward(visited.visit.forget(), "?wrong")
+
+
+def _send_code(consent: Consent, channel: str) -> str:
+    """Return what the page is asked to say."""
+    language = get_language() or "en"
+    try:
+        challenging.send_code(consent.pk, consent.generation, channel, language)
+    except CodeNotSent:
+        return "?not-sent"
+    return ""
 
 
 @acting(Stage.ASKED)
@@ -226,6 +266,7 @@ def _evidence(
     """`declared` is the text that the button said yes to."""
     consent = visited.consent
     notice = notice_of(consent)
+    address = str(client_address(request) or "")
     kind, confirmed = challenge_of(consent), visited.visit.is_confirmed(consent)
     return consenting.Evidence(
         text=declared,
@@ -233,6 +274,23 @@ def _evidence(
         language=notice.language,
         sources=notice.sources,
         confirmed_by=(kind if confirmed else "") if kind else NO_CHALLENGE,
-        address=str(client_address(request) or ""),
+        code_sent_to=visited.visit.proved_by(consent),
+        link_sent_to=link_sent_to(consent),
+        of_client=tuple(_of_client(request, consent, address)),
+        address=address,
         user_agent=user_agent(request),
     )
+
+
+def _of_client(request: HttpRequest, consent: Consent, address: str) -> Iterator[str]:
+    """What the subject would hardly share with the client: see `Evidence`."""
+    workspace = consent.report.workspace
+    members = workspace.members.filter(user__is_active=True)
+    if address and is_used_from(workspace, address):
+        yield "ADDRESS"
+    if request.user.is_authenticated and members.filter(user=request.user.pk).exists():
+        yield "BROWSER"
+    email = (consent.report.subject or {}).get("email", "")
+    is_contact = email.casefold() == workspace.contact_email.casefold()
+    if email and (is_contact or members.filter(user__email__iexact=email).exists()):
+        yield "CONTACT"

@@ -21,13 +21,14 @@ from verification.hosted.opened import Opened
 from verification.hosted.pages import client_of, qr_code
 from verification.hosted.payment_context import money
 from verification.hosted.stages import Stage
-from verification.notifications.models import Kind
+from verification.masking import address, end
+from verification.notifications.models import Channel, Kind
 from verification.ordering.challenging import TRIES
 from verification.ordering.consent_links import is_renewed_by_subject, needs_client
 from verification.ordering.gates import cannot_be_made
 from verification.ordering.payers import payer_of
 from verification.ordering.paying import closed_as
-from verification.ordering.telling import is_reached
+from verification.ordering.telling import code_channels, is_reached
 from verification.pages import minutes_until
 from verification.reports.models import (
     PaymentMode,
@@ -84,10 +85,42 @@ def challenge(request: HttpRequest, visited: Opened) -> Shown:
         **closed(request, visited),
         "form": forms.challenge(challenge_of(consent), visited.visit.typed),
         "wrong": "wrong" in request.GET and consent.wrong_answers > 0,
+        "steps": steps_of(consent) if is_asked else 2,
         "tries_left": TRIES - consent.wrong_answers,
         # Which lock comes next: 0 to 2 for a time, 3 for good.
         "next_lock": min(consent.locks, 3 if is_asked else 2),
     }
+
+
+def code(request: HttpRequest, visited: Opened) -> Shown:
+    consent = visited.consent
+    return {
+        **closed(request, visited),
+        "form": forms.Code(visited.visit.typed),
+        "places": places_of(consent),
+        "sent_to": dict(places_of(consent)).get(consent.code_channel)
+        if consent.code_sent_at
+        else None,
+        "wrong": "wrong" in request.GET,
+        "not_sent": "not-sent" in request.GET,
+        "step": 2 if challenge_of(consent) else 1,
+        "steps": steps_of(consent),
+    }
+
+
+def places_of(consent: Consent) -> list[tuple[str, str]]:
+    """Channel and masked address of where a code can be sent, the best first."""
+    subject = consent.report.subject or {}
+    masked = {
+        Channel.SMS.value: end(subject.get("phone", ""), 3),
+        Channel.EMAIL.value: address(subject.get("email", "")),
+    }
+    return [(channel, masked[channel]) for channel in code_channels(consent)]
+
+
+def steps_of(consent: Consent) -> int:
+    """How many pages there are up to the decision, with it."""
+    return 1 + bool(challenge_of(consent)) + bool(code_channels(consent))
 
 
 def replaced(request: HttpRequest, visited: Opened) -> Shown:
@@ -112,6 +145,7 @@ def asked(request: HttpRequest, visited: Opened) -> Shown:
         **closed(request, visited),
         "notice": notice_of(consent),
         "form": forms.grant(consent.report, visited.visit.typed),
+        "steps": steps_of(consent),
         "changed": "changed" in request.GET,
         "details": details_of(known or {}),
         "expires_at": consent.expires_at,
@@ -199,6 +233,7 @@ def checks_of(consent: Consent, notice: Notice) -> list[tuple[str, str]]:
 OF_STAGE = {
     Stage.REPLACED: replaced,
     Stage.CHALLENGE: challenge,
+    Stage.CODE: code,
     Stage.UNDER_AGE: under_age,
     Stage.ASKED: asked,
     Stage.GRANTED: answered,

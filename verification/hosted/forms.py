@@ -118,6 +118,18 @@ class KraPin(forms.Form):
     template = "hosted/fields/kra_pin.html"
 
 
+class Code(forms.Form):
+    """The code that was sent to the subject."""
+
+    answer = Text(
+        max_length=20,
+        error_messages={
+            name: _("Enter the six digits of the code")
+            for name in ("required", "max_length", "null_characters_not_allowed")
+        },
+    )
+
+
 class Grant(forms.Form):
     """`shown` is the SHA-256 of the notice on the page, in `language`."""
 

@@ -9,6 +9,7 @@ from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.signatures import is_under_age
 from verification.hosted.visits import Visit
+from verification.ordering.telling import code_channels
 from verification.reports.models import ReportStatus
 
 ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
@@ -21,6 +22,8 @@ class Stage(StrEnum):
     LOCKED = "locked"
     LOCKED_FOR_GOOD = "locked_for_good"
     CHALLENGE = "challenge"
+    # The subject types a code that was sent to them.
+    CODE = "code"
     UNDER_AGE = "under_age"
     ASKED = "asked"
     GRANTED = "granted"
@@ -52,5 +55,7 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
         return Stage.LOCKED if consent.is_locked(at) else Stage.CHALLENGE
     if answered := ANSWERED.get(ConsentStatus(consent.status)):
         return answered
+    if not visit.proved_by(consent) and code_channels(consent):
+        return Stage.CODE
     is_minor = is_under_age(consent.report.subject, at)
     return Stage.UNDER_AGE if is_minor else Stage.ASKED

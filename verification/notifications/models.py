@@ -14,6 +14,7 @@ class Kind(models.TextChoices):
     CONSENT_REQUEST = "CONSENT_REQUEST"
     CONSENT_REMINDER = "CONSENT_REMINDER"
     CONSENT_LOCKED = "CONSENT_LOCKED"
+    CONSENT_CODE = "CONSENT_CODE"
     CONSENT_RECEIPT = "CONSENT_RECEIPT"
     REFERENCE_REQUEST = "REFERENCE_REQUEST"
     REFERENCE_REMINDER = "REFERENCE_REMINDER"
@@ -290,8 +291,8 @@ class DailyCount(models.Model):
     phone, on a day (UTC)."""
 
     pk = models.CompositePrimaryKey("subject", "day")
-    # "requests:production:<keyed hash of an address>" ("receipts", "prompts" alike), or
-    # "workspace:<id>"
+    # "requests:production:<keyed hash of an address>" ("receipts", "codes" and
+    # "prompts" alike), or "workspace:<id>"
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()

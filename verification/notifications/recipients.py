@@ -3,8 +3,8 @@
 1. Nobody gets a message of a workspace that they have blocked.
 2. Messages of the sandbox go to active members of the workspace, and to addresses that
    its members have confirmed, and to nobody else.
-3. A recipient gets so many requests a day, over all workspaces; a workspace sends so
-   many a day. Sandbox and production are counted apart.
+3. A recipient gets so many requests a day, over all workspaces, and as many codes; a
+   workspace sends so many requests a day. Sandbox and production are counted apart.
 
 Members, accounts and operators always get their own messages.
 """
@@ -38,6 +38,8 @@ RECEIPTS = frozenset(kind for kind in TO_PEOPLE if kind.endswith("_RECEIPT")) | 
     Kind.PAYMENT_SHORT,
 }
 RECEIPTS_A_REQUEST = 5
+# What somebody asked for who had opened the recipient's link.
+CODES = frozenset({Kind.CONSENT_CODE})
 # Counts one more, unless that would be too many. Senders at once wait for one another.
 COUNT = """
 INSERT INTO notifications_dailycount AS counted (subject, day, count)
@@ -146,10 +148,10 @@ def _over_limit(notification: Notification) -> NotificationError | None:
 
 def _limits(notification: Notification) -> list[_Limit]:
     """The limits that the message counts for: the recipient's and the workspace's."""
-    is_receipt = notification.kind in RECEIPTS
+    is_receipt, is_code = notification.kind in RECEIPTS, notification.kind in CODES
     environment = "sandbox" if notification.sandbox else "production"
     hashed = address_hash(notification.channel, str(notification.recipient)).hex()
-    kind = "receipts" if is_receipt else "requests"
+    kind = "receipts" if is_receipt else "codes" if is_code else "requests"
     most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
     limits = [
         _Limit(
@@ -159,7 +161,7 @@ def _limits(notification: Notification) -> list[_Limit]:
         )
     ]
     workspace = notification.workspace
-    if not (is_receipt or notification.sandbox or workspace is None):
+    if not (is_receipt or is_code or notification.sandbox or workspace is None):
         most = settings.MESSAGES_PER_WORKSPACE_PER_DAY
         if workspace.messages_per_day is not None:
             most = workspace.messages_per_day

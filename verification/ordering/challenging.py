@@ -1,20 +1,29 @@
-"""Answers to the challenge of a consent, and the locks of too many wrong ones."""
+"""Answers to the challenge of a consent, and the locks of too many wrong ones; and the
+codes that are sent to its subject."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import math
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.consents.challenges import is_right
+from verification.consents.challenges import code_of, is_code, is_right
 from verification.consents.models import Consent, ConsentStatus
-from verification.notifications.notifying import notify
-from verification.ordering.telling import consent_locked, stop_asking
+from verification.notifications.notifying import notify, would_send
+from verification.ordering.consent_links import PAUSE, TooSoon
+from verification.ordering.telling import (
+    code_channels,
+    consent_code,
+    consent_locked,
+    stop_asking,
+)
 from verification.reports.transitions import SUBJECT, note
 
 TRIES = 5
+NO_TIME = timedelta()
 
 
 class Locked(Exception):
@@ -23,6 +32,50 @@ class Locked(Exception):
     def __init__(self, until: datetime | None) -> None:
         super().__init__(f"locked until {until:%H:%M}" if until else "locked for good")
         self.until = until
+
+
+class CodeNotSent(Exception):
+    """The subject has blocked the client, or got as many codes as a day allows."""
+
+
+@transaction.atomic
+def send_code(consent_id: UUID, generation: int, channel: str, language: str) -> None:
+    """Send the subject a code; the one before works no more.
+
+    Raises TooSoon within a minute of the last one, CodeNotSent where the message would
+    be withheld, and Consent.DoesNotExist for a link that was replaced.
+    """
+    consent = _held(consent_id, generation)
+    if channel not in code_channels(consent):
+        raise CodeNotSent
+    at = now()
+    if consent.code_sent_at and (left := consent.code_sent_at + PAUSE - at) > NO_TIME:
+        raise TooSoon(math.ceil(left.total_seconds()))
+    consent.codes_sent += 1
+    consent.code_channel, consent.code_sent_at, consent.wrong_codes = channel, at, 0
+    messages = consent_code(consent, code_of(consent), language)
+    # Also against guessing: a code that never goes out cannot be tried.
+    if not all(would_send(message) for message in messages):
+        raise CodeNotSent
+    consent.save(
+        update_fields=["codes_sent", "code_channel", "code_sent_at", "wrong_codes"]
+    )
+    notify(*messages)
+
+
+@transaction.atomic
+def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
+    """Return the channel that the code went to, or "" if it is wrong or too old.
+
+    It works once. After five wrong answers another one has to be sent.
+    """
+    consent = _held(consent_id, generation)
+    right = is_code(consent, answer, now())
+    consent.wrong_codes = 0 if right else consent.wrong_codes + 1
+    if right or consent.wrong_codes >= TRIES:
+        consent.code_sent_at = None
+    consent.save(update_fields=["wrong_codes", "code_sent_at"])
+    return consent.code_channel if right else ""
 
 
 def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
@@ -43,11 +96,7 @@ def _answer(
     consent_id: UUID, generation: int, answer: str
 ) -> tuple[bool, Locked | None]:
     """Whether it is right, and the lock that the link is under afterwards."""
-    consent = (
-        Consent.objects.select_for_update(of=("self",), no_key=True)
-        .select_related("report__workspace")
-        .get(pk=consent_id, generation=generation)
-    )
+    consent = _held(consent_id, generation)
     at = now()
     if consent.is_locked(at):
         return False, Locked(consent.locked_until)
@@ -60,6 +109,12 @@ def _answer(
         _lock(consent, at)
     consent.save(update_fields=["wrong_answers", "locked_until", "locks"])
     return right, Locked(consent.locked_until) if consent.is_locked(at) else None
+
+
+def _held(consent_id: UUID, generation: int) -> Consent:
+    rows = Consent.objects.select_for_update(of=("self",), no_key=True)
+    rows = rows.select_related("report__workspace")
+    return rows.get(pk=consent_id, generation=generation)
 
 
 def _lock(consent: Consent, at: datetime) -> None:

@@ -14,8 +14,15 @@ from verification import links
 from verification.consents.challenges import challenge_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import CODES
-from verification.notifications.models import BOTH, Channel, Kind
+from verification.notifications.models import (
+    BOTH,
+    Channel,
+    Kind,
+    Notification,
+    NotificationStatus,
+)
 from verification.notifications.notifying import Wanted, cancel, would_send
+from verification.notifications.sms import sms_is_configured
 from verification.references.models import Reference
 from verification.reports.models import (
     PaymentMode,
@@ -83,6 +90,38 @@ def consent_locked(report: Report, consent: Consent) -> list[Wanted]:
     return _to_subject(
         report, Kind.CONSENT_LOCKED, locked_cause(consent), _about(report, consent)
     )
+
+
+def code_channels(consent: Consent) -> list[str]:
+    """Where the page can send the subject a code, the best first; nowhere, and none is
+    asked for, where the report has no address.
+
+    SMS comes first, as a mailbox has more readers. Messages of the sandbox reach
+    members and confirmed addresses alone: no other subject is asked there.
+    """
+    report = consent.report
+    wanted = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
+    if report.environment == Environment.SANDBOX:
+        wanted = [one for one in wanted if would_send(one)]
+    can_send = {Channel.EMAIL: True, Channel.SMS: sms_is_configured()}
+    found = [one.channel.value for one in wanted if can_send[one.channel]]
+    return sorted(found, reverse=True)
+
+
+def consent_code(consent: Consent, code: str, language: str) -> list[Wanted]:
+    """The code to the channel that the consent names."""
+    report = consent.report
+    context = {**report.workspace.requester.message_context, "code": code}
+    cause = f"{request_cause(consent)}:code:{consent.codes_sent}"
+    wanted = _to_subject(report, Kind.CONSENT_CODE, cause, context, language)
+    return [one for one in wanted if one.channel == consent.code_channel]
+
+
+def link_sent_to(consent: Consent) -> tuple[str, ...]:
+    """The channels by which the service has sent the present link."""
+    causes = [request_cause(consent), reminder_cause(consent)]
+    sent = Notification.objects.filter(cause__in=causes, status=NotificationStatus.SENT)
+    return tuple(sorted(set(sent.values_list("channel", flat=True))))
 
 
 def link_wanted(report: Report, cause: str, asker: str, why: str) -> Wanted:

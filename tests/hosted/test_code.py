@@ -1,0 +1,253 @@
+"""The code that the page of a consent has sent to its subject."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.clients import Api
+from tests.hosted.visitor import Visitor, newest_code, words
+from verification.consents.challenges import CODE_LIVES
+from verification.consents.models import ConsentRecord
+from verification.notifications.blocks import block
+from verification.notifications.models import Block, Channel, Kind, Notification
+from verification.ordering.challenging import TRIES
+from verification.ordering.consent_links import PAUSE
+from verification.receipts import _consent_receipt
+from workspaces.models import Member
+
+pytestmark = pytest.mark.django_db
+
+EMAIL, PHONE = "wanjiku@kamau.test", "+254712345678"
+ASKED = "Enter the code that we sent you"
+DECISION = "Your decision"
+
+
+@pytest.fixture
+def visitor(live_ask: Any) -> Visitor:
+    return live_ask(subject={"email": EMAIL})
+
+
+def confirmed(visitor: Visitor) -> Any:
+    """The page after the challenge."""
+    visitor.open()
+    visitor.confirm()
+    return visitor.get()
+
+
+def codes() -> list[Notification]:
+    return list(Notification.objects.filter(kind=Kind.CONSENT_CODE).order_by("id"))
+
+
+def reads(visitor: Visitor, answer: Any = None) -> str:
+    """What the page that this answer leads to reads."""
+    page = visitor.browser.get(answer["Location"]) if answer else visitor.get()
+    return words(page.content.decode())
+
+
+def prove(visitor: Visitor) -> str:
+    return reads(visitor, visitor.post("code", answer=newest_code()))
+
+
+def evidence(visitor: Visitor) -> dict[str, Any]:
+    record = ConsentRecord.objects.get(report_id=visitor.report_id)
+    assert record.evidence
+    return record.evidence
+
+
+def test_subject_types_the_code_that_was_sent_to_them(visitor: Visitor):
+    page = confirmed(visitor).content.decode()
+    assert ASKED in page
+    assert "w••••@kamau.test" in page
+    assert "Step 2 of 3" in page
+    assert DECISION not in page
+    (message,) = codes()
+    assert (message.recipient, message.channel) == (EMAIL, "EMAIL")
+
+    assert DECISION in prove(visitor)
+
+    visitor.grant()
+    visitor.consent.refresh_from_db()
+    assert visitor.consent.status == "GRANTED"
+    assert evidence(visitor)["codeSentTo"] == "EMAIL"
+
+
+def test_client_that_knows_the_birthday_cannot_consent(visitor: Visitor):
+    confirmed(visitor)
+    visitor.post("grant", name="Wanjiku Kamau", agreed="on", shown="")
+    visitor.post("decline")
+
+    visitor.consent.refresh_from_db()
+    assert visitor.consent.status == "PENDING"
+
+
+def test_code_is_sent_to_the_phone_where_there_is_a_gateway(
+    live_ask: Any, settings: Any
+):
+    settings.AFRICASTALKING_USERNAME, settings.AFRICASTALKING_API_KEY = "acacia", "key"
+    visitor = live_ask(subject={"email": EMAIL, "phone": PHONE})
+
+    page = confirmed(visitor).content.decode()
+
+    assert [one.recipient for one in codes()] == [PHONE]
+    assert "Send another code to <bdi>w••••@kamau.test</bdi>" in page
+
+
+def test_report_without_an_address_asks_for_no_code(live_ask: Any):
+    visitor = live_ask()
+
+    page = confirmed(visitor).content.decode()
+
+    assert DECISION in page
+    assert "Step 2 of 2" in page
+    visitor.grant()
+    kept = evidence(visitor)
+    assert (kept["codeSentTo"], kept["linkSentTo"]) == ("", [])
+    record = ConsentRecord.objects.get(report_id=visitor.report_id)
+    assert _consent_receipt(record)["linkGiven"] == "handed"
+
+
+def test_sandbox_asks_only_subjects_whom_its_messages_reach(ask: Any, api: Api):
+    stranger = ask(subject={"email": "stranger@kamau.test"})
+    assert DECISION in confirmed(stranger).content.decode()
+
+    user = User.objects.create(username="t", email="tester@acacia.test")
+    Member.objects.create(workspace=api.workspace, user=user, role="VIEWER")
+    mine = ask(subject={"email": "tester@acacia.test"})
+
+    assert ASKED in confirmed(mine).content.decode()
+
+
+def test_wrong_code_says_so_and_ends_after_five(visitor: Visitor):
+    confirmed(visitor)
+    wrong = f"{(int(newest_code()) + 1) % 10**6:06}"
+
+    for _ in range(TRIES - 1):
+        page = reads(visitor, visitor.post("code", answer=wrong))
+        assert "That is not the code that we sent last" in page
+    page = reads(visitor, visitor.post("code", answer=wrong))
+
+    assert "That code does not work any more" in page
+    assert DECISION not in prove(visitor)
+
+
+def test_right_answer_to_the_challenge_gives_no_new_tries(visitor: Visitor):
+    confirmed(visitor)
+    code = newest_code()
+    for _ in range(TRIES - 1):
+        visitor.post("code", answer="000000" if code != "000000" else "000001")
+    confirmed(visitor)
+
+    visitor.post("code", answer="000000" if code != "000000" else "000001")
+
+    assert DECISION not in prove(visitor)
+
+
+def test_code_works_for_fifteen_minutes(visitor: Visitor):
+    confirmed(visitor)
+    sent = codes()[-1].created_at
+
+    with time_machine.travel(sent + CODE_LIVES + timedelta(seconds=1)):
+        assert DECISION not in prove(visitor)
+
+
+def test_code_works_once(visitor: Visitor):
+    confirmed(visitor)
+    prove(visitor)
+
+    other = Visitor(visitor.link)
+    confirmed(other)
+
+    assert other.get().content.decode().count(ASKED)
+    visitor.consent.refresh_from_db()
+    assert DECISION not in reads(other, other.post("code", answer=newest_code() + "0"))
+
+
+def test_new_code_ends_the_one_before(visitor: Visitor):
+    confirmed(visitor)
+    first = newest_code()
+    too_soon = reads(visitor, visitor.post("send-code", channel="EMAIL"))
+    assert "A code was sent less than a minute ago" in too_soon
+    assert len(codes()) == 1
+
+    with time_machine.travel(codes()[-1].created_at + PAUSE + timedelta(seconds=1)):
+        visitor.post("send-code", channel="EMAIL")
+        assert len(codes()) == 2
+        assert newest_code() != first
+        assert DECISION not in reads(visitor, visitor.post("code", answer=first))
+        assert DECISION in prove(visitor)
+
+
+def test_code_is_sent_to_no_other_channel(visitor: Visitor):
+    confirmed(visitor)
+    for channel in ("SMS", "", "PIGEON"):
+        visitor.post("send-code", channel=channel)
+
+    assert {one.recipient for one in codes()} == {EMAIL}
+
+
+def test_code_that_would_be_withheld_cannot_be_guessed(visitor: Visitor):
+    workspace = visitor.consent.report.workspace_id
+    block(workspace, [(Channel.EMAIL, EMAIL)], Block.Reason.UNWANTED)
+
+    visitor.open()
+    answer = visitor.confirm()
+
+    assert "We could not send a code" in reads(visitor, answer)
+    assert not codes()
+    visitor.consent.refresh_from_db()
+    assert visitor.consent.code_sent_at is None
+
+
+def test_edit_to_another_address_asks_again(live_ask: Any, paying_api: Api):
+    visitor = live_ask(subject={"email": EMAIL}, draft=True)
+    confirmed(visitor)
+    assert DECISION in prove(visitor)
+    report = visitor.consent.report
+    report.subject = {**report.subject, "email": "other@kamau.test"}
+    report.save()
+
+    assert ASKED in reads(visitor)
+
+
+def test_record_says_what_was_the_clients_own(live_ask: Any, paying_api: Api):
+    """The address of the test's browser is that of the test's client."""
+    user = User.objects.create(username="m", email="m@acacia.test")
+    Member.objects.create(workspace=paying_api.workspace, user=user, role="OWNER")
+    visitor = live_ask(subject={"email": "m@acacia.test"})
+    visitor.browser.force_login(user)
+    confirmed(visitor)
+    prove(visitor)
+
+    visitor.grant()
+
+    assert evidence(visitor)["ofClient"] == ["ADDRESS", "BROWSER", "CONTACT"]
+
+
+def test_record_of_a_stranger_names_nothing_of_the_client(visitor: Visitor):
+    visitor.browser = Client(REMOTE_ADDR="102.68.1.1")
+    confirmed(visitor)
+    prove(visitor)
+
+    visitor.grant()
+
+    assert evidence(visitor)["ofClient"] == []
+
+
+def test_record_says_that_the_service_sent_the_link(visitor: Visitor):
+    Notification.objects.filter(kind=Kind.CONSENT_REQUEST).update(
+        status="SENT", sent_at=made_at(), next_attempt_at=None
+    )
+    confirmed(visitor)
+    prove(visitor)
+
+    visitor.grant()
+
+    assert evidence(visitor)["linkSentTo"] == ["EMAIL"]
+
+
+def made_at() -> Any:
+    return Notification.objects.latest("id").created_at
