@@ -20,14 +20,8 @@ PASSWORD_HASHERS = [
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "verification.accounts.passwords.LengthByRole"},
-    *(
-        {"NAME": f"django.contrib.auth.password_validation.{name}"}
-        for name in (
-            "UserAttributeSimilarityValidator",
-            "CommonPasswordValidator",
-            "NumericPasswordValidator",
-        )
-    ),
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "verification.accounts.passwords.NotGuessedFirst"},
 ]
 PASSWORD_RESET_TIMEOUT = 3600
 LOGIN_URL = "account_login"

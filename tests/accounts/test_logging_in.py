@@ -193,7 +193,6 @@ def test_links_name_our_address_whatever_host_was_asked(client, settings):
         (False, "x7k2m9q4w1zv", True),
         (True, "x7k2m9q4w1zv8t", False),
         (True, "x7k2m9q4w1zv8tn", True),
-        (False, "123456789012", False),
     ],
 )
 def test_passwords_of_staff_are_longer(client, is_staff, password, is_taken):
@@ -202,6 +201,51 @@ def test_passwords_of_staff_are_longer(client, is_staff, password, is_taken):
     new_password(client, reset_link(client), password)
 
     assert User.objects.get().check_password(password) is is_taken
+
+
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("iloveyou12345", "like a password that was stolen elsewhere"),
+        ("p@ssw0rd1234", "like a password that was stolen elsewhere"),
+        ("drowssap1234", "like a password that was stolen elsewhere"),
+        ("zxcvfdsaqwer", "Keys that lie side by side"),
+        ("jumbajumbajumba", "What repeats itself"),
+        ("456789012345", "Rows such as abc or 123"),
+        ("25.12.1990 1", "Dates are guessed first"),
+        ("Safaricom@123", "names that belong to you or to this service"),
+        ("grace@people.test", "names that belong to you or to this service"),
+        ("kilonzi-kilonzi1", "names that belong to you or to this service"),
+        ("baobab-traders", "names that belong to you or to this service"),
+    ],
+)
+def test_password_that_is_guessed_first_is_refused(client, workspace, password, why):
+    workspace.name = "Baobab Traders"
+    workspace.save()
+    grace = known(first_name="Grace Kilonzi")
+    Member.objects.create(workspace=workspace, user=grace, role=Role.OWNER)
+
+    answer = new_password(client, reset_link(client), password)
+
+    assert why in answer.content.decode()
+    assert User.objects.get().check_password(PASSWORD)
+
+
+def test_password_of_any_characters_is_taken(client):
+    known()
+
+    new_password(client, reset_link(client), "830715294716")
+
+    assert User.objects.get().check_password("830715294716")
+
+
+def test_password_of_the_own_name_is_refused_at_the_sign_up(client):
+    sent = {**NEW, "name": "Achieng Kilonzi", "password1": "achieng-kilonzi"}
+
+    answer = client.post(SIGN_UP, sent)
+
+    assert "names that belong to you" in answer.content.decode()
+    assert not User.objects.exists()
 
 
 def test_passwords_are_kept_with_argon2(client, settings):

@@ -116,6 +116,13 @@ class AccountAdapter(DefaultAccountAdapter):
         saved: User = super().save_user(request, user, form, commit)
         return saved
 
+    def clean_password(self, password: str, user: Any = None) -> str:
+        if user is not None and not user.pk:
+            # Who signs up, of whom allauth tells the address alone.
+            user.first_name = self.request.POST.get("name", "")
+        cleaned: str = super().clean_password(password, user)
+        return cleaned
+
     def get_client_ip(self, request: HttpRequest) -> str:
         return lockout.address(request) or ""
 
