@@ -6,7 +6,7 @@ from django.utils.timezone import now
 
 from tests.watchlists.files import EU, FILES, OFAC, UK, UN
 from verification.watchlists.configuration import check_lists, check_settings
-from verification.watchlists.models import Edition, Listed
+from verification.watchlists.models import Edition, Listed, ListName
 
 PERSON, COMPANY = "PERSON", "COMPANY"
 # List -> reference, kind, names, dates of birth, countries of its entries.
@@ -141,6 +141,34 @@ def test_a_list_that_has_lost_most_is_loaded_only_when_that_is_said(load):
 
     load("EU", may_shrink=True)
     assert Listed.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("UN", 400), ("OFAC", 7000), ("UK", 1500), ("EU", 2000)]
+)
+def test_first_file_of_a_list_is_refused_when_it_is_far_too_small(load, name, least):
+    with pytest.raises(CommandError, match=f"has {least} at the very least"):
+        load(name, may_shrink=False)
+
+    assert not Edition.objects.exists()
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("other", FILES)
+def test_file_of_another_publisher_is_refused_by_its_name(load, name, other):
+    if other == name:
+        return
+    label = ListName(other).label
+
+    with pytest.raises(CommandError, match=f"The file is that of {label}: it begins"):
+        load(name, FILES[other])
+
+
+def test_root_of_a_list_in_a_foreign_namespace_is_of_no_publisher(load):
+    foreign = "<sdnList xmlns='http://eu.europa.ec/fpi/fsd/export'></sdnList>"
+
+    with pytest.raises(CommandError, match="is of no publisher: it begins"):
+        load("OFAC", foreign)
 
 
 def test_what_cannot_be_read_of_an_entry_excludes_nobody(load):

@@ -1,6 +1,8 @@
 import pytest
 
-from verification.watchlists.matching import keys_of, names_score, plain, weigh
+from tests.watchlists.lists import Lists
+from verification.watchlists.index import Companies, People
+from verification.watchlists.matching import names_score, plain, weigh
 
 LISTED = ["Abdalla Testi MFANO", "Abu Testi"]
 # What is stated, and how like the entry above it is: at least, at most.
@@ -84,11 +86,53 @@ def test_another_country_takes_a_little(country, countries, expected):
     assert score == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("stated", [row[0] for row in PEOPLE if row[1] >= 0.7])
-def test_whatever_is_like_an_entry_is_found_by_its_keys(stated):
-    ours, theirs = (
-        keys_of([stated], is_company=False),
-        keys_of(LISTED, is_company=False),
-    )
+@pytest.mark.parametrize(
+    ("stated", "listed"),
+    [
+        ("Kim Jung Un", "Kim Jong Un"),
+        ("Kim Jong Um", "Kim Jong Un"),
+        ("Omer Ali", "Omar Ali"),
+        ("Umar Ali", "Omar Ali"),
+        ("Oamr Ali", "Omar Ali"),
+        ("Omar Ale", "Omar Ali"),
+        ("Al Hassan", "Ali Hassan"),
+        ("Asad", "Assad"),
+        ("Eman Nur", "Iman Nur"),
+        ("Xu Jinping", "Xi Jinping"),
+    ],
+)
+def test_one_letter_slip_in_a_short_name_is_found(stated, listed):
+    everybody = People([(1, [listed]), (2, ["Jane Wanjiku Kamau"])])
 
-    assert set(ours) & set(theirs)
+    assert everybody.search(stated, 0.7).keys() == {1}
+
+
+@pytest.mark.parametrize("least", [0.5, 0.6, 0.7, 0.9])
+def test_search_finds_exactly_what_comparing_with_every_entry_finds(least):
+    lists = Lists(seed=1)
+    people = [(n, [lists.person() for _ in range(2)]) for n in range(200)]
+    companies = [(n, [lists.company() for _ in range(2)]) for n in range(100)]
+    made = {
+        False: (
+            People(people),
+            [(n, plain(names, is_company=False)) for n, names in people],
+        ),
+        True: (
+            Companies(companies),
+            [(n, plain(names, is_company=True)) for n, names in companies],
+        ),
+    }
+    found = 0
+    for _ in range(30):
+        for is_company, (names, entries) in made.items():
+            _, listed = lists.random.choice(companies if is_company else people)
+            stated = lists.slip(lists.random.choice(listed))
+            every = {
+                entry: score
+                for entry, each in entries
+                if (score := names_score(stated, each, is_company=is_company)) >= least
+            }
+            assert names.search(stated, least) == every, stated
+            found += len(every)
+
+    assert found > 30

@@ -50,7 +50,7 @@ def test_whoever_is_on_no_list_is_clear_of_those_that_were_searched(loaded):
     assert answer.details == {
         "screenedName": "Jane Wanjiku Kamau",
         "lists": ["UN", "OFAC"],
-        "algorithm": "words-v1",
+        "algorithm": "words-v2",
         "threshold": 0.7,
         "hitCount": 0,
         "hits": [],

@@ -5,16 +5,19 @@
     UK     UK-Sanctions-List.xml    https://www.gov.uk/government/publications/the-uk-sanctions-list
     EU     xmlFullSanctionsList_1_1    https://webgate.ec.europa.eu/fsd/fsf
 
+Publishers name their files alike. A file is known by its root element and namespace.
+
 No file may declare entities: nothing outside of it is read, and nothing in it grows.
 Ships and aircraft are left out, since nobody asks about them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
-from typing import IO, Any
+from typing import IO
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml.common import DefusedXmlException
@@ -54,6 +57,10 @@ class Format:
     root: str
     entries: frozenset[str]
     read: Callable[[Element], Entry | None]
+    # What the publisher's namespace matches; blank where the file has none.
+    namespace: re.Pattern[str]
+    # A whole list has had more entries than this for years.
+    least: int
     # Attribute of the root, or element, with the day; element with the count.
     published: str
     count: str = ""
@@ -79,10 +86,10 @@ def _elements(file: IO[bytes], wanted: Format, head: Head) -> Iterator[Element]:
     """Each element of an entry, which is forgotten when the next is asked for."""
     path: list[Element] = []
     for event, element in iterparse(file, events=("start", "end"), forbid_dtd=True):
-        element.tag = _bare(element.tag)
+        namespace, _, element.tag = str(element.tag).rpartition("}")
         if event == "start":
             if not path:
-                _check_root(element, wanted, head)
+                _check_root(element, namespace.lstrip("{"), wanted, head)
             path.append(element)
             continue
         path.pop()
@@ -96,11 +103,26 @@ def _elements(file: IO[bytes], wanted: Format, head: Head) -> Iterator[Element]:
             head.told = int(text) if text.isdecimal() else None
 
 
-def _check_root(element: Element, wanted: Format, head: Head) -> None:
-    if element.tag != wanted.root:
-        told = f"The file begins with {element.tag[:40]!r}, and not {wanted.root!r}."
-        raise Unreadable(told)
+def _check_root(element: Element, namespace: str, wanted: Format, head: Head) -> None:
+    publisher = _publisher(element.tag, namespace)
+    if publisher is None or FORMATS[publisher] is not wanted:
+        of = f"is that of {publisher.label}" if publisher else "is of no publisher"
+        begins = f"begins with {element.tag[:40]!r}, and not {wanted.root!r}"
+        if element.tag == wanted.root:
+            begins = f"begins with {element.tag!r} of {namespace[:80]!r}"
+        raise Unreadable(f"The file {of}: it {begins}.")
     head.published = day(element.get(wanted.published))
+
+
+def _publisher(root: str, namespace: str) -> ListName | None:
+    return next(
+        (
+            name
+            for name, each in FORMATS.items()
+            if each.root == root and each.namespace.search(namespace)
+        ),
+        None,
+    )
 
 
 def _un(node: Element) -> Entry | None:
@@ -212,20 +234,34 @@ FORMATS = {
         "CONSOLIDATED_LIST",
         frozenset({"INDIVIDUAL", "ENTITY"}),
         _un,
+        namespace=re.compile(r"^$|un\.org"),
+        least=400,
         published="dateGenerated",
     ),
     ListName.OFAC: Format(
         "sdnList",
         frozenset({"sdnEntry"}),
         _ofac,
+        namespace=re.compile(r"ofac|sdnList"),
+        least=7_000,
         published="Publish_Date",
         count="Record_Count",
     ),
     ListName.UK: Format(
-        "Designations", frozenset({"Designation"}), _uk, published="DateGenerated"
+        "Designations",
+        frozenset({"Designation"}),
+        _uk,
+        namespace=re.compile(r"^$|gov\.uk"),
+        least=1_500,
+        published="DateGenerated",
     ),
     ListName.EU: Format(
-        "export", frozenset({"sanctionEntity"}), _eu, published="generationDate"
+        "export",
+        frozenset({"sanctionEntity"}),
+        _eu,
+        namespace=re.compile(r"europa"),
+        least=2_000,
+        published="generationDate",
     ),
 }
 
@@ -245,10 +281,6 @@ def _entry(
         list(dict.fromkeys(more["births"])),
         codes_of(more["countries"]),
     )
-
-
-def _bare(tag: Any) -> str:
-    return str(tag).rpartition("}")[2]
 
 
 def _text(node: Element, path: str) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from hashlib import file_digest
 from pathlib import Path
 
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.watchlists.formats import Entry, Head, Unreadable, entries
-from verification.watchlists.matching import keys_of, plain
-from verification.watchlists.models import Edition, Kind, Listed
+from verification.watchlists.formats import (
+    FORMATS,
+    Entry,
+    Head,
+    Unreadable,
+    entries,
+)
+from verification.watchlists.models import Edition, Listed, ListName
 
 BATCH = 1_000
 # A list that loses more than this share at once is a file that broke off, more likely.
@@ -33,8 +39,9 @@ def load(path: Path, name: str, *, may_shrink: bool = False) -> tuple[Edition, b
             before.confirmed_at = now()
             before.save(update_fields=["confirmed_at"])
             return before, False
+        if not may_shrink:
+            _check_size(name, before, len(found))
         if before:
-            _check_size(before, len(found), may_shrink=may_shrink)
             Edition.objects.filter(pk=before.pk).update(is_current=False)
             Listed.objects.filter(edition=before).delete()
         made = Edition.objects.create(
@@ -55,17 +62,24 @@ def _lock(name: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
 
 
-def _check_size(before: Edition, count: int, *, may_shrink: bool) -> None:
-    if may_shrink or count >= LEAST_SHARE * before.entry_count:
-        return
-    raise Unreadable(
-        f"The file has {count} entries, and the one before had {before.entry_count}. "
-        "If that is right, --may-shrink loads it."
+def _check_size(name: str, before: Edition | None, count: int) -> None:
+    """Refuse a file that has far too few entries. Of a first one that is a number of
+    the publisher: OFAC's other list looks the same, and has a fortieth of them."""
+    least, told = (
+        FORMATS[ListName(name)].least,
+        "the list has {least} at the very least",
     )
+    if before:
+        least = math.ceil(LEAST_SHARE * before.entry_count)
+        told = f"the one before had {before.entry_count}"
+    if count < least:
+        raise Unreadable(
+            f"The file has {count} entries, and {told.format(least=least)}. "
+            "If that is right, --may-shrink loads it."
+        )
 
 
 def _row(entry: Entry, edition: Edition) -> Listed:
-    company = entry.kind == Kind.COMPANY
     return Listed(
         edition=edition,
         reference=entry.reference,
@@ -73,6 +87,4 @@ def _row(entry: Entry, edition: Edition) -> Listed:
         names=entry.names,
         birth_dates=entry.births,
         countries=entry.countries,
-        words=plain(entry.names, is_company=company),
-        keys=keys_of(entry.names, is_company=company),
     )

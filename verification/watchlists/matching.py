@@ -4,12 +4,15 @@ A list spells names in many ways, and so does whoever gives them: words are take
 order, spelt alike, and compared by letters. What else is known takes away from that: a
 date of birth that is another, a country that is another. It is documented, with its
 figures, in docs/checks.md.
+
+`names_score` compares two names. `index.py` finds the entries for which it is high
+without comparing with all of them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA, JaroWinkler
@@ -22,7 +25,8 @@ from verification.providers.likeness import (
 )
 
 # Words less alike than this are other words; so are those of which more is to be
-# changed than that leaves, as one that only begins like the other.
+# changed than that leaves, as one that only begins like the other. Another first letter
+# is one slip or another word.
 SAME_WORD, SAME_LETTERS = 0.86, 0.7
 # For each word that one of the names has more, and all of them together at most.
 MISSING, MOST_MISSING = 0.05, 0.15
@@ -30,25 +34,29 @@ MISSING, MOST_MISSING = 0.05, 0.15
 SINGLE = 0.6
 INITIAL = 0.4
 SAME_BIRTH, OTHER_YEAR, NEXT_YEAR, OTHER_COUNTRY = 0.1, 0.6, 0.85, 0.05
-VOWELS = re.compile("[aeiou]")
-# Pieces of words by which they are found.
-PIECE = 4
+
+# Lists repeat the words of names.
+_spelt = lru_cache(20_000)(spelt)
+
+# Stated word -> listed word -> how alike they are; 0 where it is missing.
+Alike = Mapping[str, Mapping[str, float]]
 
 
 def words_of(name: str, *, is_company: bool) -> list[str]:
     found = company_words(name) if is_company else without_particles(person_words(name))
-    return [spelt(word) for word in found]
+    return [_spelt(word) for word in found]
 
 
-def keys_of(names: Iterable[str], *, is_company: bool) -> list[str]:
-    """By its consonants a word is found with other vowels; by its beginning or its end,
-    with a slip in the other half."""
-    keys: set[str] = set()
-    for name in names:
-        for word in words_of(name, is_company=is_company):
-            skeleton = word[:1] + VOWELS.sub("", word[1:])
-            keys |= {f"={skeleton[:50]}", f"<{word[:PIECE]}", f">{word[-PIECE:]}"}
-    return sorted(keys)
+def stated_words(name: str, *, is_company: bool) -> list[list[str]]:
+    """The words of a name in each way in which they are searched.
+
+    With particles as well: "Al Hassan" may be a slip of "Ali Hassan".
+    """
+    usual = words_of(name, is_company=is_company)
+    if is_company or not usual:
+        return [usual] if usual else []
+    whole = [_spelt(word) for word in person_words(name)]
+    return [usual] if usual == whole else [usual, whole]
 
 
 def plain(names: Iterable[str], *, is_company: bool) -> list[str]:
@@ -59,10 +67,15 @@ def plain(names: Iterable[str], *, is_company: bool) -> list[str]:
 
 def names_score(stated: str, listed: Iterable[str], *, is_company: bool) -> float:
     """The best over all names of an entry, which are `plain`."""
-    ours = words_of(stated, is_company=is_company)
-    compare = _companies if is_company else _people
-    scores = [compare(ours, theirs.split()) for theirs in listed]
-    return max(scores, default=0.0) if ours else 0.0
+    compare = companies_score if is_company else people_score
+    return max(
+        (
+            compare(ours, theirs.split())
+            for ours in stated_words(stated, is_company=is_company)
+            for theirs in listed
+        ),
+        default=0.0,
+    )
 
 
 def weigh(
@@ -85,37 +98,63 @@ def weigh(
     return max(0.0, min(1.0, score))
 
 
-def _people(ours: list[str], theirs: list[str]) -> float:
-    fewer, more = sorted([ours, theirs], key=len)
-    left, total, weight = list(more), 0.0, 0
+def people_score(
+    ours: list[str], theirs: list[str], alike: Alike | None = None
+) -> float:
+    """Compare the words of a stated name with those of a listed one, none of them
+    empty. `alike` holds what is known of their words already."""
+    if alike is None:
+        alike = {one: {each: words_alike(one, each) for each in theirs} for one in ours}
+    is_ours = len(ours) <= len(theirs)
+    fewer, more = (ours, theirs) if is_ours else (theirs, ours)
+    left, total, weight, common = list(more), 0.0, 0, 0
     for word in sorted(fewer, key=len, reverse=True):
-        alike, other = max((_word(word, each), each) for each in left)
+        best, other = 0.0, ""
+        for each in left:
+            of = alike[word].get(each) if is_ours else alike[each].get(word)
+            if of and (of, each) > (best, other):
+                best, other = of, each
         # A name weighs as it is written out: an initial is little of it.
-        letters = max(len(word), len(other)) if alike else len(word)
-        total += alike * letters
-        weight += letters
-        if alike:
+        weight += max(len(word), len(other))
+        if best:
+            total += best * max(len(word), len(other))
             left.remove(other)
+            common += 1
+    if not common:
+        return 0.0
     score = total / weight
-    extra = len(more) - len(fewer)
-    if len(fewer) == 1 and extra:
+    if common == 1 < len(more):
         return score * SINGLE
-    return score - min(extra * MISSING, MOST_MISSING)
+    return score - min((len(more) - len(fewer)) * MISSING, MOST_MISSING)
 
 
-def _companies(ours: list[str], theirs: list[str]) -> float:
-    return fuzz.token_sort_ratio(" ".join(ours), " ".join(theirs)) / 100
+def companies_score(ours: list[str], theirs: list[str]) -> float:
+    return fuzz.ratio(in_order(ours), in_order(theirs)) / 100
 
 
-def _word(one: str, other: str) -> float:
+def in_order(words: Iterable[str]) -> str:
+    return " ".join(sorted(words))
+
+
+def words_alike(one: str, other: str) -> float:
     if one == other:
         return 1.0
     if min(len(one), len(other)) == 1:
         return INITIAL if one[0] == other[0] else 0.0
-    if OSA.normalized_similarity(one, other) < SAME_LETTERS:
+    longer = max(len(one), len(other))
+    changed = OSA.distance(one, other, score_cutoff=most_changed(longer))
+    if changed > most_changed(longer) or (changed > 1 and one[0] != other[0]):
         return 0.0
     alike = JaroWinkler.similarity(one, other)
-    return alike if alike >= SAME_WORD else 0.0
+    # One slip leaves all letters but one, also of a name that is short.
+    slip = 1 - 1 / longer if changed == 1 else 0.0
+    return max(slip, alike if alike >= SAME_WORD else 0.0)
+
+
+def most_changed(longer: int) -> int:
+    """How many letters may differ between a word of so many letters and another that
+    is no longer."""
+    return max(1, int(longer * (1 - SAME_LETTERS) + 1e-9))
 
 
 def _years_apart(birth: str, listed: str) -> int:

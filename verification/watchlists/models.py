@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.utils.timezone import now
@@ -68,17 +67,12 @@ class Listed(models.Model):
     kind = models.CharField(max_length=7, choices=Kind)
     # The first is the one that it is listed by.
     names = ArrayField(models.CharField(max_length=300))
-    # The same as they are compared, so that it is not made out for each search.
-    words = ArrayField(models.TextField())
     # YYYY-MM-DD, YYYY-MM, YYYY, or two years: 1960/1965.
     birth_dates = ArrayField(models.CharField(max_length=10), default=list)
     countries = ArrayField(models.CharField(max_length=2), default=list)
-    # Pieces of the names by which entries are found that may be alike.
-    keys = ArrayField(models.CharField(max_length=60))
 
     class Meta:
         verbose_name_plural = "listed"
-        indexes = [GinIndex(fields=["keys"], name="listed_keys")]
 
     def __str__(self) -> str:
         return self.reference

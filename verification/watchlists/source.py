@@ -18,10 +18,13 @@ from verification.providers.base import Finding, Inquiry, Refused, Unavailable
 from verification.providers.calls import REFUSED, UNAVAILABLE
 from verification.providers.scoring import is_company, stated_name
 from verification.providers.screening_answers import Hit, screened
-from verification.watchlists.matching import keys_of, names_score, weigh, words_of
+from verification.watchlists.index import Replaced, names_in
+from verification.watchlists.matching import SAME_BIRTH, weigh, words_of
 from verification.watchlists.models import Edition, Kind, Listed
 
-ALGORITHM = "words-v1"
+ALGORITHM = "words-v2"
+REPLACED = "A list was loaded just now."
+ROUNDING = 1e-9
 
 
 class WatchLists:
@@ -45,9 +48,6 @@ class WatchLists:
             raise Refused(REFUSED, "The name has no letters to search the lists by.")
         editions = self._editions()
         hits = self._hits(subject, name, editions)
-        if [edition.pk for edition in self._editions()] != [e.pk for e in editions]:
-            # Its entries may have gone before they were read.
-            raise Unavailable(UNAVAILABLE, "A list was loaded just now.")
         return screened(
             subject,
             hits,
@@ -75,24 +75,33 @@ class WatchLists:
     def _hits(
         self, subject: Mapping[str, Any], name: str, editions: Sequence[Edition]
     ) -> list[Hit]:
-        company = is_company(subject)
-        lists = {edition.pk: edition.list for edition in editions}
-        entries = Listed.objects.filter(
-            edition__in=lists,
-            kind=Kind.COMPANY if company else Kind.PERSON,
-            keys__overlap=keys_of([name], is_company=company),
-        ).defer("keys")
+        kind = Kind.COMPANY if is_company(subject) else Kind.PERSON
+        # What else is known of an entry adds no more to the score of its name.
+        more = SAME_BIRTH if subject.get("dateOfBirth") else 0
+        least = self._threshold - more - ROUNDING
+        try:
+            scores = {
+                entry: (score, edition.list)
+                for edition in editions
+                for entry, score in names_in(edition, kind).search(name, least).items()
+            }
+        except Replaced:
+            raise Unavailable(UNAVAILABLE, REPLACED) from None
+        entries = list(Listed.objects.filter(pk__in=list(scores))) if scores else []
+        if len(entries) < len(scores):
+            raise Unavailable(UNAVAILABLE, REPLACED)
         hits = []
-        for entry in entries.iterator(chunk_size=500):
+        for entry in entries:
+            of_name, listed_by = scores[entry.pk]
             score = weigh(
-                names_score(name, entry.words, is_company=company),
+                of_name,
                 birth=subject.get("dateOfBirth"),
                 births=entry.birth_dates,
                 country=subject.get("country"),
                 countries=entry.countries,
             )
             if score >= self._threshold:
-                hits.append(_hit(entry, lists[entry.edition_id], score))
+                hits.append(_hit(entry, listed_by, score))
         return hits
 
 

@@ -22,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--may-shrink",
             action="store_true",
-            help="load it although it has less than half of the entries before",
+            help="load it although it has far fewer entries than it should",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

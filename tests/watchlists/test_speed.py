@@ -1,0 +1,32 @@
+import time
+
+import pytest
+
+from tests.providers.asking import inquiry
+from tests.watchlists.lists import Lists
+from verification.watchlists.models import Listed
+from verification.watchlists.source import WatchLists
+
+# Many times what it takes, for a machine that is busy with other things.
+MOST_SECONDS = 30
+
+
+@pytest.mark.slow
+def test_thousand_names_are_screened_against_a_large_list_in_time(load):
+    lists = Lists(seed=7)
+    load("EU", lists.file(people=15_400, companies=6_600))
+    assert Listed.objects.count() == 22_000
+    names = lists.kenyan.person
+    people = [inquiry("AML_SCREENING", fullName=names()) for _ in range(800)]
+    companies = [
+        inquiry("AML_SCREENING", fullName=lists.company(), subjectType="COMPANY")
+        for _ in range(200)
+    ]
+    source = WatchLists(["EU"])
+
+    begun = time.monotonic()
+    found = [source.ask(each) for each in people + companies]
+    took = time.monotonic() - begun
+
+    assert any(each.flags for each in found)
+    assert took < MOST_SECONDS

@@ -1,0 +1,186 @@
+"""The names of an edition in memory, so that each search compares few of them.
+
+    names_in(edition, Kind.PERSON).search("Jane Kamau", 0.7)     # {entry id: score}
+
+A search finds exactly the entries for which `matching.names_score` is high enough. Each
+process keeps the current editions: about 1.3 KB for each entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Protocol
+from uuid import UUID
+
+from rapidfuzz import fuzz
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import extract
+
+from verification.watchlists.matching import (
+    SINGLE,
+    Alike,
+    in_order,
+    most_changed,
+    people_score,
+    plain,
+    stated_words,
+    words_alike,
+)
+from verification.watchlists.models import Edition, Kind
+
+# Of floating point, and of how close one name of several in common comes to SINGLE.
+CLOSE = 0.001
+# Stated words whose neighbours are remembered.
+REMEMBERED = 20_000
+
+
+class Replaced(Exception):
+    """The edition is not the current one any more, and its entries are gone."""
+
+
+class Names(Protocol):
+    """The names of the people, or of the companies, of an edition."""
+
+    def search(self, stated: str, least: float) -> dict[int, float]:
+        """Entries with a name that is as like as `least`, and how like it is."""
+        ...
+
+
+class People:
+    """Compares names that have two words in common with the stated one; a name of one
+    word, where it has that."""
+
+    def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
+        of: dict[str, list[int]] = {}
+        for entry, names in entries:
+            for name in plain(names, is_company=False):
+                of.setdefault(name, []).append(entry)
+        # Many entries may share a name. It is known by its place in both lists.
+        self._entries = list(of.values())
+        self._names = [name.split() for name in of]
+        self._single = {at for at, words in enumerate(self._names) if len(words) == 1}
+        self._having: dict[str, list[int]] = {}
+        for place, words in enumerate(self._names):
+            for word in set(words):
+                self._having.setdefault(word, []).append(place)
+        # First letter and length -> words; all but the first letter -> words.
+        self._alphabetical: dict[str, dict[int, list[str]]] = {}
+        self._by_rest: dict[str, list[str]] = {}
+        for word in self._having:
+            by_length = self._alphabetical.setdefault(word[0], {})
+            by_length.setdefault(len(word), []).append(word)
+            self._by_rest.setdefault(word[1:], []).append(word)
+        self._remembered: dict[str, dict[str, float]] = {}
+
+    def search(self, stated: str, least: float) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for ours in stated_words(stated, is_company=False):
+            alike = {word: self._alike(word) for word in ours}
+            for place in self._candidates(ours, alike, least):
+                score = people_score(ours, self._names[place], alike)
+                if score < least:
+                    continue
+                for entry in self._entries[place]:
+                    found[entry] = max(score, found.get(entry, 0.0))
+        return found
+
+    def _candidates(self, ours: list[str], alike: Alike, least: float) -> set[int]:
+        once: set[int] = set()
+        twice: set[int] = set()
+        for word in ours:
+            places = set(chain.from_iterable(self._having[w] for w in alike[word]))
+            twice |= once & places
+            once |= places
+        # With one word in common of several, no score is above SINGLE, and only that of
+        # a name of one word is as high.
+        if least <= SINGLE - CLOSE or (len(ours) == 1 and least <= SINGLE + CLOSE):
+            return once
+        return twice | (once & self._single)
+
+    def _alike(self, word: str) -> dict[str, float]:
+        """The words of the edition that are like this one."""
+        found = self._remembered.get(word)
+        if found is None:
+            near = self._near(word)
+            found = {each: score for each in near if (score := words_alike(word, each))}
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            self._remembered[word] = found
+        return found
+
+    def _near(self, word: str) -> Iterator[str]:
+        """All words that `words_alike` may find like this one."""
+        for length, words in self._alphabetical.get(word[0], {}).items():
+            most = most_changed(max(length, len(word)))
+            if min(length, len(word)) == 1:
+                yield from words
+            elif abs(length - len(word)) <= most:
+                near = extract(
+                    word, words, scorer=OSA.distance, score_cutoff=most, limit=None
+                )
+                yield from (each for each, _, _ in near)
+        # With another first letter: it is changed, left out, put before, or swapped.
+        for rest in (word[1:], word):
+            yield from self._by_rest.get(rest, ())
+        for each in (word[1:], word[1:2] + word[:1] + word[2:]):
+            if each in self._having:
+                yield each
+
+
+class Companies:
+    """Compares all names, each as one text, which takes little for each."""
+
+    def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
+        of: dict[str, list[int]] = {}
+        for entry, names in entries:
+            for name in plain(names, is_company=True):
+                of.setdefault(in_order(name.split()), []).append(entry)
+        self._names, self._entries = list(of), list(of.values())
+
+    def search(self, stated: str, least: float) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for ours in stated_words(stated, is_company=True):
+            near = extract(
+                in_order(ours),
+                self._names,
+                scorer=fuzz.ratio,
+                processor=None,
+                score_cutoff=100 * (least - CLOSE),
+                limit=None,
+            )
+            for _, score, place in near:
+                for entry in self._entries[place] if score / 100 >= least else ():
+                    found[entry] = max(score / 100, found.get(entry, 0.0))
+        return found
+
+
+# Edition -> kind of entry -> their names.
+_kept: dict[UUID, dict[str, Names]] = {}
+
+
+def names_in(edition: Edition, kind: Kind) -> Names:
+    """The names of a current edition. Raises Replaced if it is not that any more."""
+    if edition.pk not in _kept:
+        _forget_older()
+        _kept[edition.pk] = _read(edition)
+    return _kept[edition.pk][kind]
+
+
+def _forget_older() -> None:
+    current = set(Edition.objects.filter(is_current=True).values_list("pk", flat=True))
+    for pk in set(_kept) - current:
+        _kept.pop(pk, None)
+
+
+def _read(edition: Edition) -> dict[str, Names]:
+    rows = list(edition.entries.values_list("kind", "pk", "names"))
+    if len(rows) != edition.entry_count:
+        raise Replaced
+    of: dict[str, list[tuple[int, Sequence[str]]]] = {kind: [] for kind in Kind}
+    for kind, pk, names in rows:
+        of[kind].append((pk, names))
+    return {
+        Kind.PERSON: People(of[Kind.PERSON]),
+        Kind.COMPANY: Companies(of[Kind.COMPANY]),
+    }
