@@ -136,7 +136,7 @@ def test_the_pause_is_anywhere_between_nothing_and_the_policys(ordered, tries, l
     pauses = []
     for _ in range(300):
         asked_at = now()
-        outcome = ask(Down(), claimed, POLICY)
+        _, outcome = ask(Down(), claimed, POLICY)
         assert isinstance(outcome, Again)
         assert outcome.tries == tries + 1
         pauses.append((outcome.at - asked_at).total_seconds())
@@ -148,7 +148,7 @@ def test_the_pause_is_anywhere_between_nothing_and_the_policys(ordered, tries, l
 def test_the_last_try_is_not_followed_by_a_pause(ordered):
     (claimed,) = claim(1)
 
-    outcome = ask(Down(), replace(claimed, tries=4), POLICY)
+    _, outcome = ask(Down(), replace(claimed, tries=4), POLICY)
 
     assert outcome == Failed("ACME_DOWN", "Acme is down.", retryable=True)
 

@@ -245,3 +245,17 @@ def test_a_worker_claims_no_more_that_waited_than_it_has_threads_for(db):
     Source.objects.bulk_create(Source(name=name) for name in ("first", "second"))
 
     assert Queues().rooms(70) == {"first": 64, "second": 6}
+
+
+def test_duration_is_that_of_the_check_and_not_of_its_wait(paying_api, two, settings):
+    two.routed("first")
+    answers("first")
+    settings.SOURCE_LIMITS = {"first": Limit(1)}
+    two.first.play = AtOnce(seconds=0.2)
+    paying_api.create(*orders(5))
+
+    paying_api.work()
+
+    assert completed() == 5
+    took = CheckResult.objects.values_list("duration_ms", flat=True)
+    assert all(200 <= each < 400 for each in took), list(took)

@@ -120,6 +120,7 @@ class CheckResultBody(Shape):
     started_at: Timestamp | None = None
     completed_at: Timestamp | None = None
     duration_ms: int | None = None
+    """From `startedAt`, when the source was first asked, to its answer."""
 
     @classmethod
     def of(cls, result: CheckResult, environment: str) -> Self:

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,8 +63,17 @@ def _inquiry(claimed: Claim) -> Inquiry:
     )
 
 
-def ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
-    """The source's answer, or what is to be done without one. Never raises."""
+def ask(
+    provider: Provider, claimed: Claim, policy: Mapping[str, Any]
+) -> tuple[Claim, Outcome]:
+    """The source's answer, or what is to be done without one; and the claim, with when
+    it was asked. Never raises."""
+    began_at = now()
+    outcome = _outcome(provider, claimed, policy)
+    return replace(claimed, began_at=began_at, ended_at=now()), outcome
+
+
+def _outcome(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outcome:
     try:
         return _ask(provider, claimed, policy)
     except Exception as e:

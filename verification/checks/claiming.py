@@ -35,11 +35,21 @@ class Claim:
     reused_from_id: UUID | None
     # The source that it waited for, if it did.
     waited_for: str = ""
+    # Whether this claim begins the run: `started_at` is its time.
+    is_first: bool = False
     # The call of a live source that is made for it, whether another is left to ask, and
     # when that source was first asked: a check may have waited long for its turn there.
     call_id: UUID | None = None
     more: bool = False
     asked_at: datetime | None = None
+    # When the provider was asked for this claim, and when it had answered.
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def asked_since(self) -> datetime:
+        """When the run of the check began, without the wait for its turn."""
+        return (self.began_at if self.is_first else None) or self.started_at
 
     @property
     def key(self) -> tuple[UUID, int]:
@@ -75,7 +85,8 @@ SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1, waits_for = 
     next_attempt_at = due.lease_end, turn_at = due.lease_end
 FROM due WHERE r.id = due.id
 RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
-    r.claims, r.fence, r.started_at, r.reused_from_id, due.source
+    r.claims, r.fence, r.started_at, r.reused_from_id, due.source,
+    r.started_at = statement_timestamp()
 """
 CLAIM_DUE, CLAIM_WAITING = CLAIM.format(due=DUE), CLAIM.format(due=WAITING)
 

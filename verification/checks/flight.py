@@ -139,5 +139,5 @@ class _Asked:
 
 def _asked(provider: Provider, claimed: Claim, policy: Policy) -> _Asked:
     begun = time.monotonic()
-    outcome = ask(provider, claimed, policy)
+    claimed, outcome = ask(provider, claimed, policy)
     return _Asked(provider, claimed, outcome, time.monotonic() - begun)

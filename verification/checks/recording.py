@@ -46,15 +46,15 @@ UPDATE checks_checkresult r
 SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
     turn_at = COALESCE(u.due, r.turn_at), waits_for = u.waits_for,
     completed_at = CASE WHEN u.due IS NULL THEN %s END,
-    duration_ms = u.duration, score = u.score, risk_level = u.level,
+    started_at = u.started, duration_ms = u.duration, score = u.score, risk_level = u.level,
     finding = u.finding, failure_code = u.code, failure_message = u.message,
     failure_retryable = u.retryable
 FROM unnest(
     %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::int[],
     %s::smallint[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bool[],
-    %s::text[]
+    %s::text[], %s::timestamptz[]
 ) AS u(id, fence, status, tries, due, duration, score, level, finding, code, message,
-    retryable, waits_for)
+    retryable, waits_for, started)
 WHERE r.id = u.id AND r.fence = u.fence AND r.status = 'RUNNING'
 RETURNING r.id, r.fence, r.price
 """
@@ -141,27 +141,34 @@ def _end_calls(ended: Iterable[Ended], at: datetime) -> None:
 
 
 def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
-    took = _milliseconds(claimed, at)
+    took, started = _milliseconds(claimed, at), claimed.asked_since
     tries, level = claimed.tries, RiskLevel.UNKNOWN.value
     match outcome:
         case Completed(score, finding):
             level = RiskLevel.of(score).value
             sealed = seal(finding, claimed.result_id)
             found = (tries, None, took, score, level, sealed)
-            return (*claimed.key, "COMPLETED", *found, "", "", False, "")
+            return (*claimed.key, "COMPLETED", *found, "", "", False, "", started)
         case Failed(code, message, retryable):
             took_only = (tries, None, took, None, level, None)
-            return (*claimed.key, "FAILED", *took_only, code, message, retryable, "")
+            why = (code, message, retryable, "")
+            return (*claimed.key, "FAILED", *took_only, *why, started)
         case Again(due, spent, queue):
             waits = (spent, due, None, None, level, None)
-            return (*claimed.key, "RUNNING", *waits, "", "", False, queue)
+            # One that only waited for its turn has not begun.
+            since = None if claimed.is_first and not claimed.began_at else started
+            return (*claimed.key, "RUNNING", *waits, "", "", False, queue, since)
         case Cancelled():
             nothing = (tries, None, None, None, level, None)
-            return (*claimed.key, "CANCELLED", *nothing, "", "", False, "")
+            return (*claimed.key, "CANCELLED", *nothing, "", "", False, "", started)
 
 
 def _milliseconds(claimed: Claim, at: datetime) -> int:
-    took = round((at - claimed.started_at) / timedelta(milliseconds=1))
+    """How long the check took, without waiting for its turn or for the others that are
+    recorded with it."""
+    took = round(
+        ((claimed.ended_at or at) - claimed.asked_since) / timedelta(milliseconds=1)
+    )
     # A check may wait for longer than the 25 days that the column holds.
     return min(max(0, took), LONGEST)
 
@@ -248,7 +255,7 @@ def _outcome_body(
         "summary": None,
         "flags": [],
         "details": {},
-        "executedAt": utc_text(claimed.started_at),
+        "executedAt": utc_text(claimed.asked_since),
         "durationMs": _milliseconds(claimed, at),
         "reused": claimed.reused_from_id is not None,
     }

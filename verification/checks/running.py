@@ -120,7 +120,7 @@ def _start(
                 live.append((claimed, route))
                 continue
             policy = definitions[claimed.definition_id].retry_policy
-            outcome = ask(route.providers[0], claimed, policy)
+            claimed, outcome = ask(route.providers[0], claimed, policy)
         at_once.append((claimed, outcome))
     # Of what was claimed before and has ended without being asked, a call may be left
     # whose worker died in the midst of it.
