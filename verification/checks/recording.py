@@ -46,9 +46,9 @@ UPDATE checks_checkresult r
 SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
     turn_at = COALESCE(u.due, r.turn_at), waits_for = u.waits_for,
     completed_at = CASE WHEN u.due IS NULL THEN %s END,
-    started_at = u.started, duration_ms = u.duration, score = u.score, risk_level = u.level,
-    finding = u.finding, failure_code = u.code, failure_message = u.message,
-    failure_retryable = u.retryable
+    started_at = u.started, duration_ms = u.duration, score = u.score,
+    risk_level = u.level, finding = u.finding, failure_code = u.code,
+    failure_message = u.message, failure_retryable = u.retryable
 FROM unnest(
     %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::int[],
     %s::smallint[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bool[],
