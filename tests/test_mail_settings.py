@@ -72,6 +72,14 @@ def test_development_keeps_mail_in_its_data_dir(tmp_path: Any):
     assert path == str(tmp_path / "mail")
 
 
+def test_nobody_but_its_owner_reads_the_mail_of_development(tmp_path: Any):
+    (tmp_path / "mail").mkdir(mode=0o755)
+
+    started(DEBUG="True", DATA_DIR=str(tmp_path))
+
+    assert (tmp_path / "mail").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_mail_server_and_a_key_are_read_from_files(tmp_path: Any):
     (tmp_path / "url").write_text("submission://a:b@mail.test\n")
     (tmp_path / "key").write_text("atsk_1\n")

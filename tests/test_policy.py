@@ -40,7 +40,9 @@ def test_an_error_of_the_api_is_protected_too(db, behind_tls, monkeypatch):
     assert "Content-Security-Policy" in answer.headers
 
 
-@pytest.mark.parametrize("path", ["/api/v1/reports", "/api/v1/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/reports", "/api/v1/nowhere", "/metrics", "/callbacks/smile-id"]
+)
 def test_the_api_is_refused_over_plain_http(db, behind_tls, path):
     answer = behind_tls.get(path, headers={"Authorization": "Bearer vrf_test_x"})
 

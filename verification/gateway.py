@@ -37,7 +37,16 @@ PIECE_SECONDS = 30
 # More than these at one time are refused without a page.
 REFUSALS = 32
 RETRY_AFTER = "5"
+# Of the refusal without a page, which no middleware sees.
+BARE = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"retry-after", RETRY_AFTER.encode()),
+]
 ALWAYS = "/healthz"
+# Beside the API, these are called by programs.
+FOR_PROGRAMS = ("/metrics", "/callbacks/")
 REFUSAL = "verification.refusal"
 
 Message = dict[str, Any]
@@ -109,8 +118,7 @@ class Gateway:
 
     async def _refused(self, environ: Environ, code: str, send: Send) -> Answer:
         if self.refusals >= REFUSALS:
-            headers = [(b"retry-after", RETRY_AFTER.encode())]
-            return Answer(503, headers, b"Too busy. Try again in a few seconds.\n")
+            return Answer(503, BARE, b"Too busy. Try again in a few seconds.\n")
         self.refusals += 1
         try:
             refusal = {**environ, REFUSAL: code, "wsgi.input": io.BytesIO()}
@@ -294,10 +302,15 @@ class RefusalMiddleware:
 class TransportMiddleware(SecurityMiddleware):
     """Leads pages to HTTPS and refuses the API without it.
 
-    A client that was led would go on sending its key in the clear, and not know."""
+    A client that was led would go on sending its key in the clear, and not know. The
+    same holds for what asks for metrics and for sources that call back."""
 
     def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
         redirect = super().process_request(request)
-        if redirect is not None and is_api(request):
+        if redirect is not None and _is_for_programs(request):
             return Problem("https-required").response(request)
         return redirect
+
+
+def _is_for_programs(request: HttpRequest) -> bool:
+    return is_api(request) or request.path_info.startswith(FOR_PROGRAMS)

@@ -3,6 +3,8 @@
 from typing import Any
 
 FORMAT: dict[str, Any] = {
-    "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
-    "rename_fields": {"asctime": "time", "levelname": "level"},
+    "fmt": "%(levelname)s %(name)s %(message)s",
+    "rename_fields": {"levelname": "level"},
+    # In UTC, with its offset, whatever the zone of the host.
+    "timestamp": "time",
 }

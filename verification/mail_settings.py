@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,8 @@ from django.core.exceptions import ImproperlyConfigured
 SCHEMES = {"smtp", "submission", "console", "file", "dummy"}
 # For each step of a conversation with the server.
 SECONDS = 10
+# Rights of everybody but the owner.
+OTHERS = 0o077
 
 
 def mail_settings(url: str) -> dict[str, Any]:
@@ -26,3 +29,15 @@ def mail_settings(url: str) -> dict[str, Any]:
     except ValueError as e:
         raise ImproperlyConfigured("EMAIL_URL has no usable port or timeout.") from e
     return {**found, "EMAIL_TIMEOUT": found["EMAIL_TIMEOUT"] or SECONDS}
+
+
+def mailbox(data_dir: Path) -> Path:
+    """The folder of e-mails that a developer's service writes instead of sending them.
+
+    Their links open reports, so that its owner alone can read it.
+    """
+    folder = data_dir / "mail"
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_mode & OTHERS:
+        folder.chmod(0o700)
+    return folder

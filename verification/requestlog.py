@@ -84,8 +84,15 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
             "ms": round(seconds * 1000, 1),
             "workspace_id": str(key.workspace_id) if key else None,
             "key_id": str(key.id) if key else None,
+            "user_id": _user_id(request),
         },
     )
+
+
+def _user_id(request: HttpRequest) -> str | None:
+    """Of who is logged in, if the answer depended on it; nobody is looked up for it."""
+    user = getattr(request, "_cached_user", None)
+    return str(user.pk) if user and user.is_authenticated else None
 
 
 def _level(request: HttpRequest, response: HttpResponse) -> int:

@@ -18,7 +18,7 @@ from verification import embedded, log_lines
 from verification.account_settings import *  # noqa: F403
 from verification.backoffice.look import UNFOLD as UNFOLD
 from verification.document_settings import document_storage
-from verification.mail_settings import mail_settings
+from verification.mail_settings import mail_settings, mailbox
 from verification.openapi_settings import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
 from verification.payment_settings import payment_providers
 from verification.secret_settings import (
@@ -192,7 +192,7 @@ CACHES = {
 
 if DEBUG and not optional_secret("EMAIL_URL"):
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
-    EMAIL_FILE_PATH = DATA_DIR / "mail"
+    EMAIL_FILE_PATH = mailbox(DATA_DIR)
 else:
     globals().update(mail_settings(optional_secret("EMAIL_URL") or "smtp://localhost"))
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")
@@ -253,8 +253,11 @@ if BASE_URL.startswith("https://"):
     CSRF_COOKIE_SECURE = True
     SESSION_COOKIE_NAME = "__Host-session"
     CSRF_COOKIE_NAME = "__Host-csrf"
+    LANGUAGE_COOKIE_NAME = "__Host-language"
 SESSION_COOKIE_HTTPONLY = True
 CSRF_COOKIE_HTTPONLY = True
+# In the database: they may name people.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 CSRF_FAILURE_VIEW = "verification.pages.csrf_failure"
 

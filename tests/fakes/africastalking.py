@@ -28,6 +28,8 @@ class SmsGateway:
         self.codes: dict[str, int] = {}
         # The HTTP status and body of every answer, where set
         self.broken: tuple[int, str] | None = None
+        # Where every answer leads to
+        self.leads_to = ""
         # (number, text) of each message that was taken
         self.sent: list[tuple[str, str]] = []
         self.requests: list[dict[str, str]] = []
@@ -87,7 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
         )
         text = answer if isinstance(answer, str) else json.dumps(answer)
         kind = "text/plain" if isinstance(answer, str) else "application/json"
-        self.send_response(status)
+        self.send_response(307 if self.gateway.leads_to else status)
+        if self.gateway.leads_to:
+            self.send_header("Location", self.gateway.leads_to)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text.encode())))
         self.end_headers()

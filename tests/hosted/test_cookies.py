@@ -1,3 +1,5 @@
+import zlib
+from base64 import urlsafe_b64decode
 from uuid import UUID
 
 import pytest
@@ -21,6 +23,29 @@ def request_after(kind, row=ROW, value=1):
 
 def test_a_visit_is_read_as_it_was_remembered():
     assert KIND.value_of(request_after(KIND, value={"a": 1}), ROW) == {"a": 1}
+
+
+def test_nothing_of_a_visit_can_be_read():
+    (cookie,) = request_after(KIND, value={"name": "Wanjiku" * 9}).COOKIES.values()
+
+    for text in (cookie.encode(), urlsafe_b64decode(cookie)):
+        assert b"Wanjiku" not in text
+        with pytest.raises(zlib.error):
+            zlib.decompress(text)
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "AQJrMQ==", "é", "A" * 200])
+def test_a_cookie_that_is_not_ours_is_none(cookie):
+    request = RequestFactory().get("/")
+    request.COOKIES = {"visit": cookie}
+
+    assert KIND.value_of(request, ROW) is None
+
+
+def test_a_cookie_of_an_encrypted_connection_says_so(settings):
+    settings.SESSION_COOKIE_SECURE = True
+
+    assert list(request_after(KIND).COOKIES) == ["__Secure-visit"]
 
 
 @pytest.mark.parametrize(

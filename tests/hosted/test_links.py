@@ -57,7 +57,7 @@ def test_the_cookie_is_sent_over_tls_only_where_there_is_tls(ask, settings):
     settings.SESSION_COOKIE_SECURE = True
     visitor = ask()
 
-    assert visitor.browser.get(visitor.link).cookies["visit"]["secure"]
+    assert visitor.browser.get(visitor.link).cookies["__Secure-visit"]["secure"]
 
 
 def wrong_tokens(visitor):

@@ -94,6 +94,17 @@ def test_a_wrong_key_is_tried_again(sms_gateway: SmsGateway, settings: Any):
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
 
 
+def test_gateway_that_leads_elsewhere_is_not_followed(sms_gateway: SmsGateway):
+    with SmsGateway() as other:
+        sms_gateway.leads_to = f"{other.url}/version1/messaging"
+        row = asked(sms())
+        send_due()
+
+        row.refresh_from_db()
+        assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
+        assert other.requests == []
+
+
 def test_an_unknown_sender_is_tried_again(sms_gateway: SmsGateway, settings: Any):
     settings.SMS_FROM = "UNKNOWN"
     row = asked(sms())

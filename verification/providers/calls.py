@@ -141,6 +141,8 @@ def failure(source: str, e: BaseException) -> Unavailable | Refused:
         return Refused(REFUSED, f"{source} may not be called: {e}")
     if isinstance(e, requests.Timeout):
         return unavailable(source, "did not answer in time")
+    if isinstance(e, requests.exceptions.SSLError):
+        return unavailable(source, "showed a certificate that is not valid for it")
     if isinstance(e, client.TooLarge):
         return unavailable(source, "answered with too much")
     return unavailable(source, "could not be reached, or broke off")
