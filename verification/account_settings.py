@@ -80,6 +80,7 @@ AXES_SENSITIVE_PARAMETERS = ["login", "password", "code", "next", "email"]
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 
+SESSION_ENGINE = "verification.accounts.sessions"
 # Idle, and from the login on.
 STAFF_SESSION = (
     timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15)),

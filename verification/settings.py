@@ -69,7 +69,6 @@ INSTALLED_APPS = [
     "django.contrib.admin.apps." + ADMIN,
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.postgres",
     "django.contrib.staticfiles",

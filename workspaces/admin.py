@@ -435,7 +435,7 @@ class MemberAdmin(RevealingAdmin, PeopleAdmin):
     fields = ["name", "workspace", "role", "joined", "last_login", "second_factor"]
     readonly_fields = [*fields]
     personal_fields = ("address",)
-    actions_detail = ["change_email", "remove_factor", "reveal"]
+    actions_detail = ["change_email", "remove_factor", "end_sessions", "reveal"]
 
     def get_fields(self, request, obj=None):
         return [*self.fields, *self.personal_fields]

@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from allauth.account.models import EmailAddress
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import SIGN_UP, is_logged_in, known, log_in, path_mailed_to
 from tests.workspaces.people import PASSWORD, member, token_sent_to
+from verification.accounts.models import Session
 from verification.accounts.tasks import purge_sessions, purge_unconfirmed
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification

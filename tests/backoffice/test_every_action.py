@@ -291,6 +291,7 @@ def workspace(api: Api) -> Workspace:
 ROWS = {
     "accounts.colleague.change_email": colleague,
     "accounts.colleague.deactivate": colleague,
+    "accounts.colleague.end_sessions": colleague,
     "accounts.colleague.invite_again": lambda api: colleague(api, joined=False),
     "accounts.colleague.reactivate": lambda api: colleague(api, active=False),
     "accounts.colleague.remove_factor": colleague,
@@ -346,6 +347,7 @@ ROWS = {
     "workspaces.apikey.revoke": lambda api: api.key,
     "workspaces.apikey.revoke_key": lambda api: api.key,
     "workspaces.member.change_email": person_of,
+    "workspaces.member.end_sessions": person_of,
     "workspaces.member.remove_factor": person_of,
     "workspaces.member.reveal": person_of,
     "workspaces.staffentry.approve": staff_entry,

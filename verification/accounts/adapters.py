@@ -123,6 +123,12 @@ class AccountAdapter(DefaultAccountAdapter):
         cleaned: str = super().clean_password(password, user)
         return cleaned
 
+    def get_reauthentication_methods(self, user: Any) -> list[Any]:
+        """Return the second factor alone for who has one: the password is the first."""
+        methods: list[Any] = super().get_reauthentication_methods(user)
+        factors = [m for m in methods if m["id"] != "reauthenticate"]
+        return factors or methods
+
     def get_client_ip(self, request: HttpRequest) -> str:
         return lockout.address(request) or ""
 

@@ -121,6 +121,7 @@ class ColleagueAdmin(PeopleAdmin):
         "invite_again",
         "change_email",
         "remove_factor",
+        "end_sessions",
         "deactivate",
         "reactivate",
     ]

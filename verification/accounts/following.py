@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 
 from verification.accounts.lockout import typed_account
-from verification.accounts.sessions import begin
+from verification.accounts.sessions import begin, end_others
 from verification.backoffice import security_log, trail
 from verification.payments.troubles import count_refused_access
 from workspaces.accounts import open_for
@@ -28,6 +28,15 @@ NOTED = {
     "recovery-codes-made": mfa.authenticator_reset,
 }
 
+# Whoever was logged in by what held before is logged out.
+ENDS_OTHER_SESSIONS = [
+    account.password_changed,
+    account.password_reset,
+    account.email_changed,
+    mfa.authenticator_added,
+    mfa.authenticator_removed,
+]
+
 
 def connect() -> None:
     """Kept by name: connecting again changes nothing."""
@@ -40,6 +49,11 @@ def connect() -> None:
     account.email_changed.connect(_has_another_address, dispatch_uid="note an address")
     user_login_failed.connect(_is_refused, dispatch_uid="note a refused login")
     user_locked_out.connect(_is_locked_out, dispatch_uid="note a lock-out")
+    account.authentication_step_completed.connect(
+        _has_proved, dispatch_uid="give the session another key"
+    )
+    for signal in ENDS_OTHER_SESSIONS:
+        signal.connect(_end_others, dispatch_uid="end other sessions")
     for act, signal in NOTED.items():
         signal.connect(_noting(act), weak=False, dispatch_uid=f"note {act}")
 
@@ -79,6 +93,17 @@ def _has_a_factor(request: Any, user: User, authenticator: Any, **_: Any) -> Non
     """Who sets TOTP up has just typed a code of it, in this session."""
     if authenticator.type == Authenticator.Type.TOTP:
         record_authentication(request, user, "mfa", type=authenticator.type)
+
+
+def _has_proved(request: Any, **_: Any) -> None:
+    """Give the session another key; the login itself does so on its own."""
+    if request.user.is_authenticated:
+        request.session.cycle_key()
+
+
+def _end_others(request: Any, user: User, **_: Any) -> None:
+    if end_others(request, user):
+        _note(request, user, "other-sessions-ended")
 
 
 def _has_another_address(

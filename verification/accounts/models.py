@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.contrib.auth.models import User, UserManager
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils.timezone import now
 
@@ -28,6 +29,24 @@ class Colleague(User):
 
     def __str__(self) -> str:
         return self.get_full_name() or self.get_username()
+
+
+class Session(AbstractBaseSession):
+    """A row of `verification.accounts.sessions.SessionStore`."""
+
+    # Of nobody until the login is complete.
+    user = models.ForeignKey(
+        User, models.CASCADE, null=True, editable=False, related_name="sessions"
+    )
+
+    class Meta(AbstractBaseSession.Meta):
+        default_permissions = ()
+
+    @classmethod
+    def get_session_store_class(cls) -> Any:
+        from verification.accounts.sessions import SessionStore
+
+        return SessionStore
 
 
 class StaffInvitation(models.Model):

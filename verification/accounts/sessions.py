@@ -1,23 +1,157 @@
-"""How long a session lives: idle, and from its login, shorter for staff."""
+"""Sessions: in the database, sealed, by the person whose they are; and how they end.
+
+A session ends when it is idle, some hours after its login (sooner for staff), and when
+the person changes how they log in, but for the session that they change it in.
+"""
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
+import orjson
+from cryptography.exceptions import InvalidTag
 from django.conf import settings
-from django.contrib.auth import logout
+from django.contrib.auth import SESSION_KEY, logout
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends import db
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import now
+
+from verification.accounts import lockout
+from verification.encryption import UnknownKey, keyed_hash, seal, unseal
 
 BEGAN, SEEN = "session.began", "session.seen"
+ADDRESS, BROWSER = "session.address", "session.browser"
 # So that not every page writes the session.
 RESOLUTION = 30
+# What user agents call themselves, the most telling first.
+BROWSERS = {
+    "Edg": "Edge",
+    "OPR/": "Opera",
+    "SamsungBrowser": "Samsung Internet",
+    "Firefox": "Firefox",
+    "FxiOS": "Firefox",
+    "CriOS": "Chrome",
+    "Chrome": "Chrome",
+    "Safari": "Safari",
+}
+SYSTEMS = {
+    "Android": "Android",
+    "iPhone": "iPhone",
+    "iPad": "iPad",
+    "Windows": "Windows",
+    "CrOS": "ChromeOS",
+    "Mac OS": "macOS",
+    "Linux": "Linux",
+}
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
+class SessionStore(db.SessionStore):
+    """Django's, with the user in a column, and the rest sealed to its row."""
+
+    @classmethod
+    def get_model_class(cls) -> type[AbstractBaseSession]:
+        from verification.accounts.models import Session
+
+        return Session
+
+    def create_model_instance(self, data: dict[str, Any]) -> AbstractBaseSession:
+        row = super().create_model_instance(data)
+        row.user_id = data.get(SESSION_KEY)  # type: ignore[attr-defined]
+        return row
+
+    def encode(self, session_dict: dict[str, Any]) -> str:
+        text = orjson.dumps(session_dict)
+        sealed = seal(text, column="accounts_session", row=self.session_key)
+        return base64.b64encode(sealed).decode()
+
+    def decode(self, session_data: str | bytes) -> dict[str, Any]:
+        """Return nothing, as of a session that has ended, for what cannot be opened."""
+        try:
+            sealed = base64.b64decode(session_data)
+            text = unseal(sealed, column="accounts_session", row=self.session_key)
+        except (InvalidTag, UnknownKey, ValueError):
+            return {}
+        opened: dict[str, Any] = orjson.loads(text)
+        return opened
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    # A keyed hash: the key itself would log in.
+    name: str
+    address: str
+    browser: str
+    began: datetime
+    seen: datetime
+    is_this: bool
+
+
 def begin(request: HttpRequest) -> None:
     request.session[BEGAN] = request.session[SEEN] = int(time.time())
+    request.session[ADDRESS] = lockout.address(request) or ""
+    request.session[BROWSER] = browser_of(request)
+
+
+def browser_of(request: HttpRequest) -> str:
+    """Return such as "Chrome, Android", or nothing where the browser does not say."""
+    agent = request.headers.get("User-Agent", "")
+    known = (
+        (n for k, n in names.items() if k in agent) for names in (BROWSERS, SYSTEMS)
+    )
+    return ", ".join(filter(None, (next(found, "") for found in known)))
+
+
+def open_sessions(request: HttpRequest) -> list[OpenSession]:
+    """Return those of the person who asks, the newest first."""
+    found = []
+    for row in _sessions_of(request.user):
+        store = SessionStore(row.session_key)
+        data = store.decode(row.session_data)
+        if not _is_over(data, is_staff=request.user.is_staff):
+            found.append(
+                OpenSession(
+                    name=name_of(row.session_key),
+                    address=data.get(ADDRESS, ""),
+                    browser=data.get(BROWSER, ""),
+                    began=datetime.fromtimestamp(data[BEGAN], UTC),
+                    seen=datetime.fromtimestamp(data[SEEN], UTC),
+                    is_this=row.session_key == request.session.session_key,
+                )
+            )
+    return sorted(found, key=lambda s: s.seen, reverse=True)
+
+
+def end_one(user: Any, name: str) -> bool:
+    """End the session of this name, if it is one of the user's."""
+    for row in _sessions_of(user):
+        if name_of(row.session_key) == name:
+            row.delete()
+            return True
+    return False
+
+
+def end_others(request: HttpRequest, user: Any) -> int:
+    """End the sessions of the user but that of this request. Returns how many."""
+    others = user.sessions.exclude(session_key=request.session.session_key)
+    ended: int = others.delete()[0]
+    return ended
+
+
+def name_of(session_key: str) -> str:
+    return keyed_hash("session", session_key).hex()[:32]
+
+
+def _sessions_of(user: Any) -> Any:
+    return user.sessions.filter(expire_date__gt=now())
 
 
 class SessionLimitsMiddleware:
@@ -36,13 +170,18 @@ def _counts(request: HttpRequest) -> bool:
 
 
 def _end_or_go_on(request: HttpRequest) -> None:
-    if not request.user.is_authenticated:
+    if not isinstance(request.user, User):
         return
-    is_staff = request.user.is_staff
+    if _is_over(request.session, is_staff=request.user.is_staff):
+        logout(request)
+    elif int(time.time()) - request.session[SEEN] > RESOLUTION:
+        request.session[SEEN] = int(time.time())
+
+
+def _is_over(session: Any, *, is_staff: bool) -> bool:
     idle, whole = settings.STAFF_SESSION if is_staff else settings.MEMBER_SESSION
     moment = int(time.time())
-    began, seen = request.session.get(BEGAN, 0), request.session.get(SEEN, 0)
-    if moment - began > whole.total_seconds() or moment - seen > idle.total_seconds():
-        logout(request)
-    elif moment - seen > RESOLUTION:
-        request.session[SEEN] = moment
+    began, seen = session.get(BEGAN, 0), session.get(SEEN, 0)
+    return bool(
+        moment - began > whole.total_seconds() or moment - seen > idle.total_seconds()
+    )

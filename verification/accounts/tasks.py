@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
 from django.utils.timezone import now
+
+from verification.accounts.models import Session
 
 # Links that confirm work for three days; logging in sends another one.
 UNCONFIRMED = timedelta(days=30)

@@ -13,6 +13,7 @@ from verification.accounts.views import (
     SignUp,
     email,
     join,
+    open_sessions,
     ours,
 )
 
@@ -68,6 +69,7 @@ urlpatterns = [
         name="account_reset_password_from_key",
     ),
     path("security/", ours(mfa.index), name="mfa_index"),
+    path("sessions/", ours(open_sessions), name="account_sessions"),
     path("code/", ours(mfa.authenticate, limit=30), name="mfa_authenticate"),
     path("code/again/", ours(mfa.reauthenticate, limit=30), name="mfa_reauthenticate"),
     path("totp/activate/", ours(SetUpApp.as_view()), name="mfa_activate_totp"),

@@ -15,15 +15,18 @@ from allauth.account.models import Login
 from allauth.account.utils import get_next_redirect_url
 from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
+from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import Resolver404, resolve, reverse
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
 
-from verification.accounts import colleagues, lockout
+from verification.accounts import colleagues, lockout, sessions
 from verification.accounts.forms import FirstPassword
 from verification.backoffice import trail
 from verification.pages import View, private
@@ -57,6 +60,24 @@ def email(request: HttpRequest) -> HttpResponse:
         raise Http404
     answer: HttpResponse = account.email(request)
     return answer
+
+
+@login_required
+@reauthentication_required(allow_get=True)
+def open_sessions(request: HttpRequest) -> HttpResponse:
+    """Where the person is logged in; by POST, one of these or all others end."""
+    assert isinstance(request.user, User)  # noqa: S101
+    if request.method != "POST":
+        shown = {"sessions": sessions.open_sessions(request)}
+        return render(request, "account/sessions.html", shown)
+    if name := request.POST.get("session"):
+        ended = sessions.end_one(request.user, name)
+    else:
+        ended = sessions.end_others(request, request.user) > 0
+    if ended:
+        trail.record("user.other-sessions-ended", trail.actor_of(request), request.user)
+        messages.success(request, _("It is logged out there."))
+    return HttpResponseRedirect(reverse("account_sessions"))
 
 
 class SetUpApp(NextRedirectMixin, totp.ActivateTOTPView):

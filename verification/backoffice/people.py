@@ -104,6 +104,7 @@ class PeopleAdmin(OfficeAdmin):
         row, reason = self._row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
             Authenticator.objects.filter(user=self.user_of(row).pk).delete()
+            self.user_of(row).sessions.all().delete()
             told = "second factor removed"
             self.log_change(request, row, told, verb="factor-removed", reason=reason)
         self.message_user(request, "The second factor is removed.", messages.SUCCESS)
@@ -135,10 +136,33 @@ class PeopleAdmin(OfficeAdmin):
             user.save(update_fields=["email"])
             EmailAddress.objects.filter(user=user.pk).delete()
             EmailAddress.objects.create(user_id=user.pk, email=user.email, primary=True)
+            user.sessions.all().delete()
             self.address_changed(request, user)
             told = "e-mail address changed"
             self.log_change(request, row, told, verb="email-changed", reason=reason)
         self.message_user(request, "The address is changed.", messages.SUCCESS)
+        return back_to(request, row)
+
+    @action(
+        description="End the sessions",
+        icon="logout",
+        permissions=["people"],
+        dialog=dialog(
+            "End the sessions",
+            "This person is logged out everywhere, and may log in again.",
+            "End them",
+            ReasonForm,
+        ),
+    )
+    def end_sessions(
+        self, request: HttpRequest, form: Any, object_id: str
+    ) -> HttpResponse:
+        row, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        with transaction.atomic():
+            self.user_of(row).sessions.all().delete()
+            told = "sessions ended"
+            self.log_change(request, row, told, verb="sessions-ended", reason=reason)
+        self.message_user(request, "The sessions are ended.", messages.SUCCESS)
         return back_to(request, row)
 
     def address_changed(self, request: HttpRequest, user: User) -> None:

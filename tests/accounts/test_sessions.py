@@ -1,0 +1,214 @@
+"""People see and end their sessions; changes of how they log in end the others."""
+
+import base64
+import re
+
+import pytest
+from allauth.mfa.models import Authenticator
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests import office
+from tests.accounts.visitor import (
+    code_of,
+    is_logged_in,
+    known,
+    log_in,
+    path_mailed_to,
+)
+from tests.office import press
+from tests.office import superuser as superuser
+from tests.workspaces.people import PASSWORD
+from verification.accounts.models import Colleague, Session
+from verification.backoffice.models import AuditEvent
+from workspaces.models import Member, Role
+
+PAGE = "/accounts/sessions/"
+EMAIL = "grace@people.test"
+PHONE = "Mozilla/5.0 (Linux; Android 10) AppleWebKit/537.36 Chrome/143.0 Safari/537.36"
+ELSEWHERE = "198.51.100.7"
+
+
+@pytest.fixture
+def grace(db):
+    return known()
+
+
+def logged_in(**more) -> Client:
+    client = Client(**more)
+    log_in(client, EMAIL)
+    assert is_logged_in(client)
+    return client
+
+
+def confirmed(client: Client, page: str, secret: str = "") -> Client:
+    """With the password or a code typed again."""
+    again = client.get(page)["Location"]
+    client.post(again, {"code": code_of(secret)} if secret else {"password": PASSWORD})
+    return client
+
+
+def lives(client: Client) -> bool:
+    return client.get("/accounts/security/").status_code == 200
+
+
+def test_people_see_where_they_are_logged_in(grace):
+    other = logged_in(headers={"user-agent": PHONE}, REMOTE_ADDR=ELSEWHERE)
+    known("otieno")
+    log_in(Client(REMOTE_ADDR="192.0.2.77"), "otieno@people.test")
+
+    html = logged_in().get(PAGE).content.decode()
+
+    assert "Chrome, Android" in html
+    assert ELSEWHERE in html
+    assert "192.0.2.77" not in html
+    assert html.count("This one") == 1
+    assert other.session.session_key not in html
+
+
+def test_a_session_is_ended_from_another(grace):
+    here, there, third = logged_in(), logged_in(REMOTE_ADDR=ELSEWHERE), logged_in()
+    html = here.get(PAGE).content.decode()
+    name = re.search(rf'{ELSEWHERE}.*?name="session" value="(\w+)"', html, re.DOTALL)[1]
+
+    asked = here.post(PAGE, {"session": name})
+    assert lives(there)
+    here.post(asked["Location"], {"password": PASSWORD})
+
+    assert [lives(client) for client in (here, there, third)] == [True, False, True]
+    here.post(PAGE)
+    assert [lives(client) for client in (here, third)] == [True, False]
+    events = AuditEvent.objects.filter(action="user.other-sessions-ended")
+    assert events.count() == 2
+
+
+def test_nobody_ends_the_session_of_somebody_else(grace):
+    known("otieno")
+    stranger = Client()
+    log_in(stranger, "otieno@people.test")
+    confirmed(stranger, "/accounts/email/")
+    here = logged_in(REMOTE_ADDR=ELSEWHERE)
+    other = logged_in()
+    html = here.get(PAGE).content.decode()
+    name = re.search(r'name="session" value="(\w+)"', html)[1]
+
+    stranger.post(PAGE, {"session": name})
+
+    assert lives(other)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_setting_a_factor_up_and_removing_it_ends_other_sessions():
+    known()
+    here, there = logged_in(), logged_in()
+    confirmed(here, "/accounts/totp/activate/")
+    secret = here.get("/accounts/totp/activate/").context["form"].secret
+    here.post("/accounts/totp/activate/", {"code": code_of(secret)})
+    assert [lives(here), lives(there)] == [True, False]
+
+    again = Client()
+    again.force_login(User.objects.get())
+    assert lives(again)
+    here.post("/accounts/totp/deactivate/")
+    assert not Authenticator.objects.exists()
+    assert [lives(here), lives(again)] == [True, False]
+
+
+def test_another_password_and_another_address_end_other_sessions(grace):
+    here, there = logged_in(), logged_in()
+    fields = {"oldpassword": PASSWORD, "password1": "eight loud elephants"}
+    fields["password2"] = fields["password1"]
+    here.post("/accounts/password/change/", fields)
+    assert [lives(here), lives(there)] == [True, False]
+    assert Session.objects.filter(user=grace).count() == 1
+
+    there = Client()
+    log_in(there, EMAIL, "eight loud elephants")
+    again = here.get("/accounts/email/")["Location"]
+    here.post(again, {"password": "eight loud elephants"})
+    here.post("/accounts/email/", {"email": "new@people.test", "action_add": ""})
+    assert lives(there)
+    here.post(path_mailed_to("new@people.test", "ACCOUNT_CONFIRM").partition("?")[0])
+    assert [lives(here), lives(there)] == [True, False]
+
+
+def test_a_new_password_by_mail_ends_all_sessions(grace):
+    there = logged_in()
+    guest = Client()
+    guest.post("/accounts/password/reset/", {"email": EMAIL})
+    link = path_mailed_to(EMAIL, "ACCOUNT_RESET")
+    form = guest.get(link, follow=True).request["PATH_INFO"]
+    guest.post(form, dict.fromkeys(("password1", "password2"), "eight loud elephants"))
+
+    assert not Session.objects.filter(user=grace).exists()
+    assert not lives(there)
+
+
+def test_session_has_another_key_once_the_person_has_proved_themselves(grace):
+    client = logged_in()
+    before = client.session.session_key
+
+    confirmed(client, "/accounts/totp/activate/")
+
+    assert client.session.session_key != before
+    assert lives(client)
+    assert not Session.objects.filter(session_key=before).exists()
+
+
+def test_who_has_a_factor_proves_it_before_changes(grace):
+    secret = office.give_factor(grace)
+    client = Client()
+    client.force_login(grace)
+
+    for page in ("/accounts/email/", "/accounts/recovery-codes/generate/"):
+        assert client.get(page)["Location"].startswith("/accounts/code/again/")
+    by_password = client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    assert by_password["Location"].startswith("/accounts/code/again/")
+    assert client.get("/accounts/email/").status_code == 302
+    assert (
+        "password instead" not in client.get("/accounts/code/again/").content.decode()
+    )
+
+    confirmed(client, "/accounts/email/", secret)
+    assert client.get("/accounts/email/").status_code == 200
+
+
+def test_sessions_are_sealed_to_their_rows(grace):
+    client = logged_in()
+    confirmed(client, "/accounts/totp/activate/")
+    secret = client.get("/accounts/totp/activate/").context["form"].secret
+    assert secret == client.session["mfa.totp.secret"]
+
+    row = Session.objects.get(user=grace)
+    assert secret.encode() not in base64.b64decode(row.session_data)
+    Session.objects.filter(user=grace).update(
+        session_data=Session.objects.create(
+            session_key="x" * 32,
+            session_data=row.session_data,
+            expire_date=row.expire_date,
+        ).session_data[:-8]
+    )
+    assert not lives(client)
+    assert (
+        Session(session_key="x" * 32, session_data=row.session_data).get_decoded() == {}
+    )
+
+
+def test_staff_end_the_sessions_of_a_member_and_of_a_colleague(superuser, workspace):
+    grace = known()
+    member = Member.objects.create(workspace=workspace, user=grace, role=Role.VIEWER)
+    client = logged_in()
+
+    assert press(superuser, "end_sessions", member, reason="Her phone was stolen") == [
+        "The sessions are ended."
+    ]
+
+    assert not lives(client)
+    event = AuditEvent.objects.get(action="user.sessions-ended")
+    assert (event.object_id, event.reason) == (str(grace.pk), "Her phone was stolen")
+
+    otieno = known("otieno", is_staff=True)
+    http = Client()
+    office.log_in(http, otieno)
+    press(superuser, "end_sessions", Colleague.objects.get(pk=otieno.pk), reason="Lost")
+    assert not lives(http)
