@@ -190,6 +190,7 @@ def _of_screening(env: Env) -> dict[str, dict[str, str]]:
 def _screening(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
     threshold = env.float("AML_THRESHOLD", 0.7)
     lists: list[str] = env.list("AML_LISTS", [])
+    days = env.int("AML_LIST_DAYS", 7)
     return {
         "opensanctions": (
             "verification.providers.opensanctions.OpenSanctions",
@@ -199,6 +200,7 @@ def _screening(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
                 "dataset": env.str("OPENSANCTIONS_DATASET", "default"),
                 "threshold": threshold,
                 "opened": opened,
+                "days": days,
             },
         ),
         "watchlists": (
@@ -206,7 +208,7 @@ def _screening(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
             {
                 "lists": [name.strip().upper() for name in lists],
                 "threshold": threshold,
-                "days": env.int("AML_LIST_DAYS", 7),
+                "days": days,
             },
         ),
     }

@@ -22,6 +22,7 @@ FINDING = {
         "retrievedAt": "2026-01-01T00:00:00Z",
         "responseDigest": None,
         "nameComparison": None,
+        "editions": None,
     },
 }
 HOUR = timedelta(hours=1)

@@ -9,9 +9,11 @@ def test_something(opensanctions):
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
+from django.utils.timezone import now
 
 from tests.fakes.server import Answer, FakeServer, Request
 from verification.providers.opensanctions import OpenSanctions
@@ -40,6 +42,9 @@ class FakeOpenSanctions(FakeServer):
         super().__init__()
         self.key = ""
         self.has_catalogue = True
+        # Put over what the catalogue says of the dataset.
+        self.catalogued: dict[str, Any] = {}
+        self.version = f"{now() - timedelta(days=1):%Y%m%d%H%M%S}-abc"
         # Put over results, over the answer to the query, and in place of any answer
         # to a match, as (status, body).
         self.result: dict[str, Any] = {}
@@ -59,8 +64,16 @@ class FakeOpenSanctions(FakeServer):
         if request.path == "/catalog":
             if not self.has_catalogue:
                 return Answer(404, {"detail": "Not Found"})
-            listed = {"name": "default", "version": "20261120061002-abc"}
-            return Answer(200, {"datasets": [{"name": "un_sc_sanctions"}, listed]})
+            part = {"name": "un_sc_sanctions", "index_version": self.version}
+            listed = {
+                "name": "default",
+                # What there is to be indexed, and what is indexed.
+                "version": f"{now():%Y%m%d%H%M%S}-new",
+                "index_version": self.version,
+                "children": ["un_sc_sanctions", "eu_fsf"],
+                **self.catalogued,
+            }
+            return Answer(200, {"datasets": [part, listed]})
         if self.says:
             return Answer(*self.says)
         if request.path != "/match/default":

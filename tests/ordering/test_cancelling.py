@@ -115,6 +115,7 @@ FINDING = {
         "retrievedAt": "2026-01-20T10:00:00.000000Z",
         "responseDigest": None,
         "nameComparison": None,
+        "editions": None,
     },
 }
 

@@ -1,7 +1,9 @@
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils.timezone import now
 
 from tests.fakes.opensanctions import FakeOpenSanctions
 from tests.fakes.opensanctions import opensanctions as opensanctions
@@ -23,7 +25,10 @@ def test_whoever_is_on_no_list_is_clear(opensanctions: FakeOpenSanctions):
     answer = found(opensanctions)
 
     assert (answer.score, answer.flags) == (5, [])
-    assert answer.provider_reference == "default 20261120061002-abc"
+    assert answer.provider_reference == f"default {opensanctions.version}"
+    (edition,) = answer.editions or []
+    assert edition["version"] == opensanctions.version
+    assert (edition["list"], edition["ageDays"]) == ("default", 1)
     assert answer.details == {
         "screenedName": JANE,
         "lists": ["default"],
@@ -180,12 +185,46 @@ def test_a_wrong_key_is_refused_and_the_right_one_taken(opensanctions):
     assert opensanctions.adapter("of no worth").ask(asked).score == 5
 
 
-def test_an_edition_that_is_not_told_spoils_nothing(opensanctions: FakeOpenSanctions):
+@pytest.mark.parametrize(
+    "catalogued",
+    [
+        {"index_version": None, "children": []},
+        {"index_version": "static"},
+        {"index_version": "20269999"},
+        {"name": "other"},
+    ],
+)
+def test_nobody_is_clean_of_an_edition_that_is_not_told(opensanctions, catalogued):
+    opensanctions.catalogued = catalogued
+
+    with pytest.raises(Unavailable, match="which edition"):
+        found(opensanctions)
+    assert not opensanctions.asked()
+
+
+def test_nobody_is_asked_about_where_the_catalogue_is_away(opensanctions):
     opensanctions.has_catalogue = False
 
-    answer = found(opensanctions)
+    with pytest.raises(Unavailable, match="which edition"):
+        found(opensanctions)
+    assert not opensanctions.asked()
 
-    assert (answer.score, answer.provider_reference) == (5, "default")
+
+def test_stale_index_is_no_answer_and_is_not_paid_for(opensanctions):
+    opensanctions.version = f"{now() - timedelta(days=8):%Y%m%d%H%M%S}-abc"
+
+    with pytest.raises(Unavailable, match="an index that is 8 days old"):
+        found(opensanctions)
+    assert not opensanctions.asked()
+
+    adapter = opensanctions.adapter(days=9)
+    assert adapter.ask(inquiry(CHECK, fullName=JANE)).editions[0]["ageDays"] == 8
+
+
+def test_collection_is_as_old_as_the_oldest_of_its_parts(opensanctions):
+    opensanctions.catalogued = {"index_version": None}
+
+    assert found(opensanctions).provider_reference == f"default {opensanctions.version}"
 
 
 def test_the_catalogue_is_read_once_in_a_while(opensanctions: FakeOpenSanctions):

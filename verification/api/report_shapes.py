@@ -89,6 +89,16 @@ class NameComparison(Shape):
     """0 to 100; 100 is the same name."""
 
 
+class ListEdition(Shape):
+    """A list that was searched, and how old its edition was."""
+
+    list: str
+    version: str
+    as_of: str
+    """When it was made or, of a list loaded here, last found to be the newest."""
+    age_days: int
+
+
 class Evidence(Shape):
     """Where a result comes from."""
 
@@ -101,6 +111,8 @@ class Evidence(Shape):
     """SHA-256 of the source's answer as it came, in hex."""
     name_comparison: NameComparison | None = None
     """How the stated name was compared with the source's; null where it was not."""
+    editions: list[ListEdition] | None = None
+    """The lists that were searched; null of other checks."""
 
 
 class CheckResultBody(Shape):

@@ -76,6 +76,7 @@ def finding_of(found: Finding) -> Completed:
                 "retrievedAt": utc_text(now()),
                 "responseDigest": found.response_digest,
                 "nameComparison": found.name_comparison,
+                "editions": found.editions,
             },
         },
     )

@@ -59,6 +59,8 @@ class Finding:
     response_digest: str | None = None
     # How the stated name was compared with the source's, where it was.
     name_comparison: dict[str, Any] | None = None
+    # Which edition of each list was searched, where lists were.
+    editions: list[dict[str, Any]] | None = None
 
 
 class ProviderError(Exception):

@@ -7,25 +7,26 @@ A yente of one's own wants no key. The hosted service does, and is paid for each
 
 from __future__ import annotations
 
-import logging
+import re
 import time
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from verification.providers.base import Finding, Inquiry, ProviderError, Refused
+from verification.providers.base import Finding, Inquiry, Refused
 from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
 from verification.providers.scoring import is_company, stated_name
-from verification.providers.screening_answers import Hit, screened
-
-logger = logging.getLogger(__name__)
+from verification.providers.screening_answers import Hit, ListEdition, screened
 
 SOURCE = "OpenSanctions"
 SECONDS = 15.0
 ALGORITHM = "logic-v2"
 MOST = 20
-# How long a version of the catalogue is believed.
-CATALOGUE_SECONDS = 600.0
+# How long an edition of the catalogue is believed.
+CATALOGUE_SECONDS = 60.0
+# 20261120061002-abc: when the index was made.
+VERSION = re.compile(r"\d{14}|\d{8}")
 REFUSALS = {
     401: "does not take the key",
     402: "has no balance left to pay for this",
@@ -47,18 +48,22 @@ class OpenSanctions:
         dataset: str = "default",
         threshold: float = 0.7,
         opened: Collection[str] = (),
+        days: int = 7,
     ) -> None:
         # Else a yente of the operator's own, which tells nobody.
         self.is_hosted = urlsplit(url).hostname == "api.opensanctions.org"
         headers = {"Authorization": f"ApiKey {api_key}"} if api_key else {}
         self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
         self._dataset, self._threshold = dataset, threshold
-        self._catalogue: tuple[float, str | None] | None = None
+        self._age = timedelta(days=days)
+        self._catalogue: tuple[float, ListEdition] | None = None
 
     def ask(self, inquiry: Inquiry) -> Finding:
         subject = inquiry.subject
         if inquiry.check != "AML_SCREENING" or not stated_name(subject):
             raise Refused(REFUSED, f"{SOURCE} cannot be asked this.")
+        # Before anything is paid for.
+        edition = self._edition()
         params = {
             "limit": str(MOST),
             "threshold": str(self._threshold),
@@ -72,7 +77,7 @@ class OpenSanctions:
             subject,
             [_hit(each) for each in results if self._is_hit(each)],
             self.name,
-            editions={self._dataset: self._edition()},
+            editions=[edition],
             algorithm=ALGORITHM,
             threshold=self._threshold,
             count=count,
@@ -95,18 +100,19 @@ class OpenSanctions:
             raise unavailable(SOURCE, "answered with JSON that is no object")
         return answer
 
-    def _edition(self) -> str | None:
-        """Which edition was searched. That it is not told spoils no answer."""
-        now = time.monotonic()
-        if self._catalogue and now - self._catalogue[0] < CATALOGUE_SECONDS:
-            return self._catalogue[1]
-        try:
-            answer = self._api.call("GET", "/catalog")
-        except ProviderError as e:
-            logger.warning("OpenSanctions does not tell its catalogue: %s", e.message)
-            return None
-        edition = _version(answer, self._dataset)
-        self._catalogue = now, edition
+    def _edition(self) -> ListEdition:
+        """The edition that is searched. Raises Unavailable if it is too old, or is not
+        told: nobody is clean of lists that may be those of last year."""
+        at = time.monotonic()
+        if not self._catalogue or at - self._catalogue[0] >= CATALOGUE_SECONDS:
+            reply = self._api.fetch("GET", "/catalog")
+            answer = {} if reply.status == 404 else self._read(reply)
+            version = _index_version(answer, self._dataset)
+            self._catalogue = at, ListEdition(self._dataset, version, _made_at(version))
+        edition = self._catalogue[1]
+        if edition.age > self._age:
+            told = f"has an index that is {edition.age.days} days old"
+            raise unavailable(SOURCE, told)
         return edition
 
 
@@ -173,13 +179,28 @@ def _hit(result: Record) -> Hit:
     )
 
 
-def _version(answer: Any, dataset: str) -> str | None:
-    listed = answer.get("datasets") if isinstance(answer, dict) else None
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and one.get("name") == dataset:
-            told = one.get("version") or one.get("updated_at")
-            return str(told)[:60] if told else None
-    return None
+def _index_version(answer: Record, dataset: str) -> str:
+    """The version of a dataset in the index: of a collection that has none, the oldest
+    of its parts."""
+    listed = answer.get("datasets")
+    datasets = {
+        str(one.get("name")): one
+        for one in (listed if isinstance(listed, list) else [])
+        if isinstance(one, dict)
+    }
+    of = datasets.get(dataset, {})
+    parts = [datasets.get(name, {}) for name in _texts(of.get("children"))]
+    found = [str(one["index_version"]) for one in parts if one.get("index_version")]
+    return str(of.get("index_version") or min(found, default=""))[:60]
+
+
+def _made_at(version: str) -> datetime:
+    found = VERSION.match(version)
+    try:
+        digits = found[0].ljust(14, "0") if found else ""
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        raise unavailable(SOURCE, "does not tell which edition it searches") from None
 
 
 def _texts(value: Any) -> list[str]:

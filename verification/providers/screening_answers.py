@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
+
+from django.utils.timezone import now
 
 from verification.providers.base import Finding
 from verification.providers.scoring import stated_name, weighed
+from verification.wire import utc_text
 
 SANCTIONS, WATCHLIST, PEP = "SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"
 TOLD = {
@@ -44,19 +48,41 @@ class Hit:
         return found or {WATCHLIST}
 
 
+@dataclass(frozen=True, slots=True)
+class ListEdition:
+    """A list, or a dataset, as it was searched."""
+
+    name: str
+    version: str
+    # When it was made, or last known to be the newest.
+    as_of: datetime
+
+    @property
+    def age(self) -> timedelta:
+        return now() - self.as_of
+
+    def as_evidence(self) -> dict[str, Any]:
+        return {
+            "list": self.name,
+            "version": self.version,
+            "asOf": utc_text(self.as_of),
+            "ageDays": max(0, self.age.days),
+        }
+
+
 def screened(
     subject: Mapping[str, Any],
     hits: Sequence[Hit],
     source: str,
     *,
-    editions: Mapping[str, str | None],
+    editions: Sequence[ListEdition],
     algorithm: str,
     threshold: float,
     count: int | None = None,
     **evidence: Any,
 ) -> Finding:
-    """`editions` are the lists that were searched and which edition of each; `count`
-    is that of all hits where not all of them were given."""
+    """`editions` are the lists that were searched; `count` is that of all hits where
+    not all of them were given."""
     best = sorted(hits, key=lambda hit: -hit.score)
     flags = {
         code: f"{told}: {_named(hit for hit in best if code in hit.flags)}."
@@ -65,7 +91,7 @@ def screened(
     }
     details = {
         "screenedName": stated_name(subject),
-        "lists": list(editions),
+        "lists": [edition.name for edition in editions],
         "algorithm": algorithm,
         "threshold": threshold,
         "hitCount": max(count or 0, len(hits)),
@@ -78,9 +104,9 @@ def screened(
         details=details,
         # Evidence and no detail: a list that was published anew is no other finding.
         provider_reference=", ".join(
-            f"{name} {edition}" if edition else name
-            for name, edition in editions.items()
+            f"{edition.name} {edition.version}" for edition in editions
         ),
+        editions=[edition.as_evidence() for edition in editions],
         **evidence,
     )
 

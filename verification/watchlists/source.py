@@ -17,7 +17,7 @@ from django.utils.timezone import now
 from verification.providers.base import Finding, Inquiry, Refused, Unavailable
 from verification.providers.calls import REFUSED, UNAVAILABLE
 from verification.providers.scoring import is_company, stated_name
-from verification.providers.screening_answers import Hit, screened
+from verification.providers.screening_answers import Hit, ListEdition, screened
 from verification.watchlists.index import Replaced, names_in
 from verification.watchlists.matching import SAME_BIRTH, weigh, words_of
 from verification.watchlists.models import Edition, Kind, Listed
@@ -52,7 +52,10 @@ class WatchLists:
             subject,
             hits,
             self.name,
-            editions={edition.list: edition.version for edition in editions},
+            editions=[
+                ListEdition(edition.list, edition.version, edition.confirmed_at)
+                for edition in editions
+            ],
             algorithm=ALGORITHM,
             threshold=self._threshold,
             response_digest=_digest(editions, hits),
