@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
-
-from django.utils.timezone import now
 
 from verification.providers.base import Finding
 from verification.providers.scoring import stated_name, weighed
@@ -59,7 +57,7 @@ class ListEdition:
 
     @property
     def age(self) -> timedelta:
-        return now() - self.as_of
+        return datetime.now(UTC) - self.as_of
 
     def as_evidence(self) -> dict[str, Any]:
         return {
