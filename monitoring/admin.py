@@ -7,6 +7,7 @@ from django.utils.html import format_html
 
 from monitoring.changes import in_words
 from monitoring.chart import Mark, timeline
+from monitoring.listing import standings
 from monitoring.models import Alert, Rule, Run, Severity
 from monitoring.orders import cannot_run, price_of
 from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
@@ -83,6 +84,7 @@ class RuleAdmin(ReadOnlyAdmin):
         "reference",
         "created_by",
         "created_at",
+        "checks",
         "changes_over_time",
         "history",
         "alerts",
@@ -97,6 +99,7 @@ class RuleAdmin(ReadOnlyAdmin):
                 .defer("changes", "message")
                 .order_by("-id")[:SHOWN]
             )
+            rule.shown_checks = standings([rule])[rule.pk]
             rule.shown_runs = list(rule.runs.order_by("-number")[:SHOWN])
         return rule
 
@@ -112,6 +115,16 @@ class RuleAdmin(ReadOnlyAdmin):
     @admin.display(description="Next run", ordering="next_run_at")
     def next_run(self, rule):
         return rule.next_run_at if rule.is_active else None
+
+    @admin.display(description="Checks")
+    def checks(self, rule):
+        return table(
+            ["check", "last completed", "runs without an answer since"],
+            [
+                (check.name, check.completed_at or "never", check.unanswered)
+                for check in rule.shown_checks
+            ],
+        )
 
     @admin.display(description="Changes over time")
     def changes_over_time(self, rule):
@@ -144,9 +157,9 @@ class RuleAdmin(ReadOnlyAdmin):
     @admin.display(description=f"Alerts (the newest {SHOWN})")
     def alerts(self, rule):
         return table(
-            ["alert", "severity", "at", "read"],
+            ["alert", "kind", "severity", "at", "read"],
             [
-                (link(a), a.severity, a.created_at, "yes" if a.read else "no")
+                (link(a), a.kind, a.severity, a.created_at, "yes" if a.read else "no")
                 for a in rule.shown_alerts
             ],
         )
@@ -257,19 +270,21 @@ class RunAdmin(ReadOnlyAdmin):
 class AlertAdmin(ReadOnlyAdmin):
     list_display = [
         "title",
+        "kind",
         "severity",
         "rule_page",
         "workspace",
         "read",
         "created_at",
     ]
-    list_filter = ["severity", "read", "actioned", "environment"]
+    list_filter = ["kind", "severity", "read", "actioned", "environment"]
     list_select_related = ["workspace"]
     search_ids = ("id", "rule_id", "report_id", "workspace_id")
     fields = [
         "id",
         "workspace",
         "environment",
+        "kind",
         "title",
         "message",
         "severity",

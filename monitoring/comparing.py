@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
+from monitoring.cadences import Cadence
 from monitoring.changes import (
     Change,
     Said,
@@ -25,16 +26,20 @@ from monitoring.changes import (
     title_of,
 )
 from monitoring.events import alert_event
-from monitoring.models import Alert, Baseline, Rule, Run, Severity
+from monitoring.models import Alert, AlertKind, Baseline, Rule, Run, Severity
 from monitoring.pausing import held
 from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.sweeping import sweep
 from verification.tables import insert
+from verification.wire import utc_text
 from webhooks.events import event_rows
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 100
+# A rule raises an alert when a check has failed in so many runs in a row; of longer
+# cadences after one, since the next look is a month or more away.
+SILENT_RUNS = {Cadence.DAILY: 3, Cadence.WEEKLY: 2}
 # A job compares at once; what is left after so long was left by one that died.
 SWEPT_AFTER = timedelta(minutes=2)
 
@@ -107,25 +112,32 @@ def _compare(report_ids: Sequence[UUID]) -> None:
     results = _results(report_ids)
     moved, alerts = set(), []
     for run in runs:
-        changes = []
+        rule, changes, unanswered = rules[run.rule_id], [], []
         for result in results[run.report_id]:
-            if (told := _compare_result(run, result, known)) is not None:
-                moved.add((run.rule_id, result.name))
-                changes += told
+            told = _compare_result(run, result, known)
+            if told is None:
+                continue
+            moved.add((run.rule_id, result.name))
+            changes += told
+            base = known[run.rule_id, result.name]
+            if result.status == ResultStatus.FAILED and _is_silent(rule, base):
+                unanswered.append(base)
         if changes:
-            alerts.append(_alert(rules[run.rule_id], run, changes, at))
+            alerts.append(_alert(rule, run, changes, at))
+        if unanswered:
+            alerts.append(_no_answer(rule, run, unanswered, at))
     _write(alerts, [known[key] for key in moved], rules, at)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
 
 
 def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:
     results = defaultdict(list)
-    completed = CheckResult.objects.filter(
-        report__in=report_ids, status=ResultStatus.COMPLETED
+    ended = CheckResult.objects.filter(
+        report__in=report_ids, status__in=[ResultStatus.COMPLETED, ResultStatus.FAILED]
     )
-    for result in completed.order_by("report_id", "position"):
+    for result in ended.order_by("report_id", "position"):
         # Erased meanwhile: there is nothing to compare.
-        if result.finding is not None:
+        if result.finding is not None or result.status == ResultStatus.FAILED:
             results[result.report_id].append(result)
     return results
 
@@ -134,23 +146,29 @@ def _compare_result(
     run: Run, result: CheckResult, known: dict[Any, Baseline]
 ) -> list[Change] | None:
     """What is new in it, its baseline moved on; None where it is no later one."""
-    key, said = (run.rule_id, result.name), _said(result)
-    base = known.get(key)
-    if base is None:
-        known[key] = Baseline(
-            rule_id=run.rule_id,
-            check_name=result.name,
-            result_id=result.pk,
-            run_number=run.number,
-            said=said,
-        )
+    key = (run.rule_id, result.name)
+    base = known.setdefault(key, Baseline(rule_id=run.rule_id, check_name=result.name))
+    if result.status == ResultStatus.FAILED:
+        # Counted before, or a later run has an answer.
+        if run.number <= max(base.run_number, base.failed_number):
+            return None
+        base.failed_number, base.unanswered = run.number, base.unanswered + 1
         return []
     # A later run was faster, or this result was compared before.
     if base.run_number > run.number or base.result_id == result.pk:
         return None
-    changes = differences(result.name, base.said, said)
+    said = _said(result)
+    changes = differences(result.name, base.said, said) if base.said else []
     base.result_id, base.run_number, base.said = result.pk, run.number, said
+    base.completed_at = result.completed_at
+    # Where a later run has failed, this one was retried: that one still counts.
+    base.unanswered = 0 if base.failed_number <= run.number else 1
     return changes
+
+
+def _is_silent(rule: Rule, base: Baseline) -> bool:
+    """Whether the check has just failed so often that it is told; once."""
+    return base.unanswered == SILENT_RUNS.get(Cadence(rule.cadence), 1)
 
 
 def _said(result: CheckResult) -> Said:
@@ -181,6 +199,28 @@ def _alert(rule: Rule, run: Run, changes: list[Change], at: datetime) -> Alert:
     )
 
 
+def _no_answer(rule: Rule, run: Run, unanswered: list[Baseline], at: datetime) -> Alert:
+    names = [base.check_name for base in unanswered]
+    runs = unanswered[0].unanswered
+    times = f"{runs} runs in a row" if runs > 1 else "a run"
+    return Alert(
+        workspace_id=rule.workspace_id,
+        environment=rule.environment,
+        rule_id=rule.pk,
+        report=run.report,
+        kind=AlertKind.NO_ANSWER,
+        title=f"{names[0] if len(names) == 1 else f'{len(names)} checks'}: no answer",
+        message=" ".join(
+            f"{base.check_name} could not be done in {times} and last completed "
+            f"{utc_text(base.completed_at) if base.completed_at else 'never'}."
+            for base in unanswered
+        ),
+        severity=Severity.WARNING,
+        changes=[],
+        created_at=at,
+    )
+
+
 def _write(
     alerts: list[Alert],
     moved: list[Baseline],
@@ -191,7 +231,14 @@ def _write(
         moved,
         update_conflicts=True,
         unique_fields=["rule", "check_name"],
-        update_fields=["result_id", "run_number", "said"],
+        update_fields=[
+            "result_id",
+            "run_number",
+            "completed_at",
+            "said",
+            "unanswered",
+            "failed_number",
+        ],
     )
     Alert.objects.bulk_create(alerts)
     insert(event_rows([alert_event(a, rules[a.rule_id]) for a in alerts], at))

@@ -13,6 +13,7 @@ from webhooks.models import Event
 def alert_body(alert: Alert) -> dict[str, Any]:
     return {
         "id": str(alert.pk),
+        "kind": alert.kind,
         "title": alert.title,
         "message": alert.message,
         "severity": alert.severity,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from django.db.models import BigIntegerField, Model, Q, QuerySet, Value
 from django.db.models.expressions import RawSQL
 
-from monitoring.models import Alert, Rule
+from monitoring.models import Alert, Baseline, Rule
 from verification.ordering.client import Client
 from verification.postgresql.planning import planned_for_their_values
 from verification.reports.search import Terms
@@ -25,6 +26,15 @@ RECENT = 10
 class Listed(Generic[Row]):
     rows: list[Row]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStanding:
+    """When a check of a rule last completed, and how many runs it has failed since."""
+
+    name: str
+    completed_at: datetime | None
+    unanswered: int
 
 
 @planned_for_their_values()
@@ -74,6 +84,20 @@ def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
     for alert in Alert.objects.filter(pk__in=newest).order_by("-id"):
         found[alert.rule_id].append(alert)
     return found
+
+
+def standings(rules: Sequence[Rule]) -> dict[UUID, list[CheckStanding]]:
+    """Of each rule its checks, in the rule's order."""
+    rows = Baseline.objects.filter(rule__in=[rule.pk for rule in rules])
+    fields = ("rule_id", "check_name", "completed_at", "unanswered")
+    known = {(rule, name): more for rule, name, *more in rows.values_list(*fields)}
+    return {
+        rule.pk: [
+            CheckStanding(name, *known.get((rule.pk, name), (None, 0)))
+            for name in rule.check_names
+        ]
+        for rule in rules
+    }
 
 
 def _matching(client: Client, search: str) -> Q:

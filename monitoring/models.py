@@ -192,17 +192,23 @@ class Run(models.Model):
 
 
 class Baseline(models.Model):
-    """What a check of a rule said last, which the next run is compared with."""
+    """What a check of a rule said last, which the next run is compared with, and how
+    many runs it has not answered since."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     rule = models.ForeignKey(
         Rule, models.CASCADE, related_name="baselines", db_index=False
     )
     check_name = models.CharField(max_length=40)
-    result_id = models.UUIDField()
-    run_number = models.PositiveIntegerField()
+    # Of the last run that it answered; null and 0 where it never did.
+    result_id = models.UUIDField(null=True)
+    run_number = models.PositiveIntegerField(default=0)
+    completed_at = models.DateTimeField(null=True)
     # {riskLevel, flags: {code: severity}, details}
-    said = EncryptedJSONField()
+    said = EncryptedJSONField(null=True)
+    # How many runs in a row it failed, and the number of the last of them.
+    unanswered = models.PositiveIntegerField(default=0, db_default=0)
+    failed_number = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [
@@ -221,10 +227,17 @@ class Severity(models.TextChoices):
     CRITICAL = "CRITICAL"
 
 
+class AlertKind(models.TextChoices):
+    CHANGE = "CHANGE", "A result changed"
+    NO_ANSWER = "NO_ANSWER", "A check could not be done"
+
+
 class Alert(models.Model):
-    """That a run found something else than the run before. It outlives its rule."""
+    """That a run found something else than the run before, or that a check was not
+    answered for several runs. It outlives its rule."""
 
     Severity = Severity
+    Kind = AlertKind
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
@@ -234,11 +247,17 @@ class Alert(models.Model):
     # No foreign key: rules can be deleted.
     rule_id = models.UUIDField()
     report = models.ForeignKey(Report, models.CASCADE, related_name="alerts")
+    kind = models.CharField(
+        max_length=9,
+        choices=AlertKind,
+        default=AlertKind.CHANGE,
+        db_default=AlertKind.CHANGE,
+    )
     title = models.CharField(max_length=200)
     # Text that names flags, which say something of the subject.
     message = EncryptedJSONField()
     severity = models.CharField(max_length=8, choices=Severity)
-    # [{checkName, field, old, new}]
+    # [{checkName, field, old, new}]; none where nothing was found.
     changes = EncryptedJSONField()
     read = models.BooleanField(default=False)
     actioned = models.BooleanField(default=False)

@@ -138,6 +138,7 @@ class AlertChange(Shape):
 
 class EventAlert(Shape):
     id: UUID
+    kind: Literal["CHANGE", "NO_ANSWER"]
     title: str
     message: str
     severity: Literal["INFO", "WARNING", "CRITICAL"]

@@ -12,7 +12,13 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from monitoring.alerts import edit_alert, mark_all_read
-from monitoring.listing import list_alerts, list_rules, recent_alerts, rules_of
+from monitoring.listing import (
+    list_alerts,
+    list_rules,
+    recent_alerts,
+    rules_of,
+    standings,
+)
 from monitoring.models import Rule
 from monitoring.orders import read_rule
 from monitoring.pausing import delete, pause_for_client, resume_for_client
@@ -89,7 +95,10 @@ class MonitoringViewSet(GenericViewSet):
             client_of(request), query.search, page=query.page, size=query.size
         )
         alerts = recent_alerts([rule.pk for rule in found.rows])
-        bodies = [RuleBody.of(rule, alerts[rule.pk]) for rule in found.rows]
+        checks = standings(found.rows)
+        bodies = [
+            RuleBody.of(rule, alerts[rule.pk], checks[rule.pk]) for rule in found.rows
+        ]
         return Response(
             paged(RulePage, bodies, found.total, page=query.page, size=query.size)
         )
@@ -175,11 +184,14 @@ class AlertViewSet(GenericViewSet):
 def _create(client: Client, body: Any) -> dict[str, Any]:
     asked, order = read_rule(body, client.environment, catalogue())
     rule = create_rule(client, asked, order)
-    return RuleBody.of(rule, []).model_dump(mode="json", by_alias=True)
+    return RuleBody.of(rule, [], standings([rule])[rule.pk]).model_dump(
+        mode="json", by_alias=True
+    )
 
 
 def _body(rule: Rule) -> RuleBody:
-    return RuleBody.of(rule, recent_alerts([rule.pk])[rule.pk])
+    alerts, checks = recent_alerts([rule.pk]), standings([rule])
+    return RuleBody.of(rule, alerts[rule.pk], checks[rule.pk])
 
 
 def _read(shape: Any, request: Request) -> Any:

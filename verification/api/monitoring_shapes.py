@@ -8,7 +8,15 @@ from uuid import UUID
 from pydantic import StrictBool
 
 from monitoring.cadences import Cadence
-from monitoring.models import Alert, PauseReason, Rule, RuleStatus, Severity
+from monitoring.listing import CheckStanding
+from monitoring.models import (
+    Alert,
+    AlertKind,
+    PauseReason,
+    Rule,
+    RuleStatus,
+    Severity,
+)
 from verification.api.paging import PageEnvelope
 from verification.api.parameters import PageQuery
 from verification.api.report_shapes import SubjectBody
@@ -54,6 +62,9 @@ class ChangeBody(Shape):
 class AlertBody(Shape):
     id: UUID
     monitoring_id: UUID
+    kind: AlertKind
+    """CHANGE: a result changed. NO_ANSWER: a check failed in several runs in a row, so
+    that nobody has looked; it has no changes."""
     title: str
     message: str
     severity: Severity
@@ -69,6 +80,7 @@ class AlertBody(Shape):
         return cls(
             id=alert.pk,
             monitoring_id=alert.rule_id,
+            kind=AlertKind(alert.kind),
             title=alert.title,
             message=alert.message,
             severity=Severity(alert.severity),
@@ -84,10 +96,20 @@ class AlertPage(PageEnvelope):
     content: list[AlertBody]
 
 
+class RuleCheckBody(Shape):
+    check_name: str
+    last_completed_at: Timestamp | None = None
+    """When it was last answered; null if it never was."""
+    runs_without_answer: int
+    """How many runs in a row it has failed since."""
+
+
 class RuleBody(Shape):
     id: UUID
     subject: SubjectBody
     check_names: list[str]
+    checks: list[RuleCheckBody]
+    """Each check, and when it last completed."""
     cadence: Cadence
     status: RuleStatus
     pause_reason: PauseReason | None = None
@@ -102,11 +124,19 @@ class RuleBody(Shape):
     created_at: Timestamp
 
     @classmethod
-    def of(cls, rule: Rule, alerts: list[Alert]) -> Self:
+    def of(cls, rule: Rule, alerts: list[Alert], checks: list[CheckStanding]) -> Self:
         return cls(
             id=rule.pk,
             subject=SubjectBody(**rule.subject),
             check_names=rule.check_names,
+            checks=[
+                RuleCheckBody(
+                    check_name=check.name,
+                    last_completed_at=check.completed_at,
+                    runs_without_answer=check.unanswered,
+                )
+                for check in checks
+            ],
             cadence=Cadence(rule.cadence),
             status=RuleStatus(rule.status),
             pause_reason=PauseReason(rule.pause_reason) if rule.pause_reason else None,

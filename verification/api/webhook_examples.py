@@ -208,6 +208,7 @@ DATA: dict[str, dict[str, Any]] = {
         "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
         "alert": {
             "id": "019a5b2c-b2c3-7d4e-8f50-6b7c8d9e0f1a",
+            "kind": "CHANGE",
             "title": "IDENTITY: risk level changed",
             "message": "IDENTITY: risk level went from LOW to HIGH.",
             "severity": "CRITICAL",

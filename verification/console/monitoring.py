@@ -18,6 +18,7 @@ from monitoring.listing import (
     list_rules,
     recent_alerts,
     rules_of,
+    standings,
 )
 from monitoring.pausing import NotResumable, pause_for_client, resume_for_client
 from verification.console import forms
@@ -48,7 +49,11 @@ def rules(place: Place) -> HttpResponse:
 def rule(place: Place, rule: UUID) -> HttpResponse:
     found = rules_of(place.client).get(pk=rule)
     place.record("rule.opened", found)
-    shown = {"rule": found, "alerts": recent_alerts([found.pk])[found.pk]}
+    shown = {
+        "rule": found,
+        "checks": standings([found])[found.pk],
+        "alerts": recent_alerts([found.pk])[found.pk],
+    }
     return place.show("monitoring/rule", shown)
 
 
