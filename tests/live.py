@@ -6,8 +6,9 @@ at `service.url`, prepare things by `service.manage("create_workspace", ...)`, k
 start its halves, and read what it logged by `service.log()`. They share one service:
 one that kills or stops a half starts it again before it ends.
 
-`service.connect()` is a psycopg connection to its database, for looking; Django's
-`connection` in the test process is another database.
+`service.connect()` is a psycopg connection to its database, for looking, as the owner
+of the tables, who web server and jobs are not; Django's `connection` in the test
+process is another database.
 """
 
 import os
@@ -28,6 +29,7 @@ import psutil
 import psycopg
 import pytest
 from django.conf import settings
+from psycopg import sql
 
 from verification import embedded
 from verification.jobs.processes import dying_with_us
@@ -35,6 +37,8 @@ from verification.jobs.processes import dying_with_us
 NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
 # Each worker of pytest-xdist would have a service of its own.
 DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+# Web server and jobs connect as this one, which owns no table.
+ROLE = f"{DATABASE}_served"
 # Where the tests are that use it: one worker alone starts it, and runs them all.
 SERVED = (
     "tests/browser/",
@@ -55,7 +59,7 @@ class Service:
         self._log = folder / "service.log"
         self._environment = os.environ | {
             "DJANGO_SETTINGS_MODULE": "tests.live_settings",
-            "DATABASE_URL": _database_url(DATABASE),
+            "DATABASE_URL": _database_url(DATABASE, ROLE),
             "DATA_DIR": str(folder),
             "PORT": str(self.port),
             "BASE_URL": self.url,
@@ -75,7 +79,8 @@ class Service:
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=settings.BASE_DIR,
-            env=self._environment,
+            # As the owner of the tables, who web server and jobs are not.
+            env=self._environment | {"DATABASE_URL": self.database_url},
             capture_output=True,
             text=True,
             check=False,
@@ -85,7 +90,8 @@ class Service:
 
     @property
     def database_url(self) -> str:
-        return self._environment["DATABASE_URL"]
+        """The database's, as the owner of its tables."""
+        return _database_url(DATABASE)
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.database_url, autocommit=True)
@@ -206,9 +212,13 @@ def _end(root: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
         time.sleep(0.02)
 
 
-def _database_url(name: str) -> str:
-    url = os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR)
-    return urlsplit(url)._replace(path=f"/{name}").geturl()
+def _database_url(name: str, role: str = "") -> str:
+    url = urlsplit(os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR))
+    if role:
+        _, _, host = url.netloc.rpartition("@")
+        password = f":{url.password}" if url.password else ""
+        url = url._replace(netloc=f"{role}{password}@{host}")
+    return url._replace(path=f"/{name}").geturl()
 
 
 def _make_database() -> None:
@@ -216,6 +226,13 @@ def _make_database() -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
         connection.execute(f"CREATE DATABASE {DATABASE}")
+        connection.execute(f"DROP ROLE IF EXISTS {ROLE}")
+        password = sql.Literal(urlsplit(url).password or "")
+        connection.execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                sql.Identifier(ROLE), password
+            )
+        )
 
 
 @pytest.fixture(scope="session")
@@ -227,6 +244,7 @@ def service(
     _make_database()
     service = Service(tmp_path_factory.mktemp("live"))
     service.manage("migrate", "--verbosity=0")
+    service.manage("grant_rights", ROLE)
     service.manage("setup_checks")
     service.manage("setup_schedules")
     try:
