@@ -21,15 +21,19 @@ from tests.office import superuser as superuser
 from verification import embedded
 
 
-class OneService(LoadScopeScheduling):
+class FewServices(LoadScopeScheduling):
+    """Starts the service in two workers at most: the pages take as long as the rest."""
+
     # A group named by a mark is not kept together: pytest-dev/pytest-xdist#1386.
     def _split_scope(self, nodeid: str) -> str:
-        return "service" if nodeid.startswith(SERVED) else nodeid
+        if not nodeid.startswith(SERVED):
+            return nodeid
+        return "browser" if nodeid.startswith("tests/browser/") else "service"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneService:
-    return OneService(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices:
+    return FewServices(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
 DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 # Web server and jobs connect as this one, which owns no table.
 ROLE = f"{DATABASE}_served"
-# Where the tests are that use it: one worker alone starts it, and runs them all.
+# Where the tests are that use it: `tests/conftest.py` gives them to two workers.
 SERVED = (
     "tests/browser/",
     "tests/docs/test_monitoring_page.py",
