@@ -233,6 +233,9 @@ STORAGES = {
     "staticfiles": {"BACKEND": "verification.assets.VersionedStorage"},
 }
 
+# host:port of ClamAV's daemon, which is asked about every document.
+CLAMAV = env.str("CLAMAV", "")
+
 STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG

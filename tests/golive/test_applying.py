@@ -134,7 +134,7 @@ def test_member_is_asked_to_send_a_file_again_while_others_are_looked_into(
 
     assert refused.status_code == 503
     assert refused["Retry-After"] == "60"
-    assert "Send yours again in a minute" in refused.content.decode()
+    assert "Send it again in a minute" in refused.content.decode()
     assert not Document.objects.exists()
 
 

@@ -49,10 +49,11 @@ TOLD = {
     Fault.BOMB: _("The file holds more than we open. Scan it anew, at 300 dpi."),
     Fault.ACTIVE: _("The PDF runs something or carries files. Print it to a new PDF."),
     Fault.ENCRYPTED: _("The PDF has a password. Save it without one."),
+    Fault.INFECTED: _("A virus scanner refuses the file. Scan the paper anew."),
     Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
 }
 
-BUSY = _("We are looking into other files. Send yours again in a minute.")
+BUSY = _("We cannot look into the file now. Send it again in a minute.")
 
 
 def text(label: Any, most: int = 200, **more: Any) -> forms.CharField:

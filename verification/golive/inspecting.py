@@ -60,6 +60,8 @@ class Fault(StrEnum):
     ACTIVE = auto()
     ENCRYPTED = auto()
     TOO_LONG = auto()
+    # The operator's scanner knows something harmful in it.
+    INFECTED = auto()
 
 
 class Unacceptable(Exception):
@@ -69,7 +71,7 @@ class Unacceptable(Exception):
 
 
 class Busy(Exception):
-    """Other files are looked into, or the machine is too slow; try again later."""
+    """Other files are looked into, the machine is too slow, or the scanner is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,20 @@ def inspect(name: str, declared: str, content: bytes) -> Inspected:
     if by_name != found or declared not in {found, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
     with turn():
-        return Inspected(found, _looked_into(found, content))
+        kept = _looked_into(found, content)
+    _refuse_infected(content)
+    return Inspected(found, kept)
+
+
+def _refuse_infected(content: bytes) -> None:
+    # Imported here: the inspector has no settings.
+    from verification.golive.virus_scan import ScannerAway, is_infected
+
+    try:
+        if is_infected(content):
+            raise Unacceptable(Fault.INFECTED)
+    except ScannerAway:
+        raise Busy from None
 
 
 @contextmanager

@@ -1,0 +1,73 @@
+"""Documents are shown to the operator's virus scanner before they are kept."""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.golive.files import pdf, picture
+from verification.golive.inspecting import Busy, Fault, Unacceptable, inspect
+
+# https://www.eicar.org/download-anti-malware-testfile/
+EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+
+
+class Daemon(socketserver.StreamRequestHandler):
+    """Speaks INSTREAM as clamd does, and knows one signature."""
+
+    server: Any
+
+    def handle(self) -> None:
+        assert self.rfile.read(10) == b"zINSTREAM\0"
+        content = b""
+        while size := int.from_bytes(self.rfile.read(4)):
+            content += self.rfile.read(size)
+        self.server.seen.append(content)
+        answer = b"Eicar-Signature FOUND" if EICAR in content else b"OK"
+        self.wfile.write(self.server.answer or b"stream: " + answer + b"\0")
+
+
+@pytest.fixture
+def scanner(settings: Any) -> Iterator[Any]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Daemon) as server:
+        server.seen, server.answer = [], b""
+        threading.Thread(target=server.serve_forever, args=[0.02]).start()
+        settings.CLAMAV = f"127.0.0.1:{server.server_address[1]}"
+        yield server
+        server.shutdown()
+
+
+def test_document_that_the_scanner_knows_is_refused(scanner: Any):
+    with pytest.raises(Unacceptable) as refused:
+        inspect("id.png", "image/png", picture("PNG") + EICAR)
+
+    assert refused.value.fault == Fault.INFECTED
+
+
+def test_scanner_sees_the_file_as_it_was_sent(scanner: Any):
+    sent = picture("PNG", mode="RGBA")
+
+    assert inspect("id.png", "image/png", sent).content != sent
+
+    assert scanner.seen == [sent]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"INSTREAM size limit exceeded. ERROR\0", b"stream: ", b"x" * 5000]
+)
+def test_document_is_not_kept_without_an_answer(scanner: Any, answer: bytes):
+    scanner.answer = answer
+
+    with pytest.raises(Busy):
+        inspect("cr12.pdf", "application/pdf", pdf())
+
+
+def test_document_is_not_kept_while_the_scanner_is_away(settings: Any):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        settings.CLAMAV = f"127.0.0.1:{closed.getsockname()[1]}"
+
+    with pytest.raises(Busy):
+        inspect("cr12.pdf", "application/pdf", pdf())
