@@ -58,11 +58,17 @@ ACCOUNT_FORMS = {
     "reauthenticate": "verification.accounts.forms.PasswordAgain",
 }
 MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_FORMS = {
     "authenticate": "verification.accounts.forms.Code",
     "reauthenticate": "verification.accounts.forms.CodeAgain",
     "activate_totp": "verification.accounts.forms.SetUpCode",
+    "add_webauthn": "verification.accounts.forms.NewPasskey",
+    "authenticate_webauthn": "verification.accounts.forms.Passkey",
+    "login_webauthn": "verification.accounts.forms.PasskeyLogin",
+    "reauthenticate_webauthn": "verification.accounts.forms.PasskeyAgain",
 }
 
 # Who guesses is locked out together with the address they guess from.

@@ -8,6 +8,7 @@ from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.utils import passthrough_next_redirect_url
+from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
@@ -20,6 +21,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import lockout
+from verification.accounts.sessions import browser_of
 from verification.encryption import keyed_hash
 from verification.ids import uuid7
 from verification.notifications.models import Channel, Kind
@@ -36,6 +38,8 @@ MAILS = {
     "account/email/password_changed": (Kind.ACCOUNT_CHANGED, "password"),
     "mfa/email/totp_activated": (Kind.ACCOUNT_CHANGED, "factor-on"),
     "mfa/email/totp_deactivated": (Kind.ACCOUNT_CHANGED, "factor-off"),
+    "mfa/email/webauthn_added": (Kind.ACCOUNT_CHANGED, "passkey-on"),
+    "mfa/email/webauthn_removed": (Kind.ACCOUNT_CHANGED, "passkey-off"),
     "mfa/email/recovery_codes_generated": (Kind.ACCOUNT_CHANGED, "codes"),
 }
 # What the link of a letter is called there; that of the others leads to the login.
@@ -54,6 +58,8 @@ SAID = {
     "account/messages/password_changed.txt": _("Your password is changed."),
     "mfa/messages/totp_activated.txt": _("Your second factor is set up."),
     "mfa/messages/totp_deactivated.txt": _("Your second factor is removed."),
+    "mfa/messages/webauthn_added.txt": _("Your passkey is added."),
+    "mfa/messages/webauthn_removed.txt": _("Your passkey is removed."),
     "mfa/messages/recovery_codes_generated.txt": _("New recovery codes are made."),
 }
 ERRORS = {
@@ -124,10 +130,10 @@ class AccountAdapter(DefaultAccountAdapter):
         return cleaned
 
     def get_reauthentication_methods(self, user: Any) -> list[Any]:
-        """Return the second factor alone for who has one: the password is the first."""
+        """Return the second factors of who has any, passkeys first, or the password."""
         methods: list[Any] = super().get_reauthentication_methods(user)
         factors = [m for m in methods if m["id"] != "reauthenticate"]
-        return factors or methods
+        return sorted(factors, key=lambda m: "webauthn" not in m["id"]) or methods
 
     def get_client_ip(self, request: HttpRequest) -> str:
         return lockout.address(request) or ""
@@ -173,6 +179,14 @@ class SecondFactorAdapter(DefaultMFAAdapter):
     def decrypt(self, encrypted_text: str) -> str:
         raw = base64.b64decode(encrypted_text)
         return _cipher().decrypt(raw[:12], raw[12:], None).decode()
+
+    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
+        entity: dict[str, str] = super().get_public_key_credential_rp_entity()
+        return entity | {"name": settings.OPERATOR_NAME}
+
+    def generate_authenticator_name(self, user: Any, type: Any) -> str:
+        """Return the browser and system that the passkey is added with."""
+        return browser_of(context.request) or str(_("Passkey"))
 
     def get_totp_label(self, user: Any) -> str:
         return str(user.email)

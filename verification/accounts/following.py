@@ -90,8 +90,8 @@ def _staff_has_logged_in(request: Any, user: User, **_: Any) -> None:
 
 
 def _has_a_factor(request: Any, user: User, authenticator: Any, **_: Any) -> None:
-    """Who sets TOTP up has just typed a code of it, in this session."""
-    if authenticator.type == Authenticator.Type.TOTP:
+    """Who sets a factor up has just used it, in this session."""
+    if authenticator.type != Authenticator.Type.RECOVERY_CODES:
         record_authentication(request, user, "mfa", type=authenticator.type)
 
 

@@ -15,6 +15,7 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp import forms as totp
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from allauth.mfa.utils import decrypt
+from allauth.mfa.webauthn import forms as webauthn
 from django import forms
 from django.contrib.auth.hashers import make_password
 from django.http import HttpRequest
@@ -33,6 +34,7 @@ EMAIL_NEEDED = {
     "required": _("Enter your e-mail address"),
     "invalid": _("Enter an e-mail address, such as name@example.com"),
 }
+NOT_TAKEN = _("The passkey was not accepted. Try again")
 NEW = _("At least 12 characters. A few words that nobody would guess are good.")
 
 NEW_OF_STAFF = _(
@@ -186,3 +188,41 @@ class SetUpCode(totp.ActivateTOTPForm):
         code: str = super().clean_code()
         use_up(self.secret, code)
         return code
+
+
+class NewPasskey(webauthn.AddWebAuthnForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Each of ours logs in alone.
+        del self.fields["passwordless"]
+        in_our_words(self, name=_("What you call it"))
+        self.fields["name"].max_length = 100
+
+    def clean(self) -> dict[str, Any]:
+        try:
+            cleaned: dict[str, Any] = super().clean()
+        except forms.ValidationError:
+            raise forms.ValidationError(NOT_TAKEN) from None
+        return cleaned
+
+
+class Passkey(webauthn.AuthenticateWebAuthnForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        in_our_words(self, credential=_("Passkey"))
+
+    def clean_credential(self) -> Any:
+        try:
+            return super().clean_credential()
+        except forms.ValidationError:
+            user_id = self.user.pk if self.user else None
+            security_log.write("passkey", "refused", context.request, user_id=user_id)
+            raise forms.ValidationError(NOT_TAKEN) from None
+
+
+class PasskeyLogin(Passkey, webauthn.LoginWebAuthnForm):
+    pass
+
+
+class PasskeyAgain(Passkey, webauthn.ReauthenticateWebAuthnForm):
+    pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from allauth.account.adapter import get_adapter
 from allauth.account.internal.flows.login import get_authentication_records
 from allauth.mfa.utils import is_mfa_enabled
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,14 +19,22 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 def has_second_factor(request: HttpRequest) -> bool:
-    """A code was typed in this session, and its device still counts."""
+    """A code or passkey was used in this session, and still counts."""
     if not (request.user.is_authenticated and is_mfa_enabled(request.user)):
         return False
-    return _typed_code(request)
+    return _has_proved(request)
 
 
-def _typed_code(request: HttpRequest) -> bool:
-    """A code was typed in this session."""
+def proof_url(user: Any) -> str:
+    """Return the page where the user proves a second factor; empty without one."""
+    if not is_mfa_enabled(user):
+        return ""
+    methods = get_adapter().get_reauthentication_methods(user)
+    return str(methods[0]["url"])
+
+
+def _has_proved(request: HttpRequest) -> bool:
+    """A code or passkey was used in this session."""
     records = get_authentication_records(request, request.user)
     return any(record.get("method") == "mfa" for record in records)
 
@@ -58,8 +67,8 @@ class StaffMiddleware:
             raise Http404
         if not is_mfa_enabled(request.user):
             return _led("mfa_activate_totp", request.get_full_path())
-        if not _typed_code(request):
-            return _led("mfa_reauthenticate", request.get_full_path())
+        if not _has_proved(request):
+            return _to(proof_url(request.user), request.get_full_path())
         if name in REPLACED:
             return HttpResponseRedirect(reverse(REPLACED[name]))
         return None
@@ -77,4 +86,8 @@ def _next(request: HttpRequest) -> str:
 
 
 def _led(name: str, after: str) -> HttpResponse:
-    return HttpResponseRedirect(f"{reverse(name)}?{urlencode({'next': after})}")
+    return _to(reverse(name), after)
+
+
+def _to(url: str, after: str) -> HttpResponse:
+    return HttpResponseRedirect(f"{url}?{urlencode({'next': after})}")

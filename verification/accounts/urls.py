@@ -7,8 +7,13 @@ from allauth.mfa.totp import views as totp
 from django.urls import path
 
 from verification.accounts.views import (
+    AddPasskey,
+    ConfirmByPasskey,
     ConfirmEmail,
+    PasskeyLogin,
     RecoveryCodes,
+    RemovePasskey,
+    SecondStep,
     SetUpApp,
     SignUp,
     email,
@@ -70,8 +75,32 @@ urlpatterns = [
     ),
     path("security/", ours(mfa.index), name="mfa_index"),
     path("sessions/", ours(open_sessions), name="account_sessions"),
-    path("code/", ours(mfa.authenticate, limit=30), name="mfa_authenticate"),
+    path(
+        "code/",
+        ours(SecondStep.as_view(), limit=30, script=True),
+        name="mfa_authenticate",
+    ),
     path("code/again/", ours(mfa.reauthenticate, limit=30), name="mfa_reauthenticate"),
+    path(
+        "passkeys/login/",
+        ours(PasskeyLogin.as_view(), limit=30, script=True),
+        name="mfa_login_webauthn",
+    ),
+    path(
+        "passkeys/add/",
+        ours(AddPasskey.as_view(), script=True),
+        name="mfa_add_webauthn",
+    ),
+    path(
+        "passkeys/again/",
+        ours(ConfirmByPasskey.as_view(), limit=30, script=True),
+        name="mfa_reauthenticate_webauthn",
+    ),
+    path(
+        "passkeys/<int:pk>/remove/",
+        ours(RemovePasskey.as_view()),
+        name="mfa_remove_webauthn",
+    ),
     path("totp/activate/", ours(SetUpApp.as_view()), name="mfa_activate_totp"),
     path("totp/deactivate/", ours(totp.deactivate_totp), name="mfa_deactivate_totp"),
     path(

@@ -13,8 +13,13 @@ from allauth.account.internal.flows.reauthentication import reauthenticate_by_pa
 from allauth.account.mixins import NextRedirectMixin
 from allauth.account.models import Login
 from allauth.account.utils import get_next_redirect_url
+from allauth.mfa.base import views as mfa
+from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
+from allauth.mfa.utils import is_mfa_enabled
+from allauth.mfa.webauthn import views as webauthn
+from allauth.mfa.webauthn.internal import auth as webauthn_auth
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
@@ -22,7 +27,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import Resolver404, resolve, reverse
+from django.urls import Resolver404, resolve, reverse, reverse_lazy
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
@@ -30,12 +35,18 @@ from verification.accounts import colleagues, lockout, sessions
 from verification.accounts.forms import FirstPassword
 from verification.backoffice import trail
 from verification.pages import View, private
+from verification.policy import allow
 from workspaces import members, rates
 from workspaces.models import Invitation
 
+PASSKEY = Authenticator.Type.WEBAUTHN
 
-def ours(view: View, *, limit: int | None = None) -> View:
-    """`limit` is how many forms an address may send in a minute."""
+
+def ours(view: View, *, limit: int | None = None, script: bool = False) -> View:
+    """`limit` is how many forms an address may send in a minute.
+
+    `script` lets the page run our files, as passkeys need them.
+    """
 
     @private
     @wraps(view)
@@ -46,6 +57,8 @@ def ours(view: View, *, limit: int | None = None) -> View:
         # Now, in the language that `private` has chosen.
         if hasattr(response, "render") and not getattr(response, "is_rendered", True):
             response.render()
+        if script:
+            allow(response, script_src=["'self'"])
         return response
 
     return shown
@@ -80,13 +93,60 @@ def open_sessions(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(reverse("account_sessions"))
 
 
-class SetUpApp(NextRedirectMixin, totp.ActivateTOTPView):
+class ThenOn(NextRedirectMixin):
     """By way of the recovery codes to the page that the person came for."""
 
+    did_generate_recovery_codes = False
+
     def get_success_url(self) -> str:
-        codes = totp.ActivateTOTPView.get_success_url(self)
         after = self.get_next_url()
+        if not self.did_generate_recovery_codes:
+            return after or reverse("mfa_index")
+        codes = reverse("mfa_view_recovery_codes")
         return f"{codes}?{urlencode({REDIRECT_FIELD_NAME: after})}" if after else codes
+
+
+class SetUpApp(ThenOn, totp.ActivateTOTPView):
+    pass
+
+
+class AddPasskey(ThenOn, webauthn.AddWebAuthnView):
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = super().get_context_data(**more)
+        options = webauthn_auth.begin_registration(self.request.user, passwordless=True)
+        # allauth forgets what it is given, such as the form with its faults.
+        return shown | more | {"js_data": {"creation_options": options}}
+
+
+class PasskeyLogin(webauthn.LoginWebAuthnView):
+    template_name = "mfa/webauthn/login.html"
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return self.render_to_response(self.get_context_data())
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        return self.render_to_response(self.get_context_data(form=form))
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        options = webauthn_auth.begin_authentication()
+        return super().get_context_data(**more) | {
+            "js_data": {"request_options": options}
+        }
+
+
+class SecondStep(mfa.AuthenticateView):
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        has_passkey = is_mfa_enabled(self.stage.login.user, [PASSKEY])
+        return super().get_context_data(**more) | {"has_passkey": has_passkey}
+
+
+class ConfirmByPasskey(webauthn.ReauthenticateWebAuthnView):
+    def form_invalid(self, form: Any) -> HttpResponse:
+        return self.render_to_response(self.get_context_data() | {"form": form})
+
+
+class RemovePasskey(webauthn.RemoveWebAuthnView):
+    success_url = reverse_lazy("mfa_index")
 
 
 class RecoveryCodes(recovery_codes.ViewRecoveryCodesView):

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
@@ -25,7 +24,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from verification.accounts.staff import has_second_factor
+from verification.accounts.staff import has_second_factor, proof_url
 from verification.backoffice import trail
 from verification.golive.transitions import By
 from verification.ordering.client import Client
@@ -170,8 +169,7 @@ def opened(
             sends = request.method == "POST"
             if place.needs_second_factor:
                 after = place.url("dashboard") if sends else request.get_full_path()
-                has_one = is_mfa_enabled(request.user)
-                shown = {"after": after, "has_one": has_one}
+                shown = {"after": after, "proof": proof_url(request.user)}
                 return place.show("second_factor", shown, status=403)
             needed = write if sends and write else read
             if needed not in ALLOWED[place.member.role]:

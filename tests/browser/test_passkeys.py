@@ -1,0 +1,63 @@
+"""Passkeys, by Chromium's virtual authenticator."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.people import PASSWORD, make_member
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+EMAIL = "njeri@people.test"
+AUTHENTICATOR = {
+    "protocol": "ctap2",
+    "transport": "internal",
+    "hasResidentKey": True,
+    "hasUserVerification": True,
+    "isUserVerified": True,
+    "automaticPresenceSimulation": True,
+}
+
+
+def test_a_member_logs_in_by_a_passkey(page, service, look):
+    make_member(service, EMAIL)
+    # Browsers know no passkeys of addresses in figures.
+    url = f"http://localhost:{service.port}"
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("WebAuthn.enable")
+    devtools.send("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})
+
+    page.goto(f"{url}/accounts/login/?next=/accounts/security/")
+    page.get_by_label("E-mail address").fill(EMAIL)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("link", name="Add a passkey").click()
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Go on").click()
+    look("passkeys-1-add")
+    page.get_by_label("What you call it").fill("My phone")
+    page.get_by_role("button", name="Add it").click()
+    page.wait_for_url("**/recovery-codes/**")
+    page.get_by_role("link", name="Your account").click()
+    expect(page.get_by_text("My phone").first).to_be_visible()
+    look("passkeys-2-account")
+    page.get_by_role("link", name="See your sessions").click()
+    look("passkeys-3-sessions")
+    page.get_by_role("button", name="Log out").click()
+
+    page.goto(f"{url}/accounts/login/?next=/accounts/security/")
+    page.get_by_role("link", name="Log in with a passkey").click()
+    look("passkeys-4-login")
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_role("heading", name="Passkeys")).to_be_visible()
+
+    page.goto(f"{url}/accounts/passkeys/again/?next=/accounts/security/")
+    page.get_by_role("button", name="Use a passkey").click()
+    page.wait_for_url(f"{url}/accounts/security/")
+    page.get_by_role("link", name="Remove it").click()
+    look("passkeys-5-remove")
+    page.get_by_role("button", name="Remove it").click()
+    expect(page.get_by_text("Your passkey is removed.")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+
+    page.goto(f"{url}/accounts/passkeys/login/")
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_text("The passkey was not accepted")).to_be_visible()
