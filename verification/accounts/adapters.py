@@ -17,15 +17,17 @@ from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.timezone import now
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
-from verification.accounts import lockout
+from verification.accounts import devices, lockout
 from verification.accounts.sessions import browser_of
 from verification.encryption import keyed_hash
 from verification.ids import uuid7
 from verification.notifications.models import Channel, Kind
 from verification.notifications.notifying import Wanted, notify
+from verification.wire import utc_text
 
 # By the template that allauth names: what we send, and what of it the letter says.
 MAILS = {
@@ -76,6 +78,19 @@ ERRORS = {
 }
 
 
+def tell_of_change(request: HttpRequest, user: Any, what: str) -> None:
+    """Queue the letter about something that allauth sends none of."""
+    _send(
+        Kind.ACCOUNT_CHANGED,
+        user.email,
+        what=what,
+        url=_absolute("account_login"),
+        browser=browser_of(request),
+        address=lockout.address(request) or "",
+        happenedAt=utc_text(now()),
+    )
+
+
 class AccountAdapter(DefaultAccountAdapter):
     error_messages = {**DefaultAccountAdapter.error_messages, **ERRORS}
 
@@ -86,21 +101,7 @@ class AccountAdapter(DefaultAccountAdapter):
         if template_prefix in NOT_SENT:
             return
         kind, what = MAILS[template_prefix]
-        notify(
-            Wanted(
-                kind,
-                Channel.EMAIL,
-                cause=f"account:{uuid7()}",
-                recipient=email,
-                context={
-                    "operator": settings.OPERATOR_NAME,
-                    "url": self._link(kind, context),
-                    "resetUrl": _absolute("account_reset_password"),
-                    "what": what,
-                },
-                language=get_language() or "en",
-            )
-        )
+        _send(kind, email, what=what, url=self._link(kind, context))
 
     def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
         """With the page that the person came for, such as an invitation."""
@@ -140,6 +141,15 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Not by account alone, as allauth would: that locks its owner out, too."""
+        lockout.slow_down(request, str(credentials.get("email") or ""))
+
+    def login(self, request: HttpRequest, user: Any) -> None:
+        """Tell the person of a browser that is new, but for the very first login."""
+        is_news = user.last_login and not devices.knows(request, user.email)
+        super().login(request, user)
+        devices.remember(request, user.email)
+        if is_news:
+            tell_of_change(request, user, "login")
 
     def _rollback_login_failed_rl_usage(self) -> None:
         pass
@@ -190,6 +200,23 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def get_totp_label(self, user: Any) -> str:
         return str(user.email)
+
+
+def _send(kind: Kind, email: str, **context: str) -> None:
+    notify(
+        Wanted(
+            kind,
+            Channel.EMAIL,
+            cause=f"account:{uuid7()}",
+            recipient=email,
+            context={
+                "operator": settings.OPERATOR_NAME,
+                "resetUrl": _absolute("account_reset_password"),
+                **context,
+            },
+            language=get_language() or "en",
+        )
+    )
 
 
 def _cipher() -> AESGCM:

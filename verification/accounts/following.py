@@ -12,6 +12,8 @@ from axes.signals import user_locked_out
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 
+from verification.accounts import devices
+from verification.accounts.adapters import tell_of_change
 from verification.accounts.lockout import typed_account
 from verification.accounts.sessions import begin, end_others
 from verification.backoffice import security_log, trail
@@ -52,6 +54,8 @@ def connect() -> None:
     account.authentication_step_completed.connect(
         _has_proved, dispatch_uid="give the session another key"
     )
+    account.password_reset.connect(_has_reset, dispatch_uid="remember the browser")
+    mfa.authenticator_used.connect(_has_used_a_code, dispatch_uid="tell of a code")
     for signal in ENDS_OTHER_SESSIONS:
         signal.connect(_end_others, dispatch_uid="end other sessions")
     for act, signal in NOTED.items():
@@ -99,6 +103,16 @@ def _has_proved(request: Any, **_: Any) -> None:
     """Give the session another key; the login itself does so on its own."""
     if request.user.is_authenticated:
         request.session.cycle_key()
+
+
+def _has_reset(request: Any, user: User, **_: Any) -> None:
+    """The link came by the person's own mail, so their browser is known."""
+    devices.remember(request, user.email)
+
+
+def _has_used_a_code(request: Any, user: User, authenticator: Any, **_: Any) -> None:
+    if authenticator.type == Authenticator.Type.RECOVERY_CODES:
+        tell_of_change(request, user, "code-used")
 
 
 def _end_others(request: Any, user: User, **_: Any) -> None:

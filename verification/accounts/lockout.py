@@ -1,23 +1,40 @@
 """Guessed passwords: an account is locked for the address that guesses, and no other.
 
-So nobody can lock somebody else out. What is counted is kept under a keyed hash of the
-e-mail that was typed, as people type passwords there, too.
+Guesses from many addresses slow the account down for browsers in which its owner never
+logged in: the more wrong passwords in an hour, the longer the pause that all of these
+share. So nobody can lock somebody else out: the owner's browsers are not slowed, and
+the link for a new password makes another one known. What is counted is kept under a
+keyed hash of the e-mail that was typed, as people type passwords there, too.
 """
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from ipaddress import IPv6Address
 from typing import Any
 
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
 
+from verification.accounts import devices
 from verification.addresses import client_address
+from verification.backoffice import security_log
 from verification.encryption import keyed_hash
 from verification.pages import minutes_until, private
+from workspaces import rates
+
+# Wrong passwords of an account, from anywhere, that slow nobody down.
+FREE, COUNTED = 10, timedelta(hours=1)
+# Seconds; counts of a moment are kept for five minutes.
+LONGEST_PAUSE = 240
 
 
 def username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
@@ -41,6 +58,33 @@ def address(request: HttpRequest) -> str | None:
     if isinstance(found, IPv6Address):
         return str(IPv6Address(found.packed[:8] + bytes(8)))
     return str(found) if found else None
+
+
+def slow_down(request: HttpRequest, email: str) -> None:
+    """Raise ValidationError if it is not yet time for another password of `email`."""
+    if request.user.is_authenticated or devices.knows(request, email):
+        return
+    account = username(request, {"email": email})
+    recent = AccessAttempt.objects.filter(
+        username=account, attempt_time__gt=now() - COUNTED
+    )
+    seen = recent.aggregate(wrong=Sum("failures_since_start"), last=Max("attempt_time"))
+    wrong = seen["wrong"] or 0
+    if wrong < FREE:
+        return
+    pause = min(2 ** min(wrong - FREE + 1, 8), LONGEST_PAUSE)
+    moment, last = int(time.time()), int(seen["last"].timestamp())
+    turn = (moment - last) // pause
+    if turn and rates.is_first(f"password:{account}", last + turn * pause):
+        return
+    security_log.write(
+        "login", "slowed", request, account=security_log.account_of(email)
+    )
+    told = _(
+        "Many wrong passwords were tried here. Try again in %(seconds)s seconds, use a browser that you have logged in with before, or ask for a new password"  # noqa: E501
+    )
+    left = last + (turn + 1) * pause - moment
+    raise ValidationError(told % {"seconds": left}, "slowed")
 
 
 @private

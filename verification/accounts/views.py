@@ -31,7 +31,7 @@ from django.urls import Resolver404, resolve, reverse, reverse_lazy
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from verification.accounts import colleagues, lockout, sessions
+from verification.accounts import colleagues, devices, lockout, sessions
 from verification.accounts.forms import FirstPassword
 from verification.backoffice import trail
 from verification.pages import View, private
@@ -57,6 +57,7 @@ def ours(view: View, *, limit: int | None = None, script: bool = False) -> View:
         # Now, in the language that `private` has chosen.
         if hasattr(response, "render") and not getattr(response, "is_rendered", True):
             response.render()
+        devices.write(request, response)
         if script:
             allow(response, script_src=["'self'"])
         return response

@@ -126,7 +126,7 @@ def _clean(notification: Notification) -> dict[str, Any]:
     }
     context["operator"] = settings.OPERATOR_NAME
     context["contact"] = settings.OPERATOR_CONTACT
-    for name in ("expiresAt", "failingSince"):
+    for name in ("expiresAt", "failingSince", "happenedAt"):
         if context.get(name):
             moment = datetime.fromisoformat(context[name])
             context[name] = moment.astimezone(NAIROBI)

@@ -1,0 +1,184 @@
+"""Known browsers: guesses do not slow them, and logins elsewhere are told by mail."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.test import Client
+
+from tests.accounts.visitor import (
+    code_of,
+    is_logged_in,
+    known,
+    log_in,
+    path_mailed_to,
+)
+from tests.workspaces.people import PASSWORD
+from verification.notifications.models import Notification
+from verification.notifications.writing import write_letter
+
+EMAIL = "grace@people.test"
+PHONE = "Mozilla/5.0 (Linux; Android 10) AppleWebKit/537.36 Chrome/143.0 Safari/537.36"
+SLOWED = "Many wrong passwords were tried here"
+# The first second of a pause of any length.
+START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock():
+    with time_machine.travel(START, tick=False) as moved:
+        yield moved
+
+
+@pytest.fixture
+def grace(db, clock):
+    return known()
+
+
+@pytest.fixture
+def home(grace) -> Client:
+    """Her own browser, in which she has logged in."""
+    client = Client(REMOTE_ADDR="198.51.100.7")
+    log_in(client, EMAIL)
+    client.post("/accounts/logout/")
+    assert not is_logged_in(client)
+    return client
+
+
+def guess_from_many_addresses(times: int) -> list[str]:
+    answers = [
+        log_in(Client(REMOTE_ADDR=f"203.0.113.{number}"), EMAIL, "not the password")
+        for number in range(times)
+    ]
+    return [answer.content.decode() for answer in answers]
+
+
+def letters(what: str) -> list[Notification]:
+    sent = Notification.objects.filter(kind="ACCOUNT_CHANGED").order_by("id")
+    return [one for one in sent if one.context["what"] == what]
+
+
+def test_guesses_from_many_addresses_are_slowed(home):
+    pages = guess_from_many_addresses(20)
+
+    assert [SLOWED in page for page in pages] == [False] * 10 + [True] * 10
+    # The right password is not told from a wrong one meanwhile.
+    stranger = Client(REMOTE_ADDR="203.0.113.99")
+    assert SLOWED in log_in(stranger, EMAIL).content.decode()
+    assert not is_logged_in(stranger)
+
+
+def test_known_browser_of_the_owner_is_not_slowed(home):
+    guess_from_many_addresses(20)
+
+    log_in(home, EMAIL)
+
+    assert is_logged_in(home)
+
+
+def test_unknown_browser_gets_its_turn(home, clock):
+    guess_from_many_addresses(10)
+    for pause in (2, 4, 8):
+        clock.shift(timedelta(seconds=pause - 1))
+        assert [SLOWED in page for page in guess_from_many_addresses(1)] == [True]
+        clock.shift(timedelta(seconds=1))
+        found = [SLOWED in page for page in guess_from_many_addresses(2)]
+        assert found == [False, True]
+    clock.shift(timedelta(seconds=16))
+
+    elsewhere = Client(REMOTE_ADDR="192.0.2.1")
+    log_in(elsewhere, EMAIL)
+
+    assert is_logged_in(elsewhere)
+
+
+def test_pause_ends_an_hour_after_the_guesses(home, clock):
+    guess_from_many_addresses(20)
+    clock.shift(timedelta(hours=1, seconds=1))
+
+    assert not any(SLOWED in page for page in guess_from_many_addresses(10))
+
+
+def test_new_password_by_mail_makes_the_browser_known(grace):
+    guess_from_many_addresses(20)
+    client = Client(REMOTE_ADDR="192.0.2.1")
+    client.post("/accounts/password/reset/", {"email": EMAIL})
+    link = path_mailed_to(EMAIL, "ACCOUNT_RESET")
+    form = client.get(link, follow=True).request["PATH_INFO"]
+    new = "eight loud elephants"
+    client.post(form, {"password1": new, "password2": new})
+
+    log_in(client, EMAIL, new)
+
+    assert is_logged_in(client)
+
+
+def test_account_that_does_not_exist_is_slowed_alike(db, clock):
+    pages = guess_from_many_addresses(11)
+
+    assert [SLOWED in page for page in pages] == [False] * 10 + [True]
+
+
+def test_forged_cookie_and_that_of_another_account_are_slowed(home):
+    known("otieno")
+    other = Client(REMOTE_ADDR="192.0.2.2")
+    log_in(other, "otieno@people.test")
+    other.post("/accounts/logout/")
+    guess_from_many_addresses(20)
+
+    assert SLOWED in log_in(other, EMAIL).content.decode()
+    value = home.cookies[settings.DEVICE_COOKIE_NAME].value
+    other.cookies[settings.DEVICE_COOKIE_NAME] = value[:-1] + "~"
+    assert SLOWED in log_in(other, EMAIL).content.decode()
+
+
+def test_cookie_tells_no_address(home):
+    cookie = home.cookies[settings.DEVICE_COOKIE_NAME]
+
+    assert "grace" not in cookie.value
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+
+
+def test_login_with_a_new_browser_is_told_by_mail(home):
+    assert not letters("login")
+
+    log_in(home, EMAIL)
+    assert not letters("login")
+
+    there = Client(REMOTE_ADDR="192.0.2.9", headers={"user-agent": PHONE})
+    log_in(there, EMAIL)
+    (letter,) = letters("login")
+    assert letter.recipient == EMAIL
+    text = write_letter(letter).text
+    assert "Chrome, Android, 192.0.2.9, 20 November 2026, 15:00 (Nairobi time)" in text
+    there.post("/accounts/logout/")
+    log_in(there, EMAIL)
+    assert len(letters("login")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_factors_and_recovery_codes_are_told_by_mail(clock):
+    grace = known()
+    client = Client()
+    client.force_login(grace)
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    secret = client.get("/accounts/totp/activate/").context["form"].secret
+    done = client.post("/accounts/totp/activate/", {"code": code_of(secret)})
+    assert len(letters("factor-on")) == 1
+
+    codes = client.get(done["Location"]).context["unused_codes"]
+    assert client.get(done["Location"]).context["unused_codes"] == ["****"] * 10
+    again = Client()
+    log_in(again, EMAIL)
+    again.post("/accounts/code/", {"code": codes[0]})
+    assert is_logged_in(again)
+    assert len(letters("code-used")) == 1
+
+    client.post("/accounts/recovery-codes/generate/")
+    assert len(letters("codes")) == 1
+    client.post("/accounts/totp/deactivate/")
+    assert not Authenticator.objects.exists()
+    assert len(letters("factor-off")) == 1

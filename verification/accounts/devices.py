@@ -1,0 +1,58 @@
+"""Browsers in which a person has logged in before, by a signed cookie.
+
+Such a browser is not slowed when others guess the account's password
+(`verification.accounts.lockout`), and its logins are no news to the person. OWASP calls
+this device cookies. The cookie names accounts by a keyed hash of their address.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from verification.encryption import keyed_hash
+
+SALT = "device"
+KEPT = timedelta(days=365)
+# People who share a browser; the one who was not here for longest is forgotten.
+PEOPLE = 5
+
+
+def knows(request: HttpRequest, email: str) -> bool:
+    return _name(email) in _named_by(request)
+
+
+def remember(request: HttpRequest, email: str) -> None:
+    """Have the answer to this request name the account; `write` does it."""
+    names = [_name(email), *_named_by(request)]
+    request.device_names = list(dict.fromkeys(names))[:PEOPLE]  # type: ignore[attr-defined]
+
+
+def write(request: HttpRequest, response: HttpResponseBase) -> None:
+    names = getattr(request, "device_names", None)
+    if names is None:
+        return
+    response.set_cookie(
+        settings.DEVICE_COOKIE_NAME,
+        signing.dumps(names, salt=SALT),
+        max_age=KEPT,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _named_by(request: HttpRequest) -> list[str]:
+    cookie = request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")
+    try:
+        return [str(name) for name in signing.loads(cookie, salt=SALT, max_age=KEPT)]
+    except signing.BadSignature:
+        return []
+
+
+def _name(email: str) -> str:
+    return keyed_hash("device", email.strip().casefold()).hex()[:32]
