@@ -212,3 +212,11 @@ def test_staff_end_the_sessions_of_a_member_and_of_a_colleague(superuser, worksp
     office.log_in(http, otieno)
     press(superuser, "end_sessions", Colleague.objects.get(pk=otieno.pk), reason="Lost")
     assert not lives(http)
+
+
+def test_browser_is_told_to_forget_when_a_session_ends(grace):
+    client = logged_in()
+    assert "Clear-Site-Data" not in client.get(PAGE).headers
+
+    assert client.post("/accounts/logout/")["Clear-Site-Data"] == '"cache", "storage"'
+    assert "Clear-Site-Data" not in client.get("/accounts/login/").headers

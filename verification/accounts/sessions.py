@@ -30,6 +30,9 @@ BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"
 # So that not every page writes the session.
 RESOLUTION = 30
+# What the browser forgets of us when a session ends. Cookies stay: the chosen language
+# is one.
+FORGET = '"cache", "storage"'
 # What user agents call themselves, the most telling first.
 BROWSERS = {
     "Edg": "Edge",
@@ -160,9 +163,14 @@ class SessionLimitsMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         # Pages and the API that need no login do not read the session for this.
-        if settings.SESSION_COOKIE_NAME in request.COOKIES and _counts(request):
-            _end_or_go_on(request)
-        return self.get_response(request)
+        if not (settings.SESSION_COOKIE_NAME in request.COOKIES and _counts(request)):
+            return self.get_response(request)
+        was_logged_in = request.user.is_authenticated
+        _end_or_go_on(request)
+        response = self.get_response(request)
+        if was_logged_in and not request.user.is_authenticated:
+            response["Clear-Site-Data"] = FORGET
+        return response
 
 
 def _counts(request: HttpRequest) -> bool:
