@@ -197,6 +197,8 @@ class Refusing:
     name: ClassVar[str] = "refusing"
     waits_on_network: ClassVar[bool] = False
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def ask(self, inquiry: Inquiry) -> Finding:
         raise Refused("SOURCE_REFUSED", "The source refuses.")

@@ -23,6 +23,7 @@ FINDING = {
         "responseDigest": None,
         "nameComparison": None,
         "editions": None,
+        "fieldsNotTold": [],
     },
 }
 HOUR = timedelta(hours=1)

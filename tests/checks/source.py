@@ -36,6 +36,8 @@ class Acme:
     name: ClassVar[str] = "acme"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -117,3 +117,13 @@ def test_numbers_of_a_company_decide_its_tax_check(api):
 
     (result,) = api.report(ordered["id"])["checkResults"]
     assert [flag["code"] for flag in result["flags"]] == ["PIN_INACTIVE"]
+
+
+def test_evidence_names_the_fields_that_the_source_never_tells(api):
+    ordered = api.create(person() | {"checksRequested": ["CREDITBUREAU_STATUS"]})
+    api.work()
+
+    (result,) = api.report(ordered["id"])["checkResults"]
+    never = ["totalOverdue", "clearanceCertificate"]
+    assert result["evidence"]["fieldsNotTold"] == never
+    assert [result["details"][name] for name in never] == [None, None]

@@ -116,6 +116,7 @@ FINDING = {
         "responseDigest": None,
         "nameComparison": None,
         "editions": None,
+        "fieldsNotTold": [],
     },
 }
 

@@ -23,6 +23,8 @@ def ask(provider: Provider, asked: Inquiry) -> Finding:
     found = provider.ask(asked)
     entry, said = ENTRIES[asked.check], flags_of(ENTRIES[asked.check])
     assert list(found.details) == entry.output_fields
+    never = provider.not_told.get(asked.check, ())
+    assert [found.details[name] for name in never] == [None] * len(never)
     assert found.response_digest
     assert len(found.response_digest) == 64
     for flag in found.flags:

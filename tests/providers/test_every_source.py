@@ -1,3 +1,4 @@
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,8 +12,11 @@ from tests.providers.asking import inquiry
 from verification.checks import configuration
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
-from verification.providers.base import NotYet, ProviderError
+from verification.providers.base import NotYet, ProviderError, Refused
+from verification.providers.fixtures import Case
 from verification.providers.registry import REFEREES_CHECK, route_for
+from verification.providers.sandbox import CHECKS as CHECKS_OF_SANDBOX
+from verification.providers.sandbox import Sandbox
 from verification.source_routes import (
     ORDER,
     Limit,
@@ -38,6 +42,12 @@ CREDENTIALS = {
     "kra": {"KRA_CLIENT_ID": "id", "KRA_CLIENT_SECRET": "of no worth"},
 }
 CHECKS = [entry.name for entry in CATALOGUE]
+NUMBERS = {
+    "idNumber": "12345678",
+    "kraPin": "A012345678Z",
+    "registrationNumber": "12345678",
+}
+ONE_COUNTRY = {"companies_house", "kra", "metropol", "prembly", "smile_id"}
 # It looks into tables of ours.
 WITHOUT_NETWORK = {"watchlists"}
 # Every place in every route that is built in.
@@ -69,6 +79,7 @@ def every_source(env: dict[str, str]) -> Iterator[None]:
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The connections that were tried; none is made."""
     tried: list[Any] = []
 
     def refuse(*arguments: Any, **options: Any) -> Any:
@@ -116,6 +127,99 @@ def test_production_asks_the_source_and_a_dead_one_is_no_answer(
     assert error.value.code == "SOURCE_UNAVAILABLE"
     assert connections
     assert "12345678" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("source", "check"),
+    [
+        (source, check)
+        for source, checks in known().items()
+        for check in sorted(checks)
+        if source in ONE_COUNTRY
+    ],
+)
+@pytest.mark.parametrize("country", ["UG", "", None])
+def test_source_of_one_country_refuses_numbers_of_others_without_a_call(
+    every_source, connections, source, check, country
+):
+    asked = inquiry(check, fullName="Ada Obi", country=country, **NUMBERS)
+
+    with pytest.raises(Refused) as error:
+        registry.provider_named(source).ask(asked)
+
+    assert error.value.code == "SOURCE_REFUSED"
+    assert "in this country" in error.value.message
+    assert connections == []
+
+
+@pytest.mark.parametrize("source", sorted(known()))
+def test_source_refuses_what_it_is_not_there_for_without_a_call(
+    every_source, connections, source
+):
+    adapter = registry.provider_named(source)
+    for check in sorted(set(CHECKS) - known()[source]):
+        country = next(iter(adapter.countries), "KE")
+        asked = inquiry(check, fullName="Ada Obi", country=country, **NUMBERS)
+        with pytest.raises(Refused):
+            adapter.ask(asked)
+
+    assert connections == []
+
+
+@pytest.mark.parametrize("variable", ["SOURCES_KRA_PIN_UG", "SOURCES_KRA_PIN_OTHERS"])
+def test_route_of_another_country_never_asks_the_source_of_kenya(
+    env, settings, variable
+):
+    env.update(CREDENTIALS["kra"])
+    env[variable] = "kra"
+    registry.configure(live_providers(Env()), routes(Env()))
+    settings.PROVIDERS, settings.SOURCE_ROUTES = live_providers(Env()), routes(Env())
+
+    assert not registry.is_answered("KRA_PIN", "production", "UG")
+    assert registry.is_answered("KRA_PIN", "production", "KE")
+    with pytest.raises(Refused) as error:
+        route_for("KRA_PIN", "production", "UG").providers[0].ask(inquiry("KRA_PIN"))
+    assert error.value.code == "PROVIDER_NOT_CONFIGURED"
+    (told,) = [m for m in configuration.check_sources() if m.id == "checks.E002"]
+    assert told.msg == f"{variable}: kra is asked about subjects in KE alone."
+
+
+def test_other_sources_of_a_route_are_asked_where_one_cannot_be(env):
+    env.update(CREDENTIALS["gleif"] | CREDENTIALS["smile_id"])
+    env["SOURCES_BUSINESS_VERIFICATION_UG"] = "smile_id,gleif"
+    registry.configure(live_providers(Env()), routes(Env()))
+
+    route = route_for("BUSINESS_VERIFICATION", "production", "UG")
+
+    assert [one.name for one in route.providers] == ["gleif"]
+
+
+def test_sandbox_shows_nothing_that_no_live_source_tells(every_source):
+    for entry in CATALOGUE:
+        sources = registry.sources_of(entry.name)
+        told = [set(one.not_told.get(entry.name, ())) for one in sources]
+        never = set.intersection(*told) if told else set()
+        assert set(Sandbox.not_told.get(entry.name, ())) == never, entry.name
+        fixtures = CHECKS_OF_SANDBOX[entry.name]
+        for fixture in [*fixtures.fixtures.values(), *fixtures.changing]:
+            subject = {"subjectType": entry.subject_types[0], "fullName": "Ada Obi"}
+            details = fixture.details(Case(subject, 1))
+            assert never <= {name for name, value in details.items() if value is None}
+
+
+def test_page_of_checks_says_what_each_source_does_not_tell(every_source):
+    page = (settings.BASE_DIR / "docs" / "checks.md").read_text()
+    wanted = [
+        f"| {entry.name} | `{one.name}` | "
+        + (", ".join(f"`{name}`" for name in one.not_told.get(entry.name, ())) or "-")
+        + " |"
+        for entry in CATALOGUE
+        for one in registry.sources_of(entry.name)
+    ]
+
+    section = page.partition("## What sources do not tell\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [A-Z].*\|$", section, re.MULTILINE)
+    assert rows == wanted
 
 
 def test_every_check_has_a_source_or_a_referee(every_source):
@@ -188,17 +292,18 @@ def test_every_adapter_says_what_the_engine_has_to_know(every_source):
 
 def test_the_environment_decides_who_is_asked_where(env):
     env["SOURCES_KRA_PIN"] = "smile_id, kra"
-    env["SOURCES_IDENTITY_UG"] = "smile_id"
+    env["SOURCES_BUSINESS_VERIFICATION_UG"] = "gleif"
     env["SOURCES_CRB_FULL"] = ""
-    env["SOURCES_BUSINESS_VERIFICATION_OTHERS"] = "smile_id"
+    env["SOURCES_AML_SCREENING_OTHERS"] = "watchlists"
 
     found = routes(Env())
 
     assert wrong_routes(Env()) == []
     assert found["KRA_PIN"]["KE"] == ("smile_id", "kra")
-    assert found["IDENTITY"] == {**ORDER["IDENTITY"], "UG": ("smile_id",)}
+    business = ORDER["BUSINESS_VERIFICATION"]
+    assert found["BUSINESS_VERIFICATION"] == {**business, "UG": ("gleif",)}
     assert found["CRB_FULL"]["KE"] == ()
-    assert found["BUSINESS_VERIFICATION"]["*"] == ("smile_id",)
+    assert found["AML_SCREENING"]["*"] == ("watchlists",)
     assert found["CRB_SCORE"] == ORDER["CRB_SCORE"]
 
 

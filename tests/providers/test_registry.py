@@ -70,6 +70,8 @@ class Recording:
     name: ClassVar[str] = "recording"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[dict[str, tuple[str, ...]]] = {}
     asked: ClassVar[list[str]] = []
 
     def __init__(self, url: str) -> None:

@@ -30,6 +30,8 @@ class Second(Acme):
 
     name: ClassVar[str] = "second"
     repeats_are_free: ClassVar[bool] = False
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[dict[str, tuple[str, ...]]] = {}
 
 
 @dataclass

@@ -113,6 +113,8 @@ class Evidence(Shape):
     """How the stated name was compared with the source's; null where it was not."""
     editions: list[ListEdition] | None = None
     """The lists that were searched; null of other checks."""
+    fields_not_told: list[str] = []
+    """Members of `details` that this source never tells: null there says nothing."""
 
 
 class CheckResultBody(Shape):

@@ -89,7 +89,8 @@ def _ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outco
         # No provider is configured, so this is the job's own thread: it may use rows.
         return ask_referee(claimed)
     try:
-        return finding_of(provider.ask(_inquiry(claimed)))
+        not_told = provider.not_told.get(claimed.name, ())
+        return finding_of(provider.ask(_inquiry(claimed)), not_told)
     except NotYet as e:
         # The service pauses before it asks a source again, whatever the source said.
         return Again(max(e.ask_at, now() + LEAST_PAUSE), tries=claimed.tries)

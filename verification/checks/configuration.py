@@ -6,8 +6,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
+from django.utils.module_loading import import_string
 
-from verification.source_routes import EVERYWHERE
+from verification.source_routes import EVERYWHERE, OTHERS
 from verification.source_settings import on_test_hosts
 
 PAGE = "docs/providers.md says how to configure the sources."
@@ -19,7 +20,7 @@ def check_sources(**options: Any) -> list[CheckMessage]:
     for name in settings.PROVIDERS_LACK:
         told = f"{name} is not set; its source is not asked."
         found.append(Error(told, hint=PAGE, id="checks.E001"))
-    for told in settings.SOURCE_ROUTES_WRONG:
+    for told in [*settings.SOURCE_ROUTES_WRONG, *_abroad()]:
         found.append(Error(told, hint=PAGE, id="checks.E002"))
     if not settings.DEBUG and (tried := on_test_hosts(settings.PROVIDERS)):
         told = f"A test server stands for {', '.join(tried)}: nobody real is looked up."
@@ -30,6 +31,24 @@ def check_sources(**options: Any) -> list[CheckMessage]:
             for told in _unanswered()
         ]
     return found
+
+
+def _abroad() -> list[str]:
+    """Sources on routes of countries that they cannot be asked about."""
+    return [
+        f"SOURCES_{check}_{OTHERS if country == EVERYWHERE else country}: {name} is "
+        f"asked about subjects in {', '.join(sorted(countries))} alone."
+        for check, by_country in settings.SOURCE_ROUTES.items()
+        for country, names in by_country.items()
+        for name in set(names) & set(settings.PROVIDERS)
+        if (countries := import_string(settings.PROVIDERS[name][0]).countries)
+        # Others are those that have no route of their own.
+        and not (
+            countries - set(by_country)
+            if country == EVERYWHERE
+            else {country} & countries
+        )
+    ]
 
 
 def _unanswered() -> list[str]:

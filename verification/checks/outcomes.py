@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -63,7 +64,8 @@ def end_of(outcome: Outcome) -> tuple[End, str]:
     return End.ANSWERED, ""
 
 
-def finding_of(found: Finding) -> Completed:
+def finding_of(found: Finding, not_told: Sequence[str] = ()) -> Completed:
+    """`not_told` are the output fields that the source never tells."""
     return Completed(
         found.score,
         {
@@ -77,6 +79,7 @@ def finding_of(found: Finding) -> Completed:
                 "responseDigest": found.response_digest,
                 "nameComparison": found.name_comparison,
                 "editions": found.editions,
+                "fieldsNotTold": list(not_told),
             },
         },
     )

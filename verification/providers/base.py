@@ -7,12 +7,15 @@ answer is on its way). It writes no rows, reads no settings, and does not retry.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Protocol
 from uuid import UUID
 
 Severity = Literal["LOW", "MEDIUM", "HIGH"]
+# Check -> names of output fields.
+NotTold = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,11 @@ class NotYet(Exception):
         self.ask_at = ask_at
 
 
+def answers_about(provider: Provider, subject: Mapping[str, Any]) -> bool:
+    """Whether the subject is of a country whose numbers the provider can be asked."""
+    return not provider.countries or subject.get("country") in provider.countries
+
+
 class BadSignature(Exception):
     """Who has sent this cannot be shown to be the one it claims to be."""
 
@@ -100,11 +108,17 @@ class Provider(Protocol):
     `repeats_are_free` says that an inquiry may be asked again with the same reference
     for nothing, because the source gives the earlier answer or never costs anything.
     Where it may not, one whose answer was lost in a crash is left to a person.
+
+    `countries` are those whose numbers it can be asked about, all where it is empty: it
+    refuses any other before it makes a call. `not_told` has the output fields of each
+    check that it never tells.
     """
 
     name: ClassVar[str]
     waits_on_network: ClassVar[bool]
     repeats_are_free: ClassVar[bool]
+    countries: ClassVar[frozenset[str]]
+    not_told: ClassVar[NotTold]
 
     def ask(self, inquiry: Inquiry) -> Finding:
         """The answer; raises Unavailable, Refused or NotYet."""

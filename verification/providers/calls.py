@@ -32,6 +32,8 @@ from verification.outbound.targets import Blocked
 from verification.providers.base import Refused, Unavailable
 
 UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
+# What a source is not asked, with its name.
+FOREIGN = "{} cannot be asked about subjects in this country."
 # Answers of the 4xx kind that another try may change.
 LATER = {408, 425, 429}
 CODE = re.compile(r"[a-z_]{1,40}")

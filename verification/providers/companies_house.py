@@ -17,8 +17,21 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from verification.providers.base import Finding, Inquiry, Refused
-from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotTold,
+    Refused,
+    answers_about,
+)
+from verification.providers.calls import (
+    FOREIGN,
+    REFUSED,
+    Api,
+    Declined,
+    Reply,
+    unavailable,
+)
 from verification.providers.company_answers import (
     ACTIVE,
     DISSOLVED,
@@ -91,6 +104,8 @@ class CompaniesHouse:
     name: ClassVar[str] = "companies_house"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset({COUNTRY})
+    not_told: ClassVar[NotTold] = {}
 
     def __init__(
         self,
@@ -107,9 +122,9 @@ class CompaniesHouse:
         stated = str(subject.get("registrationNumber") or "")
         if inquiry.check != "BUSINESS_VERIFICATION" or not stated:
             raise Refused(REFUSED, f"{SOURCE} cannot be asked this.")
-        if subject.get("country") != COUNTRY:
-            # A number of another register may be somebody else's in this one.
-            raise Refused(REFUSED, f"{SOURCE} knows British companies alone.")
+        # A number of another register may be somebody else's in this one.
+        if not answers_about(self, inquiry.subject):
+            raise Refused(REFUSED, FOREIGN.format(SOURCE))
         number = company_number(stated)
         if number is None:
             return self._by_name(inquiry)

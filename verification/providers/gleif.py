@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from verification.providers.base import Finding, Inquiry, Refused
+from verification.providers.base import Finding, Inquiry, NotTold, Refused
 from verification.providers.calls import REFUSED, Api, Reply, unavailable
 from verification.providers.company_answers import (
     ACTIVE,
@@ -62,6 +62,10 @@ class Gleif:
     name: ClassVar[str] = "gleif"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[NotTold] = {
+        "BUSINESS_VERIFICATION": ("directors", "shareholders")
+    }
 
     def __init__(
         self, url: str = "https://api.gleif.org/api/v1", opened: Collection[str] = ()

@@ -15,8 +15,21 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import Finding, Inquiry, Refused
-from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotTold,
+    Refused,
+    answers_about,
+)
+from verification.providers.calls import (
+    FOREIGN,
+    REFUSED,
+    Api,
+    Declined,
+    Reply,
+    unavailable,
+)
 from verification.providers.kra_token import SECONDS, Token, has_expired
 from verification.providers.scoring import (
     is_company,
@@ -67,6 +80,10 @@ class Kra:
     name: ClassVar[str] = "kra"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
+    not_told: ClassVar[NotTold] = {
+        "KRA_PIN": ("taxStation", "registeredAddress", "obligations")
+    }
 
     def __init__(
         self,
@@ -88,6 +105,8 @@ class Kra:
     def ask(self, inquiry: Inquiry) -> Finding:
         if inquiry.check != "KRA_PIN":
             raise Refused(REFUSED, f"{SOURCE} does not answer {inquiry.check}.")
+        if not answers_about(self, inquiry.subject):
+            raise Refused(REFUSED, FOREIGN.format(SOURCE))
         subject = inquiry.subject
         if subject.get("kraPin"):
             pin = re.sub(r"\s", "", subject["kraPin"]).upper()

@@ -16,8 +16,21 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import Finding, Inquiry, Refused
-from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotTold,
+    Refused,
+    answers_about,
+)
+from verification.providers.calls import (
+    FOREIGN,
+    REFUSED,
+    Api,
+    Declined,
+    Reply,
+    unavailable,
+)
 from verification.providers.metropol_answers import accounts, score, standing
 from verification.providers.scoring import ask_again
 
@@ -82,6 +95,15 @@ class Metropol:
     name: ClassVar[str] = "metropol"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = False
+    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
+    not_told: ClassVar[NotTold] = {
+        "CRB_SCORE": ("scoreBand", "probabilityOfDefault"),
+        "CRB_STANDARD": ("scoreBand",),
+        "CRB_FULL": ("scoreBand",),
+        "CREDITBUREAU_SCORE": ("scoreBand", "probabilityOfDefault"),
+        "CREDITBUREAU_STATUS": ("totalOverdue", "clearanceCertificate"),
+        "CREDITBUREAU_COMP": ("scoreBand",),
+    }
 
     def __init__(
         self,
@@ -94,6 +116,8 @@ class Metropol:
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
+        if not answers_about(self, inquiry.subject):
+            raise Refused(REFUSED, FOREIGN.format(SOURCE))
         report = REPORTS.get(inquiry.check)
         is_person = report is None or report.identity == PERSON
         key = "idNumber" if is_person else "registrationNumber"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from verification.providers.base import Finding, Inquiry, Refused
+from verification.providers.base import Finding, Inquiry, NotTold, Refused
 from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
 from verification.providers.scoring import is_company, stated_name
 from verification.providers.screening_answers import Hit, ListEdition, screened
@@ -40,6 +40,8 @@ class OpenSanctions:
     name: ClassVar[str] = "opensanctions"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = False
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[NotTold] = {}
 
     def __init__(
         self,

@@ -13,14 +13,27 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import Finding, Inquiry, Refused
-from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotTold,
+    Refused,
+    answers_about,
+)
+from verification.providers.calls import (
+    FOREIGN,
+    REFUSED,
+    Api,
+    Declined,
+    Reply,
+    unavailable,
+)
 from verification.providers.company_answers import plain_number
 from verification.providers.prembly_answers import business, identity, taxpayer
 
 logger = logging.getLogger(__name__)
 
-SOURCE, COUNTRY = "Prembly", "KE"
+SOURCE = "Prembly"
 SECONDS = 30.0
 Record = Mapping[str, Any]
 
@@ -55,6 +68,11 @@ class Prembly:
     name: ClassVar[str] = "prembly"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = False
+    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
+    not_told: ClassVar[NotTold] = {
+        "KRA_PIN": ("taxStation", "registeredAddress"),
+        "BUSINESS_VERIFICATION": ("shareholders",),
+    }
 
     def __init__(
         self,
@@ -67,6 +85,8 @@ class Prembly:
         self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
+        if not answers_about(self, inquiry.subject):
+            raise Refused(REFUSED, FOREIGN.format(SOURCE))
         path, asked = _question(inquiry)
         reply = self._api.fetch("POST", path, json=asked)
         answer = self._read(reply)
@@ -99,8 +119,6 @@ class Prembly:
 
 def _question(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
     subject, check = inquiry.subject, inquiry.check
-    if subject.get("country") != COUNTRY:
-        raise Refused(REFUSED, f"{SOURCE} is asked about Kenya alone.")
     if check == "IDENTITY" and subject.get("idNumber"):
         return ID_PATH, {"number": _plain(subject["idNumber"])}
     if check == "KRA_PIN" and subject.get("kraPin"):

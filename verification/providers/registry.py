@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar
 
-from verification.providers.base import Finding, Inquiry, Provider, Refused
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotTold,
+    Provider,
+    Refused,
+    answers_about,
+)
 from verification.providers.sandbox import Sandbox
 
 REFEREES_CHECK = "EMPLOYER_VERIFICATION"
@@ -32,6 +39,12 @@ class Route:
     lacking: tuple[str, ...] = ()
     # Calls of these are counted, limited and recorded.
     is_live: bool = False
+
+    def about(self, country: str) -> Route | None:
+        """The part of it that can be asked about subjects in this country."""
+        asked = {"country": country}
+        kept = tuple(one for one in self.providers if answers_about(one, asked))
+        return replace(self, providers=kept) if kept else None
 
     def withheld(self, check: str) -> str:
         """Why `among` left no source of the route; empty if it left one."""
@@ -67,7 +80,7 @@ def route_for(check: str, environment: str, country: str) -> Route:
         return _in_sandbox
     by_country = _routes.get(check, {})
     route = by_country.get(country) or by_country.get(EVERYWHERE)
-    return route if route and route.providers else _nowhere
+    return (route and route.about(country)) or _nowhere
 
 
 def among(route: Route, names: Collection[str] | None) -> Route:
@@ -126,6 +139,8 @@ class _Nobody:
     name: ClassVar[str] = "none"
     waits_on_network: ClassVar[bool] = False
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[NotTold] = {}
 
     def told(self, check: str) -> str:
         return self.message.format(check=check)

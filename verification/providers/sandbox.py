@@ -19,6 +19,7 @@ from verification.identifiers import normalised
 from verification.providers.base import (
     Finding,
     Inquiry,
+    NotTold,
     NotYet,
     Refused,
     Unavailable,
@@ -96,9 +97,14 @@ def _prepared(check: dict[str, Any]) -> _Check:
     fixtures = {
         name: prepare(DATA, outcome, fields) for name, outcome in outcomes.items()
     }
+    changed = check["CHANGING"]
     changing = [
-        prepare(DATA, _over(outcomes[name], check["CHANGING"]), fields)
-        for name in check["CHANGING"]["like"]
+        prepare(
+            DATA,
+            _over(_over(outcomes[name], changed), changed.get(name, {})),
+            fields,
+        )
+        for name in changed["like"]
     ]
     return _Check(check["number"], fixtures, changing)
 
@@ -115,6 +121,8 @@ class Sandbox:
     name: ClassVar[str] = "sandbox"
     waits_on_network: ClassVar[bool] = False
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[NotTold] = DATA["not_told"]
 
     def ask(self, inquiry: Inquiry) -> Finding:
         check = CHECKS.get(inquiry.check)

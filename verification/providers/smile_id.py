@@ -22,8 +22,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import BadSignature, Finding, Inquiry, Refused
-from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
+from verification.providers.base import (
+    BadSignature,
+    Finding,
+    Inquiry,
+    NotTold,
+    Refused,
+    answers_about,
+)
+from verification.providers.calls import (
+    FOREIGN,
+    REFUSED,
+    Api,
+    Declined,
+    Reply,
+    unavailable,
+)
 from verification.providers.scoring import ask_again
 from verification.providers.smile_id_answers import (
     business,
@@ -96,6 +110,10 @@ class SmileId:
     name: ClassVar[str] = "smile_id"
     waits_on_network: ClassVar[bool] = True
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
+    not_told: ClassVar[NotTold] = {
+        "KRA_PIN": ("pinStatus", "taxStation", "obligations")
+    }
 
     def __init__(
         self,
@@ -110,6 +128,8 @@ class SmileId:
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
+        if not answers_about(self, inquiry.subject):
+            raise Refused(REFUSED, FOREIGN.format(SOURCE))
         path, asked = _question(inquiry)
         answer, reply = self._answered(path, asked, inquiry)
         return READERS[inquiry.check](

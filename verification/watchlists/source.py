@@ -14,7 +14,13 @@ from typing import Any, ClassVar
 
 from django.utils.timezone import now
 
-from verification.providers.base import Finding, Inquiry, Refused, Unavailable
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotTold,
+    Refused,
+    Unavailable,
+)
 from verification.providers.calls import REFUSED, UNAVAILABLE
 from verification.providers.scoring import is_company, stated_name
 from verification.providers.screening_answers import Hit, ListEdition, screened
@@ -32,6 +38,8 @@ class WatchLists:
     # In the job's own thread, which may read rows.
     waits_on_network: ClassVar[bool] = False
     repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[NotTold] = {}
 
     def __init__(
         self, lists: Sequence[str], threshold: float = 0.7, days: int = 7
