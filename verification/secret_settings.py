@@ -11,12 +11,20 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+# Django's own check asks for 50.
+SECRET_KEY_LENGTH = 50
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
 
 
 def secret_key(data_dir: Path, *, development: bool) -> str:
     """Django's SECRET_KEY."""
-    return _read("SECRET_KEY", data_dir, development, lambda: secrets.token_urlsafe(50))
+    key = _read("SECRET_KEY", data_dir, development, lambda: secrets.token_urlsafe(50))
+    if len(key) < SECRET_KEY_LENGTH and not development:
+        raise ImproperlyConfigured(
+            f"SECRET_KEY must have at least {SECRET_KEY_LENGTH} characters; "
+            "docs/configuration.md says how to make one."
+        )
+    return key
 
 
 def field_keys(data_dir: Path, *, development: bool) -> list[tuple[str, bytes]]:
@@ -66,7 +74,10 @@ def _key_bytes(name: str, encoded: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise ImproperlyConfigured(f"{name} must hold 32 bytes written in base64.")
+        raise ImproperlyConfigured(
+            f"{name} must hold 32 bytes written in base64; docs/configuration.md says "
+            "how to make it."
+        )
     return key
 
 
@@ -81,7 +92,7 @@ def _read(name: str, data_dir: Path, development: bool, make: Callable[[], str])
             "(docs/configuration.md says how to make one), or DEBUG=True for "
             "development."
         )
-    return _development_secret(data_dir / "keys" / name.lower(), make)
+    return _development_secret(data_dir, name.lower(), make)
 
 
 def _from_file(name: str, path: Path) -> str:
@@ -94,11 +105,18 @@ def _from_file(name: str, path: Path) -> str:
     return value
 
 
-def _development_secret(path: Path, make: Callable[[], str]) -> str:
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _make_once(path, make)
-    return path.read_text()
+def _development_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:
+    path = data_dir / "keys" / name
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_once(path, make)
+        return path.read_text()
+    except OSError as e:
+        raise ImproperlyConfigured(
+            f"The folder {data_dir} cannot be used ({e.strerror}: {e.filename}); make "
+            "it writable for this user, or set DATA_DIR to a folder that is."
+        ) from None
 
 
 def _make_once(path: Path, make: Callable[[], str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
 from verification import embedded, log_lines
@@ -31,6 +32,10 @@ from verification.source_routes import limits, routes, wrong_routes
 from verification.source_settings import half_configured, live_providers
 
 env = Env()
+WRONG_DATABASE_URL = (
+    "DATABASE_URL is no address of a PostgreSQL database; write "
+    "postgresql://user:password@host:5432/database, with %40 for an @ in a password."
+)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = embedded.data_dir()
@@ -151,18 +156,21 @@ TEMPLATES = [
     }
 ]
 
-DATABASES: dict[str, Any] = {
-    "default": {
-        **dj_database_url.parse(
-            env.str("DATABASE_URL", "") or embedded.url(DATA_DIR),
-            # Each thread keeps its own. A pool of two a process answered 4 % more
-            # requests, and would have quick ones wait for slow ones.
-            conn_max_age=None,
-            conn_health_checks=True,
-            engine="verification.postgresql",
-        ),
-    }
-}
+DATABASE_URL = env.str("DATABASE_URL", "") or embedded.url(DATA_DIR)
+if not DATABASE_URL.startswith(("postgresql://", "postgres://")):
+    raise ImproperlyConfigured(WRONG_DATABASE_URL)
+try:
+    _database = dj_database_url.parse(
+        DATABASE_URL,
+        # Each thread keeps its own. A pool of two a process answered 4 % more
+        # requests, and would have quick ones wait for slow ones.
+        conn_max_age=None,
+        conn_health_checks=True,
+        engine="verification.postgresql",
+    )
+except ValueError:
+    raise ImproperlyConfigured(WRONG_DATABASE_URL) from None
+DATABASES: dict[str, Any] = {"default": {**_database}}
 DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
     "-c statement_timeout=30s -c lock_timeout=10s "
     "-c idle_in_transaction_session_timeout=60s"

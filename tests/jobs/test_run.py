@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 import requests
 from django.conf import settings
@@ -24,12 +25,14 @@ from django.utils.timezone import now
 from tests.live import free_port
 from verification import embedded
 from verification.jobs.management.commands.run import ORDER
+from verification.jobs.processes import FairClock
 from verification.reports.models import ReportStatus
 
 # The whole service is started and stopped.
 pytestmark = pytest.mark.slow
 
 SECONDS_TO_START = 90
+SECONDS_TO_RECOVER = 15
 
 
 class Run:
@@ -47,8 +50,7 @@ class Run:
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> str:
-        """Start it; the welcome that it prints."""
+    def launch(self) -> None:
         with self._output.open("w") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "manage.py", "run"],
@@ -57,6 +59,11 @@ class Run:
                 stdout=output,
                 stderr=output,
             )
+
+    def start(self) -> str:
+        """Start it; the welcome that it prints."""
+        self.launch()
+        assert self._process
         deadline = time.monotonic() + SECONDS_TO_START
         while "/reports/ID" not in self.output():
             assert self._process.poll() is None, self.output()
@@ -79,8 +86,33 @@ class Run:
         return self._output.read_text()
 
     def kill_database(self) -> None:
-        pid = (self._data / "postgres" / "postmaster.pid").read_text().split()[0]
-        os.kill(int(pid), signal.SIGQUIT)
+        self._database().send_signal(signal.SIGQUIT)
+
+    def part(self, name: str) -> psutil.Process:
+        assert self._process
+        run = psutil.Process(self._process.pid)
+        if name == "database":
+            return self._database()
+        web, supervisor = sorted(run.children(), key=lambda each: each.pid)[:2]
+        if name == "web server":
+            return web
+        family = [supervisor, *supervisor.children(recursive=True)]
+        return family[{"supervisor": 0, "cluster": 1, "worker": 3}[name]]
+
+    def is_ready_since(self, moment: float) -> bool:
+        """Whether requests are answered, and jobs have run since then."""
+        url = f"http://127.0.0.1:{self._environment['PORT']}/readyz"
+        try:
+            answer = requests.get(url, timeout=2)
+        except requests.RequestException:
+            return False
+        age = answer.json()["jobHeartbeatAgeSeconds"]
+        # The age is rounded to tenths.
+        return answer.ok and age + 0.1 < time.monotonic() - moment
+
+    def _database(self) -> psutil.Process:
+        pid_file = self._data / "postgres" / "postmaster.pid"
+        return psutil.Process(int(pid_file.read_text().split()[0]))
 
     def interrupt(self) -> int:
         """Ctrl-C; its exit code."""
@@ -184,6 +216,23 @@ def test_a_database_that_dies_is_started_again(run: Run):
     while _status(url, key, order) == 503 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _status(url, key, order) == 201
+
+
+@pytest.mark.timeout(240)
+def test_service_is_ready_again_15_seconds_after_any_process_is_killed(run: Run):
+    run.start()
+    for name in ("run", "database", "supervisor", "cluster", "worker", "web server"):
+        if name == "run":
+            run.kill()
+            run.launch()
+        else:
+            run.part(name).kill()
+        killed_at, clock = time.monotonic(), FairClock()
+        while not run.is_ready_since(killed_at):
+            assert clock.now() < SECONDS_TO_RECOVER, (name, run.output())
+            time.sleep(0.1)
+
+    assert "Traceback" not in run.output()
 
 
 def _when_filled(url: str, key: str) -> list[dict]:

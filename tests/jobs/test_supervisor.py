@@ -1,6 +1,9 @@
 import random
+import sys
 import time
+from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from tests.live import is_alive
@@ -101,6 +104,46 @@ def test_a_cluster_that_hangs_is_ended_and_started_again(jobs, name):
 
     assert not is_alive(hanging)
     settle(jobs)
+
+
+@pytest.mark.timeout(150)
+def test_slow_machine_is_not_taken_for_a_cluster_that_hangs(jobs):
+    killed_for_silence = jobs.log().count("no work flows")
+    supervisor, main, *_ = jobs.jobs_processes()
+    # All on one processor; the other is for the tests that run meanwhile.
+    supervisor.cpu_affinity([0])
+
+    with busy_processor(24) as loops:
+        kill(main)
+        # Its start alone takes longer than a cluster at rest may be silent.
+        seconds_until_done(jobs, enqueue(jobs, "nothing"), 100)
+        settle(jobs)
+        assert jobs.log().count("no work flows") == killed_for_silence
+        kill(*loops[4:])
+        hanging = part(jobs, "monitor")
+        hanging.suspend()
+        deadline = time.monotonic() + 30
+        while is_alive(hanging):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    assert jobs.log().count("no work flows") == killed_for_silence + 1
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
+
+
+@contextmanager
+def busy_processor(loops):
+    command = [sys.executable, "-c", "while True: pass"]
+    # Linux may share a processor out by sessions.
+    processes = [psutil.Popen(command, start_new_session=True) for _ in range(loops)]
+    try:
+        for process in processes:
+            process.cpu_affinity([0])
+        yield processes
+    finally:
+        kill(*processes)
+        psutil.wait_procs(processes)
 
 
 def test_a_killed_supervisor_leaves_nothing(jobs):

@@ -2,7 +2,9 @@
 
 The cluster's processes write what happens to a pipe (`heartbeat`). Whatever the
 fault, a process that died and was not replaced, one that hangs, a lock that nobody
-lets go, the sign is the same: work no longer flows.
+lets go, the sign is the same: work no longer flows. How long it may take to flow is
+told by a clock that slows down with the machine: a cluster that waits for a processor
+is slow, and starting it again would make it slower.
 
 It does without Django, so that it needs little memory. `manage.py jobs` becomes it,
 in the project's folder.
@@ -20,6 +22,7 @@ import time
 from pythonjsonlogger.orjson import OrjsonFormatter
 
 from verification.jobs import processes, signs
+from verification.jobs.processes import FairClock
 from verification.log_lines import FORMAT
 
 STALE_SECONDS = 6
@@ -36,7 +39,10 @@ logger = logging.getLogger(__name__)
 
 class Supervisor:
     def __init__(self) -> None:
-        self._cluster = f"{socket.gethostname()}-{os.urandom(4).hex()}"
+        # The jobs of a killed cluster come due at once where the next has its name.
+        random = f"{socket.gethostname()}-{os.urandom(4).hex()}"
+        self._cluster = os.environ.get("JOB_CLUSTER") or random
+        self._clock = FairClock()
         self._stopping = False
         self._pause = 0.0
         self._worked = False
@@ -81,7 +87,7 @@ class Supervisor:
         os.close(theirs)
         self._worked = False
         # In the future: the first signs take a while to come.
-        self._flowed_at = self._guarded_at = time.monotonic() + STARTING_SECONDS
+        self._flowed_at = self._guarded_at = self._clock.now() + STARTING_SECONDS
 
     def _watch(self) -> None:
         while not self._stopping:
@@ -97,7 +103,7 @@ class Supervisor:
         if not told:  # every process of the cluster has ended
             time.sleep(ROUND_SECONDS)
             return
-        now = time.monotonic()
+        now = self._clock.now()
         if signs.FLOWS in told or signs.BUSY in told:
             self._flowed_at = now
             self._worked = True
@@ -105,9 +111,9 @@ class Supervisor:
             self._guarded_at = now
 
     def _fault(self) -> str:
-        now = time.monotonic()
         if self._has_ended():
             return "its main process ended"
+        now = self._clock.now()
         if now - self._flowed_at > STALE_SECONDS:
             return "no work flows"
         if now - self._guarded_at > GUARD_STALE_SECONDS:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -7,7 +8,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import StringIO
 from os.path import relpath
 from typing import Any
@@ -15,14 +17,15 @@ from typing import Any
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
-from django.db import connections
+from django.db import OperationalError, connections
 
 from verification import embedded
 from verification.jobs import heartbeat
-from verification.jobs.processes import dying_with_us
+from verification.jobs.processes import FairClock, dying_with_us
 from verification.serving import HOST
 
 READY_SECONDS = 60
+PORT_SECONDS = 2
 STOP_SECONDS = 15
 # A part that ends so often within a minute does not work at all.
 MOST_RESTARTS = 3
@@ -46,9 +49,10 @@ DEMO = r"""  Console   {ownerUrl}
 class Part:
     """One of the two halves of the service, as a process of its own."""
 
-    def __init__(self, name: str, *command: str) -> None:
+    def __init__(self, name: str, *command: str, **environment: str) -> None:
         self.name = name
         self._command = command
+        self._environment = environment
         self._starts: list[float] = []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -57,6 +61,7 @@ class Part:
         self._process = subprocess.Popen(  # noqa: S603
             [sys.executable, *self._command],
             cwd=settings.BASE_DIR,
+            env=os.environ | self._environment,
             # Ctrl-C is for us; we end our parts in order.
             start_new_session=True,
             preexec_fn=dying_with_us(),
@@ -93,7 +98,13 @@ class Command(BaseCommand):
             signal.signal(sign, _end)
         self.parts = [
             Part("web server", "-m", "verification.serving"),
-            Part("job cluster", "manage.py", "jobs"),
+            # As `manage.py jobs`, without loading Django first.
+            Part(
+                "job cluster",
+                *("-m", "verification.jobs.supervisor"),
+                # Nobody else has this port of this machine.
+                JOB_CLUSTER=f"{socket.gethostname()}-{settings.PORT}",
+            ),
         ]
         try:
             self._prepare()
@@ -108,21 +119,32 @@ class Command(BaseCommand):
     def _prepare(self) -> None:
         _refuse_port_in_use()
         if embedded.is_used():
-            try:
+            with _database_errors():
                 embedded.use(settings.DATA_DIR)
-            except embedded.EmbeddedServerError as e:
-                raise CommandError(str(e)) from e
-        call_command("migrate", verbosity=0)
-        call_command("setup_checks", stdout=StringIO())
-        call_command("setup_schedules")
+        self._lasting("migrate", verbosity=0)
+        self._lasting("setup_checks", stdout=StringIO())
+        self._lasting("setup_schedules")
         connections.close_all()
 
+    def _lasting(self, command: str, **options: Any) -> None:
+        """Call a command, again if the embedded database was killed meanwhile."""
+        for attempt in range(MOST_RESTARTS):
+            try:
+                call_command(command, **options)
+                return
+            except OperationalError:
+                if not embedded.is_used() or attempt == MOST_RESTARTS - 1:
+                    raise
+                connections.close_all()
+                time.sleep(0.5)
+                self._restart_database()
+
     def _wait_until_ready(self) -> None:
-        started_at = time.monotonic()
+        started_at, clock = time.monotonic(), FairClock()
         # By the first beat, as each request too early would be logged as an error.
         while not (_beats_since(started_at) and _status("/readyz") == 200):
             self._restart_ended()
-            if time.monotonic() > started_at + READY_SECONDS:
+            if clock.now() > READY_SECONDS:
                 raise CommandError("The service does not become ready; see above.")
             time.sleep(0.2)
         connections.close_all()
@@ -132,8 +154,8 @@ class Command(BaseCommand):
         self.stdout.write(WELCOME.format(url=url), ending="")
         if settings.DEBUG and embedded.is_used():
             output = StringIO()
-            call_command("setup_demo", stdout=output)
-            told = json.loads(output.getvalue())
+            self._lasting("setup_demo", stdout=output)
+            told = json.loads(output.getvalue().splitlines()[-1])
             self.stdout.write(DEMO.format(url=url, order=relpath(ORDER), **told))
         # It may go to a file or a pipe, and is wanted now.
         self.stdout.flush()
@@ -152,10 +174,14 @@ class Command(BaseCommand):
             self._restart_ended()
             time.sleep(0.5)
 
-    def _restart_ended(self) -> None:
+    def _restart_database(self) -> None:
         if embedded.is_used() and not embedded.is_running(settings.DATA_DIR):
             self.stderr.write("The database ended and is started again.")
-            embedded.start(settings.DATA_DIR)
+            with _database_errors():
+                embedded.start(settings.DATA_DIR)
+
+    def _restart_ended(self) -> None:
+        self._restart_database()
         for part in self.parts:
             if not part.has_ended():
                 continue
@@ -180,20 +206,52 @@ def _end(*_: object) -> None:
     raise SystemExit(0)
 
 
+@contextmanager
+def _database_errors() -> Iterator[None]:
+    try:
+        yield
+    except embedded.EmbeddedServerError as e:
+        raise CommandError(str(e)) from e
+
+
 def _beats_since(started_at: float) -> bool:
-    age = heartbeat.age_seconds()
+    try:
+        age = heartbeat.age_seconds()
+    except OperationalError:
+        # It was killed meanwhile, and is started again.
+        connections.close_all()
+        return False
     return age is not None and age < time.monotonic() - started_at
 
 
 def _refuse_port_in_use() -> None:
+    host, port = os.environ.get("HOST") or HOST, settings.PORT
+    deadline = time.monotonic() + PORT_SECONDS
+    while error := _bind_error(host, port):
+        if error.errno == errno.EADDRINUSE:
+            # What was killed a moment ago may still have it.
+            if time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
+            raise CommandError(
+                f"Port {port} is in use; choose another: PORT=8001 make run"
+            )
+        raise CommandError(
+            f"The web server cannot listen at {host}, port {port} ({error.strerror}); "
+            "set HOST to an address of this machine and PORT to one of 1024 to 65535."
+        )
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            s.bind((os.environ.get("HOST") or HOST, settings.PORT))
-        except OSError:
-            raise CommandError(
-                f"Port {settings.PORT} is in use; choose another: PORT=8001 make run"
-            ) from None
+            s.bind((host, port))
+        except OverflowError as e:
+            return OSError(errno.EINVAL, str(e))
+        except OSError as e:
+            return e
+    return None
 
 
 def _status(path: str, **headers: str) -> int:
