@@ -62,10 +62,10 @@ def test_a_secret_is_read_from_the_file_that_is_named(name, tmp_path, environmen
 
 
 def test_the_environment_wins_over_the_file(tmp_path, environment):
-    environment.setenv("SECRET_KEY", "from the environment")
+    environment.setenv("SECRET_KEY", GIVEN["SECRET_KEY"])
     environment.setenv("SECRET_KEY_FILE", "/nowhere")
 
-    assert secret_key(tmp_path, development=False) == "from the environment"
+    assert secret_key(tmp_path, development=False) == GIVEN["SECRET_KEY"]
 
 
 def test_a_file_that_is_away_or_empty_is_told(tmp_path, environment):

@@ -11,6 +11,7 @@ ADVICE = {
     r'role ".*" (does not exist|is not permitted)|password|pg_hba': (
         "correct its user and password"
     ),
+    "too many clients|starting up|shutting down": "try again in a minute",
     "resolve host|translate host name": "correct its host",
     "refused|timeout|timed out|No such file|unreachable": (
         "start the server, or correct its host and port"
