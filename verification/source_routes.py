@@ -45,10 +45,12 @@ AT_ONCE = 128
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Calls to one source, over all clusters: at once, and begun in a minute."""
+    """Calls to one source, over all clusters: at once, and begun in a minute; and how
+    often one is made again for a check that has no answer and may be charged."""
 
     at_once: int = AT_ONCE
     a_minute: int | None = None
+    paid_again: int = 1
 
 
 # Of sources that say how often they may be asked.
@@ -70,13 +72,15 @@ def routes(env: Env) -> Routes:
 
 
 def limits(env: Env) -> dict[str, Limit]:
-    """`SMILE_ID_AT_ONCE` and `SMILE_ID_A_MINUTE`, and so for every source."""
+    """`SMILE_ID_AT_ONCE` and `SMILE_ID_A_MINUTE`, and so for every source;
+    `METROPOL_PAID_AGAIN` for those that have to be paid again."""
     found = {}
     for name in known():
         usual = LIMITS.get(name, Limit())
         found[name] = Limit(
             env.int(f"{name.upper()}_AT_ONCE", usual.at_once),
             env.int(f"{name.upper()}_A_MINUTE", usual.a_minute),
+            env.int(f"{name.upper()}_PAID_AGAIN", usual.paid_again),
         )
     return found
 
@@ -104,6 +108,8 @@ def wrong_routes(env: Env) -> list[str]:
             wrong.append(f"{name}_AT_ONCE must be at least 1.")
         if limit.a_minute is not None and limit.a_minute < 1:
             wrong.append(f"{name}_A_MINUTE must be at least 1.")
+        if limit.paid_again < 0:
+            wrong.append(f"{name}_PAID_AGAIN must be at least 0.")
     return wrong
 
 

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
 from django.utils.timezone import now
@@ -38,6 +39,7 @@ def result_of(api, ordered):
 class Down:
     name = "down"
     waits_on_network = False
+    not_told: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def ask(self, inquiry):
         raise Unavailable("ACME_DOWN", "Acme is down.")

@@ -23,7 +23,7 @@ def asked_by_a_worker_that_dies():
     """Up to the answer; what is held in its hands."""
     called, go = decided_by_a_worker_that_dies()
     policy = definitions()[called.definition_id].retry_policy
-    return called, ask(go.provider, called, policy)
+    return ask(go.provider, called, policy)
 
 
 def decided_by_a_worker_that_dies():

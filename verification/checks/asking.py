@@ -79,7 +79,8 @@ def _outcome(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> O
     except Exception as e:
         # The message may hold what the source said of the subject: it is not logged.
         logger.error("%s raised %s", provider.name, type(e).__name__)
-        fault = Unavailable("SOURCE_ERROR", "The source's answer was not understood.")
+        told = "The source's answer was not understood."
+        fault = Unavailable("SOURCE_ERROR", told, may_be_charged=True)
         return after_unavailable(fault, claimed, policy)
 
 
@@ -107,11 +108,22 @@ def after_unavailable(
     not_before: datetime | None = None,
 ) -> Outcome:
     """The next source at once, if there is one; else the same again, by the policy."""
+    ended: dict[str, Any] = {
+        "end": End.UNAVAILABLE,
+        "why": e.code,
+        "may_be_charged": e.may_be_charged,
+    }
     if claimed.more:
-        return Again(now(), claimed.tries, end=End.UNAVAILABLE, why=e.code)
+        return Again(now(), claimed.tries, **ended)
     attempt = claimed.tries + 1
     if attempt >= policy["maxAttempts"]:
-        return Failed(e.code, e.message, retryable=True, end=End.UNAVAILABLE)
+        return Failed(
+            e.code,
+            e.message,
+            retryable=True,
+            end=End.UNAVAILABLE,
+            may_be_charged=e.may_be_charged,
+        )
     longest = min(
         policy["maxDelaySeconds"],
         policy["initialDelaySeconds"] * policy["backoffMultiplier"] ** (attempt - 1),
@@ -121,4 +133,4 @@ def after_unavailable(
     if not_before and not_before > at:
         late = random.uniform(0, COME_BACK_SECONDS)  # noqa: S311
         at = not_before + timedelta(seconds=late)
-    return Again(at, attempt, end=End.UNAVAILABLE, why=e.code)
+    return Again(at, attempt, **ended)

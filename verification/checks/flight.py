@@ -76,7 +76,7 @@ class Flight:
 
     def _note(self, asked: _Asked) -> Ended:
         name = asked.provider.name
-        self.tally.note(name, end_of(asked.outcome)[0], asked.seconds)
+        self.tally.note(name, end_of(asked.outcome).how, asked.seconds)
         self.queues.ended(name)
         return asked.claimed, asked.outcome
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.utils.timezone import now
 
 from verification.providers.base import Finding
+from verification.sources.gate import CallEnd
 from verification.sources.models import End
 from verification.wire import utc_text
 
@@ -30,6 +31,7 @@ class Failed:
     message: str
     retryable: bool
     end: End = field(default=End.REFUSED, compare=False)
+    may_be_charged: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Again:
     waits_for: str = ""
     end: End = field(default=End.NOT_YET, compare=False)
     why: str = field(default="", compare=False)
+    may_be_charged: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,14 @@ class Cancelled:
 Outcome = Completed | Failed | Again | Cancelled
 
 
-def end_of(outcome: Outcome) -> tuple[End, str]:
-    """How the call ended that the outcome comes from, and why without an answer."""
+def end_of(outcome: Outcome) -> CallEnd:
+    """How the call ended that the outcome comes from."""
     match outcome:
-        case Failed(code=code, end=end):
-            return end, code
-        case Again(end=end, why=why):
-            return end, why
-    return End.ANSWERED, ""
+        case Failed(code=code, end=end, may_be_charged=charged):
+            return CallEnd(end, code, charged)
+        case Again(end=end, why=why, may_be_charged=charged):
+            return CallEnd(end, why, charged)
+    return CallEnd(End.ANSWERED)
 
 
 def finding_of(found: Finding, not_told: Sequence[str] = ()) -> Completed:

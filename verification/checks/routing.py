@@ -24,12 +24,20 @@ from verification.sources.gate import (
     Later,
     Nobody,
     Queue,
+    Spent,
     Wish,
     begin,
 )
+from verification.sources.models import End
 
 LEFT_ALONE = Unavailable(
     "SOURCE_UNAVAILABLE", "The sources did not answer, and are left alone for a while."
+)
+SPENT = Failed(
+    "SOURCE_UNAVAILABLE",
+    "The source did not answer. It may charge for that, and is not asked again.",
+    retryable=True,
+    end=End.UNAVAILABLE,
 )
 IN_DOUBT = Failed(
     "SOURCE_CALL_IN_DOUBT",
@@ -86,4 +94,6 @@ def _outcome(claimed: Claim, decision: Decision, policy: Mapping[str, Any]) -> O
             return after_unavailable(LEFT_ALONE, claimed, policy, not_before=until)
         case InDoubt():
             return IN_DOUBT
+        case Spent():
+            return SPENT
     raise AssertionError(f"{decision} is none that ends a wish")

@@ -75,7 +75,17 @@ class ProviderError(Exception):
 
 
 class Unavailable(ProviderError):
-    """The source is down or overloaded; the retry policy decides about another try."""
+    """The source is down or overloaded; the retry policy decides about another try.
+
+    `may_be_charged` says that it may have done what it was asked: the question was
+    sent, and no whole answer came that says that it failed.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, may_be_charged: bool = False
+    ) -> None:
+        super().__init__(code, message)
+        self.may_be_charged = may_be_charged
 
 
 class Refused(ProviderError):

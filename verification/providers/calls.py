@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import json as parser
 import re
+import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 import requests
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from verification.outbound import client
 from verification.outbound.targets import Blocked
@@ -126,7 +127,8 @@ class Api:
         """The parsed JSON of a 2xx. Raises Unavailable or Declined."""
         status = reply.status
         if 300 <= status < 400 or status >= 500 or status in LATER:
-            raise unavailable(self.source, f"answered with status {status}")
+            told = f"answered with status {status}"
+            raise unavailable(self.source, told, may_be_charged=False)
         try:
             answer = parser.loads(reply.body)
         except (ValueError, RecursionError):
@@ -141,14 +143,28 @@ def failure(source: str, e: BaseException) -> Unavailable | Refused:
     """What a call that ended without an answer is to its caller."""
     if isinstance(e, Blocked):
         return Refused(REFUSED, f"{source} may not be called: {e}")
+    told = "could not be reached, or broke off"
     if isinstance(e, requests.Timeout):
-        return unavailable(source, "did not answer in time")
+        told = "did not answer in time"
     if isinstance(e, requests.exceptions.SSLError):
-        return unavailable(source, "showed a certificate that is not valid for it")
+        told = "showed a certificate that is not valid for it"
     if isinstance(e, client.TooLarge):
-        return unavailable(source, "answered with too much")
-    return unavailable(source, "could not be reached, or broke off")
+        told = "answered with too much"
+    return unavailable(source, told, may_be_charged=_was_sent(e))
 
 
-def unavailable(source: str, told: str) -> Unavailable:
-    return Unavailable(UNAVAILABLE, f"{source} {told}.")
+def _was_sent(e: BaseException) -> bool:
+    """Whether the question may have arrived: not where no connection was made."""
+    if isinstance(e, requests.ConnectTimeout | requests.exceptions.SSLError):
+        return False
+    cause = e.args[0] if e.args else None
+    unmade = ConnectTimeoutError | NewConnectionError | socket.gaierror
+    return not isinstance(getattr(cause, "reason", cause), unmade) and not (
+        isinstance(e, unmade)
+    )
+
+
+def unavailable(source: str, told: str, *, may_be_charged: bool = True) -> Unavailable:
+    """By default of an answer that is not understood, which may be charged."""
+    text = f"{source} {told}."
+    return Unavailable(UNAVAILABLE, text, may_be_charged=may_be_charged)

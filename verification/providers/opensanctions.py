@@ -114,7 +114,7 @@ class OpenSanctions:
         edition = self._catalogue[1]
         if edition.age > self._age:
             told = f"has an index that is {edition.age.days} days old"
-            raise unavailable(SOURCE, told)
+            raise unavailable(SOURCE, told, may_be_charged=False)
         return edition
 
 
@@ -202,7 +202,8 @@ def _made_at(version: str) -> datetime:
         digits = found[0].ljust(14, "0") if found else ""
         return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:
-        raise unavailable(SOURCE, "does not tell which edition it searches") from None
+        told = "does not tell which edition it searches"
+        raise unavailable(SOURCE, told, may_be_charged=False) from None
 
 
 def _texts(value: Any) -> list[str]:

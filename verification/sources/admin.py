@@ -86,7 +86,7 @@ def in_doubt(calls):
 @admin.register(Call)
 class CallAdmin(OfficeAdmin):
     list_display = ["source", "of_check", "shown_end", "why", "begun_at", "settled_at"]
-    list_filter = [EndFilter]
+    list_filter = [EndFilter, "may_be_charged"]
     list_select_related = ["result"]
     search_ids = ("id", "result_id", "result__report_id")
     search_exact = ("reference",)
@@ -107,6 +107,7 @@ class CallAdmin(OfficeAdmin):
         "ended_at",
         "shown_end",
         "why",
+        "may_be_charged",
         "called_back_at",
         "settled_at",
         "was_paid",

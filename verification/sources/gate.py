@@ -44,8 +44,9 @@ CALL_COLUMNS = [
     "why",
 ]
 END = """
-UPDATE sources_call SET "end" = u.how, why = u.why, ended_at = %s
-FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS u(id, how, why)
+UPDATE sources_call SET "end" = u.how, why = u.why, may_be_charged = u.charged,
+    ended_at = %s
+FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[]) AS u(id, how, why, charged)
 WHERE sources_call.id = u.id AND "end" = ''
 RETURNING result_id, "end" = 'NOT_YET' AND called_back_at IS NOT NULL
 """
@@ -109,7 +110,12 @@ class InDoubt:
     source: str
 
 
-Decision = Go | Queue | Later | Nobody | InDoubt
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """No source answered, and all of them were asked as often as may be paid for."""
+
+
+Decision = Go | Queue | Later | Nobody | InDoubt | Spent
 PassedOver = list[list[str]]
 
 
@@ -148,16 +154,24 @@ def begin(wishes: Sequence[Wish]) -> tuple[list[Decision], dict[str, int]]:
     return decisions, {name: _room(source, round_) for name, source in sources.items()}
 
 
-def end(calls: Mapping[UUID, tuple[End, str]], at: datetime) -> list[UUID]:
-    """How these calls ended, and why without an answer.
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """How a call ended; of one without an answer why, and whether it may be charged."""
+
+    how: End
+    why: str = ""
+    may_be_charged: bool = False
+
+
+def end(calls: Mapping[UUID, CallEnd], at: datetime) -> list[UUID]:
+    """Write how these calls ended.
 
     Of those that have none yet, it returns the checks whose source has called back
     meanwhile.
     """
-    how = [str(end) for end, _ in calls.values()]
-    why = [why for _, why in calls.values()]
+    ended = [(str(e.how), e.why, e.may_be_charged) for e in calls.values()]
     with connection.cursor() as cursor:
-        cursor.execute(END, [at, list(calls), how, why])
+        cursor.execute(END, [at, list(calls), *map(list, zip(*ended, strict=True))])
         return [result for result, has_one in cursor.fetchall() if has_one]
 
 
@@ -228,7 +242,19 @@ def _decide(wish: Wish, round_: _Round) -> Decision:
         for call in earlier
         if call.tries == wish.tries and call.end == End.UNAVAILABLE
     }
-    return _first_of([p for p in order if p.name not in failed], wish, round_)
+    affordable = [p for p in order if not _is_spent(p, earlier)]
+    if not affordable:
+        return Spent()
+    return _first_of([p for p in affordable if p.name not in failed], wish, round_)
+
+
+def _is_spent(provider: Provider, earlier: Iterable[Call]) -> bool:
+    """Whether as many calls as may be paid for have ended without an answer."""
+    if provider.repeats_are_free:
+        return False
+    limit: Limit = settings.SOURCE_LIMITS.get(provider.name, Limit())
+    lost = sum(c.source == provider.name and c.may_be_charged for c in earlier)
+    return lost > limit.paid_again
 
 
 def _first_of(left: Sequence[Provider], wish: Wish, round_: _Round) -> Decision:
@@ -327,4 +353,4 @@ def _write(
 
 def _close(round_: _Round) -> None:
     if round_.closed:
-        end({call: (end_, "") for call, end_ in round_.closed.items()}, round_.at)
+        end({call: CallEnd(how) for call, how in round_.closed.items()}, round_.at)

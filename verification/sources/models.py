@@ -68,6 +68,8 @@ class Call(models.Model):
     end = models.CharField(max_length=11, choices=End, blank=True, db_default="")
     # The failure code, where there was no answer.
     why = models.CharField(max_length=40, blank=True, db_default="")
+    # It was asked, no answer came, and it may want to be paid all the same.
+    may_be_charged = models.BooleanField(default=False, db_default=False)
     # When the source said that it has an answer.
     called_back_at = models.DateTimeField(null=True)
     # When staff had dealt with a doubt, and what they found out.

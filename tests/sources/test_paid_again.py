@@ -1,0 +1,95 @@
+"""Calls without an answer that may be charged are made again as often as is allowed."""
+
+from typing import Any
+
+import pytest
+
+from tests.checks.engine import only_result, work_until_done
+from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
+from tests.fakes.metropol import metropol as metropol
+from tests.sources.two import orders
+from verification.providers import registry
+from verification.source_routes import Limit
+from verification.sources.models import Call
+
+CHECK = "CRB_SCORE"
+
+
+@pytest.fixture
+def routed(metropol: FakeMetropol, monkeypatch, settings):
+    """Metropol alone is asked, and is not waited for."""
+    monkeypatch.setattr("verification.providers.metropol.SECONDS", 0.3)
+    metropol.anybody = (700, "003")
+
+    def routed(**limit: int) -> None:
+        settings.SOURCE_LIMITS = {"metropol": Limit(**limit)}
+        options = {
+            "public_key": PUBLIC,
+            "private_key": PRIVATE,
+            "url": f"{metropol.url}/v2_1",
+            "opened": [metropol.host],
+        }
+        path = "verification.providers.metropol.Metropol"
+        registry.configure({"metropol": (path, options)}, {CHECK: {"KE": ["metropol"]}})
+
+    yield routed
+    registry.configure({}, {})
+
+
+def ordered(api: Any) -> None:
+    (order,) = orders(1)
+    api.create(order | {"checksRequested": [CHECK]})
+    work_until_done(api)
+
+
+@pytest.mark.parametrize(("limit", "asked"), [({}, 2), ({"paid_again": 0}, 1)])
+def test_call_that_was_not_answered_in_time_is_made_again_as_often_as_allowed(
+    paying_api, metropol, routed, limit, asked
+):
+    routed(**limit)
+    metropol.faults.slow = 0.8
+
+    ordered(paying_api)
+
+    assert len(metropol.requests) == asked
+    assert Call.objects.filter(may_be_charged=True).count() == asked
+    result = only_result()
+    assert (result.status, result.failure_code) == ("FAILED", "SOURCE_UNAVAILABLE")
+    assert result.failure_retryable
+
+
+@pytest.mark.parametrize("fault", ["half", "html"])
+def test_answer_that_is_not_understood_counts_as_one_that_may_be_charged(
+    paying_api, metropol, routed, fault
+):
+    routed()
+    setattr(metropol.faults, fault, True)
+
+    ordered(paying_api)
+
+    assert Call.objects.filter(may_be_charged=True).count() == 2
+    assert only_result().status == "FAILED"
+
+
+def test_next_run_of_the_client_asks_again(paying_api, metropol, routed):
+    routed(paid_again=0)
+    metropol.faults.html = True
+    ordered(paying_api)
+    metropol.faults.html = False
+
+    paying_api.post(f"/reports/{only_result().report_id}/retry")
+    work_until_done(paying_api)
+
+    assert only_result().status == "COMPLETED"
+
+
+def test_source_that_says_that_it_failed_is_asked_as_the_policy_says(
+    paying_api, metropol, routed
+):
+    routed()
+    metropol.faults.status = 503
+
+    ordered(paying_api)
+
+    assert len(metropol.requests) == 5
+    assert not Call.objects.filter(may_be_charged=True).exists()
