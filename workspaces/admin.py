@@ -21,7 +21,6 @@ from verification.backoffice.deciding import DecidingAdmin
 from verification.backoffice.dialogs import back_to, dialog
 from verification.backoffice.filters import is_uuid
 from verification.backoffice.office import SEARCHED, OfficeAdmin, ReadOnlyAdmin
-from verification.backoffice.people import PeopleAdmin
 from verification.backoffice.revealing import RevealingAdmin
 from verification.backoffice.staff import staff_of
 from verification.local_time import in_nairobi
@@ -36,6 +35,7 @@ from workspaces.models import (
     Note,
     Workspace,
 )
+from workspaces.people import PeopleAdmin
 from workspaces.staff_entry import StaffEntry
 
 VERBS = {

@@ -16,7 +16,7 @@ from tests.office import log_in as log_in_staff
 from tests.threads import at_once
 from tests.workspaces.people import member
 from verification.accounts import colleagues
-from verification.accounts.models import Colleague, StaffInvitation
+from verification.accounts.models import Colleague, FactorRemoval, StaffInvitation
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.notifications.models import Notification
@@ -392,3 +392,73 @@ def test_a_lost_second_factor_is_removed_and_that_is_recorded(workspace, superus
         str(grace.user.pk),
         "Lost the phone",
     )
+
+
+def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
+    grace = known(is_staff=True)
+    give_factor(grace)
+    row = colleague(grace)
+    second = Client()
+    log_in_staff(second, known("otieno", is_staff=True, is_superuser=True))
+
+    asks = press(superuser, "remove_factor", row, reason="Lost the phone")
+    again = press(superuser, "remove_factor", row, reason="Lost the phone")
+
+    assert asks == ["It is asked for. Another superuser has to agree within a day."]
+    assert again == ["You have asked for it: another superuser has to agree."]
+    assert Authenticator.objects.filter(user=grace).exists()
+    dialog = second.get(dialog_url("remove_factor", row)).content.decode()
+    assert "admin: Lost the phone" in dialog
+
+    agrees = press(second, "remove_factor", row, reason="She showed her ID")
+
+    assert agrees == ["The second factor is removed."]
+    assert not Authenticator.objects.filter(user=grace).exists()
+    assert not FactorRemoval.objects.exists()
+    events = AuditEvent.objects.filter(object_id=str(grace.pk)).order_by("id")
+    assert [(e.action, e.reason) for e in events] == [
+        ("user.factor-removal-asked", "Lost the phone"),
+        ("user.factor-removed", "She showed her ID"),
+    ]
+    letters = Notification.objects.filter(kind="ACCOUNT_CHANGED").order_by("id")
+    assert [(one.recipient, one.context["what"]) for one in letters] == [
+        (grace.email, "factor-asked"),
+        (grace.email, "factor-off"),
+    ]
+
+
+def test_factor_is_asked_for_again_after_a_day(superuser):
+    grace = known(is_staff=True)
+    give_factor(grace)
+    row = colleague(grace)
+    press(superuser, "remove_factor", row, reason="Lost the phone")
+    FactorRemoval.objects.update(created_at=now() - timedelta(days=1, seconds=1))
+    second = Client()
+    log_in_staff(second, known("otieno", is_staff=True, is_superuser=True))
+
+    press(second, "remove_factor", row, reason="Lost the phone")
+
+    assert Authenticator.objects.filter(user=grace).exists()
+    assert FactorRemoval.objects.get().asked_by == "otieno"
+
+
+def test_superuser_who_is_deactivated_has_asked_for_nothing(superuser, admin_user):
+    grace = known(is_staff=True)
+    give_factor(grace)
+    row = colleague(grace)
+    press(superuser, "remove_factor", row, reason="Lost the phone")
+    User.objects.filter(pk=admin_user.pk).update(is_active=False)
+    second = Client()
+    log_in_staff(second, known("otieno", is_staff=True, is_superuser=True))
+
+    press(second, "remove_factor", row, reason="Lost the phone")
+
+    assert Authenticator.objects.filter(user=grace).exists()
+
+
+def test_factor_of_staff_is_not_removed_among_the_members(workspace, superuser):
+    grace = known(is_staff=True)
+    give_factor(grace)
+    row = Member.objects.create(workspace=workspace, user=grace, role="OWNER")
+
+    assert superuser.get(dialog_url("remove_factor", row)).status_code == 403

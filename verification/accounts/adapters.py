@@ -18,15 +18,14 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.timezone import now
-from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import devices, lockout
 from verification.accounts.sessions import browser_of
 from verification.encryption import keyed_hash
 from verification.ids import uuid7
-from verification.notifications.models import Channel, Kind
-from verification.notifications.notifying import Wanted, notify
+from verification.notifications.models import Kind
+from verification.notifications.notifying import notify_person
 from verification.wire import utc_text
 
 # By the template that allauth names: what we send, and what of it the letter says.
@@ -80,11 +79,10 @@ ERRORS = {
 
 def tell_of_change(request: HttpRequest, user: Any, what: str) -> None:
     """Queue the letter about something that allauth sends none of."""
-    _send(
+    notify_person(
         Kind.ACCOUNT_CHANGED,
         user.email,
         what=what,
-        url=_absolute("account_login"),
         browser=browser_of(request),
         address=lockout.address(request) or "",
         happenedAt=utc_text(now()),
@@ -101,7 +99,7 @@ class AccountAdapter(DefaultAccountAdapter):
         if template_prefix in NOT_SENT:
             return
         kind, what = MAILS[template_prefix]
-        _send(kind, email, what=what, url=self._link(kind, context))
+        notify_person(kind, email, what=what, url=self._link(kind, context))
 
     def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
         """With the page that the person came for, such as an invitation."""
@@ -200,23 +198,6 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def get_totp_label(self, user: Any) -> str:
         return str(user.email)
-
-
-def _send(kind: Kind, email: str, **context: str) -> None:
-    notify(
-        Wanted(
-            kind,
-            Channel.EMAIL,
-            cause=f"account:{uuid7()}",
-            recipient=email,
-            context={
-                "operator": settings.OPERATOR_NAME,
-                "resetUrl": _absolute("account_reset_password"),
-                **context,
-            },
-            language=get_language() or "en",
-        )
-    )
 
 
 def _cipher() -> AESGCM:

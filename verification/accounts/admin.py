@@ -17,9 +17,9 @@ from verification.accounts import colleagues
 from verification.accounts.colleagues import Refused
 from verification.accounts.models import Colleague
 from verification.backoffice.dialogs import FactsForm, ReasonForm, back_to, dialog
-from verification.backoffice.people import PeopleAdmin, free_address
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.local_time import in_nairobi
+from workspaces.people import PeopleAdmin, free_address
 
 
 class ColleagueForm(forms.ModelForm):
@@ -82,6 +82,14 @@ class Access(ReasonForm):
         return [("Colleague", colleague), ("Roles", roles_of(colleague))]
 
 
+class Removal(ReasonForm):
+    def facts(self):
+        colleague = Colleague.objects.get(pk=self.object_id)
+        asked = colleagues.factor_removal(colleague)
+        told = f"{asked.asked_by}: {asked.reason}" if asked else "nobody yet"
+        return [("Colleague", colleague), ("Asked for by", told)]
+
+
 class NewInvitation(FactsForm):
     def facts(self):
         colleague = Colleague.objects.get(pk=self.object_id)
@@ -116,6 +124,7 @@ class ColleagueAdmin(PeopleAdmin):
         "last_login",
         "date_joined",
     ]
+    removes_factors_of_staff = True
     filter_horizontal = ["user_permissions"]
     actions_detail = [
         "invite_again",
@@ -286,6 +295,37 @@ class ColleagueAdmin(PeopleAdmin):
         reason = form.cleaned_data["reason"]
         done = colleagues.reactivate, "reactivated", "An invitation is sent."
         return self._act(request, object_id, *done, reason)
+
+    @action(
+        description="Remove the second factor",
+        icon="phonelink_erase",
+        permissions=["factor"],
+        dialog=dialog(
+            "Remove the second factor",
+            "Two superusers do this: one asks, another agrees within a day. Be sure "
+            "that it is the colleague who asks. Their password alone logs them in "
+            "then, and they set up another factor before they work.",
+            "Ask or agree",
+            Removal,
+        ),
+    )
+    def remove_factor(self, request, form, object_id):
+        colleague, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        try:
+            with transaction.atomic():
+                undone = colleagues.remove_factor(
+                    colleague, by=request.user, reason=reason
+                )
+                done = "factor-removed" if undone else "factor-removal-asked"
+                self.log_change(request, colleague, done, verb=done, reason=reason)
+        except Refused as e:
+            self.message_user(request, str(e), messages.ERROR)
+        else:
+            told = "The second factor is removed."
+            if not undone:
+                told = "It is asked for. Another superuser has to agree within a day."
+            self.message_user(request, told, messages.SUCCESS)
+        return back_to(request, colleague)
 
     def _act(self, request, object_id, verb, done, told, reason=""):
         colleague = self.get_object(request, object_id)

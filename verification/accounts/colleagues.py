@@ -16,13 +16,21 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
-from verification.accounts.models import Colleague, StaffInvitation
+from verification.accounts.models import Colleague, FactorRemoval, StaffInvitation
 from verification.backoffice.roles import SUPERUSER
 from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.notifying import Wanted, cancel, notify
+from verification.notifications.notifying import (
+    Wanted,
+    cancel,
+    notify,
+    notify_person,
+)
 from verification.wire import utc_text
+from workspaces.people import undo_factor
 
 LIFETIME = timedelta(days=7)
+# How long a superuser has to agree to what another one asks.
+TO_AGREE = timedelta(days=1)
 # Of the name that the audit trail knows a colleague by.
 LONGEST_NAME = 100
 
@@ -141,6 +149,41 @@ def deactivate(user: User, *, by: User) -> None:
     withdraw_invitation(user)
     user.is_active = False
     user.save(update_fields=["is_active"])
+
+
+@transaction.atomic
+def remove_factor(user: User, *, by: User, reason: str) -> bool:
+    """Undo the factor if another superuser has asked for it, or else ask for it.
+
+    Returns whether it is undone. Raises Refused.
+    """
+    hold_staff()
+    if user.pk == by.pk:
+        raise Refused("Remove your own where you have set it up.")
+    asked = factor_removal(user)
+    if asked is None:
+        asks = {
+            "asked_by_user": by.pk,
+            "asked_by": by.get_username(),
+            "reason": reason,
+            "created_at": now(),
+        }
+        FactorRemoval.objects.update_or_create(user_id=user.pk, defaults=asks)
+        notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-asked")
+        return False
+    if asked.asked_by_user == by.pk:
+        raise Refused("You have asked for it: another superuser has to agree.")
+    asked.delete()
+    undo_factor(user)
+    return True
+
+
+def factor_removal(user: User) -> FactorRemoval | None:
+    """Return what another superuser may agree to, for a day."""
+    able = superusers().values("pk")
+    return FactorRemoval.objects.filter(
+        user_id=user.pk, created_at__gt=now() - TO_AGREE, asked_by_user__in=able
+    ).first()
 
 
 @transaction.atomic

@@ -49,6 +49,27 @@ class Session(AbstractBaseSession):
         return SessionStore
 
 
+class FactorRemoval(models.Model):
+    """A superuser asks to undo a colleague's second factor; another has to agree.
+
+    The row is deleted when that is done. The audit trail keeps what was asked.
+    """
+
+    user = models.OneToOneField(
+        User, models.CASCADE, primary_key=True, related_name="factor_removal"
+    )
+    asked_by_user = models.BigIntegerField()
+    asked_by = models.CharField(max_length=150)
+    reason = models.CharField(max_length=500)
+    created_at = models.DateTimeField(default=now)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"asked by {self.asked_by}: {self.reason}"
+
+
 class StaffInvitation(models.Model):
     """The link by which a new colleague chooses a password, once.
 

@@ -8,10 +8,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
+from django.urls import reverse
 from django.utils.timezone import now
+from django.utils.translation import get_language
 
 from verification.ids import uuid7
 from verification.jobs.queue import later, later_row
@@ -125,6 +128,22 @@ def notify(*wanted: Wanted) -> None:
         ignore_conflicts=True,
     )
     later(SEND_DUE)
+
+
+def notify_person(kind: Kind, email: str, **context: str) -> None:
+    """Write to somebody about their own account, in the language of the page."""
+    reset = settings.BASE_URL + reverse("account_reset_password")
+    known = {"operator": settings.OPERATOR_NAME, "resetUrl": reset}
+    notify(
+        Wanted(
+            kind,
+            Channel.EMAIL,
+            cause=f"account:{uuid7()}",
+            recipient=email,
+            context=known | context,
+            language=get_language() or "en",
+        )
+    )
 
 
 def cancel(*causes: str) -> int:

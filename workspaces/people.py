@@ -20,6 +20,8 @@ from unfold.widgets import UnfoldAdminEmailInputWidget
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import SEARCHED, OfficeAdmin
 from verification.backoffice.roles import is_superuser
+from verification.notifications.models import Kind
+from verification.notifications.notifying import notify_person
 
 
 def free_address(email: str) -> str:
@@ -28,6 +30,13 @@ def free_address(email: str) -> str:
     if filter_users_by_email(email):
         raise ValidationError("Somebody has this address already.")
     return email
+
+
+def undo_factor(user: User) -> None:
+    """Remove all factors, end all sessions, and tell the person."""
+    Authenticator.objects.filter(user=user.pk).delete()
+    user.sessions.all().delete()
+    notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
 
 
 class AddressForm(ReasonForm):
@@ -47,6 +56,8 @@ class PeopleAdmin(OfficeAdmin):
     """
 
     person = ""
+    # The list of staff alone does, where another superuser has to agree.
+    removes_factors_of_staff = False
     search_ids: tuple[str, ...] = ()
     change_list_template = SEARCHED
 
@@ -84,7 +95,9 @@ class PeopleAdmin(OfficeAdmin):
         if not self.has_people_permission(request, object_id):
             return False
         row = self.get_object(request, object_id) if object_id else None
-        return row is not None and row.has_factor
+        if row is None or not row.has_factor:
+            return False
+        return self.removes_factors_of_staff or not self.user_of(row).is_staff
 
     @action(
         description="Remove the second factor",
@@ -103,8 +116,7 @@ class PeopleAdmin(OfficeAdmin):
     ) -> HttpResponse:
         row, reason = self._row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
-            Authenticator.objects.filter(user=self.user_of(row).pk).delete()
-            self.user_of(row).sessions.all().delete()
+            undo_factor(self.user_of(row))
             told = "second factor removed"
             self.log_change(request, row, told, verb="factor-removed", reason=reason)
         self.message_user(request, "The second factor is removed.", messages.SUCCESS)
@@ -132,6 +144,7 @@ class PeopleAdmin(OfficeAdmin):
             self.message_user(request, told, messages.ERROR)
             return back_to(request, row)
         with transaction.atomic():
+            notify_person(Kind.ACCOUNT_CHANGED, user.email, what="email")
             user.email = form.cleaned_data["email"]
             user.save(update_fields=["email"])
             EmailAddress.objects.filter(user=user.pk).delete()
