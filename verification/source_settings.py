@@ -153,7 +153,7 @@ def _registers(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
             {
                 "app_id": of["prembly"]["PREMBLY_APP_ID"],
                 "api_key": of["prembly"]["PREMBLY_API_KEY"],
-                "url": env.str("PREMBLY_URL", "https://api.prembly.com/identitypass"),
+                "url": env.str("PREMBLY_URL", "https://api.prembly.com"),
                 "opened": opened,
             },
         ),

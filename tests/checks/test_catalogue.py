@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
+from tests.clients import Api, company
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 
@@ -39,7 +40,7 @@ TABLE: dict[str, tuple[str, list[str], bool, int, int, list[str]]] = {
         False,
         300,
         30,
-        ["registrationNumber*"],
+        ["registrationNumber*", "postalAddress", "postalCode"],
     ),
     "CRB_SCORE": ("CREDIT", PERSON, True, 150, 30, ["idNumber*"]),
     "CRB_STANDARD": ("CREDIT", PERSON, True, 350, 30, ["idNumber*"]),
@@ -208,3 +209,15 @@ def test_setting_up_at_once_from_several_places_creates_each_check_once() -> Non
 
     assert len(said) == 4
     assert CheckDefinition.objects.count() == len(TABLE)
+
+
+def test_postal_address_that_a_route_needs_is_advertised_and_taken(api: Api) -> None:
+    answer = api.get("/checks/definitions/BUSINESS_VERIFICATION").json()
+    keys = {each["key"]: each["required"] for each in answer["requiredInputs"]}
+    assert keys["postalAddress"] is keys["postalCode"] is False
+
+    order = company() | {"checksRequested": ["BUSINESS_VERIFICATION"]}
+    order["subject"] |= {"postalAddress": "P.O. Box 1234", "postalCode": "00100"}
+    subject = api.report(api.create(order)["id"])["subject"]
+
+    assert subject["postalAddress"] == "P.O. Box 1234"

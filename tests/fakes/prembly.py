@@ -79,7 +79,7 @@ class FakePrembly(FakeServer):
         self.says: tuple[int, Any] | None = None
 
     def adapter(self, key: str = KEY) -> Prembly:
-        return Prembly(APP, key, f"{self.url}/identitypass", [self.host])
+        return Prembly(APP, key, self.url, [self.host])
 
     def asked(self) -> dict[str, Any]:
         return dict(json.loads(self.requests[-1].body))
@@ -90,10 +90,9 @@ class FakePrembly(FakeServer):
             return Answer(401, {"status": False, "detail": "Invalid credentials"})
         if self.says:
             return Answer(*self.says)
-        path = request.path.removeprefix("/identitypass")
-        if request.path == path or path not in RECORDS:
+        if request.path not in RECORDS:
             return Answer(404, {"detail": "Not found."})
-        key, record, own = RECORDS[path]
+        key, record, own = RECORDS[request.path]
         asked = json.loads(request.body)
         if not asked.get(key) or (key == "company_id" and not asked.get("check_type")):
             return Answer(400, {"status": False, "detail": "Missing parameter"})
@@ -107,6 +106,11 @@ class FakePrembly(FakeServer):
                 "reference": "2eb008cb-b489-4d28-a9e4-7b21e89b2a99",
             },
             "session": {},
+            "billing_info": {
+                "was_charged": True,
+                "amount": "50.00",
+                "currency": "KES",
+            },
         }
         data = {"data": {**record, **self.data}} if is_known else {}
         return Answer(200, {**envelope, **data, **self.answer_with})

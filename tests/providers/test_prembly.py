@@ -1,12 +1,14 @@
 from typing import Any
 
 import pytest
+from environs import Env
 
 from tests.fakes.prembly import FakePrembly
 from tests.fakes.prembly import prembly as prembly
 from tests.providers.asking import ask, codes, inquiry
 from verification.providers.base import Refused, Unavailable
 from verification.providers.prembly import CODES, REFUSALS
+from verification.source_settings import live_providers
 
 JANE = {"idNumber": "10101010", "fullName": "Jane Wanjiku Kamau"}
 PIN = {"kraPin": "a123456789b", "fullName": "Jane Wanjiku Kamau"}
@@ -295,3 +297,34 @@ def test_what_it_cannot_be_asked_is_refused(prembly: FakePrembly, check, subject
     with pytest.raises(Refused):
         prembly.adapter().ask(inquiry(check, **subject))
     assert not prembly.requests
+
+
+@pytest.mark.parametrize(
+    ("answer", "may_be_charged"),
+    [
+        ({"response_code": "02", "billing_info": {"was_charged": False}}, False),
+        ({"response_code": "02", "billing_info": {"was_charged": True}}, True),
+        ({"response_code": "02", "billing_info": None}, False),
+        ({"response_code": "99", "billing_info": {"was_charged": False}}, False),
+        ({"response_code": "99", "billing_info": {}}, True),
+        ({"data": None}, True),
+    ],
+)
+def test_answer_without_a_result_says_whether_it_was_charged(
+    prembly: FakePrembly, answer, may_be_charged
+):
+    prembly.answer_with = answer
+
+    with pytest.raises(Unavailable) as error:
+        found(prembly)
+
+    assert error.value.may_be_charged is may_be_charged
+
+
+def test_present_paths_are_asked(prembly: FakePrembly, monkeypatch):
+    found(prembly)
+    monkeypatch.setenv("PREMBLY_APP_ID", "app")
+    monkeypatch.setenv("PREMBLY_API_KEY", "of no worth")
+
+    assert prembly.requests[-1].path == "/verification/ke/national_id"
+    assert live_providers(Env())["prembly"][1]["url"] == "https://api.prembly.com"

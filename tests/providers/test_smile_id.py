@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -360,3 +361,14 @@ def test_what_it_cannot_be_asked_is_refused(smile_id: FakeSmileId, check, subjec
     with pytest.raises(Refused):
         smile_id.adapter().ask(inquiry(check, **subject))
     assert not smile_id.requests
+
+
+def test_company_whose_postal_address_is_known_is_asked_for_its_whole_extract(smile_id):
+    address = {"postalAddress": "P.O. Box 1234", "postalCode": "00100"}
+    number = {"registrationNumber": "PVT-0000000"}
+
+    ask(smile_id.adapter(), inquiry("BUSINESS_VERIFICATION", **number, **address))
+
+    body = json.loads(smile_id.requests[-1].body)
+    assert body["id_type"] == "BUSINESS_REGISTRATION"
+    assert (body["postal_address"], body["postal_code"]) == ("P.O. Box 1234", "00100")

@@ -244,7 +244,22 @@ CATALOGUE = [
         requires_consent=False,
         price=Decimal("300.00"),
         freshness_days=30,
-        required_inputs=[REGISTRATION_NUMBER],
+        required_inputs=[
+            REGISTRATION_NUMBER,
+            _input(
+                "postalAddress",
+                "Postal address",
+                "Of a company in Kenya, as the register has it, for example P.O. Box "
+                "1234. One of the sources gives the whole extract only with it.",
+                required=False,
+            ),
+            _input(
+                "postalCode",
+                "Postal code",
+                "Of that address, for example 00100.",
+                required=False,
+            ),
+        ],
         output_fields=[
             "registrationNumber",
             "registeredName",

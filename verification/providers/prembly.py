@@ -2,8 +2,9 @@
 
 https://docs.prembly.com
 
-An answer is 200 whatever became of the question; `response_code` says what did. There
-is no reference of ours: what is asked twice is paid for twice.
+An answer is 200 whatever became of the question; `response_code` says what did, and
+`billing_info` whether it was charged. There is no reference of ours: what is asked
+twice is paid for twice.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Prembly:
         self,
         app_id: str,
         api_key: str,
-        url: str = "https://api.prembly.com/identitypass",
+        url: str = "https://api.prembly.com",
         opened: Collection[str] = (),
     ) -> None:
         headers = {"app-id": app_id, "x-api-key": api_key}
@@ -94,7 +95,7 @@ class Prembly:
         if outcome == "REFUSED":
             raise Refused(REFUSED, f"{SOURCE} {why}.")
         if outcome == "LATER":
-            raise unavailable(SOURCE, why)
+            raise unavailable(SOURCE, why, may_be_charged=_may_be_charged(answer))
         is_found = outcome == "FOUND"
         return READERS[inquiry.check](
             inquiry.subject,
@@ -145,6 +146,13 @@ def _outcome(answer: Record) -> tuple[Outcome, str]:
     shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
     logger.warning("Prembly answered with code %s, which is not understood", shown)
     return "LATER", f"answered with code {shown}, which is not understood"
+
+
+def _may_be_charged(answer: Record) -> bool:
+    """What the answer says of that; else not where the register was not reached."""
+    billing = answer.get("billing_info")
+    told = billing.get("was_charged") if isinstance(billing, dict) else None
+    return told if isinstance(told, bool) else _code(answer) != "02"
 
 
 def _failure(e: Declined) -> Exception:
