@@ -11,7 +11,7 @@ def main() -> None:
 
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
-    from django.db import NotSupportedError, OperationalError
+    from django.db import NotSupportedError, OperationalError, ProgrammingError
     from environs import EnvError
 
     from verification.postgresql import unreachable
@@ -25,6 +25,12 @@ def main() -> None:
     except OperationalError as e:
         if told := unreachable.sentence(e):
             sys.exit(told)
+        raise
+    except ProgrammingError:
+        if unreachable.lacks_migrations():
+            sys.exit(
+                "Tables are missing in the database; run: python manage.py migrate"
+            )
         raise
 
 

@@ -48,7 +48,9 @@ def database_url(user: str, name: str) -> str:
     ],
 )
 def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
-    given = {"DATA_DIR": str(tmp_path), **environment}
+    # An embedded server would be started before the settings are read.
+    url = {} if "DATA_DIR" in environment else {"DATABASE_URL": "postgresql://away/x"}
+    given = {"DATA_DIR": str(tmp_path), **url, **environment}
 
     assert advice in refusal(command, **given)
 
@@ -67,6 +69,14 @@ def test_wrong_database_url_is_refused(command, user, name, advice, tmp_path, db
 
     assert told.startswith("The database that DATABASE_URL names cannot be used (")
     assert advice in told
+
+
+def test_database_without_tables_is_refused(tmp_path, db):
+    url = database_url("postgres", "postgres")
+
+    told = refusal("audit_ledger", DATABASE_URL=url, DATA_DIR=str(tmp_path))
+
+    assert "run: python manage.py migrate" in told
 
 
 def test_port_that_is_taken_is_refused(tmp_path):

@@ -305,14 +305,23 @@ def _initialise(data_dir: Path) -> None:
     if new.exists():
         shutil.rmtree(new)
     new.mkdir(mode=0o700)
+    user = "this user"
     if os.geteuid() == 0:
         os.chown(new, *_server_ids())
-    _run(
-        "initdb",
-        *("-D", new, "--username=postgres", "--auth=trust", "--encoding=UTF8"),
-        # The same order on every machine, without its locales.
-        *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-    )
+        user = f"the user {SERVER_USER}"
+    try:
+        _run(
+            "initdb",
+            *("-D", new, "--username=postgres", "--auth=trust", "--encoding=UTF8"),
+            # The same order on every machine, without its locales.
+            *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+        )
+    except EmbeddedServerError as e:
+        said = str(e).splitlines()[-1].strip()
+        raise EmbeddedServerError(
+            f"PostgreSQL cannot make its files ({said}); set DATA_DIR to a folder with "
+            f"room that {user} can write."
+        ) from e
     _run(
         "postgres",
         *("--single", "-D", new, "postgres"),

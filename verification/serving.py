@@ -1,11 +1,16 @@
 """The web server: `python -m verification.serving`.
 
-WEB_WORKERS processes; `gateway.py` gives each request a thread once it is read. Does
-not load Django in its main process.
+WEB_WORKERS processes; `gateway.py` gives each request a thread once it is read. The
+main process loads Django before it forks them: they share that memory, and one that was
+killed is replaced at once.
 """
 
 import os
+import sys
+from importlib import import_module
 
+from django.core.exceptions import ImproperlyConfigured
+from environs import EnvError
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -13,6 +18,7 @@ from granian.log import LogLevels
 
 from verification.jobs.processes import bind_children
 
+APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
 PORT = 8000
 WORKERS = 2
@@ -23,8 +29,13 @@ STOP_SECONDS = 8
 
 def main() -> None:
     bind_children()
+    try:
+        import_module(APPLICATION)
+    except (ImproperlyConfigured, EnvError) as e:
+        sys.exit(str(e))
+    _wait_for_gate()
     Granian(
-        "verification.asgi:application",
+        f"{APPLICATION}:application",
         address=os.environ.get("HOST") or HOST,
         port=int(os.environ.get("PORT") or PORT),
         interface=Interfaces.ASGINL,
@@ -41,6 +52,13 @@ def main() -> None:
         respawn_failed_workers=True,
         workers_kill_timeout=STOP_SECONDS,
     ).serve()
+
+
+def _wait_for_gate() -> None:
+    """Begin when `manage.py run`, which gave us a pipe, has prepared the database."""
+    if gate := os.environ.pop("START_GATE", ""):
+        with open(int(gate), "rb") as pipe:
+            pipe.read()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What to do about a server that lets no command in, in one sentence."""
+"""What to do about a database that no command can work with, in one sentence."""
 
 import os
 import re
 
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
 
 # What PostgreSQL and its client say, and what helps; the first that fits.
 ADVICE = {
@@ -38,3 +39,8 @@ def sentence(error: OperationalError) -> str:
 def is_away(error: OperationalError) -> bool:
     """Whether the server does not answer at all, and may do so later."""
     return "FATAL" not in str(error) or "starting up" in str(error)
+
+
+def lacks_migrations() -> bool:
+    executor = MigrationExecutor(connection)
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))

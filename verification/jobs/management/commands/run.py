@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
 from os.path import relpath
@@ -54,14 +54,29 @@ class Part:
         self._command = command
         self._environment = environment
         self._starts: list[float] = []
+        self._gate: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
+    def prepare(self) -> None:
+        """Start it, to load itself and then wait for `start`."""
+        theirs, self._gate = os.pipe()
+        self._start(pass_fds=[theirs], START_GATE=str(theirs))
+        os.close(theirs)
+
     def start(self) -> None:
+        if self._gate is None or self.has_ended():
+            self._start()
+        if self._gate is not None:
+            os.close(self._gate)
+            self._gate = None
+
+    def _start(self, pass_fds: Sequence[int] = (), **environment: str) -> None:
         self._starts.append(time.monotonic())
         self._process = subprocess.Popen(  # noqa: S603
             [sys.executable, *self._command],
             cwd=settings.BASE_DIR,
-            env=os.environ | self._environment,
+            env=os.environ | self._environment | environment,
+            pass_fds=pass_fds,
             # Ctrl-C is for us; we end our parts in order.
             start_new_session=True,
             preexec_fn=dying_with_us(),
@@ -96,8 +111,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, _end)
+        web_server = Part("web server", "-m", "verification.serving")
         self.parts = [
-            Part("web server", "-m", "verification.serving"),
+            web_server,
             # As `manage.py jobs`, without loading Django first.
             Part(
                 "job cluster",
@@ -106,7 +122,10 @@ class Command(BaseCommand):
                 JOB_CLUSTER=f"{socket.gethostname()}-{settings.PORT}",
             ),
         ]
+        _refuse_port_in_use()
         try:
+            # It takes as long as what we do meanwhile.
+            web_server.prepare()
             self._prepare()
             for part in self.parts:
                 part.start()
@@ -117,7 +136,6 @@ class Command(BaseCommand):
             self._stop()
 
     def _prepare(self) -> None:
-        _refuse_port_in_use()
         if embedded.is_used():
             with _database_errors():
                 embedded.use(settings.DATA_DIR)
