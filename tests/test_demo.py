@@ -1,11 +1,13 @@
 """The demo that `make run` makes, beside what a newcomer orders in its workspace."""
 
 import pytest
+from allauth.mfa.utils import is_mfa_enabled
 from django.utils.timezone import now
 
 from monitoring.models import Rule
 from tests.clients import Api, person
 from tests.monitoring.rules import stored
+from verification.development.access import APPLICANT, OWNER, STAFF, make_person
 from verification.development.demo import (
     Demo,
     apply_to_go_live,
@@ -98,6 +100,18 @@ def test_demo_steps_taken_twice_make_everything_once(newcomer, settings):
     assert [numbers[0][name] for name in ones] == [1] * 4
     assert [numbers[0][name] for name in ("paid", "cancelled", "granted")] == [3, 2, 3]
     assert newcomer.report(mine)["status"] == "RUNNING"
+
+
+def test_demo_needs_no_phone_to_look_at_a_live_workspace(db):
+    owner, applicant, staff = (
+        make_person(person, name="Grace") for person in (OWNER, APPLICANT, STAFF)
+    )
+
+    assert [is_mfa_enabled(user) for user in (owner, applicant, staff)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_filled_demo_is_left_alone(newcomer):

@@ -148,7 +148,7 @@ def test_an_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, 
     service.manage("shell", "-v", "0", "-c", APPROVE.format(email=email))
     log_in(page, service, email)
     page.get_by_role("link", name="Production", exact=True).click()
-    page.get_by_role("link", name="Set it up").click()
+    page.get_by_role("link", name="Set up codes of an app").click()
     set_up_second_factor(page)
     page.get_by_role("link", name="Go on").click()
     expect(page.get_by_text("This installation has no source yet")).to_be_visible()

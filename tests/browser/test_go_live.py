@@ -94,7 +94,7 @@ def test_a_company_goes_live(page, browser, service, look, mailbox):
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="Go live", exact=True).click()
     look("go-live-17-second-factor")
-    page.get_by_role("link", name="Set it up").click()
+    page.get_by_role("link", name="Set up codes of an app").click()
     set_up_second_factor(page)
     page.get_by_role("link", name="Go on").click()
     expect(page.get_by_text("Your company is approved.")).to_be_visible()
