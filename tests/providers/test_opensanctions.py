@@ -257,3 +257,18 @@ def test_what_it_cannot_be_asked_is_refused(opensanctions, check, name):
     with pytest.raises(Refused):
         opensanctions.adapter().ask(inquiry(check, fullName=name))
     assert not opensanctions.requests
+
+
+@pytest.mark.parametrize(
+    ("path", "may_be_charged"), [("/catalog", False), ("/match", True)]
+)
+def test_query_that_is_not_answered_may_be_charged_and_the_catalogue_not(
+    opensanctions, monkeypatch, path, may_be_charged
+):
+    monkeypatch.setattr("verification.providers.opensanctions.SECONDS", 0.2)
+    opensanctions.faults.path, opensanctions.faults.slow = path, 0.6
+
+    with pytest.raises(Unavailable) as error:
+        found(opensanctions)
+
+    assert error.value.may_be_charged is may_be_charged

@@ -14,7 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from verification.providers.base import Finding, Inquiry, NotTold, Refused
+from verification.providers.base import (
+    Finding,
+    Inquiry,
+    NotTold,
+    Refused,
+    Unavailable,
+)
 from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
 from verification.providers.scoring import is_company, stated_name
 from verification.providers.screening_answers import Hit, ListEdition, screened
@@ -107,15 +113,21 @@ class OpenSanctions:
         told: nobody is clean of lists that may be those of last year."""
         at = time.monotonic()
         if not self._catalogue or at - self._catalogue[0] >= CATALOGUE_SECONDS:
-            reply = self._api.fetch("GET", "/catalog")
-            answer = {} if reply.status == 404 else self._read(reply)
-            version = _index_version(answer, self._dataset)
+            version = _index_version(self._datasets(), self._dataset)
             self._catalogue = at, ListEdition(self._dataset, version, _made_at(version))
         edition = self._catalogue[1]
         if edition.age > self._age:
             told = f"has an index that is {edition.age.days} days old"
             raise unavailable(SOURCE, told, may_be_charged=False)
         return edition
+
+    def _datasets(self) -> Record:
+        """The catalogue, which is free of charge."""
+        try:
+            reply = self._api.fetch("GET", "/catalog")
+            return {} if reply.status == 404 else self._read(reply)
+        except Unavailable as e:
+            raise Unavailable(e.code, e.message) from None
 
 
 def _query(subject: Record) -> dict[str, Any]:
