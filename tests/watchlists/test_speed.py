@@ -7,7 +7,7 @@ from tests.watchlists.lists import Lists
 from verification.watchlists.models import Listed
 from verification.watchlists.source import WatchLists
 
-# Many times what it takes, for a machine that is busy with other things.
+# Several times what it takes on two cores.
 MOST_SECONDS = 30
 
 
@@ -24,9 +24,10 @@ def test_thousand_names_are_screened_against_a_large_list_in_time(load):
     ]
     source = WatchLists(["EU"])
 
-    begun = time.monotonic()
+    # Of the processor: others may keep the machine busy.
+    begun = time.process_time()
     found = [source.ask(each) for each in people + companies]
-    took = time.monotonic() - begun
+    took = time.process_time() - begun
 
     assert any(each.flags for each in found)
     assert took < MOST_SECONDS
