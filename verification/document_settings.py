@@ -9,10 +9,27 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
 from verification.secret_settings import optional_secret
+
+
+def scanner_address(env: Env) -> tuple[str, int] | None:
+    """Host and port of ClamAV's daemon, from CLAMAV. Raises ImproperlyConfigured."""
+    text = env.str("CLAMAV", "")
+    if not text:
+        return None
+    parts = urlsplit(f"//{text}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not (host and port and parts.netloc == text):
+        raise ImproperlyConfigured("CLAMAV must be host:port, as in clamav:3310.")
+    return host, port
 
 
 def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:

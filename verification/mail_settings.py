@@ -37,7 +37,13 @@ def mailbox(data_dir: Path) -> Path:
     Their links open reports, so that its owner alone can read it.
     """
     folder = data_dir / "mail"
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.stat().st_mode & OTHERS:
-        folder.chmod(0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_mode & OTHERS:
+            folder.chmod(0o700)
+    except OSError as e:
+        raise ImproperlyConfigured(
+            f"The folder {folder} cannot be made private ({e.strerror}); make it "
+            "yours, or set DATA_DIR to a folder that is."
+        ) from None
     return folder

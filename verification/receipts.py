@@ -82,6 +82,7 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         # Who did not answer a challenge had the link, and that is all.
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
         "codeSentTo": evidence.get("codeSentTo") or "",
+        "codeAddress": evidence.get("codeAddress") or "",
         "linkGiven": "" if record.is_by_staff else _link_given(evidence),
         "ofClient": evidence.get("ofClient") or [],
         "report": str(record.report_id),

@@ -18,7 +18,7 @@ from environs import Env
 from verification import embedded, log_lines
 from verification.account_settings import *  # noqa: F403
 from verification.backoffice.look import UNFOLD as UNFOLD
-from verification.document_settings import document_storage
+from verification.document_settings import document_storage, scanner_address
 from verification.mail_settings import mail_settings, mailbox
 from verification.openapi_settings import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
 from verification.payment_settings import payment_providers
@@ -242,7 +242,7 @@ STORAGES = {
 }
 
 # host:port of ClamAV's daemon, which is asked about every document.
-CLAMAV = env.str("CLAMAV", "")
+CLAMAV = scanner_address(env)
 
 STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True

@@ -1,4 +1,6 @@
 import re
+import time
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -6,6 +8,7 @@ import time_machine
 from axes.models import AccessAttempt
 from django.contrib.auth.hashers import MD5PasswordHasher, identify_hasher
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.test import Client, override_settings
 from django.utils.timezone import now
 
@@ -19,6 +22,7 @@ from tests.accounts.visitor import (
     path_mailed_to,
 )
 from tests.workspaces.people import PASSWORD, member, token_sent_to
+from verification.accounts.passwords import NotGuessedFirst
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
 from workspaces import members
@@ -217,6 +221,9 @@ def test_passwords_of_staff_are_longer(client, is_staff, password, is_taken):
         ("grace@people.test", "names that belong to you or to this service"),
         ("kilonzi-kilonzi1", "names that belong to you or to this service"),
         ("baobab-traders", "names that belong to you or to this service"),
+        # Nothing is left without them.
+        ("gracekilonzi", "names that belong to you or to this service"),
+        ("safaricommpesa", "names that belong to you or to this service"),
     ],
 )
 def test_password_that_is_guessed_first_is_refused(client, workspace, password, why):
@@ -229,6 +236,15 @@ def test_password_that_is_guessed_first_is_refused(client, workspace, password, 
 
     assert why in answer.content.decode()
     assert User.objects.get().check_password(PASSWORD)
+
+
+def test_password_that_takes_long_to_judge_is_judged_soon(db):
+    begun = time.process_time()
+
+    with suppress(ValidationError):
+        NotGuessedFirst().validate("@4({<369|!17$50+%2" * 4)
+
+    assert time.process_time() - begun < 1
 
 
 def test_password_of_any_characters_is_taken(client):

@@ -217,9 +217,10 @@ def test_a_large_scan_is_made_as_large_as_is_read():
 
 def test_machine_looks_into_one_file_at_a_time(monkeypatch):
     sent = ("a.pdf", "application/pdf", files.pdf())
-    with ThreadPoolExecutor(1) as another:
+    with ThreadPoolExecutor(2) as another:
         with turn():
             waiting = another.submit(inspect, *sent)
+            another.submit(inspect, *sent)
             with pytest.raises(TimeoutError):
                 waiting.result(0.2)
             # A process lends few threads to files, and none to what is refused anyway.

@@ -3,12 +3,17 @@
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+from environs import Env
 
 from tests.golive.files import pdf, picture
+from verification.document_settings import scanner_address
+from verification.golive import virus_scan
 from verification.golive.inspecting import Busy, Fault, Unacceptable, inspect
 
 # https://www.eicar.org/download-anti-malware-testfile/
@@ -35,7 +40,7 @@ def scanner(settings: Any) -> Iterator[Any]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Daemon) as server:
         server.seen, server.answer = [], b""
         threading.Thread(target=server.serve_forever, args=[0.02]).start()
-        settings.CLAMAV = f"127.0.0.1:{server.server_address[1]}"
+        settings.CLAMAV = server.server_address
         yield server
         server.shutdown()
 
@@ -67,7 +72,33 @@ def test_document_is_not_kept_without_an_answer(scanner: Any, answer: bytes):
 
 def test_document_is_not_kept_while_the_scanner_is_away(settings: Any):
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        settings.CLAMAV = f"127.0.0.1:{closed.getsockname()[1]}"
+        settings.CLAMAV = closed.getsockname()
 
     with pytest.raises(Busy):
         inspect("cr12.pdf", "application/pdf", pdf())
+
+
+def test_scanner_that_hangs_holds_nobody_for_long(monkeypatch: Any, settings: Any):
+    monkeypatch.setattr(virus_scan, "SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings.CLAMAV = silent.getsockname()
+        begun = time.monotonic()
+
+        with pytest.raises(Busy):
+            inspect("cr12.pdf", "application/pdf", pdf())
+
+        assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("text", ["clamav", "clamav:x", ":3310", "a/b:1", "h:99999"])
+def test_address_that_is_none_is_refused(monkeypatch: Any, text: str):
+    monkeypatch.setenv("CLAMAV", text)
+
+    with pytest.raises(ImproperlyConfigured, match="host:port"):
+        scanner_address(Env())
+
+
+def test_address_may_be_one_of_ipv6(monkeypatch: Any):
+    monkeypatch.setenv("CLAMAV", "[::1]:3310")
+
+    assert scanner_address(Env()) == ("::1", 3310)

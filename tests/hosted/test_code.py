@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 import time_machine
@@ -13,10 +14,22 @@ from tests.hosted.visitor import Visitor, newest_code, words
 from verification.consents.challenges import CODE_LIVES
 from verification.consents.models import ConsentRecord
 from verification.notifications.blocks import block
-from verification.notifications.models import Block, Channel, Kind, Notification
-from verification.ordering.challenging import TRIES
+from verification.notifications.models import (
+    Block,
+    Channel,
+    Kind,
+    Notification,
+    NotificationError,
+)
+from verification.notifications.notifying import Wanted, would_send
+from verification.notifications.outcome import Outcome
+from verification.notifications.sending import record
+from verification.ordering.challenging import MOST_WRONG_CODES, TRIES
 from verification.ordering.consent_links import PAUSE
+from verification.ordering.messages import causes_of
 from verification.receipts import _consent_receipt
+from verification.reports.models import Report
+from workspaces.accounts import create_workspace
 from workspaces.models import Member
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +53,12 @@ def confirmed(visitor: Visitor) -> Any:
 
 def codes() -> list[Notification]:
     return list(Notification.objects.filter(kind=Kind.CONSENT_CODE).order_by("id"))
+
+
+def wanted_code(workspace_id: UUID) -> Wanted:
+    return Wanted(
+        Kind.CONSENT_CODE, Channel.EMAIL, "c", EMAIL, {}, workspace_id=workspace_id
+    )
 
 
 def reads(visitor: Visitor, answer: Any = None) -> str:
@@ -72,13 +91,13 @@ def test_subject_types_the_code_that_was_sent_to_them(visitor: Visitor):
     visitor.grant()
     visitor.consent.refresh_from_db()
     assert visitor.consent.status == "GRANTED"
-    assert evidence(visitor)["codeSentTo"] == "EMAIL"
+    kept = evidence(visitor)
+    assert (kept["codeSentTo"], kept["codeAddress"]) == ("EMAIL", "w••••@kamau.test")
 
 
 def test_client_that_knows_the_birthday_cannot_consent(visitor: Visitor):
     confirmed(visitor)
     visitor.post("grant", name="Wanjiku Kamau", agreed="on", shown="")
-    visitor.post("decline")
 
     visitor.consent.refresh_from_db()
     assert visitor.consent.status == "PENDING"
@@ -151,7 +170,12 @@ def test_code_works_for_fifteen_minutes(visitor: Visitor):
     sent = codes()[-1].created_at
 
     with time_machine.travel(sent + CODE_LIVES + timedelta(seconds=1)):
-        assert DECISION not in prove(visitor)
+        assert "That code does not work any more" in prove(visitor)
+
+        # Who comes back gets another one.
+        confirmed(visitor)
+        assert len(codes()) == 2
+        assert DECISION in prove(visitor)
 
 
 def test_code_works_once(visitor: Visitor):
@@ -189,6 +213,109 @@ def test_code_is_sent_to_no_other_channel(visitor: Visitor):
     assert {one.recipient for one in codes()} == {EMAIL}
 
 
+def test_fifteen_wrong_codes_lock_the_link_for_good(visitor: Visitor):
+    confirmed(visitor)
+    moment = codes()[-1].created_at
+    for tried in range(MOST_WRONG_CODES):
+        with time_machine.travel(moment + tried // TRIES * 2 * PAUSE):
+            if tried and tried % TRIES == 0:
+                visitor.post("send-code", channel="EMAIL")
+            visitor.post("code", answer="wrong")
+
+    assert "does not work any more" in reads(visitor)
+    assert len(codes()) == MOST_WRONG_CODES // TRIES
+    assert Notification.objects.filter(kind=Kind.CONSENT_LOCKED).exists()
+    assert DECISION not in prove(visitor)
+
+
+def test_codes_that_are_asked_for_at_once_count_before_they_go_out(
+    live_ask: Any, settings: Any
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
+
+    pages = [confirmed(live_ask(subject={"email": EMAIL})) for _ in range(3)]
+
+    assert len(codes()) == 2
+    assert "Send a code" in pages[2].content.decode()
+
+
+def test_workspace_sends_so_many_codes_a_day(live_ask: Any, settings: Any):
+    settings.MESSAGES_PER_WORKSPACE_PER_DAY = 1
+
+    for number in range(2):
+        confirmed(live_ask(subject={"email": f"p{number}@kamau.test"}))
+
+    assert len(codes()) == 1
+
+
+def test_one_workspace_does_not_use_up_the_codes_of_another(
+    live_ask: Any, settings: Any
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    confirmed(live_ask(subject={"email": EMAIL}))
+    other = create_workspace(name="Baobab", owner_email="o@baobab.test")
+    reader = wanted_code(other.pk)
+
+    assert would_send(reader)
+
+
+def test_button_that_is_pressed_twice_keeps_the_confirmation(visitor: Visitor):
+    visitor.open()
+    first = visitor.browser.cookies.copy()
+    visitor.confirm()
+    visitor.browser.cookies = first
+
+    assert ASKED in reads(visitor, visitor.confirm())
+
+
+def test_subject_without_a_code_can_decline(visitor: Visitor):
+    confirmed(visitor)
+    assert "I do not agree" in visitor.get().content.decode()
+
+    visitor.post("decline")
+
+    visitor.consent.refresh_from_db()
+    assert visitor.consent.status == "DECLINED"
+    kept = evidence(visitor)
+    assert (kept["codeSentTo"], kept["text"]) == ("", "")
+
+
+def test_minor_needs_no_code_to_say_so(ask_minor: Any):
+    visitor = ask_minor(subject={"email": EMAIL, "dateOfBirth": "1990-03-27"})
+    visitor.open()
+    visitor.post("confirm", day="27", month="3", year="2013")
+
+    assert "You are under 18" in visitor.get().content.decode()
+    assert not codes()
+
+
+def test_code_that_is_late_is_not_sent(visitor: Visitor):
+    confirmed(visitor)
+    (message,) = codes()
+    message.attempts, message.fence = 3, 1
+    message.leased_until = message.next_attempt_at
+    message.save()
+
+    record(message, Outcome(NotificationError.NOT_TAKEN))
+
+    message.refresh_from_db()
+    assert message.status == "FAILED"
+
+
+def test_answer_takes_back_a_code_that_waits(visitor: Visitor):
+    confirmed(visitor)
+    visitor.post("not-me")
+
+    assert [one.status for one in codes()] == ["CANCELLED"]
+
+
+def test_staff_find_the_codes_of_a_report(visitor: Visitor):
+    confirmed(visitor)
+
+    report = Report.objects.get(pk=visitor.report_id)
+    assert {one.cause for one in codes()} <= set(causes_of(report))
+
+
 def test_code_that_would_be_withheld_cannot_be_guessed(visitor: Visitor):
     workspace = visitor.consent.report.workspace_id
     block(workspace, [(Channel.EMAIL, EMAIL)], Block.Reason.UNWANTED)
@@ -217,7 +344,7 @@ def test_record_says_what_was_the_clients_own(live_ask: Any, paying_api: Api):
     """The address of the test's browser is that of the test's client."""
     user = User.objects.create(username="m", email="m@acacia.test")
     Member.objects.create(workspace=paying_api.workspace, user=user, role="OWNER")
-    visitor = live_ask(subject={"email": "m@acacia.test"})
+    visitor = live_ask(subject={"email": "m+mine@acacia.test"})
     visitor.browser.force_login(user)
     confirmed(visitor)
     prove(visitor)
@@ -227,7 +354,8 @@ def test_record_says_what_was_the_clients_own(live_ask: Any, paying_api: Api):
     assert evidence(visitor)["ofClient"] == ["ADDRESS", "BROWSER", "CONTACT"]
 
 
-def test_record_of_a_stranger_names_nothing_of_the_client(visitor: Visitor):
+def test_record_of_a_stranger_names_nothing_of_the_client(live_ask: Any):
+    visitor = live_ask(subject={"email": "stranger@kamau.test"})
     visitor.browser = Client(REMOTE_ADDR="102.68.1.1")
     confirmed(visitor)
     prove(visitor)

@@ -126,6 +126,8 @@ def _has_another_address(
     # The first one is no change, though allauth tells of it alike.
     if from_email_address:
         _note(request, user, "email-changed")
+        if request is not None and request.user.pk == user.pk:
+            devices.remember(request, user.email)
 
 
 def _noting(act: str) -> Any:

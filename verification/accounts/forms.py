@@ -201,7 +201,7 @@ class NewPasskey(webauthn.AddWebAuthnForm):
     def clean(self) -> dict[str, Any]:
         try:
             cleaned: dict[str, Any] = super().clean()
-        except forms.ValidationError:
+        except (forms.ValidationError, ValueError, TypeError):
             raise forms.ValidationError(NOT_TAKEN) from None
         return cleaned
 

@@ -51,11 +51,14 @@ def code_of(consent: Consent) -> str:
     return f"{number:0{CODE_DIGITS}}"
 
 
-def is_code(consent: Consent, answer: str, at: datetime) -> bool:
-    """Whether this is the code that was sent last. It works once, for 15 minutes."""
+def is_code_alive(consent: Consent, at: datetime) -> bool:
+    """Whether a code was sent in the last 15 minutes that was not used up."""
     sent_at = consent.code_sent_at
-    if sent_at is None or sent_at + CODE_LIVES <= at:
-        return False
+    return sent_at is not None and sent_at + CODE_LIVES > at
+
+
+def is_code(consent: Consent, answer: str) -> bool:
+    """Whether this is the code that was sent last."""
     given = "".join(answer.split())
     return hmac.compare_digest(code_of(consent).encode(), given.encode())
 

@@ -64,11 +64,12 @@ class Consent(models.Model):
     # Locks in a row, since the last right answer or the present link was made.
     locks = models.PositiveSmallIntegerField(db_default=0)
     locked_until = models.DateTimeField(null=True, editable=False)
-    # Codes that were sent for the present link, and where the last one went.
+    # Codes that were sent, by any link, and where the last one went.
     codes_sent = models.PositiveSmallIntegerField(db_default=0)
     code_channel = models.CharField(max_length=5, db_default="")
     # When that was; null once the code was typed, or wrong ones too often.
     code_sent_at = models.DateTimeField(null=True, editable=False)
+    # Typed since the present link was made.
     wrong_codes = models.PositiveSmallIntegerField(db_default=0)
     # When the subject asked for another link, which the client alone can send.
     link_wanted_at = models.DateTimeField(null=True, editable=False)

@@ -30,12 +30,13 @@ class Evidence:
     a company. `confirmed_by` is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER,
     KRA_PIN, NO_CHALLENGE where the report knows none of them, STAFF, or blank where
     nobody answered. `code_sent_to` is EMAIL or SMS where the subject typed the code
-    that was sent there. `link_sent_to` are the channels by which the service sent the
-    link; none if the client alone had it. `of_client` names what was the client's own:
-    ADDRESS (where one of its API keys was last used from), BROWSER (a member is logged
-    in there), CONTACT (the subject's e-mail address is a member's or the client's).
-    `staff` is the user who withdrew for the subject. `made` tells of a
-    withdrawal how many checks had been made: "all", "some" or "none".
+    that was sent to `code_address`, which is masked. `link_sent_to` are the channels by
+    which the service sent the link; none if the client alone had it. `of_client` names
+    what was the client's own: ADDRESS (where one of its API keys was last used from),
+    BROWSER (a member is logged in there), CONTACT (the subject's address or number is a
+    member's, the client's contact, or one that a member confirmed for tests). `staff`
+    is the user who withdrew for the subject. `made` tells of a withdrawal how many
+    checks had been made: "all", "some" or "none".
     """
 
     text: str = ""
@@ -45,6 +46,7 @@ class Evidence:
     position: str = ""
     confirmed_by: str = ""
     code_sent_to: str = ""
+    code_address: str = ""
     link_sent_to: tuple[str, ...] = ()
     of_client: tuple[str, ...] = ()
     staff: str = ""
@@ -65,6 +67,7 @@ class Evidence:
             "position": self.position,
             "confirmedBy": self.confirmed_by,
             "codeSentTo": self.code_sent_to,
+            "codeAddress": self.code_address,
             "linkSentTo": list(self.link_sent_to),
             "ofClient": list(self.of_client),
             "staff": self.staff,

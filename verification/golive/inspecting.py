@@ -91,9 +91,10 @@ def inspect(name: str, declared: str, content: bytes) -> Inspected:
     declared = declared.partition(";")[0].strip().lower()
     if by_name != found or declared not in {found, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
-    with turn():
-        kept = _looked_into(found, content)
-    _refuse_infected(content)
+    with _thread():
+        with turn():
+            kept = _looked_into(found, content)
+        _refuse_infected(content)
     return Inspected(found, kept)
 
 
@@ -109,23 +110,29 @@ def _refuse_infected(content: bytes) -> None:
 
 
 @contextmanager
+def _thread() -> Iterator[None]:
+    """Be one of the threads that look into files. Raises Busy if there are enough."""
+    if not _threads.acquire(blocking=False):
+        raise Busy
+    try:
+        yield
+    finally:
+        _threads.release()
+
+
+@contextmanager
 def turn() -> Iterator[None]:
     """Hold this machine's turn to look into a file. Raises Busy after WAIT_SECONDS.
 
     A lock on this file needs no folder and no database, and ends with its process.
     """
-    if not _threads.acquire(blocking=False):
-        raise Busy
-    try:
-        with Path(__file__).open("rb") as lock:
-            deadline = time.monotonic() + WAIT_SECONDS
-            while not _is_locked(lock.fileno()):
-                if time.monotonic() > deadline:
-                    raise Busy
-                time.sleep(0.05)
-            yield
-    finally:
-        _threads.release()
+    with Path(__file__).open("rb") as lock:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not _is_locked(lock.fileno()):
+            if time.monotonic() > deadline:
+                raise Busy
+            time.sleep(0.05)
+        yield
 
 
 def _is_locked(file: int) -> bool:

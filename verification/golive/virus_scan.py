@@ -6,6 +6,7 @@ The command INSTREAM: https://docs.clamav.net/manual/Usage/Scanning.html#clamd
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import closing
 
 from django.conf import settings
@@ -27,15 +28,15 @@ def is_infected(content: bytes) -> bool:
     """
     if not settings.CLAMAV:
         return False
-    host, _, port = settings.CLAMAV.rpartition(":")
+    end = time.monotonic() + SECONDS
     try:
-        with closing(socket.create_connection((host, int(port)), SECONDS)) as daemon:
-            daemon.sendall(b"zINSTREAM\0")
+        with closing(socket.create_connection(settings.CLAMAV, SECONDS)) as daemon:
+            _send(daemon, b"zINSTREAM\0", end)
             for start in range(0, len(content), CHUNK):
                 piece = content[start : start + CHUNK]
-                daemon.sendall(len(piece).to_bytes(4) + piece)
-            daemon.sendall(bytes(4))
-            answer = _answer(daemon)
+                _send(daemon, len(piece).to_bytes(4) + piece, end)
+            _send(daemon, bytes(4), end)
+            answer = _answer(daemon, end)
     except OSError:
         raise ScannerAway from None
     if answer.endswith(" FOUND"):
@@ -45,9 +46,22 @@ def is_infected(content: bytes) -> bool:
     raise ScannerAway
 
 
-def _answer(daemon: socket.socket) -> str:
+def _send(daemon: socket.socket, piece: bytes, end: float) -> None:
+    daemon.settimeout(_left(end))
+    daemon.sendall(piece)
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _answer(daemon: socket.socket, end: float) -> str:
     answer = b""
     while not answer.endswith(b"\0") and len(answer) < MOST_ANSWER:
+        daemon.settimeout(_left(end))
         piece = daemon.recv(MOST_ANSWER)
         if not piece:
             break

@@ -7,12 +7,17 @@ from dataclasses import replace
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import now
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.addresses import client_address, user_agent
-from verification.consents.challenges import NO_CHALLENGE, challenge_of
+from verification.consents.challenges import (
+    NO_CHALLENGE,
+    challenge_of,
+    is_code_alive,
+)
 from verification.consents.models import (
     Consent,
     ConsentRecord,
@@ -26,8 +31,10 @@ from verification.hosted.context import notice_of
 from verification.hosted.opened import Opened, acting, opened, to_page
 from verification.hosted.pages import answer, document, hosted
 from verification.hosted.retired import retired_link
-from verification.hosted.stages import ANSWERED, Stage
+from verification.hosted.stages import ANSWERED, Stage, stage_of
 from verification.hosted.visits import CONSENT, Visit, remember
+from verification.notifications.blocks import address_hash
+from verification.notifications.models import Channel
 from verification.ordering import challenging, consenting
 from verification.ordering.challenging import (
     CodeNotSent,
@@ -35,6 +42,7 @@ from verification.ordering.challenging import (
     answer_code,
 )
 from verification.ordering.consent_links import (
+    TooSoon,
     ask_for_link,
     is_renewed_by_subject,
     send_new_link,
@@ -91,8 +99,7 @@ def show(request: HttpRequest, visited: Opened) -> HttpResponse:
 @acting(Stage.CHALLENGE)
 def confirm(request: HttpRequest, visited: Opened) -> HttpResponse:
     consent = visited.consent
-    address = str(client_address(request))
-    if rates.count_from(address, "challenges", CHALLENGES_PER_MINUTE).exceeded:
+    if _is_too_much(request):
         return answer(request, "too_many", status=429)
     form = forms.challenge(challenge_of(consent), request.POST)
     if not form.is_valid():
@@ -100,15 +107,18 @@ def confirm(request: HttpRequest, visited: Opened) -> HttpResponse:
     given = form.cleaned_data["answer"]
     if not answer_challenge(consent.pk, consent.generation, given):
         return _onward(visited.visit.forget(), "?wrong")
-    is_asked = consent.status == ConsentStatus.PENDING and not consent.code_sent_at
-    channels = code_channels(consent) if is_asked else []
-    query = _send_code(consent, channels[0]) if channels else ""
-    return _onward(visited.visit.confirm(consent), query)
+    confirmed, query = visited.visit.confirm(consent), ""
+    needs_code = stage_of(consent, confirmed, now()) == Stage.CODE
+    if needs_code and not is_code_alive(consent, now()):
+        query = _send_code(consent, code_channels(consent)[0])
+    return _onward(confirmed, query)
 
 
 @acting(Stage.CODE)
 def send_code(request: HttpRequest, visited: Opened) -> HttpResponse:
     """Send the subject a code to the address that the button names."""
+    if _is_too_much(request):
+        return answer(request, "too_many", status=429)
     query = _send_code(visited.consent, request.POST.get("channel", ""))
     return _onward(visited.visit.forget(), query)
 
@@ -117,6 +127,8 @@ def send_code(request: HttpRequest, visited: Opened) -> HttpResponse:
 def prove(request: HttpRequest, visited: Opened) -> HttpResponse:
     """Take the code, by which the visitor shows that they are who was written to."""
     consent = visited.consent
+    if _is_too_much(request):
+        return answer(request, "too_many", status=429)
     form = forms.Code(request.POST)
     if not form.is_valid():
         return _onward(visited.visit.keep(form.data, form.fields))
@@ -133,7 +145,15 @@ def _send_code(consent: Consent, channel: str) -> str:
         challenging.send_code(consent.pk, consent.generation, channel, language)
     except CodeNotSent:
         return "?not-sent"
+    except TooSoon:
+        # As of a button that was pressed twice.
+        return "?too-soon"
     return ""
+
+
+def _is_too_much(request: HttpRequest) -> bool:
+    address = str(client_address(request))
+    return rates.count_from(address, "challenges", CHALLENGES_PER_MINUTE).exceeded
 
 
 @acting(Stage.ASKED)
@@ -160,10 +180,11 @@ def grant(request: HttpRequest, visited: Opened) -> HttpResponse:
 @opened
 def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
     """Asks why, which need not be answered, and then does it."""
-    if visited.stage != Stage.ASKED:
+    if visited.stage not in {Stage.ASKED, Stage.CODE}:
         return to_page(visited.consent.pk)
-    declared = notice_of(visited.consent).text
-    return _with_reason(request, visited, "decline", consenting.decline, declared)
+    # Who has no code has not read the notice, and may say no.
+    read = notice_of(visited.consent).text if visited.stage == Stage.ASKED else ""
+    return _with_reason(request, visited, "decline", consenting.decline, read)
 
 
 @opened
@@ -267,14 +288,16 @@ def _evidence(
     consent = visited.consent
     notice = notice_of(consent)
     address = str(client_address(request) or "")
+    proved = visited.visit.proved_by(consent)
     kind, confirmed = challenge_of(consent), visited.visit.is_confirmed(consent)
     return consenting.Evidence(
         text=declared,
-        notice_version=notice.version,
+        notice_version=notice.version if declared else "",
         language=notice.language,
         sources=notice.sources,
         confirmed_by=(kind if confirmed else "") if kind else NO_CHALLENGE,
-        code_sent_to=visited.visit.proved_by(consent),
+        code_sent_to=proved,
+        code_address=dict(context.places_of(consent)).get(proved, ""),
         link_sent_to=link_sent_to(consent),
         of_client=tuple(_of_client(request, consent, address)),
         address=address,
@@ -285,12 +308,15 @@ def _evidence(
 def _of_client(request: HttpRequest, consent: Consent, address: str) -> Iterator[str]:
     """What the subject would hardly share with the client: see `Evidence`."""
     workspace = consent.report.workspace
-    members = workspace.members.filter(user__is_active=True)
+    members = workspace.members.filter(user__is_active=True).select_related("user")
     if address and is_used_from(workspace, address):
         yield "ADDRESS"
     if request.user.is_authenticated and members.filter(user=request.user.pk).exists():
         yield "BROWSER"
-    email = (consent.report.subject or {}).get("email", "")
-    is_contact = email.casefold() == workspace.contact_email.casefold()
-    if email and (is_contact or members.filter(user__email__iexact=email).exists()):
+    own = [workspace.contact_email, *(member.user.email for member in members)]
+    known = {address_hash(Channel.EMAIL, email) for email in own if email}
+    tests = workspace.sandbox_addresses.filter(confirmed_at__isnull=False)
+    known |= {address_hash(one.channel, one.address) for one in tests}
+    addresses = addresses_of(consent.report.subject or {})
+    if known & {address_hash(*one) for one in addresses}:
         yield "CONTACT"

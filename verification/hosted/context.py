@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from verification import links
 from verification.checks.models import ResultStatus
-from verification.consents.challenges import challenge_of
+from verification.consents.challenges import challenge_of, is_code_alive
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.notices import Notice, notice_for
 from verification.hosted import forms
@@ -99,7 +99,7 @@ def code(request: HttpRequest, visited: Opened) -> Shown:
         "form": forms.Code(visited.visit.typed),
         "places": places_of(consent),
         "sent_to": dict(places_of(consent)).get(consent.code_channel)
-        if consent.code_sent_at
+        if is_code_alive(consent, now())
         else None,
         "wrong": "wrong" in request.GET,
         "not_sent": "not-sent" in request.GET,

@@ -55,7 +55,8 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
         return Stage.LOCKED if consent.is_locked(at) else Stage.CHALLENGE
     if answered := ANSWERED.get(ConsentStatus(consent.status)):
         return answered
+    if is_under_age(consent.report.subject, at):
+        return Stage.UNDER_AGE
     if not visit.proved_by(consent) and code_channels(consent):
-        return Stage.CODE
-    is_minor = is_under_age(consent.report.subject, at)
-    return Stage.UNDER_AGE if is_minor else Stage.ASKED
+        return Stage.LOCKED_FOR_GOOD if consent.is_locked_for_good else Stage.CODE
+    return Stage.ASKED

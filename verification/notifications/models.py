@@ -292,7 +292,7 @@ class DailyCount(models.Model):
 
     pk = models.CompositePrimaryKey("subject", "day")
     # "requests:production:<keyed hash of an address>" ("receipts", "codes" and
-    # "prompts" alike), or "workspace:<id>"
+    # "prompts" alike), "codes:<workspace>:<hash>", or "workspace:<id>"
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()

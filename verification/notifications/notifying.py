@@ -25,7 +25,7 @@ from verification.notifications.models import (
     Notification,
     NotificationStatus,
 )
-from verification.notifications.recipients import would_withhold
+from verification.notifications.recipients import reason_to_withhold, would_withhold
 from verification.notifications.sms import sms_is_configured
 from verification.tables import Rows
 
@@ -47,6 +47,10 @@ COLUMNS = [
 
 class CannotBeSent(Exception):
     """It waits or was cancelled, or whom it went to is kept no longer."""
+
+
+class Withheld(Exception):
+    """Nobody may be sent the message; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,15 @@ def notify_person(kind: Kind, email: str, **context: str) -> None:
             language=get_language() or "en",
         )
     )
+
+
+@transaction.atomic
+def notify_counted(wanted: Wanted) -> None:
+    """The same of one message, counted now. Raises Withheld if it may not be sent."""
+    notify(wanted)
+    row = Notification.objects.get(cause=wanted.cause, channel=wanted.channel)
+    if reason_to_withhold(row):
+        raise Withheld
 
 
 def cancel(*causes: str) -> int:

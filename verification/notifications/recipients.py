@@ -3,8 +3,9 @@
 1. Nobody gets a message of a workspace that they have blocked.
 2. Messages of the sandbox go to active members of the workspace, and to addresses that
    its members have confirmed, and to nobody else.
-3. A recipient gets so many requests a day, over all workspaces, and as many codes; a
-   workspace sends so many requests a day. Sandbox and production are counted apart.
+3. A recipient gets so many requests a day, over all workspaces, and as many codes of
+   each workspace; a workspace sends so many requests and codes a day. Sandbox and
+   production are counted apart.
 
 Members, accounts and operators always get their own messages.
 """
@@ -40,6 +41,8 @@ RECEIPTS = frozenset(kind for kind in TO_PEOPLE if kind.endswith("_RECEIPT")) | 
 RECEIPTS_A_REQUEST = 5
 # What somebody asked for who had opened the recipient's link.
 CODES = frozenset({Kind.CONSENT_CODE})
+# Of all workspaces together, as a multiple of what each may send.
+CODES_IN_ALL = 3
 # Counts one more, unless that would be too many. Senders at once wait for one another.
 COUNT = """
 INSERT INTO notifications_dailycount AS counted (subject, day, count)
@@ -148,26 +151,35 @@ def _over_limit(notification: Notification) -> NotificationError | None:
 
 def _limits(notification: Notification) -> list[_Limit]:
     """The limits that the message counts for: the recipient's and the workspace's."""
-    is_receipt, is_code = notification.kind in RECEIPTS, notification.kind in CODES
     environment = "sandbox" if notification.sandbox else "production"
     hashed = address_hash(notification.channel, str(notification.recipient)).hex()
-    kind = "receipts" if is_receipt else "codes" if is_code else "requests"
     most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
-    limits = [
-        _Limit(
-            f"{kind}:{environment}:{hashed}",
-            most * RECEIPTS_A_REQUEST if is_receipt else most,
-            NotificationError.RECIPIENT_LIMIT,
-        )
-    ]
+    by_recipient = NotificationError.RECIPIENT_LIMIT
+    if notification.kind in CODES:
+        # So that one workspace cannot use up what others may send the same person.
+        mine = f"codes:{environment}:{notification.workspace_id}:{hashed[:32]}"
+        in_all = f"codes:{environment}:{hashed}"
+        limits = [
+            _Limit(mine, most, by_recipient),
+            _Limit(in_all, most * CODES_IN_ALL, by_recipient),
+        ]
+        return limits + _limits_of_workspace(notification, "codes:workspace")
+    if notification.kind in RECEIPTS:
+        subject = f"receipts:{environment}:{hashed}"
+        return [_Limit(subject, most * RECEIPTS_A_REQUEST, by_recipient)]
+    asked = _Limit(f"requests:{environment}:{hashed}", most, by_recipient)
+    return [asked, *_limits_of_workspace(notification, "workspace")]
+
+
+def _limits_of_workspace(notification: Notification, kind: str) -> list[_Limit]:
     workspace = notification.workspace
-    if not (is_receipt or is_code or notification.sandbox or workspace is None):
-        most = settings.MESSAGES_PER_WORKSPACE_PER_DAY
-        if workspace.messages_per_day is not None:
-            most = workspace.messages_per_day
-        name = f"workspace:{workspace.pk}"
-        limits.append(_Limit(name, most, NotificationError.WORKSPACE_LIMIT))
-    return limits
+    if notification.sandbox or workspace is None:
+        return []
+    most = settings.MESSAGES_PER_WORKSPACE_PER_DAY
+    if workspace.messages_per_day is not None:
+        most = workspace.messages_per_day
+    name = f"{kind}:{workspace.pk}"
+    return [_Limit(name, most, NotificationError.WORKSPACE_LIMIT)]
 
 
 def _reminds_of_what_was_sent(notification: Notification) -> bool:

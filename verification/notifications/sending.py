@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import timedelta
 
 from django.utils.timezone import now
 
@@ -17,7 +18,7 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.notifications.outcome import Outcome
-from verification.notifications.recipients import reason_to_withhold
+from verification.notifications.recipients import CODES, reason_to_withhold
 from verification.notifications.schedule import MOST_ATTEMPTS, next_wait
 from verification.notifications.sms import send_sms
 from verification.notifications.writing import write_letter, write_sms
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 # One job sends for so long; another goes on.
 RUN_SECONDS = 60
+# For how long a code is worth sending.
+WORTH = timedelta(minutes=10)
 
 
 def send() -> None:
@@ -60,6 +63,10 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     """False when it is no longer this sender's: its lease ended and another has it."""
     at = now()
     wait = None if outcome.permanent else next_wait(notification.attempts)
+    if wait and notification.kind in CODES:
+        # A code that comes late works no more.
+        in_time = notification.created_at + WORTH > at + wait
+        wait = wait if in_time else None
     if outcome.error is None:
         status, wait = NotificationStatus.SENT, None
     elif outcome.withheld:

@@ -10,11 +10,22 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.consents.challenges import code_of, is_code, is_right
+from verification.consents.challenges import (
+    code_of,
+    is_code,
+    is_code_alive,
+    is_right,
+)
 from verification.consents.models import Consent, ConsentStatus
-from verification.notifications.notifying import notify, would_send
+from verification.notifications.notifying import (
+    Withheld,
+    cancel,
+    notify,
+    notify_counted,
+)
 from verification.ordering.consent_links import PAUSE, TooSoon
 from verification.ordering.telling import (
+    code_cause,
     code_channels,
     consent_code,
     consent_locked,
@@ -24,6 +35,8 @@ from verification.reports.transitions import SUBJECT, note
 
 TRIES = 5
 NO_TIME = timedelta()
+# Of one link. A right answer to the challenge does not begin anew.
+MOST_WRONG_CODES = 15
 
 
 class Locked(Exception):
@@ -46,35 +59,45 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     be withheld, and Consent.DoesNotExist for a link that was replaced.
     """
     consent = _held(consent_id, generation)
-    if channel not in code_channels(consent):
+    if consent.is_locked_for_good or channel not in code_channels(consent):
         raise CodeNotSent
     at = now()
     if consent.code_sent_at and (left := consent.code_sent_at + PAUSE - at) > NO_TIME:
         raise TooSoon(math.ceil(left.total_seconds()))
+    cancel(code_cause(consent))
     consent.codes_sent += 1
-    consent.code_channel, consent.code_sent_at, consent.wrong_codes = channel, at, 0
-    messages = consent_code(consent, code_of(consent), language)
-    # Also against guessing: a code that never goes out cannot be tried.
-    if not all(would_send(message) for message in messages):
-        raise CodeNotSent
-    consent.save(
-        update_fields=["codes_sent", "code_channel", "code_sent_at", "wrong_codes"]
-    )
-    notify(*messages)
+    consent.code_channel, consent.code_sent_at = channel, at
+    consent.save(update_fields=["codes_sent", "code_channel", "code_sent_at"])
+    (message,) = consent_code(consent, code_of(consent), language)
+    try:
+        # Now, and not as it goes out: codes of which many are asked for at once are
+        # too many by then, and a code that never goes out must not be tried.
+        notify_counted(message)
+    except Withheld:
+        raise CodeNotSent from None
 
 
 @transaction.atomic
 def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
     """Return the channel that the code went to, or "" if it is wrong or too old.
 
-    It works once. After five wrong answers another one has to be sent.
+    It works once. After five wrong answers another one has to be sent, and after
+    MOST_WRONG_CODES the link is locked for good. Raises Locked.
     """
     consent = _held(consent_id, generation)
-    right = is_code(consent, answer, now())
-    consent.wrong_codes = 0 if right else consent.wrong_codes + 1
-    if right or consent.wrong_codes >= TRIES:
+    at = now()
+    if consent.is_locked_for_good:
+        raise Locked(None)
+    if not is_code_alive(consent, at):
+        return ""
+    right = is_code(consent, answer)
+    consent.wrong_codes += not right
+    if right or consent.wrong_codes % TRIES == 0:
         consent.code_sent_at = None
-    consent.save(update_fields=["wrong_codes", "code_sent_at"])
+    if consent.wrong_codes >= MOST_WRONG_CODES:
+        consent.locks, consent.locked_until = len(Consent.LOCKS) + 1, None
+        _tell_of_lock(consent, at)
+    consent.save(update_fields=["wrong_codes", "code_sent_at", "locks", "locked_until"])
     return consent.code_channel if right else ""
 
 
@@ -128,8 +151,13 @@ def _lock(consent: Consent, at: datetime) -> None:
         consent.locks += 1
     elif consent.status == ConsentStatus.PENDING:
         consent.locks += 1
-        stop_asking(consent)
-        notify(*consent_locked(consent.report, consent))
-        note(consent.report, "consent link locked for good", SUBJECT, at)
+        _tell_of_lock(consent, at)
         return
     consent.locked_until = at + Consent.LOCKS[consent.locks - 1]
+
+
+def _tell_of_lock(consent: Consent, at: datetime) -> None:
+    """That the link is locked for good."""
+    stop_asking(consent)
+    notify(*consent_locked(consent.report, consent))
+    note(consent.report, "consent link locked for good", SUBJECT, at)

@@ -122,7 +122,6 @@ def _renew(consent: Consent, report: Report) -> None:
     consent.expires_at = at + timedelta(days=settings.CONSENT_LINK_DAYS)
     consent.link_made_at, consent.reminded_at = at, None
     consent.wrong_answers, consent.locks, consent.locked_until = 0, 0, None
-    consent.codes_sent, consent.code_channel = 0, ""
     consent.code_sent_at, consent.wrong_codes = None, 0
     consent.link_wanted_at = None
     consent.save()

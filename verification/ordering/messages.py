@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from verification.checks import refereeing
 from verification.notifications.models import Notification
 from verification.ordering.payers import request_causes
-from verification.ordering.telling import reminder_cause, request_cause
+from verification.ordering.telling import code_cause, reminder_cause, request_cause
 from verification.payments.models import Payment, Refund
 from verification.reports.models import Report
 
@@ -33,6 +33,9 @@ def causes_of(report: Report) -> list[str]:
     for asked, name in (("consent", "consent"), ("payment", "payment")):
         if row := getattr(report, asked, None):
             causes += _of_links(name, row)
+    if consent := getattr(report, "consent", None):
+        codes = range(1, consent.codes_sent + 1)
+        causes += [code_cause(consent, number) for number in codes]
     for reference in report.references.only("generation"):
         causes += [*_of_links("reference", reference), f"receipt:{reference.pk}"]
     records = report.consent_records.values_list("pk", flat=True)

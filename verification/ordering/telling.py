@@ -62,9 +62,19 @@ def locked_cause(consent: Consent) -> str:
     return f"{request_cause(consent)}:locked"
 
 
+def code_cause(consent: Consent, number: int | None = None) -> str:
+    """Of the code that was sent last, or of the one with this number."""
+    return f"consent:{consent.pk}:code:{number or consent.codes_sent}"
+
+
 def stop_asking(consent: Consent) -> None:
     """Send nothing more of what asks for an answer by the present link."""
-    cancel(request_cause(consent), reminder_cause(consent), locked_cause(consent))
+    cancel(
+        request_cause(consent),
+        reminder_cause(consent),
+        locked_cause(consent),
+        code_cause(consent),
+    )
 
 
 def consent_request(report: Report, consent: Consent | None) -> list[Wanted]:
@@ -112,7 +122,7 @@ def consent_code(consent: Consent, code: str, language: str) -> list[Wanted]:
     """The code to the channel that the consent names."""
     report = consent.report
     context = {**report.workspace.requester.message_context, "code": code}
-    cause = f"{request_cause(consent)}:code:{consent.codes_sent}"
+    cause = code_cause(consent)
     wanted = _to_subject(report, Kind.CONSENT_CODE, cause, context, language)
     return [one for one in wanted if one.channel == consent.code_channel]
 
