@@ -19,9 +19,10 @@ def a_folder_of_its_own(settings, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def long_turns(monkeypatch):
+def turns_of_its_own(monkeypatch, tmp_path):
     """Other test processes look into files of this machine, too."""
-    monkeypatch.setattr(inspecting, "WAIT_SECONDS", 60)
+    (tmp_path / "turn").touch()
+    monkeypatch.setattr(inspecting, "TURN", tmp_path / "turn")
 
 
 @pytest.fixture(autouse=True)

@@ -33,6 +33,8 @@ CPU_SECONDS = 8
 WALL_SECONDS = 20
 MOST_OUTPUT = 32 * 1024 * 1024
 WAIT_SECONDS = 3.0
+# All processes of the service on this machine can lock this file; nothing is written.
+TURN = Path(__file__)
 # The inspector knows no secret of the service.
 KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -124,9 +126,9 @@ def _thread() -> Iterator[None]:
 def turn() -> Iterator[None]:
     """Hold this machine's turn to look into a file. Raises Busy after WAIT_SECONDS.
 
-    A lock on this file needs no folder and no database, and ends with its process.
+    A lock on a file needs no database, and ends with its process.
     """
-    with Path(__file__).open("rb") as lock:
+    with TURN.open("rb") as lock:
         deadline = time.monotonic() + WAIT_SECONDS
         while not _is_locked(lock.fileno()):
             if time.monotonic() > deadline:
