@@ -11,8 +11,8 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-# Django's own check asks for 50.
-SECRET_KEY_LENGTH = 50
+# In hexadecimal these are 128 bits.
+SECRET_KEY_LENGTH = 32
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
 
 

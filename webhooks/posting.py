@@ -136,11 +136,16 @@ class Post(Generic[Key]):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSING_SECONDS)
-        await self._kept.close()
-        await self._fresh.close()
+        sessions = self._kept, self._fresh
+        connectors = [session.connector for session in sessions]
+        for session in sessions:
+            await session.close()
         # Sockets that were shut down are closed some turns of the loop later.
         for _ in range(10):
             await asyncio.sleep(0)
+        end = self._loop.time() + CLOSING_SECONDS
+        while any(map(_has_open, connectors)) and self._loop.time() < end:
+            await asyncio.sleep(0.01)
 
     def _session(self, *, force_close: bool) -> aiohttp.ClientSession:
         connector = _Connector(
@@ -209,7 +214,7 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._used: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+        self.used: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
 
     async def connect(
         self,
@@ -220,10 +225,16 @@ class _Connector(aiohttp.TCPConnector):
         connection = await super().connect(req, traces, timeout)
         course = _course.get()
         if transport := connection.transport:
-            course.transport, course.reused = transport, transport in self._used
+            course.transport, course.reused = transport, transport in self.used
             course.socket = transport.get_extra_info("socket")
-            self._used.add(transport)
+            self.used.add(transport)
         return connection
+
+
+def _has_open(connector: aiohttp.BaseConnector | None) -> bool:
+    used = connector.used if isinstance(connector, _Connector) else ()
+    sockets = [transport.get_extra_info("socket") for transport in used]
+    return any(one is not None and one.fileno() != -1 for one in sockets)
 
 
 async def _exchange(
