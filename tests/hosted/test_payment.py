@@ -21,6 +21,8 @@ from tests.payments import look
 from tests.refunds import GRACE, WANGARI
 from tests.refunds import paystack_api as paystack_api
 from tests.refunds import send as send_now
+from verification.hosted import payment as payment_pages
+from verification.hosted.payment_stages import stage_of
 from verification.ordering.disputes import record_disputes
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import PAUSE
@@ -388,6 +390,24 @@ def test_part_goes_back_while_the_workspace_is_suspended(api: Api):
     page = visitor.reads()
     assert "KES 125.00 is on its way back to you" in page
     assert "Give me" not in page
+
+
+def test_page_shows_what_came_in_while_it_was_made(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    visitor = payer(api)
+    visitor.choose("pay")
+    SandboxCheckout.objects.update(currency="USD")
+
+    def stage_of_a_moment_later(*arguments: Any, **options: Any) -> Any:
+        work()
+        return stage_of(*arguments, **options)
+
+    monkeypatch.setattr(payment_pages, "stage_of", stage_of_a_moment_later)
+
+    page = visitor.reads()
+    assert "A person looks at your payment" in page
+    assert "USD 250.00 came in" in page
 
 
 def test_nobody_pays_while_a_person_looks_at_another_currency(api: Api):

@@ -43,7 +43,7 @@ from verification.ordering.payment_links import (
 from verification.ordering.refunding import give_up_payment
 from verification.ordering.telling import addresses_of
 from verification.payment_receipts import payment_receipt_pdf
-from verification.payments.models import Checkout, Payment, PaymentStatus
+from verification.payments.models import Checkout, Doubt, Payment, PaymentStatus
 from verification.payments.registry import NoPaymentProvider
 from verification.policy import allow
 from workspaces import rates
@@ -81,18 +81,27 @@ def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
         return None
     rows = Payment.objects.select_related("report__workspace")
     payment = rows.get(pk=payment_id)
-    found = Checkout.objects.filter(payment_id=payment.pk)
-    found = found.order_by("-is_counted", "-is_part", "-id")
-    checkouts = list(found.prefetch_related("refunds", "disputes")[:MOST_CHECKOUTS])
+    checkouts = _checkouts_of(payment)
     if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
         # It may have been paid between the two looks.
         payment = rows.get(pk=payment_id)
-    for one in checkouts:
-        one.report = payment.report
     came_back = _return_of(request, checkouts)
     has_parts = bool(context.parts(checkouts))
     stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
+    is_doubted = any(Doubt.OTHER_CURRENCY in one.doubts for one in checkouts)
+    if stage == Stage.EXAMINED and not is_doubted:
+        # It came between the two looks.
+        checkouts = _checkouts_of(payment)
     return Opened(payment, generation, checkouts, came_back, stage)
+
+
+def _checkouts_of(payment: Payment) -> list[Checkout]:
+    found = Checkout.objects.filter(payment_id=payment.pk)
+    found = found.order_by("-is_counted", "-is_part", "-id")
+    checkouts = list(found.prefetch_related("refunds", "disputes")[:MOST_CHECKOUTS])
+    for one in checkouts:
+        one.report = payment.report
+    return checkouts
 
 
 def _return_of(request: HttpRequest, checkouts: list[Checkout]) -> Return | None:
