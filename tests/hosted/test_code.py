@@ -12,7 +12,7 @@ from django.test import Client
 from tests.clients import Api
 from tests.hosted.visitor import Visitor, newest_code, words
 from verification.consents.challenges import CODE_LIVES
-from verification.consents.models import ConsentRecord
+from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.blocks import block
 from verification.notifications.models import (
     Block,
@@ -24,7 +24,13 @@ from verification.notifications.models import (
 from verification.notifications.notifying import Wanted, would_send
 from verification.notifications.outcome import Outcome
 from verification.notifications.sending import record
-from verification.ordering.challenging import MOST_WRONG_CODES, TRIES
+from verification.ordering.challenging import (
+    MOST_WRONG_CODES,
+    TRIES,
+    CodeNotSent,
+    answer_code,
+    send_code,
+)
 from verification.ordering.consent_links import PAUSE
 from verification.ordering.messages import causes_of
 from verification.receipts import _consent_receipt
@@ -226,6 +232,23 @@ def test_fifteen_wrong_codes_lock_the_link_for_good(visitor: Visitor):
     assert len(codes()) == MOST_WRONG_CODES // TRIES
     assert Notification.objects.filter(kind=Kind.CONSENT_LOCKED).exists()
     assert DECISION not in prove(visitor)
+
+
+def test_wrong_codes_do_not_lock_a_consent_that_was_answered_meanwhile(
+    visitor: Visitor,
+):
+    confirmed(visitor)
+    consent = visitor.consent
+    Consent.objects.filter(pk=consent.pk).update(
+        status="GRANTED", wrong_codes=MOST_WRONG_CODES - 1
+    )
+
+    assert answer_code(consent.pk, consent.generation, "wrong") == ""
+
+    consent.refresh_from_db()
+    assert not consent.is_locked_for_good
+    with pytest.raises(CodeNotSent):
+        send_code(consent.pk, consent.generation, "EMAIL", "en")
 
 
 def test_codes_that_are_asked_for_at_once_count_before_they_go_out(

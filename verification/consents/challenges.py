@@ -44,8 +44,8 @@ def is_right(consent: Consent, answer: str) -> bool:
 
 
 def code_of(consent: Consent) -> str:
-    """The six digits that were sent last for the present link. They are kept nowhere:
-    they follow from the row."""
+    """Return the six digits of the code that the service sent last for the present
+    link. They are derived from the row; no column holds them."""
     row = consent.pk, consent.generation, consent.codes_sent, consent.code_channel
     number = int.from_bytes(keyed_hash("consent-code", *row)) % 10**CODE_DIGITS
     return f"{number:0{CODE_DIGITS}}"

@@ -125,7 +125,7 @@ def send_code(request: HttpRequest, visited: Opened) -> HttpResponse:
 
 @acting(Stage.CODE)
 def prove(request: HttpRequest, visited: Opened) -> HttpResponse:
-    """Take the code, by which the visitor shows that they are who was written to."""
+    """Take the code: whoever types it reads the subject's messages."""
     consent = visited.consent
     if _is_too_much(request):
         return answer(request, "too_many", status=429)
@@ -136,24 +136,6 @@ def prove(request: HttpRequest, visited: Opened) -> HttpResponse:
     if channel := answer_code(consent.pk, consent.generation, given):
         return _onward(visited.visit.prove(consent, channel))
     return _onward(visited.visit.forget(), "?wrong")
-
-
-def _send_code(consent: Consent, channel: str) -> str:
-    """Return what the page is asked to say."""
-    language = get_language() or "en"
-    try:
-        challenging.send_code(consent.pk, consent.generation, channel, language)
-    except CodeNotSent:
-        return "?not-sent"
-    except TooSoon:
-        # As of a button that was pressed twice.
-        return "?too-soon"
-    return ""
-
-
-def _is_too_much(request: HttpRequest) -> bool:
-    address = str(client_address(request))
-    return rates.count_from(address, "challenges", CHALLENGES_PER_MINUTE).exceeded
 
 
 @acting(Stage.ASKED)
@@ -259,6 +241,24 @@ def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
     return document(consent_receipt_pdf(record), f"receipt-{record.number}.pdf")
 
 
+def _send_code(consent: Consent, channel: str) -> str:
+    """Send a code; return the query by which the page says why none was sent."""
+    language = get_language() or "en"
+    try:
+        challenging.send_code(consent.pk, consent.generation, channel, language)
+    except CodeNotSent:
+        return "?not-sent"
+    except TooSoon:
+        # As of a button that was pressed twice.
+        return "?too-soon"
+    return ""
+
+
+def _is_too_much(request: HttpRequest) -> bool:
+    address = str(client_address(request))
+    return rates.count_from(address, "challenges", CHALLENGES_PER_MINUTE).exceeded
+
+
 def _onward(visit: Visit, query: str = "") -> HttpResponse:
     """To the page, with what it needs to know. It is never the answer to a POST itself,
     which would stand in the way of who goes back later."""
@@ -306,7 +306,7 @@ def _evidence(
 
 
 def _of_client(request: HttpRequest, consent: Consent, address: str) -> Iterator[str]:
-    """What the subject would hardly share with the client: see `Evidence`."""
+    """Yield the words of `Evidence.of_client` that hold for this visitor."""
     workspace = consent.report.workspace
     members = workspace.members.filter(user__is_active=True).select_related("user")
     if address and is_used_from(workspace, address):

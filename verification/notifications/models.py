@@ -291,8 +291,9 @@ class DailyCount(models.Model):
     phone, on a day (UTC)."""
 
     pk = models.CompositePrimaryKey("subject", "day")
-    # "requests:production:<keyed hash of an address>" ("receipts", "codes" and
-    # "prompts" alike), "codes:<workspace>:<hash>", or "workspace:<id>"
+    # Of an address: "requests:production:<keyed hash>" ("receipts", "codes" and
+    # "prompts" alike). Of a workspace: "workspace:<id>", "codes:workspace:<id>". Of
+    # both: "codes:production:<id of the workspace>:<half of the keyed hash>".
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()

@@ -59,7 +59,10 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     be withheld, and Consent.DoesNotExist for a link that was replaced.
     """
     consent = _held(consent_id, generation)
-    if consent.is_locked_for_good or channel not in code_channels(consent):
+    is_asked = consent.status == ConsentStatus.PENDING
+    if not is_asked or consent.is_locked_for_good:
+        raise CodeNotSent
+    if channel not in code_channels(consent):
         raise CodeNotSent
     at = now()
     if consent.code_sent_at and (left := consent.code_sent_at + PAUSE - at) > NO_TIME:
@@ -70,8 +73,8 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     consent.save(update_fields=["codes_sent", "code_channel", "code_sent_at"])
     (message,) = consent_code(consent, code_of(consent), language)
     try:
-        # Now, and not as it goes out: codes of which many are asked for at once are
-        # too many by then, and a code that never goes out must not be tried.
+        # Counted now, and not when the message goes out: of many codes that are asked
+        # for at once, those over the limit must not exist, or they could be guessed.
         notify_counted(message)
     except Withheld:
         raise CodeNotSent from None
@@ -88,7 +91,8 @@ def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
     at = now()
     if consent.is_locked_for_good:
         raise Locked(None)
-    if not is_code_alive(consent, at):
+    # The link of an answered consent is never locked for good.
+    if consent.status != ConsentStatus.PENDING or not is_code_alive(consent, at):
         return ""
     right = is_code(consent, answer)
     consent.wrong_codes += not right
@@ -157,7 +161,7 @@ def _lock(consent: Consent, at: datetime) -> None:
 
 
 def _tell_of_lock(consent: Consent, at: datetime) -> None:
-    """That the link is locked for good."""
+    """Tell the subject and the timeline that the link is locked for good."""
     stop_asking(consent)
     notify(*consent_locked(consent.report, consent))
     note(consent.report, "consent link locked for good", SUBJECT, at)

@@ -63,7 +63,7 @@ def locked_cause(consent: Consent) -> str:
 
 
 def code_cause(consent: Consent, number: int | None = None) -> str:
-    """Of the code that was sent last, or of the one with this number."""
+    """Return the cause of the last code's message, or of the code with this number."""
     return f"consent:{consent.pk}:code:{number or consent.codes_sent}"
 
 
@@ -103,11 +103,11 @@ def consent_locked(report: Report, consent: Consent) -> list[Wanted]:
 
 
 def code_channels(consent: Consent) -> list[str]:
-    """Where the page can send the subject a code, the best first; nowhere, and none is
-    asked for, where the report has no address.
+    """Return the channels by which the page can send the subject a code, best first.
 
-    SMS comes first, as a mailbox has more readers. Messages of the sandbox reach
-    members and confirmed addresses alone: no other subject is asked there.
+    The page asks for a code if there is any. SMS comes first, as a mailbox has more
+    readers. Messages of the sandbox reach members and confirmed addresses alone, so its
+    pages ask other subjects for no code.
     """
     report = consent.report
     wanted = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
@@ -119,7 +119,7 @@ def code_channels(consent: Consent) -> list[str]:
 
 
 def consent_code(consent: Consent, code: str, language: str) -> list[Wanted]:
-    """The code to the channel that the consent names."""
+    """Return the message with the code, for the channel that the consent names."""
     report = consent.report
     context = {**report.workspace.requester.message_context, "code": code}
     cause = code_cause(consent)

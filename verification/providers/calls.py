@@ -33,7 +33,7 @@ from verification.outbound.targets import Blocked
 from verification.providers.base import Refused, Unavailable
 
 UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
-# What a source is not asked, with its name.
+# The refusal for a subject whose country the named source does not cover.
 FOREIGN = "{} cannot be asked about subjects in this country."
 # Answers of the 4xx kind that another try may change.
 LATER = {408, 425, 429}

@@ -57,7 +57,7 @@ class Format:
     root: str
     entries: frozenset[str]
     read: Callable[[Element], Entry | None]
-    # What the publisher's namespace matches; blank where the file has none.
+    # Finds the publisher's namespace; the UN and the UK publish files without one, too.
     namespace: re.Pattern[str]
     # A whole list has had more entries than this for years.
     least: int
