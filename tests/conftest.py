@@ -3,7 +3,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.conf import settings
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from xdist.scheduler import LoadScopeScheduling
 
@@ -76,3 +78,23 @@ def django_db_modify_db_settings(
         drop(name, verbosity)
 
     connection.creation._destroy_test_db = destroy_test_db
+
+
+@pytest.fixture
+def content_types(db: None) -> None:
+    """Looks up every content type, which a process does only once."""
+    ContentType.objects.get_for_models(*apps.get_models())
+
+
+@pytest.fixture
+def django_assert_num_queries(
+    content_types: None, django_assert_num_queries: Any
+) -> Any:
+    return django_assert_num_queries
+
+
+@pytest.fixture
+def django_assert_max_num_queries(
+    content_types: None, django_assert_max_num_queries: Any
+) -> Any:
+    return django_assert_max_num_queries
