@@ -5,6 +5,7 @@ main process loads Django before it forks them: they share that memory, and one 
 killed is replaced at once.
 """
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -27,13 +28,18 @@ IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 8
 
 
-def main() -> None:
+def main(gate: int | None = None) -> None:
+    """Serve, from when the other end of `gate` is closed on if there is one."""
     bind_children()
+    # As `wsgi.py` has it, from before it loads anything.
+    gc.set_threshold(50_000, 20, 100)
     try:
         import_module(APPLICATION)
     except (ImproperlyConfigured, EnvError) as e:
         sys.exit(str(e))
-    _wait_for_gate()
+    if gate is not None:
+        with open(gate, "rb") as pipe:
+            pipe.read()
     Granian(
         f"{APPLICATION}:application",
         address=os.environ.get("HOST") or HOST,
@@ -52,13 +58,6 @@ def main() -> None:
         respawn_failed_workers=True,
         workers_kill_timeout=STOP_SECONDS,
     ).serve()
-
-
-def _wait_for_gate() -> None:
-    """Begin when `manage.py run`, which gave us a pipe, has prepared the database."""
-    if gate := os.environ.pop("START_GATE", ""):
-        with open(int(gate), "rb") as pipe:
-            pipe.read()
 
 
 if __name__ == "__main__":

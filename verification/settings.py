@@ -6,6 +6,7 @@ start is refused until they are given.
 """
 
 import os
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,10 @@ FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE",
 # Addresses of proxies whose X-Forwarded-For is believed.
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
-# Pages of the admin take 13 MB, which no process of a job cluster needs at its start.
-ADMIN = "SimpleAdminConfig" if "JOB_CLUSTER" in os.environ else "AdminConfig"
+# Pages of the admin take 13 MB and half a second, which what runs jobs does without.
+# The web server that `run` forks loads them with its addresses.
+RUNS_JOBS = "JOB_CLUSTER" in os.environ or sys.argv[1:2] in (["jobs"], ["run"])
+ADMIN = "SimpleAdminConfig" if RUNS_JOBS else "AdminConfig"
 INSTALLED_APPS = [
     # Before the admin: it dresses its pages.
     "unfold",

@@ -1,4 +1,4 @@
-"""What processes of jobs load: each has its own copy of much of it."""
+"""What processes load before they fork others, and what they leave to those."""
 
 import os
 import subprocess
@@ -27,8 +27,24 @@ JOBS = "import django;django.setup();from verification.jobs.cluster import *;pre
 BACK_OFFICE = "verification.payments.admin"
 
 
-def test_the_supervisor_does_without_django():
-    assert not loaded("import verification.jobs.supervisor", "django", "environs")
+RUN = """
+import os,sys,django
+sys.argv = ["manage.py", {0!r}]
+django.setup()
+from verification.jobs.management.commands import {0}
+from verification.jobs.cluster import preload
+preload()
+assert len(os.listdir("/proc/self/task")) == 1"""
+
+
+@pytest.mark.parametrize("command", ["run", "jobs"])
+def test_what_forks_clusters_has_one_thread_and_no_back_office(command):
+    assert not loaded(RUN.format(command), BACK_OFFICE, "unfold.admin")
+
+
+def test_what_run_forks_the_web_server_from_finds_the_back_office():
+    forked = "\nimport verification.asgi"
+    assert loaded(RUN.format("run") + forked, BACK_OFFICE)
 
 
 @pytest.mark.parametrize("module", [BACK_OFFICE, "unfold.admin", "redis"])

@@ -93,9 +93,11 @@ class Run:
         run = psutil.Process(self._process.pid)
         if name == "database":
             return self._database()
-        web, supervisor = sorted(run.children(), key=lambda each: each.pid)[:2]
+        # As `ps` shows them; what they fork has their names.
+        parts = {part.name(): part for part in run.children()}
         if name == "web server":
-            return web
+            return parts[name]
+        supervisor = parts["supervisor"]
         family = [supervisor, *supervisor.children(recursive=True)]
         return family[{"supervisor": 0, "cluster": 1, "worker": 3}[name]]
 
@@ -233,6 +235,22 @@ def test_service_is_ready_again_15_seconds_after_any_process_is_killed(run: Run)
             time.sleep(0.1)
 
     assert "Traceback" not in run.output()
+
+
+@pytest.mark.parametrize(("name", "most"), [("supervisor", 0.8), ("web server", 2.5)])
+def test_killed_part_is_replaced_by_one_that_has_loaded_django(
+    run: Run, name: str, most: float
+):
+    run.start()
+
+    run.part(name).kill()
+
+    killed_at = time.monotonic()
+    while not run.is_ready_since(killed_at):
+        time.sleep(0.1)
+    # Of a processor: to load Django takes two seconds, and with all addresses four.
+    spent = run.part(name).cpu_times()
+    assert spent.user + spent.system < most
 
 
 def _when_filled(url: str, key: str) -> list[dict]:

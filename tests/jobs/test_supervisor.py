@@ -13,6 +13,8 @@ from verification.jobs.queue import CHANNEL, ENQUEUE
 pytestmark = pytest.mark.slow
 
 RECOVERY_SECONDS = 15
+# Of a processor; loading what jobs need takes two.
+SECONDS_TO_FORK = 0.8
 # Two workers, monitor and pusher below sentinel, main process and supervisor.
 PROCESSES = 7
 
@@ -86,6 +88,22 @@ def test_work_goes_on_when_any_process_is_killed(jobs, name):
 
     seconds_until_done(jobs, enqueue(jobs, "nothing"))
     settle(jobs)
+
+
+def test_work_goes_on_when_the_main_process_is_asked_to_stop(jobs):
+    part(jobs, "main").terminate()
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
+
+
+def test_cluster_that_was_killed_is_replaced_without_loading_it_again(jobs):
+    kill(part(jobs, "main"))
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
+    spent = part(jobs, "main").cpu_times()
+    assert spent.user + spent.system < SECONDS_TO_FORK
 
 
 def test_work_goes_on_when_the_whole_cluster_is_killed(jobs):

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +21,7 @@ from django_q.worker import worker
 from verification.jobs import heartbeat, processes, signs
 from verification.jobs.broker import BEAT_ID, retry_soon
 from verification.jobs.queue import cluster_name
-from verification.jobs.sharing import Inbox, MessageQueue, Slot
+from verification.jobs.sharing import Flag, Inbox, MessageQueue, Slot
 
 # A few jobs: what waits in a cluster cannot run in another, nor be merged.
 WAITING_BYTES = 4096
@@ -34,7 +35,8 @@ class Sentinel(cluster.Sentinel):
         # django-q2's queue; a pusher that is killed may hold the one of its event.
         self.task_queue = MessageQueue(WAITING_BYTES)
         self.result_queue = MessageQueue()
-        self.event_out = heartbeat.stopping
+        # A new one, as a cluster forked before this one may have set its own.
+        self.event_out = heartbeat.stopping = Flag()
         self.broker.on_guard = self._report
         super().start()
 
@@ -57,6 +59,7 @@ class Sentinel(cluster.Sentinel):
         heartbeat.tell_supervisor(sign)
 
 
+@cache
 def preload() -> None:
     """Load what jobs need before anything is forked, so that workers share it."""
     for app in apps.get_app_configs():

@@ -1,13 +1,16 @@
 """No process of ours outlives the one that started it, however that one ended."""
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import cast
 
 # A machine is slow when each processor has to serve more processes than these.
 SERVED_AT_ONCE = 3
@@ -17,7 +20,11 @@ MOST_SLOWNESS = 10
 LONGEST_ROUND_SECONDS = 1
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
+M_ARENA_MAX = -8
+
+ENDING = {signal.SIGINT, signal.SIGTERM}
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -37,6 +44,57 @@ def dying_with_us() -> Callable[[], None]:
     return lambda: die_with_parent(parent)
 
 
+def fork(name: str, work: Callable[..., object], *arguments: object) -> ForkProcess:
+    """Run `work` in a process that has all that this one has loaded, and dies with it.
+
+    It leads a session: signals for us are not for it, and killing its group kills all
+    of it. This process has one thread, and no connection that both would use.
+    """
+    context = multiprocessing.get_context("fork")
+    process = context.Process(
+        target=_lead, args=(os.getpid(), name, work, *arguments), name=name
+    )
+    # One that came before it is ready would be for what this process does then.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return process
+
+
+def _lead(
+    parent: int, name: str, work: Callable[..., object], *arguments: object
+) -> None:
+    die_with_parent(parent)
+    os.setsid()
+    for sign in ENDING:
+        signal.signal(sign, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    if _libc is not None:
+        _libc.prctl(PR_SET_NAME, name.encode())
+    work(*arguments)
+
+
+def has_ended(process: ForkProcess) -> bool:
+    """Without reaping it, so that its number keeps naming its group."""
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, cast("int", process.pid), flags) is not None
+
+
+def kill_group(leader: ForkProcess) -> None:
+    """Return when no child of ours is left in its group; see `adopt_orphans`."""
+    pid = cast("int", leader.pid)
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    # It may not lead one yet.
+    leader.kill()
+    leader.join()
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-pid, 0)
+
+
 def bind_children() -> None:
     """Have every process that this one forks, and its descendants, die with it."""
     forking = os.getpid()
@@ -54,6 +112,12 @@ def adopt_orphans() -> None:
     """Become the parent of descendants that lose theirs, so that we can await them."""
     if _libc is not None:
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def limit_arenas(most: int) -> None:
+    """Have threads share so many of glibc's arenas, unless MALLOC_ARENA_MAX is set."""
+    if "MALLOC_ARENA_MAX" not in os.environ and hasattr(_libc, "mallopt"):
+        _libc.mallopt(M_ARENA_MAX, most)  # type: ignore[union-attr]
 
 
 def give_back_memory() -> None:
@@ -89,12 +153,3 @@ def slowness() -> float:
         return 1.0
     each = int(running) / (os.cpu_count() or 1)
     return min(max(each / SERVED_AT_ONCE, 1.0), MOST_SLOWNESS)
-
-
-def kill_group(leader: int) -> None:
-    """Return when no child of ours is left in the group; see `adopt_orphans`."""
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        while True:
-            os.waitpid(-leader, 0)

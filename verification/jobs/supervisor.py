@@ -6,8 +6,8 @@ lets go, the sign is the same: work no longer flows. How long it may take to flo
 told by a clock that slows down with the machine: a cluster that waits for a processor
 is slow, and starting it again would make it slower.
 
-It does without Django, so that it needs little memory. `manage.py jobs` becomes it,
-in the project's folder.
+It has loaded what jobs need and forks each cluster from itself: one that was killed is
+replaced without loading anything, and shares that memory.
 """
 
 import logging
@@ -15,15 +15,14 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import sys
 import time
+from multiprocessing.context import ForkProcess
 
-from pythonjsonlogger.orjson import OrjsonFormatter
+from django.core.management import call_command
 
 from verification.jobs import processes, signs
+from verification.jobs.cluster import preload
 from verification.jobs.processes import FairClock
-from verification.log_lines import FORMAT
 
 STALE_SECONDS = 6
 # The sentinel's round holds the scheduler's queries, which may wait for a lock.
@@ -33,20 +32,21 @@ GRACE_SECONDS = 10
 SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10
 ROUND_SECONDS = 0.25
+# Hundreds of threads share these, in place of 16 that fill up.
+ARENAS = 2
 
 logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    def __init__(self) -> None:
+    def __init__(self, cluster: str = "") -> None:
         # The jobs of a killed cluster come due at once where the next has its name.
-        random = f"{socket.gethostname()}-{os.urandom(4).hex()}"
-        self._cluster = os.environ.get("JOB_CLUSTER") or random
+        self._cluster = cluster or f"{socket.gethostname()}-{os.urandom(4).hex()}"
         self._clock = FairClock()
         self._stopping = False
         self._pause = 0.0
         self._worked = False
-        self._process: subprocess.Popen[bytes]
+        self._process: ForkProcess
         self._pipe = -1
         self._flowed_at = self._guarded_at = 0.0
 
@@ -55,6 +55,7 @@ class Supervisor:
         for sign in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sign, lambda *_: self.stop())
         processes.adopt_orphans()
+        preload()
         while not self._stopping:
             self._start()
             try:
@@ -72,22 +73,18 @@ class Supervisor:
         self._pipe, theirs = os.pipe()
         os.set_blocking(theirs, False)
         os.set_blocking(self._pipe, False)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "django", "qcluster"],
-            # Hundreds of threads share two arenas, in place of 16 that fill up.
-            env={"MALLOC_ARENA_MAX": "2"}
-            | os.environ
-            | {"JOB_CLUSTER": self._cluster, "JOB_SUPERVISOR_PIPE": str(theirs)},
-            pass_fds=[theirs],
-            # A session of its own: signals for us are not for it, and killing its
-            # group kills all of it.
-            start_new_session=True,
-            preexec_fn=processes.dying_with_us(),
-        )
+        self._process = processes.fork("job cluster", self._run_cluster, theirs)
         os.close(theirs)
         self._worked = False
         # In the future: the first signs take a while to come.
         self._flowed_at = self._guarded_at = self._clock.now() + STARTING_SECONDS
+
+    def _run_cluster(self, pipe: int) -> None:
+        os.close(self._pipe)
+        processes.limit_arenas(ARENAS)
+        os.environ["JOB_CLUSTER"] = self._cluster
+        os.environ["JOB_SUPERVISOR_PIPE"] = str(pipe)
+        call_command("qcluster")
 
     def _watch(self) -> None:
         while not self._stopping:
@@ -111,7 +108,7 @@ class Supervisor:
             self._guarded_at = now
 
     def _fault(self) -> str:
-        if self._has_ended():
+        if processes.has_ended(self._process):
             return "its main process ended"
         now = self._clock.now()
         if now - self._flowed_at > STALE_SECONDS:
@@ -120,21 +117,15 @@ class Supervisor:
             return "its sentinel hangs"
         return ""
 
-    def _has_ended(self) -> bool:
-        # Without reaping it, so that its number keeps naming its group.
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, flags) is not None
-
     def _ask_to_stop(self) -> None:
         """Workers finish the jobs they are in; no new ones are taken."""
-        self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
         deadline = time.monotonic() + GRACE_SECONDS
-        while not self._has_ended() and time.monotonic() < deadline:
+        while not processes.has_ended(self._process) and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def _kill(self) -> None:
-        processes.kill_group(self._process.pid)
-        self._process.wait()
+        processes.kill_group(self._process)
         os.close(self._pipe)
 
     def _wait_before_next(self) -> None:
@@ -144,10 +135,3 @@ class Supervisor:
         until = time.monotonic() + self._pause
         while not self._stopping and time.monotonic() < until:
             time.sleep(0.05)
-
-
-if __name__ == "__main__":
-    handler = logging.StreamHandler()
-    handler.setFormatter(OrjsonFormatter(**FORMAT))
-    logging.basicConfig(handlers=[handler], level=os.environ.get("LOG_LEVEL", "INFO"))
-    Supervisor().run()

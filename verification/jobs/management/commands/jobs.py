@@ -1,11 +1,10 @@
 import os
-import sys
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 
+from verification.jobs.supervisor import Supervisor
 from verification.postgresql import unreachable
 
 
@@ -23,7 +22,4 @@ class Command(BaseCommand):
                 raise
             self.stderr.write(unreachable.sentence(e))
         connection.close()
-        # In place of this process, which has loaded every app.
-        os.chdir(settings.BASE_DIR)
-        command = [sys.executable, "-m", "verification.jobs.supervisor"]
-        os.execv(command[0], command)  # noqa: S606
+        Supervisor(os.environ.get("JOB_CLUSTER", "")).run()

@@ -8,9 +8,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import StringIO
+from multiprocessing.context import ForkProcess
 from os.path import relpath
 from typing import Any
 
@@ -19,9 +20,11 @@ from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
 from django.db import OperationalError, connections
 
-from verification import embedded
-from verification.jobs import heartbeat
+from verification import embedded, serving
+from verification.jobs import heartbeat, processes
+from verification.jobs.cluster import preload
 from verification.jobs.processes import FairClock, dying_with_us
+from verification.jobs.supervisor import Supervisor
 from verification.serving import HOST
 
 READY_SECONDS = 60
@@ -47,43 +50,43 @@ DEMO = r"""  Console   {ownerUrl}
 
 
 class Part:
-    """One of the two halves of the service, as a process of its own."""
+    """One of the two halves of the service: a process forked from this one.
 
-    def __init__(self, name: str, *command: str, **environment: str) -> None:
+    What both need is loaded by then, so one that was killed is soon replaced.
+    """
+
+    def __init__(self, name: str, work: Callable[..., None]) -> None:
         self.name = name
-        self._command = command
-        self._environment = environment
+        self._work = work
         self._starts: list[float] = []
         self._gate: int | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkProcess | None = None
 
     def prepare(self) -> None:
-        """Start it, to load itself and then wait for `start`."""
+        """Start it, to load the rest and then wait for `start`."""
         theirs, self._gate = os.pipe()
-        self._start(pass_fds=[theirs], START_GATE=str(theirs))
+        self._start(self._wait_at_gate, theirs, self._gate)
         os.close(theirs)
 
     def start(self) -> None:
-        if self._gate is None or self.has_ended():
-            self._start()
         if self._gate is not None:
             os.close(self._gate)
             self._gate = None
+            if not self.has_ended():
+                return
+        self._start(self._work)
 
-    def _start(self, pass_fds: Sequence[int] = (), **environment: str) -> None:
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
         self._starts.append(time.monotonic())
-        self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, *self._command],
-            cwd=settings.BASE_DIR,
-            env=os.environ | self._environment | environment,
-            pass_fds=pass_fds,
-            # Ctrl-C is for us; we end our parts in order.
-            start_new_session=True,
-            preexec_fn=dying_with_us(),
-        )
+        connections.close_all()
+        self._process = processes.fork(self.name, work, *arguments)
+
+    def _wait_at_gate(self, gate: int, ours: int) -> None:
+        os.close(ours)
+        self._work(gate)
 
     def has_ended(self) -> bool:
-        return self._process is None or self._process.poll() is not None
+        return self._process is None or self._process.exitcode is not None
 
     def is_hopeless(self) -> bool:
         minute_ago = time.monotonic() - 60
@@ -96,12 +99,9 @@ class Part:
     def wait(self, deadline: float) -> None:
         if self._process is None:
             return
-        try:
-            self._process.wait(max(0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.join(max(0, deadline - time.monotonic()))
+        if not self.has_ended():
+            processes.kill_group(self._process)
 
 
 class Command(BaseCommand):
@@ -111,18 +111,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, _end)
-        web_server = Part("web server", "-m", "verification.serving")
-        self.parts = [
-            web_server,
-            # As `manage.py jobs`, without loading Django first.
-            Part(
-                "job cluster",
-                *("-m", "verification.jobs.supervisor"),
-                # Nobody else has this port of this machine.
-                JOB_CLUSTER=f"{socket.gethostname()}-{settings.PORT}",
-            ),
-        ]
+        # Nobody else has this port of this machine.
+        jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
+        web_server = Part("web server", serving.main)
+        self.parts = [web_server, Part("supervisor", jobs.run)]
         _refuse_port_in_use()
+        preload()
         try:
             # It takes as long as what we do meanwhile.
             web_server.prepare()

@@ -1,0 +1,149 @@
+"""How long the service is not ready after kill -9 of one of its processes.
+
+`manage.py run`, with a database of its own, at rest and beside busy loops, which have
+a session each: Linux may share processors out by sessions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+from django.conf import settings
+
+from benchmarks.measuring import Figure, bench
+from benchmarks.service import Service, free_port
+from verification import embedded
+
+LOOPS = 6
+MOST_SECONDS = 15
+GIVE_UP_SECONDS = 120
+# More than three starts of a part within a minute are taken for a fault.
+PAUSE_SECONDS = 16
+PARTS = ("run", "supervisor", "cluster", "worker", "web server", "database")
+
+
+@bench(rounds=0)
+def recovery(service: Service, rounds: int = 3) -> Iterator[Figure]:
+    if not rounds:
+        return
+    # Not the bench's folder, which holds the lock of its own server.
+    with TemporaryDirectory(prefix="bench-run-") as folder:
+        run = Run(Path(folder))
+        try:
+            run.start()
+            run.wait_since(time.monotonic())
+            for loops in (0, LOOPS):
+                with busy(loops):
+                    yield from _figures(run, rounds, loops)
+        finally:
+            run.close()
+
+
+def _figures(run: Run, rounds: int, loops: int) -> Iterator[Figure]:
+    beside = f" beside {loops} loops" if loops else ""
+    for name in PARTS:
+        seconds = [run.kill(name) for _ in range(rounds)]
+        load = f"{os.getloadavg()[0]:.1f}"
+        what = f"{name}{beside}, load {load}"
+        yield Figure(what, seconds, "s", at=95, target=MOST_SECONDS)
+
+
+class Run:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._process: psutil.Popen | None = None
+
+    def start(self) -> None:
+        with (self._folder / "log").open("a") as log:
+            self._process = psutil.Popen(
+                [sys.executable, "manage.py", "run"],
+                cwd=settings.BASE_DIR,
+                env=os.environ
+                | {
+                    "DJANGO_SETTINGS_MODULE": "verification.settings",
+                    "DATABASE_URL": "",
+                    "DATA_DIR": str(self._folder),
+                    "PORT": str(self._port),
+                    "DEBUG": "True",
+                    "DEMO": "0",
+                },
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self, name: str) -> float:
+        """Seconds from kill -9 of a process until the service is ready again."""
+        time.sleep(PAUSE_SECONDS)
+        process = self._part(name)
+        killed_at = time.monotonic()
+        process.kill()
+        if name == "run":
+            process.wait()
+            self.start()
+        return self.wait_since(killed_at)
+
+    def wait_since(self, moment: float) -> float:
+        """Seconds until requests are answered and a job has run since then."""
+        while not self._is_ready_since(moment):
+            if time.monotonic() - moment > GIVE_UP_SECONDS:
+                raise TimeoutError((self._folder / "log").read_text()[-2000:])
+            time.sleep(0.05)
+        return time.monotonic() - moment
+
+    def _is_ready_since(self, moment: float) -> bool:
+        try:
+            url = f"http://127.0.0.1:{self._port}/readyz"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                age = json.load(answer)["jobHeartbeatAgeSeconds"]
+        except OSError:
+            return False
+        # The age is rounded to tenths.
+        return bool(age + 0.1 < time.monotonic() - moment)
+
+    def _part(self, name: str) -> psutil.Process:
+        if name == "database":
+            pid_file = self._folder / "postgres" / "postmaster.pid"
+            return psutil.Process(int(pid_file.read_text().split()[0]))
+        assert self._process
+        if name == "run":
+            return self._process
+        # As `ps` shows them.
+        parts = {part.name(): part for part in self._process.children()}
+        if name in parts:
+            return parts[name]
+        below: Any = parts["supervisor"].children(recursive=True)
+        return below[{"cluster": 0, "worker": 2}[name]]
+
+    def close(self) -> None:
+        if self._process:
+            self._process.terminate()
+            self._process.wait()
+        embedded.stop(self._folder)
+
+
+@contextmanager
+def busy(loops: int) -> Iterator[None]:
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [
+        subprocess.Popen(command, start_new_session=True) for _ in range(loops)
+    ]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
