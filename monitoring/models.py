@@ -8,7 +8,7 @@ from django.db.models.functions import Greatest
 from django.utils.timezone import now
 
 from monitoring.cadences import Cadence
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, KeyedTermsField, KeyedUUIDField
 from verification.ids import uuid7
 from verification.reports.models import Report, SubjectType
 from workspaces.models import Environment, Workspace
@@ -45,12 +45,12 @@ class Rule(models.Model):
     )
     environment = models.CharField(max_length=10, choices=Environment)
     # The same person or company has the same id in every report of a workspace.
-    subject_id = models.UUIDField()
+    subject_id = KeyedUUIDField()
     subject_type = models.CharField(max_length=10, choices=SubjectType)
     subject_name = models.CharField(max_length=620)
     # The name as it is searched, and what the rule is found by, as of a report.
     search_name = models.TextField(default="", editable=False)
-    terms = ArrayField(models.BigIntegerField(), editable=False)
+    terms = KeyedTermsField(models.BigIntegerField(), editable=False)
     # The members of the interface's Subject object, and the inputs of the checks.
     subject = EncryptedJSONField()
     check_names = ArrayField(models.CharField(max_length=40))

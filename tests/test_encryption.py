@@ -224,7 +224,7 @@ def test_a_batch_of_reencrypt_has_a_row(db):
 
 
 def test_a_keyed_hash_is_hmac_sha256_of_its_parts(settings):
-    settings.LOOKUP_KEY = bytes([5]) * 32
+    settings.LOOKUP_KEY = (bytes([5]) * 32,)
 
     # printf 'identity\x1facc_1\x1fke\x1f12345678' |
     #     openssl dgst -sha256 -mac HMAC -macopt hexkey:0505...05
@@ -239,7 +239,7 @@ def test_a_keyed_hash_depends_on_purpose_parts_and_key(settings):
     assert keyed_hash("search", "a", "b") != one
     assert keyed_hash("identity", "ab", "") != one
     assert keyed_hash("identity", "a", "b") == one
-    settings.LOOKUP_KEY = bytes(32)
+    settings.LOOKUP_KEY = (bytes(32),)
     assert keyed_hash("identity", "a", "b") != one
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hmac
 import os
 import uuid
+from collections.abc import Iterable
 from functools import cache
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -19,6 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.query_utils import DeferredAttribute
 
@@ -128,19 +131,89 @@ class EncryptedJSONField(models.BinaryField):
 
 
 def keyed_hash(purpose: str, *parts: object) -> bytes:
-    """HMAC-SHA256 under LOOKUP_KEY: finds equal values, tells nothing else."""
-    message = "\x1f".join([purpose, *map(str, parts)])
-    return hmac.digest(settings.LOOKUP_KEY, message.encode(), "sha256")
+    """HMAC-SHA256 under LOOKUP_KEY: finds equal values, tells nothing else.
+
+    Each further key of LOOKUP_KEY hashes the hash again. So `manage.py rehash` brings
+    a stored hash up to date from the hash alone, and whoever knows only the former
+    keys can make none.
+    """
+    return keyed_hashes(purpose, *parts)[-1]
+
+
+def keyed_hashes(purpose: str, *parts: object) -> list[bytes]:
+    """Return the keyed hash as it was under the first key ever, and after each further
+    key; the last is today's."""
+    hashed = "\x1f".join([purpose, *map(str, parts)]).encode()
+    return [hashed := _hashed_again(hashed, key) for key in settings.LOOKUP_KEY]
 
 
 def keyed_uuid(purpose: str, *parts: object) -> uuid.UUID:
     """A keyed hash in the form of a UUID (version 8: vendor specific)."""
-    return uuid.UUID(bytes=_as_version_8(keyed_hash(purpose, *parts)[:16]))
+    further = settings.LOOKUP_KEY[1:]
+    made = _as_version_8(keyed_hashes(purpose, *parts)[0])
+    return KeyedUUIDField.rehashed(made, further)
 
 
-def _as_version_8(raw: bytes) -> bytes:
-    return (
-        raw[:6]
-        + bytes((raw[6] & 0x0F | 0x80, raw[7], raw[8] & 0x3F | 0x80))
-        + (raw[9:])
-    )
+def _hashed_again(value: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, value, "sha256")
+
+
+def _as_version_8(hashed: bytes) -> uuid.UUID:
+    raw = hashed[:16]
+    marks = bytes((raw[6] & 0x0F | 0x80, raw[7], raw[8] & 0x3F | 0x80))
+    return uuid.UUID(bytes=raw[:6] + marks + raw[9:])
+
+
+class KeyedHashField(models.BinaryField):
+    """What `keyed_hash` returned."""
+
+    def deconstruct(self) -> Any:
+        # To the database, and so to migrations, it is the field it derives from.
+        name, _, *rest = super().deconstruct()
+        return name, "django.db.models.BinaryField", *rest
+
+    @staticmethod
+    def rehashed(value: bytes, keys: Iterable[bytes]) -> bytes:
+        """Return a stored value as it is under these further keys too."""
+        for key in keys:
+            value = _hashed_again(bytes(value), key)
+        return value
+
+
+class KeyedUUIDField(models.UUIDField):
+    """What `keyed_uuid` returned."""
+
+    def deconstruct(self) -> Any:
+        name, _, *rest = super().deconstruct()
+        return name, "django.db.models.UUIDField", *rest
+
+    @staticmethod
+    def rehashed(value: uuid.UUID, keys: Iterable[bytes]) -> uuid.UUID:
+        for key in keys:
+            value = _as_version_8(_hashed_again(value.bytes, key))
+        return value
+
+
+class KeyedTermsField(ArrayField):
+    """Keyed hashes of 64 bits each, by which a row is searched."""
+
+    def deconstruct(self) -> Any:
+        name, _, *rest = super().deconstruct()
+        return name, "django.contrib.postgres.fields.ArrayField", *rest
+
+    @staticmethod
+    def rehashed(value: list[int], keys: Iterable[bytes]) -> list[int]:
+        term_keys = keys_of_terms(keys)
+        return [term_under(term_keys, term.to_bytes(8, signed=True)) for term in value]
+
+
+def keys_of_terms(keys: Iterable[bytes]) -> list[bytes]:
+    return [_hashed_again(b"search terms", key) for key in keys]
+
+
+def term_under(keys: Iterable[bytes], value: bytes) -> int:
+    """Return 64 bits of a hash of the value under each of the keys in turn."""
+    for key in keys:
+        # blake2b takes a key by itself, and is several times faster than an HMAC.
+        value = blake2b(value, digest_size=8, key=key).digest()
+    return int.from_bytes(value, signed=True)

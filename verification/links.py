@@ -1,7 +1,8 @@
 """Links to hosted pages: derived from the row, so that no token is kept anywhere.
 
 A token is 22 base62 characters (131 bits) of a keyed hash over purpose, row and
-generation. The table holds its SHA-256, by which the page finds the row.
+generation. The table holds its SHA-256, by which the page finds the row; where it does
+not, as for links that are printed, tokens of the former keys of LOOKUP_KEY hold too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.crypto import constant_time_compare
 
-from verification.encryption import keyed_hash
+from verification.encryption import keyed_hashes
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TOKEN_LENGTH = 22
@@ -24,7 +25,17 @@ RANDOM_BITS = 80
 
 
 def token(purpose: str, row: UUID, generation: int) -> str:
-    return _base62(int.from_bytes(keyed_hash(f"link:{purpose}", row, generation)))
+    return _tokens(purpose, row, generation)[-1]
+
+
+def is_token(text: str, purpose: str, row: UUID) -> bool:
+    """Whether the text is the token of the row's only link, also of a former key."""
+    return any(constant_time_compare(text, t) for t in _tokens(purpose, row, 1))
+
+
+def _tokens(purpose: str, row: UUID, generation: int) -> list[str]:
+    hashes = keyed_hashes(f"link:{purpose}", row, generation)
+    return [_base62(int.from_bytes(hashed)) for hashed in hashes]
 
 
 def digest(token: str) -> bytes:
@@ -55,7 +66,7 @@ def genuine_url(report_id: UUID) -> str:
 
 def block_url(notification_id: UUID) -> str:
     """Where the recipient of a message can block its sender."""
-    return f"{settings.BASE_URL}/b/{_block_token(notification_id)}"
+    return f"{settings.BASE_URL}/b/{_block_links(notification_id)[-1]}"
 
 
 def block_candidates(text: str) -> tuple[UUID, UUID] | None:
@@ -74,12 +85,15 @@ def block_candidates(text: str) -> tuple[UUID, UUID] | None:
 
 
 def is_block_link(text: str, notification_id: UUID) -> bool:
-    return constant_time_compare(text, _block_token(notification_id))
+    links = _block_links(notification_id)
+    return any(constant_time_compare(text, link) for link in links)
 
 
-def _block_token(notification_id: UUID) -> str:
+def _block_links(notification_id: UUID) -> list[str]:
+    """The end of the message's link, as each key of LOOKUP_KEY made it."""
     moment = _base62(notification_id.int >> RANDOM_BITS)[:BLOCK_TIME]
-    return moment + token("block", notification_id, 1)[:BLOCK_PROOF]
+    tokens = _tokens("block", notification_id, 1)
+    return [moment + token[:BLOCK_PROOF] for token in tokens]
 
 
 def payment_path(payment_id: UUID) -> str:

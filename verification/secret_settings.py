@@ -39,11 +39,16 @@ def field_keys(data_dir: Path, *, development: bool) -> list[tuple[str, bytes]]:
     return ring
 
 
-def lookup_key(data_dir: Path, *, development: bool) -> bytes:
-    """LOOKUP_KEY: 32 bytes in base64, for keyed hashes of identifiers and links."""
-    return _key_bytes(
-        "LOOKUP_KEY", _read("LOOKUP_KEY", data_dir, development, _random_key)
-    )
+def lookup_key(data_dir: Path, *, development: bool) -> tuple[bytes, ...]:
+    """LOOKUP_KEY, for keyed hashes of identifiers and links: the oldest key first.
+
+    Written `<base64>`, or `<base64>,<base64>` with the newest first.
+    """
+    text = _read("LOOKUP_KEY", data_dir, development, _random_key)
+    keys = [_key_bytes("LOOKUP_KEY", item.strip()) for item in text.split(",")]
+    if len(set(keys)) != len(keys):
+        raise ImproperlyConfigured("LOOKUP_KEY names a key twice.")
+    return tuple(reversed(keys))
 
 
 def optional_secret(name: str) -> str:

@@ -10,7 +10,7 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, KeyedHashField
 from verification.ids import uuid7
 from verification.jobs.queue import later
 from verification.wire import one_line
@@ -362,7 +362,7 @@ class ApiKey(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, editable=False)
     # A keyed hash of the network address it was used from then.
-    used_from = models.BinaryField(null=True, editable=False)
+    used_from = KeyedHashField(null=True, editable=False)
     creates_per_minute = models.PositiveIntegerField(default=600)
     requests_per_minute = models.PositiveIntegerField(default=3000)
     created_at = models.DateTimeField(default=now, editable=False)
@@ -445,7 +445,7 @@ class Invitation(models.Model):
     # Null once it has ended: who was asked and did not come is nobody's business.
     email = EncryptedJSONField(null=True)
     # A keyed hash of the address, by which invitations for it are found.
-    email_hash = models.BinaryField(db_index=True)
+    email_hash = KeyedHashField(db_index=True)
     role = models.CharField(max_length=6, choices=Role)
     # SHA-256 of the link's token, which is random and kept nowhere.
     token_digest = models.BinaryField(unique=True)

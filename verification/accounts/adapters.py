@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import devices, lockout
 from verification.accounts.sessions import browser_of
-from verification.encryption import keyed_hash
+from verification.encryption import keyed_hashes
 from verification.ids import uuid7
 from verification.notifications.models import Kind
 from verification.notifications.notifying import notify_person
@@ -177,16 +177,17 @@ class AccountAdapter(DefaultAccountAdapter):
 class SecondFactorAdapter(DefaultMFAAdapter):
     error_messages = {**DefaultMFAAdapter.error_messages, **ERRORS}
 
-    # Under LOOKUP_KEY, which is never changed: FIELD_KEYS are rotated, and only the
-    # fields of our own tables are sealed anew then.
+    # Under LOOKUP_KEY: `rehash` seals them anew, while `reencrypt` knows only the
+    # fields of our own tables.
     def encrypt(self, text: str) -> str:
         nonce = os.urandom(12)
-        sealed = _cipher().encrypt(nonce, text.encode(), None)
+        sealed = _ciphers()[-1].encrypt(nonce, text.encode(), None)
         return base64.b64encode(nonce + sealed).decode()
 
-    def decrypt(self, encrypted_text: str) -> str:
+    def decrypt(self, encrypted_text: str, *, keys: int = 0) -> str:
+        """What `encrypt` sealed, with all of LOOKUP_KEY or its oldest so many keys."""
         raw = base64.b64decode(encrypted_text)
-        return _cipher().decrypt(raw[:12], raw[12:], None).decode()
+        return _ciphers()[keys - 1].decrypt(raw[:12], raw[12:], None).decode()
 
     def get_public_key_credential_rp_entity(self) -> dict[str, str]:
         entity: dict[str, str] = super().get_public_key_credential_rp_entity()
@@ -200,8 +201,8 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         return str(user.email)
 
 
-def _cipher() -> AESGCM:
-    return AESGCM(keyed_hash("second factor"))
+def _ciphers() -> list[AESGCM]:
+    return [AESGCM(key) for key in keyed_hashes("second factor")]
 
 
 def _absolute(name: str, *arguments: str) -> str:

@@ -8,6 +8,8 @@ class BackofficeConfig(AppConfig):
 
     def ready(self) -> None:
         # It needs the models of users, which are not there yet above.
+        from verification.backoffice import lookup_key
         from verification.backoffice.roles import after_migrate
 
         post_migrate.connect(after_migrate, dispatch_uid="roles")
+        lookup_key.refuse_others()

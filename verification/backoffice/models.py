@@ -58,3 +58,21 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action}"
+
+
+class LookupKey(models.Model):
+    """The LOOKUP_KEY that the keyed hashes of all tables are made with: one row."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    # A keyed hash of a constant.
+    fingerprint = models.BinaryField()
+    since = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.CheckConstraint(condition=models.Q(pk=1), name="there_is_one_key")
+        ]
+
+    def __str__(self) -> str:
+        return f"LOOKUP_KEY since {self.since:%Y-%m-%d}"

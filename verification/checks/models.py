@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, KeyedHashField
 from verification.ids import uuid7
 from verification.reports.models import Report, RiskLevel, SubjectType
 
@@ -106,7 +106,7 @@ class CheckResult(models.Model):
     completed_at = models.DateTimeField(null=True)
     duration_ms = models.PositiveIntegerField(null=True)
     # Equal for the same question: workspace, environment, check, subject and inputs.
-    question = models.BinaryField()
+    question = KeyedHashField()
     # The earlier result whose findings this one repeats.
     reused_from_id = models.UUIDField(null=True)
     score = models.PositiveSmallIntegerField(null=True)

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Cast, Now, Right
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, KeyedHashField
 from verification.ids import NUMBER_DIGITS, uuid7
 from verification.local_time import in_nairobi
 from verification.reports.models import Report
@@ -182,7 +182,7 @@ class ConsentRecord(models.Model):
     evidence = EncryptedJSONField(null=True)
     # Keyed hash over the other fields, to show that nothing was changed since, for as
     # long as there is evidence; `notice_sha256` follows from its text.
-    digest = models.BinaryField()
+    digest = KeyedHashField()
     created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from django import forms
 from django.http import HttpRequest, HttpResponse
-from django.utils.crypto import constant_time_compare
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
@@ -81,8 +80,7 @@ opened = opening(
 @hosted
 def open_link(request: HttpRequest, account: UUID, token: str) -> HttpResponse:
     """Take the token out of the address bar; nothing else happens."""
-    derived = links.token("top-up", account, 1)
-    is_right = constant_time_compare(token, derived)
+    is_right = links.is_token(token, "top-up", account)
     if not is_right or not Account.objects.filter(pk=account).exists():
         return answer(request, "unknown", status=404)
     response = see_other(COOKIE.path_of(account))

@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, KeyedHashField
 from verification.ids import uuid7
 
 
@@ -216,7 +216,7 @@ class Block(models.Model):
         "workspaces.Workspace", models.PROTECT, related_name="blocks", db_index=False
     )
     channel = models.CharField(max_length=5, choices=Channel)
-    address_hash = models.BinaryField()
+    address_hash = KeyedHashField()
     reason = models.CharField(max_length=8, choices=Reason)
     # The message whose link the recipient opened; null from a hosted page.
     notification = models.ForeignKey(
@@ -263,9 +263,9 @@ class SandboxAddress(models.Model):
     channel = models.CharField(max_length=5, choices=Channel)
     # An e-mail address, or a number in E.164.
     address = EncryptedJSONField()
-    address_hash = models.BinaryField()
+    address_hash = KeyedHashField()
     # A keyed hash; null once the code was typed.
-    code_hash = models.BinaryField(null=True)
+    code_hash = KeyedHashField(null=True)
     wrong_codes = models.PositiveSmallIntegerField(db_default=0)
     confirmed_at = models.DateTimeField(null=True, editable=False)
     # When the code was sent.

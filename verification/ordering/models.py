@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, KeyedHashField
 from verification.ids import uuid7
 from workspaces.models import Environment, Workspace
 
@@ -15,8 +15,8 @@ class IdempotentAnswer(models.Model):
     workspace = models.ForeignKey(Workspace, models.CASCADE)
     environment = models.CharField(max_length=10, choices=Environment)
     # Keyed hashes: a client may have put a person's number into its key.
-    key = models.BinaryField()
-    fingerprint = models.BinaryField()
+    key = KeyedHashField()
+    fingerprint = KeyedHashField()
     body = EncryptedJSONField()
     created_at = models.DateTimeField(default=now, editable=False, db_index=True)
 

@@ -20,8 +20,14 @@ ADVICE = {
 }
 
 
+class NotForUs(OperationalError):
+    """The database answers, and this process must not work with it, as it says."""
+
+
 def sentence(error: OperationalError) -> str:
     """How to reach the database, or "" for an error of a statement."""
+    if isinstance(error, NotForUs):
+        return str(error)
     if getattr(error.__cause__, "sqlstate", None) is not None:
         return ""
     text = str(error)
@@ -38,7 +44,9 @@ def sentence(error: OperationalError) -> str:
 
 def is_away(error: OperationalError) -> bool:
     """Whether the server does not answer at all, and may do so later."""
-    return "FATAL" not in str(error) or "starting up" in str(error)
+    text = str(error)
+    refuses = isinstance(error, NotForUs) or "FATAL" in text
+    return not refuses or "starting up" in text
 
 
 def lacks_migrations() -> bool:

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
+from verification.encryption import EncryptedJSONField, KeyedTermsField, KeyedUUIDField
 from verification.ids import NUMBER_DIGITS, uuid7
 from workspaces.models import Environment, Workspace
 
@@ -77,7 +77,7 @@ class Report(models.Model):
     environment = models.CharField(max_length=10, choices=Environment)
     status = models.CharField(max_length=15, choices=ReportStatus)
     # The same person or company has the same id in every report of a workspace.
-    subject_id = models.UUIDField()
+    subject_id = KeyedUUIDField()
     subject_type = models.CharField(max_length=10, choices=SubjectType)
     country = models.CharField(max_length=2)
     subject_name = models.CharField(max_length=620)
@@ -201,7 +201,7 @@ class SearchEntry(models.Model):
     report = models.OneToOneField(
         Report, models.CASCADE, primary_key=True, related_name="search_entry"
     )
-    terms = ArrayField(models.BigIntegerField())
+    terms = KeyedTermsField(models.BigIntegerField())
 
     class Meta:
         verbose_name_plural = "search entries"

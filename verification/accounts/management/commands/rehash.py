@@ -1,0 +1,166 @@
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from django.apps import apps
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection, transaction
+from django.db.models import Model
+from django.utils.timezone import now
+
+from verification import links
+from verification.accounts.adapters import SecondFactorAdapter
+from verification.backoffice import lookup_key
+from verification.backoffice.models import LookupKey
+from verification.consents.models import Consent, RetiredLink
+from verification.encryption import KeyedHashField, KeyedTermsField, KeyedUUIDField
+from verification.payments.models import Payment
+from verification.references.models import Reference
+
+KEYED = KeyedHashField, KeyedTermsField, KeyedUUIDField
+LINKS: dict[type[Model], str] = {
+    Consent: "consent",
+    Payment: "payment",
+    Reference: "reference",
+}
+# What the adapter seals in the data of an authenticator.
+SECRETS = ("secret", "seed")
+ROWS = 1000
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND usename IS NOT NULL
+    AND pid <> pg_backend_pid()
+"""
+WRONG_KEY = (
+    "LOOKUP_KEY does not name the key that the database was written with; add it at "
+    "the end: LOOKUP_KEY=new,former"
+)
+
+
+class Command(BaseCommand):
+    help = (
+        "Hashes every keyed hash again with the keys that were added to LOOKUP_KEY, in "
+        "one transaction. Stop the service first; docs/operations.md has the steps."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--end-links",
+            action="store_true",
+            help="links to hosted pages that were sent before end: the key is known to "
+            "others; those that are still needed are sent again",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with (
+            lookup_key.others_allowed(),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SET LOCAL statement_timeout = 0")
+            _refuse_while_others_are_connected(cursor)
+            held = LookupKey.objects.select_for_update().first()
+            known = lookup_key.fingerprints()
+            if held is None or bytes(held.fingerprint) not in known:
+                raise CommandError(WRONG_KEY)
+            former = known.index(bytes(held.fingerprint)) + 1
+            if former == len(known):
+                self.stdout.write("The newest key of LOOKUP_KEY is in use already.")
+                return
+            self._rehash(cursor, former, ends_links=options["end_links"])
+            held.fingerprint, held.since = known[-1], now()
+            held.save()
+
+    def _rehash(self, cursor: Any, former: int, *, ends_links: bool) -> None:
+        hashed = sum(_rehash_rows(cursor, m, former) for m in apps.get_models())
+        made = sum(_make_links(cursor, m, LINKS[m]) for m in LINKS)
+        if ends_links:
+            RetiredLink.objects.all().delete()
+        sealed = _seal_second_factors(former)
+        self.stdout.write(
+            f"{hashed} rows are hashed again, {made} links are made anew, and {sealed} "
+            "second factors are sealed anew. Leave the former keys in LOOKUP_KEY."
+        )
+
+
+def _refuse_while_others_are_connected(cursor: Any) -> None:
+    cursor.execute(OTHERS)
+    if others := cursor.fetchone()[0]:
+        raise CommandError(
+            f"Connections beside this one: {others}. Stop all web servers and jobs, "
+            "and whatever else uses the database."
+        )
+
+
+def _rehash_rows(cursor: Any, model: type[Model], former: int) -> int:
+    """Hash the model's rows again. Returns how many there are."""
+    fields = [f for f in model._meta.local_concrete_fields if isinstance(f, KEYED)]
+    if not fields:
+        return 0
+    keys = settings.LOOKUP_KEY[former:]
+    table = connection.ops.quote_name(model._meta.db_table)
+
+    def changed(row: tuple[Any, ...]) -> list[Any]:
+        return [
+            value if value is None else field.rehashed(value, keys)
+            for field, value in zip(fields, row, strict=True)
+        ]
+
+    # What append-only rows say stays the same.
+    cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+    names = [field.name for field in fields]
+    count = _update(cursor, model, names, names, changed)
+    cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+    return count
+
+
+def _make_links(cursor: Any, model: type[Model], purpose: str) -> int:
+    """Derive the links anew. The database keeps the former ones, and they lead to the
+    same page."""
+
+    def changed(row: tuple[Any, ...]) -> list[Any]:
+        digest, pk, generation = row
+        if digest is None:
+            return [None]
+        return [links.digest(links.token(purpose, pk, generation))]
+
+    read = ["token_digest", "pk", "generation"]
+    return _update(cursor, model, ["token_digest"], read, changed)
+
+
+def _update(
+    cursor: Any,
+    model: type[Model],
+    written: list[str],
+    read: list[str],
+    changed: Callable[[tuple[Any, ...]], list[Any]],
+) -> int:
+    quote = connection.ops.quote_name
+    meta = model._meta
+    columns = ", ".join(f"{quote(name)} = %s" for name in written)
+    # Every name in it comes from a model.
+    update = (
+        f"UPDATE {quote(meta.db_table)} SET {columns} "  # noqa: S608
+        f"WHERE {quote(meta.pk.attname)} = %s"
+    )
+    rows = model._base_manager.values_list("pk", *read).iterator(chunk_size=ROWS)
+    count = 0
+    while some := list(islice(rows, ROWS)):
+        cursor.executemany(update, [[*changed(row), pk] for pk, *row in some])
+        count += len(some)
+    return count
+
+
+def _seal_second_factors(former: int) -> int:
+    adapter = SecondFactorAdapter()
+    count = 0
+    for authenticator in Authenticator.objects.all():
+        for name in SECRETS:
+            if sealed := authenticator.data.get(name):
+                text = adapter.decrypt(sealed, keys=former)
+                authenticator.data[name] = adapter.encrypt(text)
+                count += 1
+        authenticator.save(update_fields=["data"])
+    return count
