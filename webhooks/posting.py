@@ -17,9 +17,11 @@ import logging
 import ssl
 import threading
 import weakref
+from asyncio.trsock import TransportSocket
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial
 from queue import Empty, SimpleQueue
@@ -214,7 +216,10 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.used: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+        # By connection that was used; None if it had ended before we had its socket.
+        self.sockets: weakref.WeakKeyDictionary[
+            asyncio.BaseTransport, TransportSocket | None
+        ] = weakref.WeakKeyDictionary()
 
     async def connect(
         self,
@@ -225,16 +230,23 @@ class _Connector(aiohttp.TCPConnector):
         connection = await super().connect(req, traces, timeout)
         course = _course.get()
         if transport := connection.transport:
-            course.transport, course.reused = transport, transport in self.used
-            course.socket = transport.get_extra_info("socket")
-            self.used.add(transport)
+            course.transport, course.reused = transport, transport in self.sockets
+            if not course.reused:
+                self.sockets[transport] = _socket_of(transport)
+            course.socket = self.sockets[transport]
         return connection
 
 
 def _has_open(connector: aiohttp.BaseConnector | None) -> bool:
-    used = connector.used if isinstance(connector, _Connector) else ()
-    sockets = [transport.get_extra_info("socket") for transport in used]
+    sockets = connector.sockets.values() if isinstance(connector, _Connector) else ()
     return any(one is not None and one.fileno() != -1 for one in sockets)
+
+
+def _socket_of(transport: asyncio.BaseTransport) -> TransportSocket | None:
+    # Python 3.11 knows no socket of a TLS connection that was aborted.
+    with suppress(AttributeError):
+        return transport.get_extra_info("socket")
+    return None
 
 
 async def _exchange(

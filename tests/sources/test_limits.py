@@ -139,7 +139,7 @@ def rested(name="first", rests=1):
 def test_after_a_rest_one_call_tries_the_source_and_others_wait_for_it(paying_api, two):
     two.routed("first")
     rested(rests=2)
-    two.first.play = lambda asked: time.sleep(0.1) or DOWN
+    two.first.play = lambda asked: time.sleep(1) or DOWN
     paying_api.create(*orders(5))
 
     paying_api.work()
