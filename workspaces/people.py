@@ -17,6 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
+from verification.accounts.models import FactorRemoval, Promotion
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import SEARCHED, OfficeAdmin
 from verification.backoffice.roles import is_superuser
@@ -37,6 +38,19 @@ def undo_factor(user: User) -> None:
     Authenticator.objects.filter(user=user.pk).delete()
     user.sessions.all().delete()
     notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
+
+
+def _address_is_all(user: User) -> str:
+    """Return why a superuser alone must not change the address of this colleague.
+
+    Without a second factor another address is another person: the one who reads the
+    mail that sets a password. Empty for members, and for an invitation.
+    """
+    if not user.is_staff or Authenticator.objects.filter(user=user.pk).exists():
+        return ""
+    if not is_superuser(user) and user.last_login is None:
+        return ""
+    return "They have no second factor now, so only the operator changes their address."
 
 
 class AddressForm(ReasonForm):
@@ -144,6 +158,13 @@ class PeopleAdmin(OfficeAdmin):
             self.message_user(request, told, messages.ERROR)
             return back_to(request, row)
         with transaction.atomic():
+            user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+            if told := _address_is_all(user):
+                self.message_user(request, told, messages.ERROR)
+                return back_to(request, row)
+            # What is asked for the old address is not agreed to for the new one.
+            for kind in (FactorRemoval, Promotion):
+                kind.objects.filter(user=user.pk).delete()
             notify_person(Kind.ACCOUNT_CHANGED, user.email, what="email")
             user.email = form.cleaned_data["email"]
             user.save(update_fields=["email"])

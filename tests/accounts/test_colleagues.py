@@ -16,7 +16,12 @@ from tests.office import log_in as log_in_staff
 from tests.threads import at_once
 from tests.workspaces.people import member
 from verification.accounts import colleagues
-from verification.accounts.models import Colleague, FactorRemoval, StaffInvitation
+from verification.accounts.models import (
+    Colleague,
+    FactorRemoval,
+    Promotion,
+    StaffInvitation,
+)
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.notifications.models import Notification
@@ -58,6 +63,19 @@ def join(path: str, password: str = PASSWORD) -> Client:
     client = Client()
     client.post(path, {"password1": password, "password2": password})
     return client
+
+
+def second_superuser(name: str = "otieno") -> Client:
+    client = Client()
+    log_in_staff(client, another_superuser(name))
+    return client
+
+
+def candidate() -> User:
+    """A colleague who has joined and has a second factor."""
+    grace = known(is_staff=True)
+    give_factor(grace)
+    return grace
 
 
 def audited() -> list[str]:
@@ -195,17 +213,111 @@ def test_the_list_costs_the_same_however_many_colleagues(
         opened(superuser, listing(Colleague))
 
 
-def test_the_role_of_a_superuser_is_given_and_taken(superuser):
-    wangari = known("wangari", is_staff=True)
+def test_superuser_is_made_by_two_superusers(superuser):
+    grace, second = candidate(), second_superuser()
+    grace.groups.add(role())
+    row = colleague(grace)
 
-    assert save(superuser, wangari, "Finance", SUPERUSER).status_code == 302
-    wangari.refresh_from_db()
-    assert wangari.is_superuser
-    assert save(superuser, wangari, "Finance").status_code == 302
+    asks = press(superuser, "promote", row, reason="Leads operations")
+    again = press(superuser, "promote", row, reason="Leads operations")
+
+    assert asks == ["It is asked for. Another superuser has to agree within a day."]
+    assert again == ["You have asked for it: another superuser has to agree."]
+    assert not is_superuser(User.objects.get(pk=grace.pk))
+    dialog = opened(second, dialog_url("promote", row))
+    assert "admin: Leads operations" in dialog
+    assert grace.email in dialog
+
+    agrees = press(second, "promote", row, reason="We met")
+
+    assert agrees == ["The colleague is a superuser now."]
+    grace = User.objects.get(pk=grace.pk)
+    assert grace.is_superuser
+    assert {one.name for one in grace.groups.all()} == {"Finance", SUPERUSER}
+    assert not Promotion.objects.exists()
+    events = AuditEvent.objects.filter(object_id=str(grace.pk)).order_by("id")
+    assert [(e.action, e.reason) for e in events] == [
+        ("user.promotion-asked", "Leads operations"),
+        ("user.promoted", "We met"),
+    ]
+
+
+def test_superuser_alone_makes_no_superuser(superuser):
+    """By no form: neither of a new colleague, nor of an old one, nor of a role."""
+    grace = candidate()
+
+    assert "not one of the available" in add(superuser, NEW, SUPERUSER).content.decode()
+    save(superuser, grace, "Finance", SUPERUSER)
+    for name, given in ((SUPERUSER, "Everything"), ("Finance", SUPERUSER)):
+        superuser.post(change(role(name)), {"name": given})
+    press(superuser, "promote", colleague(grace), reason="Leads operations")
+
+    assert not User.objects.filter(email=NEW).exists()
+    assert not is_superuser(User.objects.get(pk=grace.pk))
+    assert {role(name).name for name in (SUPERUSER, "Finance")} == {
+        SUPERUSER,
+        "Finance",
+    }
+
+
+def test_promotion_needs_a_colleague_who_joined_with_a_factor(superuser):
+    add(superuser)
+    njeri, wangari = Colleague.objects.get(email=NEW), known("wangari", is_staff=True)
+
+    for row in (njeri, colleague(wangari)):
+        told = press(superuser, "promote", row, reason="Leads operations")
+        assert told == ["They have to join and set up a second factor first."]
+
+    assert not Promotion.objects.exists()
+
+
+def test_superuser_who_comes_back_is_none(superuser):
+    wangari = another_superuser()
+    give_factor(wangari)
+    wangari.groups.set([role(), role(SUPERUSER)])
+
+    press(superuser, "deactivate", colleague(wangari), reason="Leaves")
+    press(superuser, "reactivate", colleague(wangari), reason="Is back")
 
     wangari = User.objects.get(pk=wangari.pk)
     assert not is_superuser(wangari)
-    assert audited() == ["user.changed"] * 2
+    assert list(wangari.groups.all()) == [role()]
+
+
+@pytest.mark.parametrize("button", ["promote", "remove_factor"])
+def test_another_address_ends_what_was_asked_for_a_colleague(superuser, button):
+    grace, second = candidate(), second_superuser()
+    press(superuser, button, colleague(grace), reason="She called me")
+    press(second, "change_email", colleague(grace), email=NEW, reason="Moved")
+
+    told = press(second, button, colleague(grace), reason="She called me")
+
+    assert told == ["It is asked for. Another superuser has to agree within a day."]
+
+
+@pytest.mark.parametrize("is_superuser", [True, False])
+def test_address_stays_while_a_colleague_has_no_factor(superuser, is_superuser):
+    """Whoever reads the new address would set a password, and then a factor."""
+    grace = known(is_staff=True, is_superuser=is_superuser)
+    if not is_superuser:
+        log_in(Client(), grace.email)
+
+    told = press(superuser, "change_email", colleague(grace), email=NEW, reason="Moved")
+
+    assert told == [
+        "They have no second factor now, so only the operator changes their address."
+    ]
+    grace.refresh_from_db()
+    assert grace.email == "grace@people.test"
+
+
+def test_role_of_a_superuser_is_taken_by_the_form(superuser):
+    wangari = another_superuser()
+
+    assert save(superuser, wangari, "Finance").status_code == 302
+
+    assert not is_superuser(User.objects.get(pk=wangari.pk))
+    assert audited() == ["user.changed"]
 
 
 def test_nobody_takes_their_own_role_or_access(superuser, admin_user):
@@ -310,7 +422,7 @@ def test_who_manages_staff_without_being_a_superuser_only_looks(admin_user):
     assert client.get(listing(Colleague)).status_code == 200
     assert client.get(page(Colleague, "add")).status_code == 403
     assert save(client, grace, SUPERUSER).status_code == 403
-    for button in ("deactivate", "change_email", "remove_factor"):
+    for button in ("deactivate", "change_email", "promote", "remove_factor"):
         url = dialog_url(button, colleague(admin_user))
         assert client.get(url).status_code == 403
 
@@ -395,11 +507,9 @@ def test_a_lost_second_factor_is_removed_and_that_is_recorded(workspace, superus
 
 
 def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
-    grace = known(is_staff=True)
-    give_factor(grace)
+    grace = candidate()
     row = colleague(grace)
-    second = Client()
-    log_in_staff(second, known("otieno", is_staff=True, is_superuser=True))
+    second = second_superuser()
 
     asks = press(superuser, "remove_factor", row, reason="Lost the phone")
     again = press(superuser, "remove_factor", row, reason="Lost the phone")
@@ -428,13 +538,11 @@ def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
 
 
 def test_factor_is_asked_for_again_after_a_day(superuser):
-    grace = known(is_staff=True)
-    give_factor(grace)
+    grace = candidate()
     row = colleague(grace)
     press(superuser, "remove_factor", row, reason="Lost the phone")
     FactorRemoval.objects.update(created_at=now() - timedelta(days=1, seconds=1))
-    second = Client()
-    log_in_staff(second, known("otieno", is_staff=True, is_superuser=True))
+    second = second_superuser()
 
     press(second, "remove_factor", row, reason="Lost the phone")
 
@@ -443,13 +551,11 @@ def test_factor_is_asked_for_again_after_a_day(superuser):
 
 
 def test_superuser_who_is_deactivated_has_asked_for_nothing(superuser, admin_user):
-    grace = known(is_staff=True)
-    give_factor(grace)
+    grace = candidate()
     row = colleague(grace)
     press(superuser, "remove_factor", row, reason="Lost the phone")
     User.objects.filter(pk=admin_user.pk).update(is_active=False)
-    second = Client()
-    log_in_staff(second, known("otieno", is_staff=True, is_superuser=True))
+    second = second_superuser()
 
     press(second, "remove_factor", row, reason="Lost the phone")
 
@@ -457,8 +563,7 @@ def test_superuser_who_is_deactivated_has_asked_for_nothing(superuser, admin_use
 
 
 def test_factor_of_staff_is_not_removed_among_the_members(workspace, superuser):
-    grace = known(is_staff=True)
-    give_factor(grace)
+    grace = candidate()
     row = Member.objects.create(workspace=workspace, user=grace, role="OWNER")
 
     assert superuser.get(dialog_url("remove_factor", row)).status_code == 403

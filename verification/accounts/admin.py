@@ -15,7 +15,7 @@ from unfold.widgets import (
 
 from verification.accounts import colleagues
 from verification.accounts.colleagues import Refused
-from verification.accounts.models import Colleague
+from verification.accounts.models import Colleague, FactorRemoval, Promotion
 from verification.backoffice.dialogs import FactsForm, ReasonForm, back_to, dialog
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.local_time import in_nairobi
@@ -40,7 +40,11 @@ class ColleagueForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         self.fields["first_name"].label = "Name"
         self.fields["first_name"].required = True
-        if self.instance.is_superuser:
+        if not (self.instance.pk and is_superuser(self.instance)):
+            # That one takes two: `promote`.
+            others = self.fields["groups"].queryset.exclude(name=SUPERUSER)
+            self.fields["groups"].queryset = others
+        elif self.instance.is_superuser:
             # As `createsuperuser` makes them, by the flag alone.
             roles = {*self.initial["groups"], *Group.objects.filter(name=SUPERUSER)}
             self.initial["groups"] = list(roles)
@@ -82,12 +86,26 @@ class Access(ReasonForm):
         return [("Colleague", colleague), ("Roles", roles_of(colleague))]
 
 
-class Removal(ReasonForm):
+class Agreement(ReasonForm):
+    request_kind: type[FactorRemoval | Promotion]
+
     def facts(self):
         colleague = Colleague.objects.get(pk=self.object_id)
-        asked = colleagues.factor_removal(colleague)
+        asked = colleagues.requested(self.request_kind, colleague)
         told = f"{asked.asked_by}: {asked.reason}" if asked else "nobody yet"
-        return [("Colleague", colleague), ("Asked for by", told)]
+        return [
+            ("Colleague", colleague),
+            ("E-mail address", colleague.email),
+            ("Asked for by", told),
+        ]
+
+
+class RemovalAgreement(Agreement):
+    request_kind = FactorRemoval
+
+
+class PromotionAgreement(Agreement):
+    request_kind = Promotion
 
 
 class NewInvitation(FactsForm):
@@ -129,6 +147,7 @@ class ColleagueAdmin(PeopleAdmin):
     actions_detail = [
         "invite_again",
         "change_email",
+        "promote",
         "remove_factor",
         "end_sessions",
         "deactivate",
@@ -236,6 +255,10 @@ class ColleagueAdmin(PeopleAdmin):
         colleague = self._changed(request, object_id)
         return bool(colleague and not colleague.is_active)
 
+    def has_promote_permission(self, request, object_id=None):
+        colleague = self._changed(request, object_id)
+        return bool(colleague and colleague.is_active and not is_superuser(colleague))
+
     def _changed(self, request, object_id):
         if not (object_id and self.has_change_permission(request)):
             return None
@@ -306,23 +329,42 @@ class ColleagueAdmin(PeopleAdmin):
             "that it is the colleague who asks. Their password alone logs them in "
             "then, and they set up another factor before they work.",
             "Ask or agree",
-            Removal,
+            RemovalAgreement,
         ),
     )
     def remove_factor(self, request, form, object_id):
+        done = colleagues.remove_factor, "factor-removed", "factor-removal-asked"
+        told = "The second factor is removed."
+        return self._ask_or_agree(request, form, object_id, *done, told)
+
+    @action(
+        description="Make a superuser",
+        icon="shield_person",
+        permissions=["promote"],
+        dialog=dialog(
+            "Make this colleague a superuser",
+            "Two superusers do this: one asks, another agrees within a day. "
+            "Superusers may do everything, so be sure who reads this mailbox.",
+            "Ask or agree",
+            PromotionAgreement,
+        ),
+    )
+    def promote(self, request, form, object_id):
+        done = colleagues.promote, "promoted", "promotion-asked"
+        told = "The colleague is a superuser now."
+        return self._ask_or_agree(request, form, object_id, *done, told)
+
+    def _ask_or_agree(self, request, form, object_id, verb, agreed, asked, told):
         colleague, reason = self._row(request, object_id), form.cleaned_data["reason"]
         try:
             with transaction.atomic():
-                undone = colleagues.remove_factor(
-                    colleague, by=request.user, reason=reason
-                )
-                done = "factor-removed" if undone else "factor-removal-asked"
+                is_done = verb(colleague, by=request.user, reason=reason)
+                done = agreed if is_done else asked
                 self.log_change(request, colleague, done, verb=done, reason=reason)
         except Refused as e:
             self.message_user(request, str(e), messages.ERROR)
         else:
-            told = "The second factor is removed."
-            if not undone:
+            if not is_done:
                 told = "It is asked for. Another superuser has to agree within a day."
             self.message_user(request, told, messages.SUCCESS)
         return back_to(request, colleague)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.contrib.auth.models import Group, User
@@ -16,7 +17,12 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
-from verification.accounts.models import Colleague, FactorRemoval, StaffInvitation
+from verification.accounts.models import (
+    Colleague,
+    FactorRemoval,
+    Promotion,
+    StaffInvitation,
+)
 from verification.backoffice.roles import SUPERUSER
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import (
@@ -157,10 +163,44 @@ def remove_factor(user: User, *, by: User, reason: str) -> bool:
 
     Returns whether it is undone. Raises Refused.
     """
-    hold_staff()
     if user.pk == by.pk:
         raise Refused("Remove your own where you have set it up.")
-    asked = factor_removal(user)
+    if _agrees(FactorRemoval, user, by=by, reason=reason):
+        undo_factor(user)
+        return True
+    notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-asked")
+    return False
+
+
+@transaction.atomic
+def promote(user: User, *, by: User, reason: str) -> bool:
+    """Make a superuser if another superuser has asked for it, or else ask for it.
+
+    A superuser who could make another one alone could agree with themselves to
+    everything that takes two. The first two are made by `createsuperuser`.
+
+    Returns whether it is done. Raises Refused.
+    """
+    # Without a factor the account is anybody's who reads its mail.
+    if not (user.has_usable_password() and is_mfa_enabled(user)):
+        raise Refused("They have to join and set up a second factor first.")
+    if not _agrees(Promotion, user, by=by, reason=reason):
+        return False
+    give_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
+    return True
+
+
+def _agrees(
+    kind: type[FactorRemoval | Promotion], user: User, *, by: User, reason: str
+) -> bool:
+    """Return whether another superuser has asked for it; ask for it if nobody has.
+
+    Raises Refused if `by` has asked. Another address of the user ends what was asked:
+    both lock the user's row.
+    """
+    hold_staff()
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    asked = requested(kind, user)
     if asked is None:
         asks = {
             "asked_by_user": by.pk,
@@ -168,29 +208,33 @@ def remove_factor(user: User, *, by: User, reason: str) -> bool:
             "reason": reason,
             "created_at": now(),
         }
-        FactorRemoval.objects.update_or_create(user_id=user.pk, defaults=asks)
-        notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-asked")
+        kind.objects.update_or_create(user_id=user.pk, defaults=asks)
         return False
     if asked.asked_by_user == by.pk:
         raise Refused("You have asked for it: another superuser has to agree.")
     asked.delete()
-    undo_factor(user)
     return True
 
 
-def factor_removal(user: User) -> FactorRemoval | None:
+def requested(
+    kind: type[FactorRemoval | Promotion], user: User
+) -> FactorRemoval | Promotion | None:
     """Return what another superuser may agree to, for a day."""
     able = superusers().values("pk")
-    return FactorRemoval.objects.filter(
+    return kind.objects.filter(
         user_id=user.pk, created_at__gt=now() - TO_AGREE, asked_by_user__in=able
     ).first()
 
 
 @transaction.atomic
 def reactivate(user: User, *, by: User) -> None:
-    """Let a colleague in again, who chooses a new password by an invitation."""
+    """Let a colleague in again, who chooses a new password by an invitation.
+
+    A superuser comes back without that role, which takes two superusers.
+    """
     user.is_active = True
     user.save(update_fields=["is_active"])
+    give_roles(user, user.groups.exclude(name=SUPERUSER))
     invite(user, by=by)
 
 

@@ -49,25 +49,39 @@ class Session(AbstractBaseSession):
         return SessionStore
 
 
-class FactorRemoval(models.Model):
-    """A superuser asks to undo a colleague's second factor; another has to agree.
+class Request(models.Model):
+    """A superuser asks for something about a colleague; another has to agree.
 
     The row is deleted when that is done. The audit trail keeps what was asked.
     """
 
-    user = models.OneToOneField(
-        User, models.CASCADE, primary_key=True, related_name="factor_removal"
-    )
     asked_by_user = models.BigIntegerField()
     asked_by = models.CharField(max_length=150)
     reason = models.CharField(max_length=500)
     created_at = models.DateTimeField(default=now)
 
     class Meta:
+        abstract = True
         default_permissions = ()
 
     def __str__(self) -> str:
         return f"asked by {self.asked_by}: {self.reason}"
+
+
+class FactorRemoval(Request):
+    """A superuser asks to undo a colleague's second factor."""
+
+    user = models.OneToOneField(
+        User, models.CASCADE, primary_key=True, related_name="factor_removal"
+    )
+
+
+class Promotion(Request):
+    """A superuser asks to make a colleague a superuser."""
+
+    user = models.OneToOneField(
+        User, models.CASCADE, primary_key=True, related_name="promotion"
+    )
 
 
 class StaffInvitation(models.Model):

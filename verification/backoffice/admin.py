@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from verification.backoffice.filters import Between, exactly
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
-from verification.backoffice.roles import is_superuser
+from verification.backoffice.roles import ROLES, SUPERUSER, is_superuser
 
 admin.site.index_title = "Dashboard"
 # Staff and members have pages of their own.
@@ -60,7 +60,11 @@ class GroupAdmin(OfficeAdmin, DjangoGroupAdmin):
     search_ids = ()
     search_exact = ("name",)
 
-    # Roles are known by their names: to rename one gives or takes everything.
+    # Roles are known by their names: to rename one would give or take everything.
+    def get_readonly_fields(self, request, obj=None):
+        is_role = obj is not None and obj.name in {*ROLES, SUPERUSER}
+        return ["name"] if is_role else []
+
     def has_add_permission(self, request):
         return super().has_add_permission(request) and is_superuser(request.user)
 
