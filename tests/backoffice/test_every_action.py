@@ -293,6 +293,7 @@ ROWS = {
     "accounts.colleague.deactivate": colleague,
     "accounts.colleague.end_sessions": colleague,
     "accounts.colleague.invite_again": lambda api: colleague(api, joined=False),
+    "accounts.colleague.promote": colleague,
     "accounts.colleague.reactivate": lambda api: colleague(api, active=False),
     "accounts.colleague.remove_factor": colleague,
     "backoffice.auditevent.reveal": lambda api: AuditEvent.objects.latest("id"),
