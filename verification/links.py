@@ -17,9 +17,9 @@ from verification.encryption import keyed_hashes
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TOKEN_LENGTH = 22
-# A link to block has to fit into an SMS beside another link. It is the time in the id
-# of its message, by which the page finds the message, and 59 bits of a token.
-BLOCK_TIME, BLOCK_PROOF = 7, 10
+# Characters of the time in the id of a message, before the token of its link to block.
+# The page finds the message by them. An SMS has room for both links.
+BLOCK_TIME = 7
 # Bits of an id (UUID version 7) below its time.
 RANDOM_BITS = 80
 
@@ -75,7 +75,7 @@ def block_candidates(text: str) -> tuple[UUID, UUID] | None:
     Those are the ids of one millisecond; None if it cannot be a link. `is_block_link`
     says which of them it is.
     """
-    if len(text) != BLOCK_TIME + BLOCK_PROOF or set(text) - set(ALPHABET):
+    if len(text) != BLOCK_TIME + TOKEN_LENGTH or set(text) - set(ALPHABET):
         return None
     moment = 0
     for character in reversed(text[:BLOCK_TIME]):
@@ -92,8 +92,7 @@ def is_block_link(text: str, notification_id: UUID) -> bool:
 def _block_links(notification_id: UUID) -> list[str]:
     """The end of the message's link, as each key of LOOKUP_KEY made it."""
     moment = _base62(notification_id.int >> RANDOM_BITS)[:BLOCK_TIME]
-    tokens = _tokens("block", notification_id, 1)
-    return [moment + token[:BLOCK_PROOF] for token in tokens]
+    return [moment + token for token in _tokens("block", notification_id, 1)]
 
 
 def payment_path(payment_id: UUID) -> str:

@@ -23,7 +23,7 @@ from verification.notifications.tasks import purge_recipients, send_due
 from verification.notifications.writing import write_letter
 from workspaces.models import Workspace
 
-BLOCK = re.compile(r"http://\S+(/b/\w{17})$", re.MULTILINE)
+BLOCK = re.compile(r"http://\S+(/b/\w{29})$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_wrong_link_blocks_nobody(ask, change):
         path = path[:-1] + "1"
     assert Client().post(path, {"action": "block"}).status_code == 404
     assert Client().get(path).status_code == 404
-    assert Client().get("/b/" + "é" * 17).status_code == 404
+    assert Client().get("/b/" + "é" * 29).status_code == 404
     assert not Block.objects.exists()
 
 
