@@ -156,7 +156,7 @@ def test_development_page_shows_every_message_with_links(api, settings, owner):
     assert "invitations/" in texts[0]
     for text in texts[1:]:
         assert f'href="{row.context["link"]}"' in text
-    assert re.search(r'href="http://localhost:8000/b/\w{17}"', html)
+    assert re.search(r'href="http://localhost:8000/b/\w{29}"', html)
 
 
 @pytest.mark.parametrize(
