@@ -27,7 +27,7 @@ from verification.ordering.faults import InvalidRequest
 from verification.wire import one_line
 from workspaces import rates
 from workspaces.members import Permission
-from workspaces.models import Role, Workspace
+from workspaces.models import Workspace
 
 GO_LIVE = Permission.GO_LIVE
 STATES: dict[str, Any] = {
@@ -56,8 +56,7 @@ def overview(place: Place) -> HttpResponse:
         "state": STATES[status],
         "reason": applying.refusal(place.workspace),
         "documents": [(kind, label, given.get(kind)) for kind, label in KINDS.items()],
-        "needs_factor": place.member.role != Role.VIEWER
-        and not is_mfa_enabled(place.member.user),
+        "needs_factor": not is_mfa_enabled(place.member.user),
         "is_draft": status in {"", Status.DRAFT},
         "is_complete": bool(application) and len(given) == len(KINDS),
     }

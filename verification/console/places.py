@@ -30,7 +30,7 @@ from verification.golive.transitions import By
 from verification.ordering.client import Client
 from verification.pages import View, private
 from workspaces.members import ALLOWED, NotAllowed, Permission, may
-from workspaces.models import Account, Environment, Member, Role, Workspace
+from workspaces.models import Account, Environment, Member, Workspace
 
 # Each page of the navigation, and the first words of the names of those below it.
 NAVIGATION = [
@@ -98,12 +98,11 @@ class Place:
     def needs_second_factor(self) -> bool:
         """Whether this member has to prove a second factor before the page opens.
 
-        Owners and administrators of a live workspace do, where people's data, money,
-        keys and the team are: in production, and on pages of the whole workspace.
+        Members of a live workspace do, where people's data, money, keys and the team
+        are: in production, and on pages of the whole workspace.
         """
         return (
             self.workspace.go_live == Workspace.GoLive.APPROVED
-            and self.member.role in {Role.OWNER, Role.ADMIN}
             and not (self.is_sandbox and self.section not in OF_THE_WORKSPACE)
             and not has_second_factor(self.request)
         )
