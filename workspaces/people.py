@@ -17,7 +17,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
-from verification.accounts.models import FactorRemoval, Promotion
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
 from verification.backoffice.office import SEARCHED, OfficeAdmin
 from verification.backoffice.roles import is_superuser
@@ -163,8 +162,9 @@ class PeopleAdmin(OfficeAdmin):
                 self.message_user(request, told, messages.ERROR)
                 return back_to(request, row)
             # What is asked for the old address is not agreed to for the new one.
-            for kind in (FactorRemoval, Promotion):
-                kind.objects.filter(user=user.pk).delete()
+            for kind in ("factor_removal", "promotion"):
+                if asked := getattr(user, kind, None):
+                    asked.delete()
             notify_person(Kind.ACCOUNT_CHANGED, user.email, what="email")
             user.email = form.cleaned_data["email"]
             user.save(update_fields=["email"])

@@ -1,5 +1,7 @@
 """The list of staff: superusers add colleagues and end their access."""
 
+from typing import Any
+
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, Permission
@@ -42,12 +44,12 @@ class ColleagueForm(forms.ModelForm):
         self.fields["first_name"].required = True
         if not (self.instance.pk and is_superuser(self.instance)):
             # That one takes two: `promote`.
-            others = self.fields["groups"].queryset.exclude(name=SUPERUSER)
-            self.fields["groups"].queryset = others
+            roles: Any = self.fields["groups"]
+            roles.queryset = roles.queryset.exclude(name=SUPERUSER)
         elif self.instance.is_superuser:
             # As `createsuperuser` makes them, by the flag alone.
-            roles = {*self.initial["groups"], *Group.objects.filter(name=SUPERUSER)}
-            self.initial["groups"] = list(roles)
+            given = {*self.initial["groups"], *Group.objects.filter(name=SUPERUSER)}
+            self.initial["groups"] = list(given)
 
     def clean_groups(self):
         roles = self.cleaned_data["groups"]
