@@ -546,7 +546,7 @@ def test_every_page_opens_and_fits_a_phone(office, rf, admin_user):
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_pages_of_customers_and_money_are_seen_by_a_person(office, rows):
+def test_pages_of_customers_money_and_staff_are_seen_by_a_person(office, rows):
     """Leaves pictures of them, at the widths of a phone and a desk."""
     pages = {
         "dashboard": "/admin/",
@@ -554,6 +554,7 @@ def test_pages_of_customers_and_money_are_seen_by_a_person(office, rows):
         "delivery": change(delivery(customer())),
         "alert": change(raised(customer())),
         "name-change": change(name_change(customer())),
+        "colleague": change(colleague(customer())),
     }
     for name, path in pages.items():
         office.goto(office.root + path)
