@@ -22,7 +22,7 @@ Routes = dict[str, dict[str, tuple[str, ...]]]
 
 HOME, EVERYWHERE, OTHERS = "KE", "*", "OTHERS"
 ORDER: Routes = {
-    "IDENTITY": {HOME: ("smile_id", "prembly")},
+    "IDENTITY": {HOME: ("smile_id_v3", "smile_id", "prembly")},
     # Smile ID does not know whether a PIN is active; Prembly finds none by an ID.
     "KRA_PIN": {HOME: ("kra", "smile_id", "prembly")},
     "BUSINESS_VERIFICATION": {

@@ -20,7 +20,12 @@ Adapter = tuple[str, dict[str, Any]]
 
 COMPANIES_HOUSE = "https://api.company-information.service.gov.uk"
 # Hosts on which sources let their customers try; nobody real is looked up there.
-TEST_HOSTS = ("sbx.kra.go.ke", "testapi.smileidentity.com", "metropol.co.ke:5555")
+TEST_HOSTS = (
+    "sbx.kra.go.ke",
+    "testapi.smileidentity.com",
+    "sandbox.smileidentity.com",
+    "metropol.co.ke:5555",
+)
 
 
 def live_providers(env: Env) -> dict[str, Adapter]:
@@ -58,6 +63,11 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
         "KRA_ID_CLIENT_ID": env.str("KRA_ID_CLIENT_ID", ""),
         "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
     }
+    smile_id = {
+        "SMILE_ID_PARTNER_ID": env.str("SMILE_ID_PARTNER_ID", ""),
+        "SMILE_ID_API_KEY": optional_secret("SMILE_ID_API_KEY"),
+    }
+    policy = env.str("SMILE_ID_V3_POLICY_URL", "")
     return {
         **_of_registers(env),
         **_of_screening(env),
@@ -67,9 +77,11 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
             # Each subscriber is given a port.
             "METROPOL_URL": env.str("METROPOL_URL", ""),
         },
-        "smile_id": {
-            "SMILE_ID_PARTNER_ID": env.str("SMILE_ID_PARTNER_ID", ""),
-            "SMILE_ID_API_KEY": optional_secret("SMILE_ID_API_KEY"),
+        "smile_id": smile_id,
+        # The same account; the address is what switches it on.
+        "smile_id_v3": {
+            "SMILE_ID_V3_POLICY_URL": policy,
+            **(smile_id if policy else {}),
         },
         "kra": {
             "KRA_CLIENT_ID": env.str("KRA_CLIENT_ID", ""),
@@ -80,13 +92,10 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
     }
 
 
-def _callback_url(env: Env) -> str:
-    """Where Smile ID tells that it has an answer; blank where that is waited for."""
-    if not env.bool("SMILE_ID_CALLBACKS", False):
-        return ""
+def _callback_url(env: Env, path: str) -> str:
     port = env.int("PORT", 8000)
     base = env.str("BASE_URL", f"http://localhost:{port}")
-    return base.rstrip("/") + "/callbacks/smile-id"
+    return f"{base.rstrip('/')}/callbacks/{path}"
 
 
 def _adapters(env: Env) -> dict[str, Adapter]:
@@ -114,7 +123,22 @@ def _adapters(env: Env) -> dict[str, Adapter]:
                 "api_key": smile_id["SMILE_ID_API_KEY"],
                 "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
                 "opened": opened,
-                "callback_url": _callback_url(env),
+                # Blank where its answer is waited for.
+                "callback_url": _callback_url(env, "smile-id")
+                if env.bool("SMILE_ID_CALLBACKS", False)
+                else "",
+            },
+        ),
+        "smile_id_v3": (
+            "verification.providers.smile_id_v3.SmileIdV3",
+            {
+                "partner_id": smile_id["SMILE_ID_PARTNER_ID"],
+                "api_key": smile_id["SMILE_ID_API_KEY"],
+                "callback_url": _callback_url(env, "smile-id-v3"),
+                "policy_url": env.str("SMILE_ID_V3_POLICY_URL", ""),
+                "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
+                "opened": opened,
+                "attested_language": env.str("SMILE_ID_V3_ATTESTED_LANGUAGE", ""),
             },
         ),
         "kra": (

@@ -33,6 +33,11 @@ urlpatterns = [
     path("api/v1/schema", docs.SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
     path("callbacks/smile-id", source_callbacks.smile_id, name="smile-id-callback"),
+    path(
+        "callbacks/smile-id-v3",
+        source_callbacks.smile_id_v3,
+        name="smile-id-v3-callback",
+    ),
     path("docs", docs.start, name="docs"),
     path("docs/reference", docs.ReferenceView.as_view(), name="docs-reference"),
     path("problems/", problem_pages.index, name="problems"),

@@ -16,10 +16,12 @@ from django.utils.timezone import now
 from verification.checks.claiming import Claim
 from verification.checks.outcomes import Again, Failed, Outcome, finding_of
 from verification.checks.refereeing import ask_referee
+from verification.consents.records import given_of
 from verification.consents.routes import route_under
 from verification.encryption import UnknownKey
 from verification.providers.base import (
     Inquiry,
+    NeedsConsent,
     NotYet,
     Provider,
     ProviderError,
@@ -47,6 +49,27 @@ def route_of(claimed: Claim) -> Route:
     return route_under(consent, claimed.name, environment, country)
 
 
+def under_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
+    """The claim with the consent that some source of the route is told, and the route
+    less those that need to be told more than is known, if others are left."""
+    if not any(isinstance(one, NeedsConsent) for one in route.providers):
+        return claimed, route
+    consent = getattr(claimed.report, "consent", None)
+    try:
+        subject = claimed.report.subject or {}
+        given = given_of(consent) if consent else None
+    except (InvalidTag, UnknownKey):
+        # Found out when the source is asked.
+        return claimed, route
+    able = tuple(
+        one
+        for one in route.providers
+        if not (isinstance(one, NeedsConsent) and one.lacks(subject, given))
+    )
+    providers = able or route.providers
+    return replace(claimed, given=given), replace(route, providers=providers)
+
+
 def reference_of(claimed: Claim) -> str:
     """What this run of the check is called at every source."""
     return f"{claimed.result_id}-{claimed.attempt}"
@@ -60,6 +83,8 @@ def _inquiry(claimed: Claim) -> Inquiry:
         result_id=claimed.result_id,
         attempt=claimed.tries + 1,
         asked_at=claimed.asked_at or claimed.started_at,
+        begun=claimed.begun,
+        given=claimed.given,
     )
 
 
@@ -94,7 +119,8 @@ def _ask(provider: Provider, claimed: Claim, policy: Mapping[str, Any]) -> Outco
         return finding_of(provider.ask(_inquiry(claimed)), not_told)
     except NotYet as e:
         # The service pauses before it asks a source again, whatever the source said.
-        return Again(max(e.ask_at, now() + LEAST_PAUSE), tries=claimed.tries)
+        at = max(e.ask_at, now() + LEAST_PAUSE)
+        return Again(at, tries=claimed.tries, job=e.job)
     except Unavailable as e:
         return after_unavailable(e, claimed, policy)
     except ProviderError as e:

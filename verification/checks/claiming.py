@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from verification.checks.models import CheckResult
+from verification.providers.base import Begun, Given
 from verification.reports.models import Report
 
 
@@ -42,6 +43,9 @@ class Claim:
     call_id: UUID | None = None
     more: bool = False
     asked_at: datetime | None = None
+    # What that source has already taken, and the consent where it is told that.
+    begun: Begun | None = None
+    given: Given | None = None
     # When the provider was asked for this claim, and when it had answered.
     began_at: datetime | None = None
     ended_at: datetime | None = None

@@ -47,6 +47,8 @@ class Again:
     end: End = field(default=End.NOT_YET, compare=False)
     why: str = field(default="", compare=False)
     may_be_charged: bool = field(default=False, compare=False)
+    # The source's own name of what it has taken.
+    job: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ def end_of(outcome: Outcome) -> CallEnd:
     match outcome:
         case Failed(code=code, end=end, may_be_charged=charged):
             return CallEnd(end, code, charged)
-        case Again(end=end, why=why, may_be_charged=charged):
-            return CallEnd(end, why, charged)
+        case Again(end=end, why=why, may_be_charged=charged, job=job):
+            return CallEnd(end, why, charged, job)
     return CallEnd(End.ANSWERED)
 
 

@@ -26,7 +26,7 @@ from verification.checks.settling import Settled, settle
 from verification.jobs.queue import later_row
 from verification.reports.holding import held
 from verification.reports.models import PaymentMode, Report, RiskLevel
-from verification.sources.gate import end
+from verification.sources.gate import end, forget_answers
 from verification.tables import Rows, insert
 from verification.wire import utc_text
 from webhooks.events import Happening, event_rows
@@ -130,9 +130,12 @@ def _update(ended: Sequence[Ended], at: datetime) -> dict[tuple[UUID, int], Any]
         return {(result, fence): price for result, fence, price in cursor}
 
 
-def _end_calls(ended: Iterable[Ended], at: datetime) -> None:
+def _end_calls(ended: Sequence[Ended], at: datetime) -> None:
     """Together with what came of them: a call without an end is one whose answer is
     lost, and nothing else."""
+    read = [c.result_id for c, _ in ended if c.begun and c.begun.answer is not None]
+    if read:
+        forget_answers(read)
     calls = {c.call_id: end_of(outcome) for c, outcome in ended if c.call_id}
     if calls and (due := end(calls, at)):
         CheckResult.objects.filter(pk__in=due, status=ResultStatus.RUNNING).update(

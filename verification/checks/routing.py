@@ -68,7 +68,13 @@ def let_begin(
 
 
 def _called(claimed: Claim, go: Go) -> Claim:
-    return replace(claimed, call_id=go.call, more=go.more, asked_at=go.asked_at)
+    return replace(
+        claimed,
+        call_id=go.call,
+        more=go.more,
+        asked_at=go.asked_at,
+        begun=go.begun,
+    )
 
 
 def _wish(claimed: Claim, route: Route) -> Wish:

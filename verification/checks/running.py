@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidTag
 from django.db import connection
 from django.utils.timezone import now
 
-from verification.checks.asking import ask, route_of
+from verification.checks.asking import ask, route_of, under_consent
 from verification.checks.claiming import Claim, claim, claim_waiting, earlier_finding
 from verification.checks.flight import AT_A_TIME, Flight
 from verification.checks.models import CheckDefinition
@@ -117,7 +117,7 @@ def _start(
         if outcome is None:
             route = route_of(claimed)
             if route.is_live:
-                live.append((claimed, route))
+                live.append(under_consent(claimed, route))
                 continue
             policy = definitions[claimed.definition_id].retry_policy
             claimed, outcome = ask(route.providers[0], claimed, policy)

@@ -2,6 +2,7 @@
 
 from django.conf import settings
 
+from verification.checks import calling_back
 from verification.checks.running import drain
 from verification.checks.waking import wake_up, wake_up_for_the_next
 from verification.jobs.slots import slot
@@ -20,3 +21,8 @@ def run_due() -> None:
         wake_up_for_the_next()
     else:
         wake_up()
+
+
+def erase_callbacks() -> None:
+    """Erase what sources told of people and no check has read."""
+    calling_back.erase_unread()

@@ -12,6 +12,7 @@ import orjson
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.encryption import keyed_hash
 from verification.ids import uuid7
+from verification.providers.base import Given
 from verification.reports.models import Report
 from verification.wire import utc_text
 
@@ -116,6 +117,29 @@ def reason_of(consent: Consent) -> str | None:
     ).first()
     evidence = (record and record.evidence) or {}
     return evidence.get("reason") or None
+
+
+def given_of(consent: Consent) -> Given | None:
+    """What the record says of how consent was given; None where it was not."""
+    if not consent.is_given:
+        return None
+    if consent.mode == Consent.Mode.CUSTOMER_ATTESTED:
+        attested = consent.attestation or {}
+        at = datetime.fromisoformat(attested["obtainedAt"])
+        return Given(at, attested["method"], attested["policyVersion"])
+    granted = ConsentRecord.objects.filter(
+        consent_id=consent.pk, happened=ConsentRecord.Happened.GRANTED
+    )
+    record = granted.defer("evidence").order_by("created_at").last()
+    if record is None:
+        return None
+    return Given(
+        record.created_at,
+        consent.mode,
+        record.notice_version,
+        record.language,
+        bytes(record.notice_sha256 or b"").hex(),
+    )
 
 
 def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:

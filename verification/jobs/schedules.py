@@ -75,6 +75,11 @@ SCHEDULES = [
         "verification.accounts.tasks.purge_unconfirmed",
     ),
     Every("Purge counts of sources", 60, "verification.sources.tasks.purge_minutes"),
+    Every(
+        "Erase callbacks that no check has read",
+        60,
+        "verification.checks.tasks.erase_callbacks",
+    ),
     Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
 ]
 

@@ -10,12 +10,53 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from uuid import UUID
 
 Severity = Literal["LOW", "MEDIUM", "HIGH"]
 # Check -> names of output fields.
 NotTold = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The consent that a check is asked under, as its record tells it.
+
+    `notice` is the version of the text that was agreed to, `sha256` its digest, and
+    `language` its language in lower case. The last two are blank where the client
+    attests the consent; `notice` is then the client's own version.
+    """
+
+    at: datetime
+    # SERVICE_HOSTED, or the method that the client attests.
+    how: str
+    notice: str
+    language: str = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A question that the source has taken in this round and not answered by itself.
+
+    `job` is the source's own name of it, blank where that is not known; `answer` is
+    the body of its callback, None where none came.
+    """
+
+    at: datetime
+    job: str = ""
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A callback that was shown to be the source's, about a question of ours."""
+
+    # The inquiry and its `attempt` that it answers, and the source's name of the job.
+    reference: str
+    attempt: int
+    job: str
+    body: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +74,9 @@ class Inquiry:
     attempt: int
     # When the source was first asked in this run.
     asked_at: datetime
+    # For a source that answers by callbacks, and for one that is told the consent.
+    begun: Begun | None = None
+    given: Given | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +137,14 @@ class Refused(ProviderError):
 
 
 class NotYet(Exception):
-    """The source took the inquiry and has no answer yet: ask again at `ask_at`."""
+    """The source took the inquiry and has no answer yet: ask again at `ask_at`.
 
-    def __init__(self, ask_at: datetime) -> None:
+    `job` is the source's own name of it; the next inquiry has it in `begun`.
+    """
+
+    def __init__(self, ask_at: datetime, job: str = "") -> None:
         super().__init__(f"no answer before {ask_at:%H:%M:%S}")
-        self.ask_at = ask_at
+        self.ask_at, self.job = ask_at, job
 
 
 def answers_about(provider: Provider, subject: Mapping[str, Any]) -> bool:
@@ -132,4 +179,13 @@ class Provider(Protocol):
 
     def ask(self, inquiry: Inquiry) -> Finding:
         """The answer; raises Unavailable, Refused or NotYet."""
+        ...
+
+
+@runtime_checkable
+class NeedsConsent(Protocol):
+    """A provider that is told the consent, and more of the subject than a number."""
+
+    def lacks(self, subject: Mapping[str, Any], given: Given | None) -> str:
+        """What is not known that it has to be told; blank where it can be asked."""
         ...

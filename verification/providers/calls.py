@@ -100,12 +100,13 @@ class Api:
         params: Mapping[str, Any] | None = None,
         json: Any = None,
         form: Mapping[str, Any] | None = None,
+        parts: Mapping[str, str] | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Whatever is answered; raises Unavailable or Refused where nothing is.
 
-        `body` is sent as it is, and is JSON.
+        `body` is sent as it is, and is JSON; `parts` are those of a multipart form.
         """
         if body is not None:
             headers = {"Content-Type": "application/json", **(headers or {})}
@@ -116,6 +117,7 @@ class Api:
                 params=params,
                 json=json,
                 data=form if body is None else body,
+                files={name: (None, text) for name, text in (parts or {}).items()},
                 headers=headers,
             )
         except (Blocked, requests.RequestException, HTTPError, OSError) as e:

@@ -30,7 +30,6 @@ from verification.providers.calls import (
     Reply,
     unavailable,
 )
-from verification.providers.kra_token import SECONDS, Token, has_expired
 from verification.providers.scoring import (
     is_company,
     is_compared,
@@ -39,10 +38,16 @@ from verification.providers.scoring import (
     name_match,
     weighed,
 )
+from verification.providers.tokens import Token
 
 logger = logging.getLogger(__name__)
 
 SOURCE = "KRA"
+TOKEN_PATH = "/v1/token/generate"  # noqa: S105
+# A check may need six calls: two tokens, two questions, and each of them again.
+SECONDS = 9.0
+# Tokens are said to last an hour; one that dies on the way costs a call.
+EARLY, LIFE = 60.0, 300.0
 # What is asked of each product, and its codes.
 BY_PIN, BY_ID = "/checker/v1/pinbypin", "/checker/v1/pin"
 Verdict = Literal["FOUND", "NOT_FOUND"]
@@ -96,11 +101,10 @@ class Kra:
         by_id_client_secret: str = "",
     ) -> None:
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
-        by_pin = Token(self._api, _basic(client_id, client_secret))
+        by_pin = self._token(client_id, client_secret)
         self._tokens = {BY_PIN: by_pin, BY_ID: by_pin}
         if by_id_client_id:
-            credentials = _basic(by_id_client_id, by_id_client_secret)
-            self._tokens[BY_ID] = Token(self._api, credentials)
+            self._tokens[BY_ID] = self._token(by_id_client_id, by_id_client_secret)
 
     def ask(self, inquiry: Inquiry) -> Finding:
         if inquiry.check != "KRA_PIN":
@@ -148,16 +152,55 @@ class Kra:
             body = e.answer
         return _understood(path, body, reply)
 
+    def _token(self, key: str, secret: str) -> Token:
+        credentials = _basic(key, secret)
+        return Token(lambda: _ask_token(self._api, credentials), SECONDS)
+
     def _fetch(self, path: str, asked: dict[str, str]) -> Reply:
         token = self._tokens[path]
         for _ in range(2):
             bearer = token.bearer()
             headers = {"Authorization": f"Bearer {bearer}"}
             reply = self._api.fetch("POST", path, json=asked, headers=headers)
-            if not has_expired(reply):
+            if not _has_expired(reply):
                 break
             token.drop(bearer)
         return reply
+
+
+def _ask_token(api: Api, credentials: str) -> tuple[str, float]:
+    try:
+        answer = api.call(
+            "GET",
+            TOKEN_PATH,
+            params={"grant_type": "client_credentials"},
+            headers={"Authorization": credentials},
+        )
+    except Declined as e:
+        told = f"{SOURCE} does not take the credentials (status {e.status})."
+        raise Refused(REFUSED, told) from None
+    bearer = answer.get("access_token") if isinstance(answer, dict) else None
+    if not isinstance(bearer, str) or not bearer:
+        raise unavailable(SOURCE, "answered without a token")
+    return bearer, _life(answer.get("expires_in"))
+
+
+def _life(seconds: object) -> float:
+    """A number or a text that is one."""
+    try:
+        told = float(str(seconds))
+    except ValueError:
+        told = LIFE
+    return max(told - EARLY, told / 2)
+
+
+def _has_expired(reply: Reply) -> bool:
+    """401, or the gateway's fault, which comes with status 500."""
+    if reply.status == 401:
+        return True
+    body = reply.parsed() if reply.status == 500 else None
+    fault = body.get("fault") if isinstance(body, dict) else None
+    return isinstance(fault, dict) and "access_token_expired" in str(fault)
 
 
 def _basic(key: str, secret: str) -> str:

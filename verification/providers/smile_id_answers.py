@@ -66,6 +66,19 @@ def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding
     return person_answers.identity(subject, person if answer else None, **evidence)
 
 
+def identity_v3(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
+    """By `id_fields` of a callback. Only names, birth and gender are documented of
+    them; who has died is not told."""
+    found = answer or {}
+    parts = (told(found.get(key)) for key in ("first_name", "other_names", "last_name"))
+    person = Person(
+        name=told(found.get("full_name")) or " ".join(filter(None, parts)) or None,
+        born_on=_day(found.get("date_of_birth")),
+        gender=GENDERS.get((told(found.get("gender")) or "").casefold()),
+    )
+    return person_answers.identity(subject, person if answer else None, **evidence)
+
+
 def taxpayer(
     subject: Record, answer: Record | None, *, source: str, **evidence: Any
 ) -> Finding:

@@ -102,6 +102,7 @@ class CallAdmin(OfficeAdmin):
         "tries",
         "source",
         "reference",
+        "job",
         "not_asked",
         "begun_at",
         "ended_at",

@@ -6,23 +6,28 @@ concerned, so that limits and rests hold over all workers and machines.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.db import connection, transaction
 from django.utils.timezone import now
 
+from verification.encryption import UnknownKey
 from verification.ids import uuid7
-from verification.providers.base import Provider
+from verification.providers.base import Begun, Provider
 from verification.providers.registry import Route, provider_named
 from verification.source_routes import Limit
 from verification.sources.models import Call, End, Source
 from verification.sources.resting import TRIPS_AT
 from verification.tables import Rows, insert
+
+logger = logging.getLogger(__name__)
 
 # A source that has failed last, or not answered for so long, is asked with care.
 ANY_NUMBER = 1_000
@@ -45,8 +50,9 @@ CALL_COLUMNS = [
 ]
 END = """
 UPDATE sources_call SET "end" = u.how, why = u.why, may_be_charged = u.charged,
-    ended_at = %s
-FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[]) AS u(id, how, why, charged)
+    job = u.job, ended_at = %s
+FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[])
+    AS u(id, how, why, charged, job)
 WHERE sources_call.id = u.id AND "end" = ''
 RETURNING result_id, "end" = 'NOT_YET' AND called_back_at IS NOT NULL
 """
@@ -73,13 +79,15 @@ class Wish:
 class Go:
     """The call may be made; `more` says that another source is left to ask.
 
-    `asked_at` is when this source was first asked in this run of the check.
+    `asked_at` is when this source was first asked in this run of the check, and `begun`
+    what it has already taken in this round.
     """
 
     call: UUID
     provider: Provider
     more: bool
     asked_at: datetime
+    begun: Begun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +169,8 @@ class CallEnd:
     how: End
     why: str = ""
     may_be_charged: bool = False
+    # The source's own name of what it has taken.
+    job: str = ""
 
 
 def end(calls: Mapping[UUID, CallEnd], at: datetime) -> list[UUID]:
@@ -169,10 +179,16 @@ def end(calls: Mapping[UUID, CallEnd], at: datetime) -> list[UUID]:
     Of those that have none yet, it returns the checks whose source has called back
     meanwhile.
     """
-    ended = [(str(e.how), e.why, e.may_be_charged) for e in calls.values()]
+    ended = [(str(e.how), e.why, e.may_be_charged, e.job) for e in calls.values()]
     with connection.cursor() as cursor:
         cursor.execute(END, [at, list(calls), *map(list, zip(*ended, strict=True))])
         return [result for result, has_one in cursor.fetchall() if has_one]
+
+
+def forget_answers(result_ids: Sequence[UUID]) -> None:
+    """The checks have read what the sources' callbacks told."""
+    kept = Call.objects.filter(result__in=result_ids, answer__isnull=False)
+    kept.update(answer=None)
 
 
 def close(result_ids: Iterable[UUID]) -> None:
@@ -223,6 +239,9 @@ def _earlier(wishes: Iterable[Wish]) -> dict[UUID, list[Call]]:
 def _decide(wish: Wish, round_: _Round) -> Decision:
     earlier = round_.earlier.get(wish.result_id, [])
     order = list(wish.route.providers)
+    told = {call.source for call in earlier if call.has_answer}
+    if answered := next((p for p in order if p.name in told), None):
+        return _read(wish, answered, earlier, round_)
     # Also where nobody could be asked since.
     asked = [call for call in earlier if call.end != End.NOT_ASKED]
     if asked and asked[-1].end == End.IN_DOUBT:
@@ -248,6 +267,45 @@ def _decide(wish: Wish, round_: _Round) -> Decision:
     return _first_of([p for p in affordable if p.name not in failed], wish, round_)
 
 
+def _read(
+    wish: Wish, provider: Provider, earlier: Sequence[Call], round_: _Round
+) -> Go:
+    """The answer came by a callback: no call is made, so nothing limits this one, and
+    one whose worker died is in no doubt."""
+    last = earlier[-1]
+    if last.end == End.UNDER_WAY:
+        is_same = last.source == provider.name
+        lost = End.LOST if is_same else _lost(provider_named(last.source))
+        round_.closed[last.pk] = lost
+    call = _write(wish, provider.name, [], round_)
+    more = len(wish.route.providers) > 1
+    asked_at = _first_asked(wish, provider, round_)
+    return Go(call, provider, more, asked_at, _begun(wish, provider, earlier))
+
+
+def _begun(wish: Wish, provider: Provider, earlier: Iterable[Call]) -> Begun | None:
+    taken = [
+        call
+        for call in earlier
+        if call.source == provider.name
+        and (call.has_answer or (call.tries, call.end) == (wish.tries, End.NOT_YET))
+    ]
+    if not taken:
+        return None
+    job = next((call.job for call in taken if call.job), "")
+    answer = next((_opened(call) for call in taken if call.has_answer), None)
+    return Begun(taken[0].begun_at, job, answer)
+
+
+def _opened(call: Call) -> str:
+    """Blank where it cannot be opened: no source means that by anything."""
+    try:
+        return str(call.answer)
+    except (InvalidTag, UnknownKey) as e:
+        logger.error("answer of call %s: %s", call.pk, type(e).__name__)
+        return ""
+
+
 def _is_spent(provider: Provider, earlier: Iterable[Call]) -> bool:
     """Whether as many calls as may be paid for have ended without an answer."""
     if provider.repeats_are_free:
@@ -270,7 +328,9 @@ def _first_of(left: Sequence[Provider], wish: Wish, round_: _Round) -> Decision:
             return wait
         call = _write(wish, provider.name, passed_over, round_)
         more = number + 1 < len(left)
-        return Go(call, provider, more, _first_asked(wish, provider, round_))
+        asked_at = _first_asked(wish, provider, round_)
+        begun = _begun(wish, provider, round_.earlier.get(wish.result_id, []))
+        return Go(call, provider, more, asked_at, begun)
     if probed:
         return Later(round_.at + WHILE_PROBED)
     rests = [round_.sources[p.name].resting_until for p in left]

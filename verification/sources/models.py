@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from verification.encryption import EncryptedJSONField
 from verification.ids import uuid7
 
 
@@ -70,8 +71,13 @@ class Call(models.Model):
     why = models.CharField(max_length=40, blank=True, db_default="")
     # It was asked, no answer came, and it may want to be paid all the same.
     may_be_charged = models.BooleanField(default=False, db_default=False)
+    # What the source calls the job that it has begun, where it tells.
+    job = models.CharField(max_length=64, blank=True, db_default="")
     # When the source said that it has an answer.
     called_back_at = models.DateTimeField(null=True)
+    # The body of that callback where nothing else tells the answer: a text, until the
+    # check has read it or `checks.calling_back` erases it.
+    answer = EncryptedJSONField(null=True)
     # When staff had dealt with a doubt, and what they found out.
     settled_at = models.DateTimeField(null=True)
     was_paid = models.BooleanField(null=True)
@@ -109,10 +115,21 @@ class Call(models.Model):
             ),
             # A callback finds the call it is about.
             models.Index(fields=["reference"], name="calls_by_reference"),
+            # Answers that nobody has read.
+            models.Index(
+                fields=["called_back_at"],
+                condition=Q(answer__isnull=False),
+                name="calls_with_an_answer",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.source} {self.get_end_display()}"
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether a callback's body is kept, without opening it."""
+        return self.__dict__.get("answer") is not None
 
 
 class Minute(models.Model):
