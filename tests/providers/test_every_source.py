@@ -2,6 +2,8 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from tests.providers.asking import inquiry
 from verification.checks import configuration
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
-from verification.providers.base import NotYet, ProviderError, Refused
+from verification.providers.base import Given, NotYet, ProviderError, Refused
 from verification.providers.fixtures import Case
 from verification.providers.registry import REFEREES_CHECK, route_for
 from verification.providers.sandbox import CHECKS as CHECKS_OF_SANDBOX
@@ -29,6 +31,8 @@ from verification.source_settings import half_configured, live_providers
 
 CREDENTIALS = {
     "smile_id": {"SMILE_ID_PARTNER_ID": "085", "SMILE_ID_API_KEY": "of no worth"},
+    # It asks with the account of `smile_id`.
+    "smile_id_v3": {"SMILE_ID_V3_POLICY_URL": "https://reports.test/privacy"},
     "metropol": {
         "METROPOL_PUBLIC_KEY": "of no worth",
         "METROPOL_PRIVATE_KEY": "of none either",
@@ -47,7 +51,15 @@ NUMBERS = {
     "kraPin": "A012345678Z",
     "registrationNumber": "12345678",
 }
-ONE_COUNTRY = {"companies_house", "kra", "metropol", "prembly", "smile_id"}
+ONE_COUNTRY = {
+    "companies_house",
+    "kra",
+    "metropol",
+    "prembly",
+    "smile_id",
+    "smile_id_v3",
+}
+GIVEN = Given(datetime.now(UTC), "SERVICE_HOSTED", "ke-2026-11d", "en")
 # It looks into tables of ours.
 WITHOUT_NETWORK = {"watchlists"}
 # Every place in every route that is built in.
@@ -118,8 +130,12 @@ def test_production_asks_the_source_and_a_dead_one_is_no_answer(
         fullName="Ada Obi",
         country="UG" if country == "*" else country,
         registrationNumber=company,
+        firstName="Ada",
+        lastName="Obi",
+        email="ada@obi.test",
         **numbers,
     )
+    asked = replace(asked, given=GIVEN)
 
     with pytest.raises(ProviderError) as error:
         route_for(check, "production", country).providers[nth].ask(asked)
@@ -261,6 +277,19 @@ def test_a_key_of_opensanctions_without_its_address_is_told(env):
     assert live_providers(Env()) == {}
 
 
+def test_v3_of_smile_id_without_its_account_is_told_and_not_asked(env):
+    env.update(CREDENTIALS["smile_id_v3"])
+
+    assert half_configured(Env()) == ["SMILE_ID_PARTNER_ID", "SMILE_ID_API_KEY"]
+    assert live_providers(Env()) == {}
+
+
+def test_account_of_smile_id_alone_asks_by_v1(env):
+    env.update(CREDENTIALS["smile_id"])
+
+    assert list(live_providers(Env())) == ["smile_id"]
+
+
 def test_a_secret_is_read_from_its_file(env, tmp_path):
     env.update(CREDENTIALS["kra"])
     del env["KRA_CLIENT_SECRET"]
@@ -345,8 +374,8 @@ def test_checks_at_the_start_say_which_check_nobody_answers(env, settings):
     told = [message.msg for message in configuration.check_sources()]
 
     assert (
-        "No source is configured for IDENTITY in KE (smile_id, prembly). It fails."
-        in told
+        "No source is configured for IDENTITY in KE (smile_id_v3, smile_id, prembly). "
+        "It fails." in told
     )
     assert not any("KRA_PIN" in text for text in told)
 
