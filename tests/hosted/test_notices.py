@@ -116,9 +116,12 @@ def test_a_notice_names_every_source_that_the_routes_ask(live_sources, live_ask)
     notice = notice_for(live_ask(checksRequested=CHECKS, subject=REFEREE).consent, "en")
 
     register = "which asks the national register of persons (IPRS)"
+    smile = f"Smile Identity, Inc. (the United States), {register}"
     assert sent(notice)["IDENTITY"] == (
         "Sent: your ID number. "
-        f"To: Smile Identity, Inc. (the United States), {register}. "
+        f"To: {smile}, and is also sent your name, your e-mail address or phone "
+        "number, and when and how you agreed. "
+        f"If there is no answer, to: {smile}. "
         f"If there is no answer, to: Prembly (Identitypass) (Nigeria), {register}."
     )
     assert sent(notice)["CRB_SCORE"] == (
