@@ -34,6 +34,7 @@ JANE = {
     "phone": "+254712345678",
 }
 BEGIN = "/v3/enhanced_kyc"
+RECORD = {"full_name": "JANE WANJIKU KAMAU", "id_number": "12345678"}
 
 
 def asked(begun: Begun | None = None, given: Given | None = HOSTED, **changed: Any):
@@ -173,7 +174,9 @@ def test_what_a_callback_becomes(smile_id_v3, tells, person, flags, score):
         ({"status": "block", "reason": None}, Refused, "not known"),
         ({"status": "error", "reason": "service_unavailable"}, Unavailable, "service_"),
         ({"status": "error", "reason": "JANE"}, Unavailable, "could not answer"),
-        ({"status": "complete"}, Unavailable, "could not answer"),
+        ({"status": "complete", "id_fields": RECORD}, Unavailable, "could not answer"),
+        ({"status": None, "id_fields": RECORD}, Unavailable, "could not answer"),
+        ({"status": "block", "id_fields": RECORD}, Refused, "not known"),
         ({"status": "clear", "id_fields": None}, Unavailable, "could not answer"),
         ({"id_fields": {"id_number": "999"}}, Unavailable, "something else"),
     ],
@@ -255,6 +258,13 @@ def test_job_that_may_have_been_taken_is_waited_for(smile_id_v3, fault, monkeypa
 
     assert taken.job == ""
     assert len(smile_id_v3.jobs) == 1
+
+
+@pytest.mark.parametrize("answer", ["<html>", [], {}, {"job_id": "../x"}])
+def test_job_that_was_taken_without_its_id_is_waited_for(smile_id_v3, answer):
+    smile_id_v3.says = (202, answer)
+
+    assert begin(smile_id_v3).job == ""
 
 
 @pytest.mark.parametrize(
