@@ -17,7 +17,7 @@ def main() -> None:
     from django.db import NotSupportedError, OperationalError, ProgrammingError
     from environs import EnvError
 
-    from verification.postgresql import unreachable
+    from verification.postgresql import migrations, unreachable
 
     try:
         execute_from_command_line(sys.argv)
@@ -30,7 +30,7 @@ def main() -> None:
             sys.exit(told)
         raise
     except ProgrammingError:
-        if unreachable.lacks_migrations():
+        if migrations.unapplied():
             sys.exit(
                 "Tables are missing in the database; run: python manage.py migrate"
             )

@@ -8,6 +8,7 @@ from django.test import Client
 
 from tests.api.test_problems import unreachable_database as unreachable_database
 from verification import health
+from verification.postgresql import migrations
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +87,29 @@ def test_with_unapplied_migrations_the_service_is_not_ready(client: Client) -> N
     status, body = ready(client)
 
     assert (status, body["migrations"]) == (503, f"{count} not applied")
+
+
+@pytest.mark.django_db
+def test_applied_migrations_are_known_by_their_names_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(migrations, "MigrationExecutor")
+
+    assert migrations.unapplied() == 0
+
+
+@pytest.mark.django_db
+def test_connection_that_the_server_has_ended_is_not_usable() -> None:
+    kept = connection.copy()
+    kept.connect()
+    assert kept.is_usable()
+
+    with connection.cursor() as cursor:
+        ended = "SELECT pg_terminate_backend(%s, 5000)"
+        cursor.execute(ended, [kept.connection.info.backend_pid])
+
+    assert not kept.is_usable()
+    kept.close()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -15,6 +14,7 @@ from verification.jobs import heartbeat
 from verification.payments.models import Checkout
 from verification.payments.models.checkout import REFUND_DOUBTS
 from verification.payments.troubles import unopened_lately
+from verification.postgresql import migrations
 
 OLDEST_HEARTBEAT_SECONDS = 30
 NO_DATABASE = "not known without the database"
@@ -79,10 +79,8 @@ def _require_applied_migrations() -> None:
 
     An exception is not cached.
     """
-    executor = MigrationExecutor(connection)
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if plan:
-        raise _Unapplied(len(plan))
+    if unapplied := migrations.unapplied():
+        raise _Unapplied(unapplied)
 
 
 def _jobs(age: float | None) -> str:

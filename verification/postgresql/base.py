@@ -18,7 +18,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.connection is None:
             return False
         try:
-            self.connection.pgconn.consume_input()
+            # The end is found behind the server's last words, if there are any.
+            for _ in range(2):
+                self.connection.pgconn.consume_input()
         except psycopg.Error:
             return False
         in_error = psycopg.pq.TransactionStatus.INERROR

@@ -3,8 +3,7 @@
 import os
 import re
 
-from django.db import OperationalError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import OperationalError
 
 # What PostgreSQL and its client say, and what helps; the first that fits.
 ADVICE = {
@@ -47,8 +46,3 @@ def is_away(error: OperationalError) -> bool:
     text = str(error)
     refuses = isinstance(error, NotForUs) or "FATAL" in text
     return not refuses or "starting up" in text
-
-
-def lacks_migrations() -> bool:
-    executor = MigrationExecutor(connection)
-    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))

@@ -18,13 +18,15 @@ from typing import Any
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
-from django.db import OperationalError, connections
+from django.core.management.sql import emit_post_migrate_signal
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 
 from verification import embedded, serving
 from verification.jobs import heartbeat, processes
 from verification.jobs.cluster import preload
 from verification.jobs.processes import FairClock, dying_with_us
 from verification.jobs.supervisor import Supervisor
+from verification.postgresql import migrations
 from verification.serving import HOST
 
 READY_SECONDS = 60
@@ -133,16 +135,18 @@ class Command(BaseCommand):
         if embedded.is_used():
             with _database_errors():
                 embedded.use(settings.DATA_DIR)
-        self._lasting("migrate", verbosity=0)
-        self._lasting("setup_checks", stdout=StringIO())
-        self._lasting("setup_schedules")
+        self._lasting(_migrate)
+        self._lasting(call_command, "setup_checks", stdout=StringIO())
+        self._lasting(call_command, "setup_schedules")
         connections.close_all()
 
-    def _lasting(self, command: str, **options: Any) -> None:
-        """Call a command, again if the embedded database was killed meanwhile."""
+    def _lasting(
+        self, work: Callable[..., object], *arguments: str, **options: Any
+    ) -> None:
+        """Do it, again if the embedded database was killed meanwhile."""
         for attempt in range(MOST_RESTARTS):
             try:
-                call_command(command, **options)
+                work(*arguments, **options)
                 return
             except OperationalError:
                 if not embedded.is_used() or attempt == MOST_RESTARTS - 1:
@@ -166,7 +170,7 @@ class Command(BaseCommand):
         self.stdout.write(WELCOME.format(url=url), ending="")
         if settings.DEBUG and embedded.is_used():
             output = StringIO()
-            self._lasting("setup_demo", stdout=output)
+            self._lasting(call_command, "setup_demo", stdout=output)
             told = json.loads(output.getvalue().splitlines()[-1])
             self.stdout.write(DEMO.format(url=url, order=relpath(ORDER), **told))
         # It may go to a file or a pipe, and is wanted now.
@@ -212,6 +216,14 @@ class Command(BaseCommand):
             part.wait(deadline)
         connections.close_all()
         embedded.release(settings.DATA_DIR)
+
+
+def _migrate() -> None:
+    if migrations.unapplied():
+        call_command("migrate", verbosity=0)
+    else:
+        # Roles and the like are those of the code whether or not a migration is new.
+        emit_post_migrate_signal(verbosity=0, interactive=False, db=DEFAULT_DB_ALIAS)
 
 
 def _end(*_: object) -> None:
