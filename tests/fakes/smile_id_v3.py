@@ -5,7 +5,8 @@ def test_something(smile_id_v3):
     smile_id_v3.tells = {"status": "block", "reason": "identifier_not_found"}
 
 Jobs are accepted and end at once, or stay at work while `is_at_work`. The shapes are
-those of github.com/smileidentity/api-reference; callbacks those that its clients quote.
+those of github.com/smileidentity/api-reference, and its client `usesmileid` 12.1 takes
+them; callbacks are those that its clients quote.
 """
 
 import hmac
@@ -107,6 +108,8 @@ class FakeSmileIdV3(FakeServer):
             if not form.get(name):
                 return _error(400, f"Required field '{name}' is missing or invalid.")
         user, consent = form["user_details"], form["consent"]
+        if isinstance(user, str) or isinstance(consent, str):
+            return _error(400, "Required field 'consent' is missing or invalid.")
         if not (user.get("email") or user.get("phone_number")):
             return _error(400, "Either email or phone_number is required.")
         if not (user["given_names"] and user["last_name"]):
@@ -183,7 +186,8 @@ def parts(request: Request) -> dict[str, Any] | None:
     for part in BytesParser().parsebytes(head + request.body).get_payload():
         name = part.get_param("name", header="content-disposition")
         text = part.get_payload(decode=True).decode()
-        found[name] = json.loads(text) if text.startswith(("{", "[")) else text
+        is_json = part.get_content_type() == "application/json"
+        found[name] = json.loads(text) if is_json else text
     return found
 
 

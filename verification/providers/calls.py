@@ -100,13 +100,14 @@ class Api:
         params: Mapping[str, Any] | None = None,
         json: Any = None,
         form: Mapping[str, Any] | None = None,
-        parts: Mapping[str, str] | None = None,
+        parts: Mapping[str, Any] | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Whatever is answered; raises Unavailable or Refused where nothing is.
 
-        `body` is sent as it is, and is JSON; `parts` are those of a multipart form.
+        `body` is sent as it is, and is JSON; `parts` are those of a multipart form,
+        texts or what becomes JSON.
         """
         if body is not None:
             headers = {"Content-Type": "application/json", **(headers or {})}
@@ -117,7 +118,7 @@ class Api:
                 params=params,
                 json=json,
                 data=form if body is None else body,
-                files={name: (None, text) for name, text in (parts or {}).items()},
+                files={name: _part(value) for name, value in (parts or {}).items()},
                 headers=headers,
             )
         except (Blocked, requests.RequestException, HTTPError, OSError) as e:
@@ -139,6 +140,12 @@ class Api:
         if status >= 400:
             raise Declined(self.source, status, answer)
         return answer
+
+
+def _part(value: Any) -> tuple[None, str] | tuple[None, str, str]:
+    if isinstance(value, str):
+        return None, value
+    return None, parser.dumps(value), "application/json"
 
 
 def failure(source: str, e: BaseException) -> Unavailable | Refused:

@@ -191,25 +191,19 @@ class SmileIdV3:
             "id_type": "NATIONAL_ID_NO_PHOTO",
             "id_number": number,
             "callback_url": self._callback_url,
-            "user_details": json.dumps(
-                {
-                    "given_names": " ".join(filter(None, names)),
-                    "last_name": subject["lastName"],
-                    **reached,
-                }
-            ),
-            "consent": json.dumps(
-                {
-                    "granted": True,
-                    "granted_at": _utc(given.at),
-                    "notice_language": self._language(given),
-                    "notice_privacy_policy_url": self._policy_url,
-                }
-            ),
-            "metadata": json.dumps(_evidence(given)),
-            "partner_params": json.dumps(
-                {"reference": name, "proof": self._proof(name)}
-            ),
+            "user_details": {
+                "given_names": " ".join(filter(None, names)),
+                "last_name": subject["lastName"],
+                **reached,
+            },
+            "consent": {
+                "granted": True,
+                "granted_at": _utc(given.at),
+                "notice_language": self._language(given),
+                "notice_privacy_policy_url": self._policy_url,
+            },
+            "metadata": _evidence(given),
+            "partner_params": {"reference": name, "proof": self._proof(name)},
         }
         try:
             reply = self._fetch("POST", "/v3/enhanced_kyc", parts)
@@ -300,7 +294,7 @@ class SmileIdV3:
         return (given.language or self._attested_language).upper()
 
     def _fetch(
-        self, method: str, path: str, parts: Mapping[str, str] | None = None
+        self, method: str, path: str, parts: Mapping[str, Any] | None = None
     ) -> Reply:
         """The answer to a call with a token, which is made anew where it has ended."""
         for _ in range(2):
