@@ -11,6 +11,8 @@ from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
 from tests.fakes.metropol import metropol as metropol
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
+from tests.fakes.smile_id_v3 import FakeSmileIdV3
+from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.live import Service
 from tests.service.conftest import Client
 
@@ -31,6 +33,16 @@ DOUBTS = """
 SELECT count(*) FROM sources_call c JOIN checks_checkresult r ON r.id = c.result_id
 JOIN reports_report p ON p.id = r.report_id
 WHERE p.workspace_id = %s AND c.source = 'metropol' AND c."end" = 'IN_DOUBT'
+"""
+
+OF_V3 = """
+SELECT count(*) FROM sources_call c JOIN checks_checkresult r ON r.id = c.result_id
+JOIN reports_report p ON p.id = r.report_id
+WHERE p.workspace_id = %s AND c.source = 'smile_id_v3'
+"""
+LOST = f"{OF_V3} AND c.\"end\" = 'LOST'"
+KEPT = f"""
+{OF_V3.replace("count(*)", 'c."end", r.status')} AND c.answer IS NOT NULL
 """
 
 
@@ -60,9 +72,36 @@ def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
     service.start_jobs()
 
 
-def order(client, first, count):
+@pytest.fixture
+def asking_v3(service: Service, smile_id_v3: FakeSmileIdV3):
+    """The same of Smile ID's V3, which calls back before its 202 is on its way."""
+    smile_id_v3.webhook_url = f"{service.url}/callbacks/smile-id-v3"
+    service.stop_web()
+    service.stop_jobs()
+    variables = {
+        "SMILE_ID_PARTNER_ID": PARTNER,
+        "SMILE_ID_API_KEY": KEY,
+        "SMILE_ID_URL": smile_id_v3.url,
+        "SMILE_ID_V3_POLICY_URL": "https://reports.test/privacy",
+        "SMILE_ID_V3_ATTESTED_LANGUAGE": "EN",
+        "SOURCES_IDENTITY": "smile_id_v3",
+        "SOURCE_DEV_HOSTS": smile_id_v3.host,
+    }
+    service.set_environment(**variables)
+    service.start_web()
+    service.start_jobs()
+    yield service
+    service.stop_web()
+    service.stop_jobs()
+    given = dict.fromkeys(variables, "") | {"SOURCES_IDENTITY": "smile_id,prembly"}
+    service.set_environment(**given)
+    service.start_web()
+    service.start_jobs()
+
+
+def order(client, first, count, checks=CHECKS, **subject):
     items = [
-        {**person(idNumber=str(number)), "checksRequested": CHECKS}
+        {**person(idNumber=str(number), **subject), "checksRequested": checks}
         for number in range(first, first + 10 * count, 10)
     ]
     client.order(*items)
@@ -138,3 +177,32 @@ def test_no_paid_call_is_made_twice_however_often_workers_are_killed(
     until(lambda: rows(asking, client, LEFT) == [(0,)], asking)
 
     assert_nothing_was_paid_twice(asking, client, smile_id, metropol, ordered)
+
+
+@pytest.mark.timeout(400)
+def test_no_job_of_v3_is_begun_twice_however_often_workers_are_killed(
+    asking_v3, smile_id_v3
+):
+    client, ordered = Client(asking_v3, "production"), 100
+    asking_v3.manage(
+        "top_up", client.workspace, "--environment=production", "--amount=1000000"
+    )
+    smile_id_v3.faults.path, smile_id_v3.faults.slow = "/v3/enhanced_kyc", 0.5
+    order(client, 70000009, ordered, ["IDENTITY"], email="jane@example.com")
+    for _ in range(3):
+        time.sleep(random.uniform(0.5, 2))
+        asking_v3.kill_jobs()
+        asking_v3.start_jobs()
+    until(lambda: rows(asking_v3, client, LEFT) == [(0,)], asking_v3)
+
+    begun = Counter(job["id_number"] for job in smile_id_v3.jobs.values())
+    assert set(begun.values()) == {1}
+    ended = {row[1:3]: row[3] for row in rows(asking_v3, client, ENDED)}
+    completed = ended.pop(("COMPLETED", ""))
+    doubts = ended.pop(("FAILED", "SOURCE_CALL_IN_DOUBT"), 0)
+    assert ended == {}
+    assert completed + doubts == ordered
+    # Those whose worker died before it had asked, or before the callback came.
+    assert doubts < ordered / 2
+    assert rows(asking_v3, client, KEPT) == []
+    assert rows(asking_v3, client, LOST)[0][0] > 0

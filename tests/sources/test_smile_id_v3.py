@@ -2,13 +2,15 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.utils.timezone import now
 
 from tests.checks.engine import (
@@ -406,3 +408,30 @@ def test_hosted_consent_is_sent_as_its_record_has_it(paying_api, v3, mailoutbox)
         "consent_notice_sha256": bytes(record.notice_sha256).hex(),
     }
     assert "is also sent your name" in record.evidence["text"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_callback_in_the_midst_of_the_next_claim_is_no_doubt(paying_api, v3, client):
+    made = paying_api.create(person(**JANE) | CHECK)
+    asked_by_a_worker_that_dies()
+    let_time_pass()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            # Taken, and not committed yet.
+            assert post(client, v3).status_code == 200
+            work = pool.submit(in_a_connection_of_its_own, paying_api.work)
+            time.sleep(0.5)
+            assert not work.done()
+        work.result(timeout=30)
+
+    assert paying_api.report(made["id"])["status"] == "READY"
+    assert calls() == [(V3, "LOST"), ANSWERED]
+    assert kept() == 0
+
+
+def in_a_connection_of_its_own(work):
+    try:
+        work()
+    finally:
+        connection.close()

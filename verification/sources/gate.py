@@ -230,7 +230,9 @@ def _earlier(wishes: Iterable[Wish]) -> dict[UUID, list[Call]]:
     attempts = {wish.result_id: wish.attempt for wish in wishes if not wish.is_new}
     found: dict[UUID, list[Call]] = {}
     if attempts:
-        for call in Call.objects.filter(result__in=list(attempts)).order_by("id"):
+        # Held, so that a callback is here before what is decided, or comes too late.
+        calls = Call.objects.filter(result__in=list(attempts)).order_by("id")
+        for call in calls.select_for_update(no_key=True):
             if call.attempt == attempts[call.result_id]:
                 found.setdefault(call.result_id, []).append(call)
     return found
