@@ -47,6 +47,12 @@ def test_what_run_forks_the_web_server_from_finds_the_back_office():
     assert loaded(RUN.format("run") + forked, BACK_OFFICE)
 
 
+def test_web_server_reads_no_source_of_answers_when_it_loads():
+    """For what the schema of the API says of their fields; it has few of queries."""
+    read = "[f for f in linecache.cache if f.endswith('report_shapes.py')]"
+    loaded(f"import verification.asgi,linecache;assert not {read}")
+
+
 @pytest.mark.parametrize("module", [BACK_OFFICE, "unfold.admin", "redis"])
 def test_a_job_cluster_does_without(module):
     assert not loaded(JOBS, module, JOB_CLUSTER="here")
