@@ -42,8 +42,8 @@ def undo_factor(user: User) -> None:
 def _address_is_all(user: User) -> str:
     """Return why a superuser alone must not change the address of this colleague.
 
-    Without a second factor another address is another person: the one who reads the
-    mail that sets a password. Empty for members, and for an invitation.
+    Without a second factor, whoever reads the new mailbox takes over the account.
+    Empty for members, and for an invitation.
     """
     if not user.is_staff or Authenticator.objects.filter(user=user.pk).exists():
         return ""

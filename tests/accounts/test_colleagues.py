@@ -1,5 +1,7 @@
 """Superusers add colleagues, who join by a link, and end their access."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -7,6 +9,7 @@ import time_machine
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group, Permission, User
+from django.db import connection, transaction
 from django.test import Client
 from django.utils.timezone import now
 
@@ -23,7 +26,7 @@ from verification.accounts.models import (
     StaffInvitation,
 )
 from verification.backoffice.models import AuditEvent
-from verification.backoffice.roles import SUPERUSER, is_superuser
+from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
 from verification.notifications.models import Notification
 from workspaces.models import Member
 
@@ -277,6 +280,8 @@ def test_superuser_who_comes_back_is_none(superuser):
     wangari.groups.set([role(), role(SUPERUSER)])
 
     press(superuser, "deactivate", colleague(wangari), reason="Leaves")
+    dialog = opened(superuser, dialog_url("reactivate", colleague(wangari)))
+    assert "all roles but Superuser" in dialog
     press(superuser, "reactivate", colleague(wangari), reason="Is back")
 
     wangari = User.objects.get(pk=wangari.pk)
@@ -318,6 +323,81 @@ def test_role_of_a_superuser_is_taken_by_the_form(superuser):
 
     assert not is_superuser(User.objects.get(pk=wangari.pk))
     assert audited() == ["user.changed"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("end", ["demote", "deactivate"])
+def test_form_restores_no_access_that_ends_meanwhile(transactional_db, end):
+    write_roles()
+    ann, wangari = another_superuser("ann"), another_superuser()
+    client = Client()
+    log_in_staff(client, ann)
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            colleagues.hold_staff()
+            saving = pool.submit(saved_apart, client, wangari, SUPERUSER)
+            wait_for_one_who_waits()
+            if end == "demote":
+                colleagues.give_roles(wangari, [role()])
+            else:
+                colleagues.deactivate(wangari, by=ann)
+        saving.result(10)
+
+    wangari.refresh_from_db()
+    if end == "demote":
+        assert not is_superuser(wangari)
+        assert list(wangari.groups.all()) == [role()]
+    else:
+        assert not wangari.is_active
+        assert not wangari.has_usable_password()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_form_of_a_superuser_who_is_demoted_meanwhile_saves_nothing(transactional_db):
+    write_roles()
+    ann, grace = another_superuser("ann"), known(is_staff=True)
+    another_superuser()
+    client = Client()
+    log_in_staff(client, ann)
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            colleagues.hold_staff()
+            # The form waits for this row in any case.
+            User.objects.select_for_update(no_key=True).get(pk=grace.pk)
+            saving = pool.submit(saved_apart, client, grace, "Finance")
+            wait_for_one_who_waits()
+            colleagues.give_roles(ann, [role()])
+        assert saving.result(10).status_code == 403
+
+    assert not grace.groups.exists()
+
+
+def saved_apart(client: Client, user: User, *roles: str):
+    """In a thread of its own, with its own connection."""
+    try:
+        return save(client, user, *roles)
+    finally:
+        connection.close()
+
+
+def wait_for_one_who_waits() -> None:
+    """Until another connection waits for a lock."""
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    deadline = time.monotonic() + 10
+    with connection.cursor() as cursor:
+        while True:
+            # The view is read once a transaction, unless it is let go.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(waiting)
+            if cursor.fetchone()[0]:
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_nobody_takes_their_own_role_or_access(superuser, admin_user):

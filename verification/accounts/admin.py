@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, Permission
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.utils.timezone import now
 from unfold.decorators import action
@@ -204,6 +204,16 @@ class ColleagueAdmin(PeopleAdmin):
     def has_people_permission(self, request, object_id=None):
         return self.has_change_permission(request)
 
+    def changeform_view(self, request, *arguments, **more):
+        if request.method != "POST" or not is_superuser(request.user):
+            return super().changeform_view(request, *arguments, **more)
+        # A row that is read before another superuser ends an access would restore it.
+        with transaction.atomic():
+            colleagues.hold_staff()
+            if not colleagues.superusers().filter(pk=request.user.pk).exists():
+                raise PermissionDenied
+            return super().changeform_view(request, *arguments, **more)
+
     def save_model(self, request, obj, form, change):
         if change:
             super().save_model(request, obj, form, change)
@@ -311,7 +321,7 @@ class ColleagueAdmin(PeopleAdmin):
         dialog=dialog(
             "Reactivate this colleague",
             "They get a link by which they choose a new password. They keep their "
-            "roles and second factor.",
+            "second factor and all roles but Superuser.",
             "Reactivate",
             Access,
         ),

@@ -176,8 +176,8 @@ def remove_factor(user: User, *, by: User, reason: str) -> bool:
 def promote(user: User, *, by: User, reason: str) -> bool:
     """Make a superuser if another superuser has asked for it, or else ask for it.
 
-    A superuser who could make another one alone could agree with themselves to
-    everything that takes two. The first two are made by `createsuperuser`.
+    A superuser who could make another one alone could create a second account
+    and approve their own requests. The first two are made by `createsuperuser`.
 
     Returns whether it is done. Raises Refused.
     """
@@ -232,6 +232,7 @@ def reactivate(user: User, *, by: User) -> None:
 
     A superuser comes back without that role, which takes two superusers.
     """
+    hold_staff()
     user.is_active = True
     user.save(update_fields=["is_active"])
     give_roles(user, user.groups.exclude(name=SUPERUSER))
