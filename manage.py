@@ -16,6 +16,7 @@ def main() -> None:
     from django.core.management import execute_from_command_line
     from django.db import NotSupportedError, OperationalError, ProgrammingError
     from environs import EnvError
+    from psycopg.errors import UndefinedColumn, UndefinedTable
 
     from verification.postgresql import migrations, unreachable
 
@@ -29,8 +30,9 @@ def main() -> None:
         if told := unreachable.sentence(e):
             sys.exit(told)
         raise
-    except ProgrammingError:
-        if migrations.unapplied():
+    except ProgrammingError as e:
+        is_missing = isinstance(e.__cause__, UndefinedTable | UndefinedColumn)
+        if is_missing and migrations.unapplied():
             sys.exit(
                 "Tables are missing in the database; run: python manage.py migrate"
             )

@@ -25,6 +25,7 @@ from django.conf import settings
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, free_port
 from verification import embedded
+from verification.jobs.processes import dying_with_us
 
 LOOPS = 6
 MOST_SECONDS = 15
@@ -82,6 +83,7 @@ class Run:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=dying_with_us(),
             )
 
     def kill(self, name: str) -> float:
@@ -149,7 +151,8 @@ def _is_alive(process: psutil.Process) -> bool:
 def busy(loops: int) -> Iterator[None]:
     command = [sys.executable, "-c", "while True: pass"]
     processes = [
-        subprocess.Popen(command, start_new_session=True) for _ in range(loops)
+        subprocess.Popen(command, start_new_session=True, preexec_fn=dying_with_us())
+        for _ in range(loops)
     ]
     try:
         yield

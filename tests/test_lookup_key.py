@@ -1,6 +1,10 @@
 """LOOKUP_KEY is replaced: what was hashed is hashed again, and nothing else changes."""
 
 import io
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -9,10 +13,11 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from cryptography.exceptions import InvalidTag
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import connection, models
+from django.db import ProgrammingError, connection, models, transaction
 from django.test import Client
 
 from monitoring.models import Rule
@@ -51,9 +56,8 @@ DIGESTS = {
 @pytest.fixture
 def made_with_the_key(settings: Any) -> None:
     """As a migration leaves it: tests that truncate tables take the row away."""
-    LookupKey.objects.update_or_create(
-        pk=1, defaults={"fingerprint": fingerprints()[-1]}
-    )
+    LookupKey.objects.all().delete()
+    LookupKey.objects.create(pk=1, fingerprint=fingerprints()[-1])
 
 
 @pytest.fixture
@@ -88,6 +92,15 @@ def consent_url(api: Api, made: dict[str, Any]) -> str:
     return api.report(made["id"])["consentState"]["consentUrl"]
 
 
+def printed(api: Api) -> list[str]:
+    """Links that no table holds."""
+    return [
+        links.genuine_url(Report.objects.get().pk),
+        links.top_up_url(api.account.pk),
+        *(links.block_url(message.pk) for message in Notification.objects.all()),
+    ]
+
+
 def found(api: Api, text: str) -> list[str]:
     return [row["id"] for row in api.get("/reports", search=text).json()["content"]]
 
@@ -104,7 +117,7 @@ def test_everything_is_found_under_the_new_key(api: Api, client: Client, add_key
     told = rehash()
 
     assert "Leave the former keys in LOOKUP_KEY" in told
-    assert bytes(LookupKey.objects.get().fingerprint) == fingerprints()[-1] != former
+    assert bytes(LookupKey.objects.last().fingerprint) == fingerprints()[-1] != former
     for text in ("anjik", "12345678", made["id"]):
         assert made["id"] in found(api, text)
     again = api.post("/reports", body, Idempotency_Key="once").json()["reports"][0]
@@ -125,13 +138,7 @@ def test_everything_is_found_under_the_new_key(api: Api, client: Client, add_key
 
 def test_links_that_were_sent_still_open(api: Api, client: Client, add_key: Any):
     made = api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
-    report = Report.objects.get()
-    sent = [
-        consent_url(api, made),
-        links.genuine_url(report.pk),
-        links.top_up_url(api.account.pk),
-        *(links.block_url(n.pk) for n in Notification.objects.all()),
-    ]
+    sent = [consent_url(api, made), *printed(api)]
     add_key()
 
     rehash()
@@ -145,14 +152,30 @@ def test_links_that_were_sent_end_where_the_operator_asks_so(
     api: Api, client: Client, add_key: Any
 ):
     made = api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
-    sent = consent_url(api, made)
+    sent = [consent_url(api, made), *printed(api)]
     add_key()
 
     rehash(end_links=True)
 
-    assert client.get(path(sent), follow=True).status_code == 404
+    for url in sent:
+        assert client.get(path(url), follow=True).status_code == 404
     now = consent_url(api, made)
     assert client.get(path(now), follow=True).status_code == 200
+
+
+def test_former_key_makes_no_link_of_a_later_report(
+    api: Api, client: Client, settings: Any, add_key: Any
+):
+    add_key()
+    rehash()
+    report = Report.objects.get(pk=api.create(person())["id"])
+    good = links.genuine_url(report.pk)
+    settings.LOOKUP_KEY = settings.LOOKUP_KEY[:1]
+    forged = links.genuine_url(report.pk)
+    settings.LOOKUP_KEY = (*settings.LOOKUP_KEY, NEW_KEY)
+
+    assert client.get(path(good)).status_code == 200
+    assert client.get(path(forged)).status_code == 404
 
 
 def test_second_factors_still_work(add_key: Any):
@@ -217,6 +240,17 @@ def test_rehash_refuses_while_others_are_connected(add_key: Any):
             rehash()
 
 
+def test_rehash_refuses_who_owns_no_tables(add_key: Any):
+    add_key()
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE guest; SET ROLE guest")
+        try:
+            with pytest.raises(CommandError, match="owner of the tables"):
+                rehash()
+        finally:
+            cursor.execute("RESET ROLE; DROP ROLE guest")
+
+
 def test_rehash_refuses_without_the_former_key(settings: Any, add_key: Any):
     settings.LOOKUP_KEY = (NEW_KEY,)
 
@@ -229,6 +263,55 @@ def test_process_with_another_key_gets_no_connection(settings: Any, add_key: Any
 
     with closing(connection.copy()) as other, pytest.raises(NotForUs, match="rehash"):
         other.ensure_connection()
+
+
+def test_process_that_connects_while_rehash_runs_waits_and_is_refused(
+    made_with_the_key: None,
+):
+    with closing(connection.copy()) as other, ThreadPoolExecutor() as threads:
+        other.inc_thread_sharing()
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(command.LOCK)
+            waiting = threads.submit(other.ensure_connection)
+            LookupKey.objects.create(pk=2, fingerprint=b"of another key")
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.5)
+
+        with pytest.raises(NotForUs):
+            waiting.result(timeout=20)
+        # It is closed, so that nothing uses it after all.
+        assert other.connection is None
+
+
+def test_role_that_may_not_look_gets_no_connection(made_with_the_key: None):
+    with closing(connection.copy()) as other, connection.cursor() as cursor:
+        cursor.execute("DROP ROLE IF EXISTS blind; CREATE ROLE blind LOGIN")
+        other.settings_dict = other.settings_dict | {"USER": "blind"}
+
+        with pytest.raises(ProgrammingError, match="permission denied"):
+            other.ensure_connection()
+
+        assert other.connection is None
+        cursor.execute("DROP ROLE blind")
+
+
+def test_web_server_with_another_key_does_not_start(
+    made_with_the_key: None, tmp_path: Any
+):
+    done = subprocess.run(
+        [sys.executable, "-m", "verification.serving"],
+        cwd=settings.BASE_DIR,
+        env={k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
+        | {"DEBUG": "True", "PORT": "0", "DATA_DIR": str(tmp_path)}
+        | {"DATABASE_URL": database_url("postgres", connection.settings_dict["NAME"])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.endswith("run: python manage.py rehash\n")
 
 
 def test_command_with_another_key_is_refused_in_one_sentence(

@@ -1,13 +1,18 @@
 """Row identifiers: UUIDv7, so that rows made together lie together in an index."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.db.models import Model, QuerySet, TextField
 from django.db.models.functions import Cast, Right
 from uuid_utils.compat import uuid7
 
-__all__ = ["NUMBER_DIGITS", "numbered", "uuid7"]
+__all__ = ["NUMBER_DIGITS", "RANDOM_BITS", "made_at", "numbered", "uuid7"]
+
+# Below the milliseconds of its time.
+RANDOM_BITS = 80
 
 # Of the id, in the number that is printed and read out: P-1234-ABCD-5678.
 NUMBER_DIGITS = 12
@@ -15,6 +20,11 @@ NUMBER_DIGITS = 12
 FOUR = "([0-9A-F]{4})"
 NUMBER = re.compile(rf"([A-Z])[- ]?{FOUR}[- ]?{FOUR}[- ]?{FOUR}", re.IGNORECASE)
 Row = TypeVar("Row", bound=Model)
+
+
+def made_at(row_id: UUID) -> datetime:
+    """Return the time that is in an id."""
+    return datetime.fromtimestamp((row_id.int >> RANDOM_BITS) / 1000, UTC)
 
 
 def numbered(rows: QuerySet[Row], letter: str, typed: str) -> QuerySet[Row] | None:

@@ -2,7 +2,7 @@
 
 A token is 22 base62 characters (131 bits) of a keyed hash over purpose, row and
 generation. The table holds its SHA-256, by which the page finds the row; where it does
-not, as for links that are printed, tokens of the former keys of LOOKUP_KEY hold too.
+not, as for links that are printed, a token of the LOOKUP_KEY of the row's day holds.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.crypto import constant_time_compare
 
+from verification.backoffice.lookup_key import was_in_use
 from verification.encryption import keyed_hashes
+from verification.ids import RANDOM_BITS, made_at
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TOKEN_LENGTH = 22
 # Characters of the time in the id of a message, before the token of its link to block.
 # The page finds the message by them. An SMS has room for both links.
 BLOCK_TIME = 7
-# Bits of an id (UUID version 7) below its time.
-RANDOM_BITS = 80
 
 
 def token(purpose: str, row: UUID, generation: int) -> str:
@@ -29,13 +29,21 @@ def token(purpose: str, row: UUID, generation: int) -> str:
 
 
 def is_token(text: str, purpose: str, row: UUID) -> bool:
-    """Whether the text is the token of the row's only link, also of a former key."""
-    return any(constant_time_compare(text, t) for t in _tokens(purpose, row, 1))
+    """Whether the text is the token of the row's only link."""
+    return _is_one_of(text, _tokens(purpose, row, 1), row)
 
 
 def _tokens(purpose: str, row: UUID, generation: int) -> list[str]:
     hashes = keyed_hashes(f"link:{purpose}", row, generation)
     return [_base62(int.from_bytes(hashed)) for hashed in hashes]
+
+
+def _is_one_of(text: str, derived: list[str], row: UUID) -> bool:
+    """Whether the text is what today's LOOKUP_KEY derives, or that of the row's day."""
+    return constant_time_compare(text, derived[-1]) or any(
+        constant_time_compare(text, former) and was_in_use(keys, made_at(row))
+        for keys, former in enumerate(derived[:-1], 1)
+    )
 
 
 def digest(token: str) -> bytes:
@@ -85,8 +93,7 @@ def block_candidates(text: str) -> tuple[UUID, UUID] | None:
 
 
 def is_block_link(text: str, notification_id: UUID) -> bool:
-    links = _block_links(notification_id)
-    return any(constant_time_compare(text, link) for link in links)
+    return _is_one_of(text, _block_links(notification_id), notification_id)
 
 
 def _block_links(notification_id: UUID) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 from importlib import import_module
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError, connection
 from environs import EnvError
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces
@@ -18,6 +19,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from verification.jobs.processes import bind_children
+from verification.postgresql.unreachable import NotForUs
 
 APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
@@ -37,6 +39,7 @@ def main(gate: int | None = None) -> None:
         import_module(APPLICATION)
     except (ImproperlyConfigured, EnvError) as e:
         sys.exit(str(e))
+    _refuse_wrong_key()
     if gate is not None:
         with open(gate, "rb") as pipe:
             pipe.read()
@@ -58,6 +61,18 @@ def main(gate: int | None = None) -> None:
         respawn_failed_workers=True,
         workers_kill_timeout=STOP_SECONDS,
     ).serve()
+
+
+def _refuse_wrong_key() -> None:
+    """Connect to the database once. One that is away may come back."""
+    try:
+        connection.ensure_connection()
+    except NotForUs as e:
+        sys.exit(str(e))
+    except OperationalError:
+        pass
+    finally:
+        connection.close()
 
 
 if __name__ == "__main__":

@@ -12,4 +12,4 @@ class BackofficeConfig(AppConfig):
         from verification.backoffice.roles import after_migrate
 
         post_migrate.connect(after_migrate, dispatch_uid="roles")
-        lookup_key.refuse_others()
+        lookup_key.refuse_wrong_keys()

@@ -6,11 +6,14 @@ finds. So it gets no connection to the database; `manage.py rehash` alone does.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from django.db import ProgrammingError
 from django.db.backends.signals import connection_created
+from psycopg.errors import UndefinedTable
 
+from verification.backoffice.models import LookupKey
 from verification.encryption import keyed_hashes
 from verification.postgresql.unreachable import NotForUs
 
@@ -20,17 +23,17 @@ OTHER_KEY = (
 )
 
 
-def refuse_others() -> None:
-    connection_created.connect(_refuse_other, dispatch_uid="lookup key")
+def refuse_wrong_keys() -> None:
+    connection_created.connect(_refuse_wrong_key, dispatch_uid="lookup key")
 
 
 @contextmanager
-def others_allowed() -> Iterator[None]:
+def wrong_key_allowed() -> Iterator[None]:
     connection_created.disconnect(dispatch_uid="lookup key")
     try:
         yield
     finally:
-        refuse_others()
+        refuse_wrong_keys()
 
 
 def fingerprints() -> list[bytes]:
@@ -38,15 +41,28 @@ def fingerprints() -> list[bytes]:
     return keyed_hashes("lookup key")
 
 
-def _refuse_other(connection: Any, **more: object) -> None:
+def was_in_use(keys: int, at: datetime) -> bool:
+    """Whether so many of the oldest keys made the printed links of that time, and
+    those are still good."""
+    later = LookupKey.objects.filter(pk__gt=keys)
+    return bool(later) and at < later[0].since and not any(k.ends_links for k in later)
+
+
+def _refuse_wrong_key(connection: Any, **more: object) -> None:
     """Raises NotForUs."""
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT fingerprint FROM backoffice_lookupkey")
+            cursor.execute(
+                "SELECT fingerprint FROM backoffice_lookupkey ORDER BY id DESC LIMIT 1"
+            )
             row = cursor.fetchone()
-    except ProgrammingError:
-        # Tables are not made yet.
-        return
-    if row and bytes(row[0]) != fingerprints()[-1]:
+        if row and bytes(row[0]) != fingerprints()[-1]:
+            raise NotForUs(OTHER_KEY)
+    except ProgrammingError as e:
+        if not isinstance(e.__cause__, UndefinedTable):
+            connection.close()
+            raise
+    except BaseException:
+        # Left open it would be used without another look.
         connection.close()
-        raise NotForUs(OTHER_KEY)
+        raise

@@ -61,18 +61,20 @@ class AuditEvent(models.Model):
 
 
 class LookupKey(models.Model):
-    """The LOOKUP_KEY that the keyed hashes of all tables are made with: one row."""
+    """A LOOKUP_KEY that the keyed hashes of all tables were made with; the last row is
+    the one that they are made with now."""
 
-    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    # The number of keys in it.
+    id = models.PositiveSmallIntegerField(primary_key=True, editable=False)
     # A keyed hash of a constant.
     fingerprint = models.BinaryField()
     since = models.DateTimeField(default=now, editable=False)
+    # Whether it ended the links of the keys before it, which others may know.
+    ends_links = models.BooleanField(default=False, editable=False)
 
     class Meta:
         default_permissions = ()
-        constraints = [
-            models.CheckConstraint(condition=models.Q(pk=1), name="there_is_one_key")
-        ]
+        ordering = ["pk"]
 
     def __str__(self) -> str:
         return f"LOOKUP_KEY since {self.since:%Y-%m-%d}"

@@ -9,7 +9,8 @@ from verification.backoffice.lookup_key import fingerprints
 def record(apps: Any, schema_editor: Any) -> None:
     """The tables so far were written with the key that this installation has."""
     rows = apps.get_model("backoffice", "LookupKey").objects
-    rows.create(fingerprint=fingerprints()[-1])
+    made = fingerprints()
+    rows.create(id=len(made), fingerprint=made[-1])
 
 
 class Migration(migrations.Migration):
@@ -22,7 +23,7 @@ class Migration(migrations.Migration):
                 (
                     "id",
                     models.PositiveSmallIntegerField(
-                        default=1, editable=False, primary_key=True, serialize=False
+                        editable=False, primary_key=True, serialize=False
                     ),
                 ),
                 ("fingerprint", models.BinaryField()),
@@ -32,15 +33,9 @@ class Migration(migrations.Migration):
                         default=django.utils.timezone.now, editable=False
                     ),
                 ),
+                ("ends_links", models.BooleanField(default=False, editable=False)),
             ],
-            options={
-                "default_permissions": (),
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("pk", 1)), name="there_is_one_key"
-                    )
-                ],
-            },
+            options={"ordering": ["pk"], "default_permissions": ()},
         ),
         migrations.RunPython(record, migrations.RunPython.noop),
     ]

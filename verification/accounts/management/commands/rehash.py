@@ -8,7 +8,6 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection, transaction
 from django.db.models import Model
-from django.utils.timezone import now
 
 from verification import links
 from verification.accounts.adapters import SecondFactorAdapter
@@ -33,9 +32,16 @@ SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND usename IS NOT NULL
     AND pid <> pg_backend_pid()
 """
+# Whoever connects from now on waits, and is refused with the former key.
+LOCK = "LOCK TABLE backoffice_lookupkey IN ACCESS EXCLUSIVE MODE"
+NOT_OURS = """
+SELECT count(*) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+    AND NOT pg_has_role(relowner, 'MEMBER')
+"""
 WRONG_KEY = (
-    "LOOKUP_KEY does not name the key that the database was written with; add it at "
-    "the end: LOOKUP_KEY=new,former"
+    "LOOKUP_KEY does not name the key that the database was written with. Write the "
+    "newest key first and that one behind it: LOOKUP_KEY=new,former"
 )
 
 
@@ -55,23 +61,27 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with (
-            lookup_key.others_allowed(),
+            lookup_key.wrong_key_allowed(),
             transaction.atomic(),
             connection.cursor() as cursor,
         ):
             cursor.execute("SET LOCAL statement_timeout = 0")
+            _refuse_who_owns_no_tables(cursor)
+            cursor.execute(LOCK)
             _refuse_while_others_are_connected(cursor)
-            held = LookupKey.objects.select_for_update().first()
+            last = LookupKey.objects.last()
             known = lookup_key.fingerprints()
-            if held is None or bytes(held.fingerprint) not in known:
+            if last is None or bytes(last.fingerprint) not in known:
                 raise CommandError(WRONG_KEY)
-            former = known.index(bytes(held.fingerprint)) + 1
+            former = known.index(bytes(last.fingerprint)) + 1
             if former == len(known):
                 self.stdout.write("The newest key of LOOKUP_KEY is in use already.")
                 return
-            self._rehash(cursor, former, ends_links=options["end_links"])
-            held.fingerprint, held.since = known[-1], now()
-            held.save()
+            ends_links = options["end_links"]
+            self._rehash(cursor, former, ends_links=ends_links)
+            LookupKey.objects.create(
+                pk=len(known), fingerprint=known[-1], ends_links=ends_links
+            )
 
     def _rehash(self, cursor: Any, former: int, *, ends_links: bool) -> None:
         hashed = sum(_rehash_rows(cursor, m, former) for m in apps.get_models())
@@ -83,6 +93,12 @@ class Command(BaseCommand):
             f"{hashed} rows are hashed again, {made} links are made anew, and {sealed} "
             "second factors are sealed anew. Leave the former keys in LOOKUP_KEY."
         )
+
+
+def _refuse_who_owns_no_tables(cursor: Any) -> None:
+    cursor.execute(NOT_OURS)
+    if cursor.fetchone()[0]:
+        raise CommandError("Run it as the owner of the tables, as `migrate` is run.")
 
 
 def _refuse_while_others_are_connected(cursor: Any) -> None:
