@@ -167,6 +167,16 @@ def test_what_a_callback_becomes(smile_id_v3, tells, person, flags, score):
 
 
 @pytest.mark.parametrize(
+    ("stated", "told"),
+    [("01234567", "1234567"), ("1234567", "01234567"), ("0123 4567", 1234567)],
+)
+def test_number_is_the_same_without_its_leading_zeros(smile_id_v3, stated, told):
+    smile_id_v3.person = {"id_number": told}
+
+    assert codes(found(smile_id_v3, idNumber=stated)) == []
+
+
+@pytest.mark.parametrize(
     ("tells", "failure", "told"),
     [
         ({"status": "block", "reason": "high_risk"}, Refused, "high_risk"),

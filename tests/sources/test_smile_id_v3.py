@@ -290,6 +290,99 @@ def test_answer_that_has_come_is_read_also_while_its_source_rests(
     assert only_result().status == "COMPLETED"
 
 
+@pytest.fixture(params=["alone", "before_v1"])
+def begun_before_a_rest(request, paying_api, v3, smile_id):
+    """A check whose job was begun, and is polled while V3 rests; v1 would answer."""
+    route(v3, smile_id if request.param == "before_v1" else None)
+    made = paying_api.create(person(**JANE) | CHECK)
+    paying_api.work()
+    resting = {"failures_in_row": 10, "resting_until": now() + timedelta(minutes=5)}
+    Source.objects.filter(name=V3).update(**resting)
+    CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
+    v3.requests.clear()
+    paying_api.work()
+    return made
+
+
+def test_job_that_was_begun_before_a_rest_waits_for_its_callback_and_is_paid_once(
+    paying_api, v3, smile_id, begun_before_a_rest, client
+):
+    assert calls() == [WAITS]
+    assert not v3.requests
+    assert not smile_id.requests
+    result = only_result()
+    assert (result.status, result.tries) == ("RUNNING", 0)
+    assert 50 < (result.next_attempt_at - now()).total_seconds() < 62
+
+    post(client, v3)
+    assert is_due()
+    paying_api.work()
+
+    assert paying_api.report(begun_before_a_rest["id"])["status"] == "READY"
+    assert calls() == [WAITS, ANSWERED]
+    assert len(v3.jobs) == 1
+    assert kept() == 0
+
+
+def test_job_that_was_begun_before_a_rest_is_asked_about_when_the_rest_is_over(
+    paying_api, v3, begun_before_a_rest
+):
+    v3.outbox.clear()
+    Source.objects.filter(name=V3).update(resting_until=now())
+    CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
+
+    paying_api.work()
+
+    assert calls() == [WAITS, WAITS]
+    assert len(v3.outbox) == 1
+    assert len(v3.jobs) == 1
+
+
+def test_job_that_was_begun_before_a_rest_waits_for_how_another_call_ends(
+    paying_api, v3, begun_before_a_rest
+):
+    probed = {"resting_until": now(), "probed_at": now()}
+    Source.objects.filter(name=V3).update(**probed)
+    CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
+
+    paying_api.work()
+
+    assert calls() == [WAITS]
+    assert only_result().tries == 0
+    assert (only_result().next_attempt_at - now()).total_seconds() < 4
+
+
+def test_job_that_was_begun_before_a_long_rest_is_not_waited_for_for_ever(
+    paying_api, v3, begun_before_a_rest
+):
+    # All that was begun is now an hour old, and V3 still rests.
+    let_time_pass()
+
+    paying_api.work()
+
+    first, second = calls()[:2]
+    assert (first, second) == (WAITS, (V3, "UNAVAILABLE"))
+    assert Call.objects.filter(may_be_charged=True).count() == 1
+    assert len(v3.jobs) == 1
+    assert Source.objects.get(name=V3).failures_in_row == 11
+
+
+def test_jobs_are_asked_about_in_a_long_rest_no_more_at_once_than_is_allowed(
+    paying_api, v3, settings
+):
+    paying_api.create(*[person(**JANE, idNumber=f"2000000{n}") | CHECK for n in "12"])
+    paying_api.work()
+    settings.SOURCE_LIMITS = {V3: Limit(at_once=0)}
+    resting = {"failures_in_row": 10, "resting_until": now() + timedelta(minutes=5)}
+    Source.objects.filter(name=V3).update(**resting)
+    let_time_pass()
+
+    paying_api.work()
+
+    assert calls() == [WAITS, WAITS]
+    assert set(CheckResult.objects.values_list("tries", "waits_for")) == {(0, "")}
+
+
 def test_callback_that_was_lost_is_asked_for_and_paid_once(
     paying_api, v3, ordered, client
 ):

@@ -187,5 +187,5 @@ class NeedsConsent(Protocol):
     """A provider that is told the consent, and more of the subject than a number."""
 
     def lacks(self, subject: Mapping[str, Any], given: Given | None) -> str:
-        """What is not known that it has to be told; blank where it can be asked."""
+        """Return what the source requires and we do not know; '' if it can be asked."""
         ...

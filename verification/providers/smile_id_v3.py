@@ -181,7 +181,6 @@ class SmileIdV3:
         if given is None or lacking:
             return Refused(REFUSED, f"{SOURCE} has to be told {lacking}.")
         name = f"{inquiry.reference}-{inquiry.attempt}"
-        number = re.sub(r"\s", "", str(subject.get("idNumber") or "")).upper()
         reach = {"email": subject.get("email"), "phone_number": subject.get("phone")}
         reached = next({key: value} for key, value in reach.items() if value)
         names = subject["firstName"], subject.get("middleName")
@@ -189,7 +188,7 @@ class SmileIdV3:
             "country": "KE",
             # A photo is of no use to any check, and a burden to whoever holds it.
             "id_type": "NATIONAL_ID_NO_PHOTO",
-            "id_number": number,
+            "id_number": _number(subject.get("idNumber")),
             "callback_url": self._callback_url,
             "user_details": {
                 "given_names": " ".join(filter(None, names)),
@@ -280,8 +279,10 @@ class SmileIdV3:
         if status not in {"clear", "attention"} or not isinstance(fields, dict):
             why = f" ({reason})" if status == "error" and reason in TRIED else ""
             raise unavailable(SOURCE, f"could not answer{why}")
-        asked = re.sub(r"\s", "", str(inquiry.subject.get("idNumber"))).upper()
-        if told(fields.get("id_number")) not in {None, asked}:
+        asked = _number(inquiry.subject.get("idNumber"))
+        number = told(fields.get("id_number"))
+        # Registers that keep numbers as such leave out leading zeros.
+        if number and _number(number).lstrip("0") != asked.lstrip("0"):
             raise unavailable(SOURCE, "answered about something else")
         found = identity_v3(inquiry.subject, fields, **evidence)
         if status == "attention" and (found.score or 0) < MEDIUM:
@@ -327,6 +328,10 @@ class SmileIdV3:
             why = "answered without a token"
             raise unavailable(SOURCE, why, may_be_charged=False)
         return bearer, TOKEN_LIFE
+
+
+def _number(stated: Any) -> str:
+    return re.sub(r"\s", "", str(stated or "")).upper()
 
 
 def _evidence(given: Given) -> list[dict[str, str]]:

@@ -22,6 +22,7 @@ from verification.encryption import UnknownKey
 from verification.ids import uuid7
 from verification.providers.base import Begun, Provider
 from verification.providers.registry import Route, provider_named
+from verification.providers.scoring import PATIENCE
 from verification.source_routes import Limit
 from verification.sources.models import Call, End, Source
 from verification.sources.resting import TRIPS_AT
@@ -34,6 +35,8 @@ ANY_NUMBER = 1_000
 WITH_CARE, FORGOTTEN = 10, timedelta(minutes=1)
 # How long others wait for how a probe ends.
 WHILE_PROBED = timedelta(seconds=2)
+# How often a check looks whether a source that has its inquiry still rests.
+WHILE_RESTING = timedelta(minutes=1)
 
 CALL_COLUMNS = [
     "id",
@@ -256,6 +259,13 @@ def _decide(wish: Wish, round_: _Round) -> Decision:
             round_.closed[last.pk] = _lost(same)
             if round_.closed[last.pk] == End.IN_DOUBT:
                 return InDoubt(last.source)
+        if (
+            last.end == End.NOT_YET
+            and same
+            and not same.repeats_are_free
+            and (waits := _while_resting(wish, same, earlier, round_))
+        ):
+            return waits
         # Whoever has the inquiry is asked for the answer, not somebody else.
         order.sort(key=lambda provider: provider is not same)
     failed = {
@@ -267,6 +277,27 @@ def _decide(wish: Wish, round_: _Round) -> Decision:
     if not affordable:
         return Spent()
     return _first_of([p for p in affordable if p.name not in failed], wish, round_)
+
+
+def _while_resting(
+    wish: Wish, provider: Provider, earlier: Sequence[Call], round_: _Round
+) -> Decision | None:
+    """The source has an inquiry that is paid for, and may rest: then no other source is
+    asked, and the check keeps its try and waits for the callback. After the source's
+    patience the check asks all the same, which ends the inquiry."""
+    source, at = round_.sources[provider.name], round_.at
+    begun = _begun(wish, provider, earlier)
+    rests = _rests(source, at)
+    if not rests or not begun:
+        return None
+    if rests == "PROBED":
+        return Later(at + WHILE_PROBED)
+    if at - begun.at <= PATIENCE:
+        return Later(min(source.resting_until or at, at + WHILE_RESTING))
+    if _limited(source, round_):
+        # Not in its queue, from which checks are claimed at once while it rests.
+        return Later(at + WHILE_PROBED)
+    return _read(wish, provider, earlier, round_)
 
 
 def _read(
@@ -300,7 +331,7 @@ def _begun(wish: Wish, provider: Provider, earlier: Iterable[Call]) -> Begun | N
 
 
 def _opened(call: Call) -> str:
-    """Blank where it cannot be opened: no source means that by anything."""
+    """Return '' if it cannot be decrypted; the adapter takes that for no answer."""
     try:
         return str(call.answer)
     except (InvalidTag, UnknownKey) as e:
