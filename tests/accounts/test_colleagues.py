@@ -14,7 +14,16 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import is_logged_in, known, log_in, path_mailed_to
-from tests.office import change, dialog_url, give_factor, listing, opened, page, press
+from tests.office import (
+    change,
+    dialog_url,
+    give_factor,
+    listing,
+    opened,
+    page,
+    press,
+    sent,
+)
 from tests.office import log_in as log_in_staff
 from tests.threads import at_once
 from tests.workspaces.people import member
@@ -28,6 +37,7 @@ from verification.accounts.models import (
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
 from verification.notifications.models import Notification
+from verification.notifications.writing import write_letter
 from workspaces.models import Member
 
 pytestmark = pytest.mark.django_db
@@ -243,6 +253,101 @@ def test_superuser_is_made_by_two_superusers(superuser):
         ("user.promotion-asked", "Leads operations"),
         ("user.promoted", "We met"),
     ]
+
+
+def test_colleague_and_all_superusers_are_told_of_a_promotion(superuser, admin_user):
+    grace, second = candidate(), second_superuser()
+    row = colleague(grace)
+    told = {admin_user.email, grace.email, "otieno@people.test"}
+
+    press(superuser, "promote", row, reason="Leads operations")
+    asked = account_letters()
+    press(superuser, "promote", row, reason="Leads operations")
+    assert len(account_letters()) == len(asked)
+    press(second, "promote", row, reason="We met")
+    made = account_letters()[len(asked) :]
+
+    assert {letter.recipient for letter in asked} == told
+    assert {letter.recipient for letter in made} == told
+    assert len(asked) == len(made) == len(told)
+    for letter in asked:
+        mail = write_letter(letter)
+        assert mail.subject == "admin asks to make grace a superuser"
+        assert "admin asked on " in mail.text
+        assert "(grace@people.test) a superuser" in mail.text
+        assert "do not agree" in mail.text
+        assert "new password" not in mail.text
+    for letter in made:
+        letter.language = "sw"
+        mail = write_letter(letter)
+        assert mail.subject == "grace sasa ni msimamizi mkuu"
+        assert "otieno alikubali tarehe " in mail.text
+        assert "Kama hukutarajia hili" in mail.text
+
+
+def account_letters() -> list[Notification]:
+    return list(Notification.objects.filter(kind="ACCOUNT_CHANGED").order_by("id"))
+
+
+@pytest.mark.parametrize("button", ["promote", "remove_factor"])
+def test_request_is_for_the_address_that_the_colleague_had(superuser, button):
+    """However the address was changed: by a page, or by hand."""
+    grace, second = candidate(), second_superuser()
+    press(superuser, button, colleague(grace), reason="She called me")
+    User.objects.filter(pk=grace.pk).update(email=NEW)
+
+    assert "nobody yet" in opened(second, dialog_url(button, colleague(grace)))
+    told = press(second, button, colleague(grace), reason="She called me")
+
+    assert told == ["It is asked for. Another superuser has to agree within a day."]
+    grace.refresh_from_db()
+    assert not is_superuser(grace)
+    assert Authenticator.objects.filter(user=grace).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("button", ["promote", "remove_factor"])
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ("by", "You are no superuser any more."),
+        ("user", "They are deactivated."),
+        ("factor", "They have "),
+    ],
+)
+def test_agreement_looks_at_both_people_again(transactional_db, button, ends, told):
+    write_roles()
+    ann, second, grace = another_superuser("ann"), second_superuser(), candidate()
+    client = Client()
+    log_in_staff(client, ann)
+    press(client, button, colleague(grace), reason="She called me")
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            colleagues.hold_staff()
+            agrees = pool.submit(pressed_apart, second, button, colleague(grace))
+            wait_for_one_who_waits()
+            if ends == "by":
+                User.objects.filter(username="otieno").update(is_superuser=False)
+            elif ends == "user":
+                colleagues.deactivate(grace, by=ann)
+            else:
+                Authenticator.objects.filter(user=grace).delete()
+        said = agrees.result(10)
+
+    assert told in said
+    grace.refresh_from_db()
+    assert not is_superuser(grace)
+    assert (ends == "factor") != Authenticator.objects.filter(user=grace).exists()
+
+
+def pressed_apart(client: Client, button: str, row: Colleague) -> str:
+    """What is said then, which who is no superuser any more sees on no page."""
+    try:
+        client.post(dialog_url(button, row), sent(reason="We met"))
+        return str(client.session["_messages"])
+    finally:
+        connection.close()
 
 
 def test_superuser_alone_makes_no_superuser(superuser):

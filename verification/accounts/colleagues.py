@@ -23,7 +23,7 @@ from verification.accounts.models import (
     Promotion,
     StaffInvitation,
 )
-from verification.backoffice.roles import SUPERUSER
+from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.notifications.models import BOTH, Channel, Kind
 from verification.notifications.notifying import (
     Wanted,
@@ -165,6 +165,9 @@ def remove_factor(user: User, *, by: User, reason: str) -> bool:
     """
     if user.pk == by.pk:
         raise Refused("Remove your own where you have set it up.")
+    user = _held(user, by=by)
+    if not is_mfa_enabled(user):
+        raise Refused("They have no second factor.")
     if _agrees(FactorRemoval, user, by=by, reason=reason):
         undo_factor(user)
         return True
@@ -181,13 +184,46 @@ def promote(user: User, *, by: User, reason: str) -> bool:
 
     Returns whether it is done. Raises Refused.
     """
+    user = _held(user, by=by)
+    if is_superuser(user):
+        raise Refused("They are a superuser already.")
     # Without a factor the account is anybody's who reads its mail.
     if not (user.has_usable_password() and is_mfa_enabled(user)):
         raise Refused("They have to join and set up a second factor first.")
-    if not _agrees(Promotion, user, by=by, reason=reason):
-        return False
-    give_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
-    return True
+    is_done = _agrees(Promotion, user, by=by, reason=reason)
+    if is_done:
+        give_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
+    _tell_of_promotion(user, by, "promoted" if is_done else "promotion-asked")
+    return is_done
+
+
+def _tell_of_promotion(user: User, by: User, what: str) -> None:
+    """Write to the colleague and to all superusers, who can still undo it."""
+    for email in sorted({user.email, *superusers().values_list("email", flat=True)}):
+        if email:
+            notify_person(
+                Kind.ACCOUNT_CHANGED,
+                email,
+                what=what,
+                by=by.get_full_name() or by.get_username(),
+                name=user.get_full_name() or user.get_username(),
+                theirAddress=user.email,
+                happenedAt=utc_text(now()),
+            )
+
+
+def _held(user: User, *, by: User) -> User:
+    """Return the user as they are now, whom nobody changes in this transaction.
+
+    Raises Refused if `by` manages staff no more, or if the user was deactivated.
+    """
+    hold_staff()
+    if not superusers().filter(pk=by.pk).exists():
+        raise Refused("You are no superuser any more.")
+    user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if not user.is_active:
+        raise Refused("They are deactivated.")
+    return user
 
 
 def _agrees(
@@ -195,17 +231,15 @@ def _agrees(
 ) -> bool:
     """Return whether another superuser has asked for it; ask for it if nobody has.
 
-    Raises Refused if `by` has asked. Another address of the user ends what was asked:
-    both lock the user's row.
+    `user` is `_held`. Raises Refused if `by` has asked.
     """
-    hold_staff()
-    User.objects.select_for_update(no_key=True).get(pk=user.pk)
     asked = requested(kind, user)
     if asked is None:
         asks = {
             "asked_by_user": by.pk,
             "asked_by": by.get_username(),
             "reason": reason,
+            "email": user.email,
             "created_at": now(),
         }
         kind.objects.update_or_create(user_id=user.pk, defaults=asks)
@@ -219,10 +253,14 @@ def _agrees(
 def requested(
     kind: type[FactorRemoval | Promotion], user: User
 ) -> FactorRemoval | Promotion | None:
-    """Return what another superuser may agree to, for a day."""
+    """Return what another superuser may agree to, for a day and for this address."""
     able = superusers().values("pk")
+    since = now() - TO_AGREE
     return kind.objects.filter(
-        user_id=user.pk, created_at__gt=now() - TO_AGREE, asked_by_user__in=able
+        user_id=user.pk,
+        email=user.email,
+        created_at__gt=since,
+        asked_by_user__in=able,
     ).first()
 
 

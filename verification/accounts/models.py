@@ -58,6 +58,8 @@ class Request(models.Model):
     asked_by_user = models.BigIntegerField()
     asked_by = models.CharField(max_length=150)
     reason = models.CharField(max_length=500)
+    # The colleague's, when it was asked: for another address nothing is asked.
+    email = models.EmailField(max_length=254, db_default="")
     created_at = models.DateTimeField(default=now)
 
     class Meta:
