@@ -39,7 +39,7 @@ def undo_factor(user: User) -> None:
     notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
 
 
-def _address_is_all(user: User) -> str:
+def address_is_all(user: User) -> str:
     """Return why a superuser alone must not change the address of this colleague.
 
     Without a second factor, whoever reads the new mailbox takes over the account.
@@ -135,10 +135,18 @@ class PeopleAdmin(OfficeAdmin):
         self.message_user(request, "The second factor is removed.", messages.SUCCESS)
         return back_to(request, row)
 
+    def has_address_permission(
+        self, request: HttpRequest, object_id: str | None = None
+    ) -> bool:
+        if not self.has_people_permission(request, object_id):
+            return False
+        row = self.get_object(request, object_id) if object_id else None
+        return row is None or not address_is_all(self.user_of(row))
+
     @action(
         description="Change the e-mail address",
         icon="alternate_email",
-        permissions=["people"],
+        permissions=["address"],
         dialog=dialog(
             "Change the e-mail address",
             "The old address logs nobody in any more. The new one is confirmed by a "
@@ -158,7 +166,7 @@ class PeopleAdmin(OfficeAdmin):
             return back_to(request, row)
         with transaction.atomic():
             user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-            if told := _address_is_all(user):
+            if told := address_is_all(user):
                 self.message_user(request, told, messages.ERROR)
                 return back_to(request, row)
             # What is asked for the old address is not agreed to for the new one.

@@ -21,7 +21,7 @@ from verification.accounts.models import Colleague, FactorRemoval, Promotion
 from verification.backoffice.dialogs import FactsForm, ReasonForm, back_to, dialog
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.local_time import in_nairobi
-from workspaces.people import PeopleAdmin, free_address
+from workspaces.people import PeopleAdmin, address_is_all, free_address
 
 
 class ColleagueForm(forms.ModelForm):
@@ -167,7 +167,13 @@ class ColleagueAdmin(PeopleAdmin):
             "A role is what most people need: these are given to this person alone."
         )
         return [
-            (None, {"fields": ["first_name", "groups", *self.readonly_fields]}),
+            (
+                None,
+                {
+                    "fields": ["first_name", "groups", *self.readonly_fields],
+                    "description": address_is_all(obj),
+                },
+            ),
             (
                 "Permissions beyond the roles",
                 {
