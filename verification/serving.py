@@ -31,9 +31,9 @@ STOP_SECONDS = 8
 
 
 def main(gate: int | None = None) -> None:
-    """Serve, from when the other end of `gate` is closed on if there is one."""
+    """Serve requests; with a `gate`, once the other end of that pipe is closed."""
     bind_children()
-    # As `wsgi.py` has it, from before it loads anything.
+    # `wsgi.py` sets the same threshold, but only after Django is loaded.
     gc.set_threshold(50_000, 20, 100)
     try:
         import_module(APPLICATION)

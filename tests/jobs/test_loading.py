@@ -1,4 +1,4 @@
-"""What processes load before they fork others, and what they leave to those."""
+"""Each process loads the modules that it and its children need, and no others."""
 
 import os
 import subprocess

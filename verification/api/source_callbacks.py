@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -20,6 +22,7 @@ from workspaces import rates
 
 # Theirs may hold a photo.
 MAX_BYTES = 2 * 1024 * 1024
+Source = TypeVar("Source", SmileId, SmileIdV3)
 
 logger = logging.getLogger(__name__)
 
@@ -27,37 +30,40 @@ logger = logging.getLogger(__name__)
 @csrf_exempt
 @require_POST
 def smile_id(request: HttpRequest) -> HttpResponse:
-    """Nothing of it is kept or believed but which job it is about."""
-    source = provider_named(SmileId.name)
-    if not isinstance(source, SmileId):
-        return JsonResponse({"error": "not configured"}, status=404)
-    body = request.read(MAX_BYTES + 1)
-    if len(body) > MAX_BYTES:
-        return JsonResponse({"error": "too large"}, status=413)
-    try:
-        job = source.read_callback(body)
-    except BadSignature:
-        return _unsigned(request)
-    called_back(source.name, job)
-    return JsonResponse({})
+    """Take the name of the job from the callback, and nothing else."""
+
+    def take(source: SmileId, body: bytes) -> None:
+        called_back(source.name, source.read_callback(body))
+
+    return _answer(request, SmileId, take)
 
 
 @csrf_exempt
 @require_POST
 def smile_id_v3(request: HttpRequest) -> HttpResponse:
-    """The answer itself, which is told nowhere else."""
-    source = provider_named(SmileIdV3.name)
-    if not isinstance(source, SmileIdV3):
+    """Keep the answer, which no other call of Smile ID's V3 returns."""
+
+    def take(source: SmileIdV3, body: bytes) -> None:
+        if callback := source.read_callback(body, request.headers, now()):
+            answered_back(source.name, callback)
+
+    return _answer(request, SmileIdV3, take)
+
+
+def _answer(
+    request: HttpRequest, adapter: type[Source], take: Callable[[Source, bytes], None]
+) -> HttpResponse:
+    """Let `take` read the body, and answer as its source expects."""
+    source = provider_named(adapter.name)
+    if not isinstance(source, adapter):
         return JsonResponse({"error": "not configured"}, status=404)
     body = request.read(MAX_BYTES + 1)
     if len(body) > MAX_BYTES:
         return JsonResponse({"error": "too large"}, status=413)
     try:
-        callback = source.read_callback(body, request.headers, now())
+        take(source, body)
     except BadSignature:
         return _unsigned(request)
-    if callback:
-        answered_back(source.name, callback)
     return JsonResponse({})
 
 

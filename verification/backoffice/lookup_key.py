@@ -42,8 +42,8 @@ def fingerprints() -> list[bytes]:
 
 
 def was_in_use(keys: int, at: datetime) -> bool:
-    """Whether so many of the oldest keys made the printed links of that time, and
-    those are still good."""
+    """Return whether printed links of that time were made with the first `keys` keys
+    and no later `rehash` has ended them."""
     later = LookupKey.objects.filter(pk__gt=keys)
     return bool(later) and at < later[0].since and not any(k.ends_links for k in later)
 

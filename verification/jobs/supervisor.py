@@ -2,12 +2,12 @@
 
 The cluster's processes write what happens to a pipe (`heartbeat`). Whatever the
 fault, a process that died and was not replaced, one that hangs, a lock that nobody
-lets go, the sign is the same: work no longer flows. How long it may take to flow is
-told by a clock that slows down with the machine: a cluster that waits for a processor
-is slow, and starting it again would make it slower.
+lets go, the sign is the same: work no longer flows. The supervisor measures silence by
+a clock that slows down with the machine: a cluster that waits for a processor is slow,
+and starting it again would make it slower.
 
-It has loaded what jobs need and forks each cluster from itself: one that was killed is
-replaced without loading anything, and shares that memory.
+The supervisor loads the modules that jobs need and forks each cluster from itself: a
+killed cluster is replaced without loading anything, and shares that memory.
 """
 
 import logging

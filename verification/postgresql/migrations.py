@@ -1,4 +1,4 @@
-"""Which migrations the database lacks."""
+"""Count the migrations that are not applied, without loading them."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ from django.db.migrations.recorder import MigrationRecorder
 
 
 def unapplied() -> int:
-    """Return how many migrations wait.
+    """Return the number of migrations that are not applied.
 
-    Where none does their names tell, without loading what each of them does.
+    The migrations are loaded only if the database lacks one of their names.
     """
     if set(_names()) <= MigrationRecorder(connection).applied_migrations().keys():
         return 0

@@ -138,8 +138,10 @@ class SmileIdV3:
     def read_callback(
         self, body: bytes, headers: Mapping[str, str], at: datetime
     ) -> Callback | None:
-        """What is to be kept of it; None of one that is no answer, or about something
-        else. Raises BadSignature where it is not shown to be Smile ID's."""
+        """Return the answer to keep, or None if it answers no job of ours.
+
+        Raises BadSignature unless signature and proof show that Smile ID sent it.
+        """
         if not self._is_signed(headers, at):
             raise BadSignature
         try:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 
 class Token:
-    """Asked for once, however many threads wait; they share a failure as well.
+    """Asks the source once for all threads that wait; they share a failure as well.
 
     `ask` returns a token and how many seconds to use it, within `seconds`.
     """

@@ -32,7 +32,7 @@ SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND usename IS NOT NULL
     AND pid <> pg_backend_pid()
 """
-# Whoever connects from now on waits, and is refused with the former key.
+# A process that connects later waits for the end, and is refused with the former key.
 LOCK = "LOCK TABLE backoffice_lookupkey IN ACCESS EXCLUSIVE MODE"
 NOT_OURS = """
 SELECT count(*) FROM pg_class
@@ -66,7 +66,7 @@ class Command(BaseCommand):
             connection.cursor() as cursor,
         ):
             cursor.execute("SET LOCAL statement_timeout = 0")
-            _refuse_who_owns_no_tables(cursor)
+            _require_ownership(cursor)
             cursor.execute(LOCK)
             _refuse_while_others_are_connected(cursor)
             last = LookupKey.objects.last()
@@ -95,7 +95,7 @@ class Command(BaseCommand):
         )
 
 
-def _refuse_who_owns_no_tables(cursor: Any) -> None:
+def _require_ownership(cursor: Any) -> None:
     cursor.execute(NOT_OURS)
     if cursor.fetchone()[0]:
         raise CommandError("Run it as the owner of the tables, as `migrate` is run.")
