@@ -1,14 +1,13 @@
 """What a refused body of 2 MB costs, against the dearest that is accepted."""
 
-import gc
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.clients import Api, company
 from tests.orders import two_checks
+from tests.processor import processor_seconds
 
 SIZE = 2 * 1024 * 1024 - 100
 
@@ -64,41 +63,27 @@ HOSTILE: dict[str, Callable[[], str]] = {
 }
 
 
-def seconds(api: Api, body: str) -> tuple[float, int]:
+def seconds(api: Api, body: str, status: int) -> float:
+    """Return the processor seconds of a request to create reports."""
     assert len(body) <= SIZE + 100
-    begun_at = time.process_time()
-    answer = api.raw("/reports", body)
-    return time.process_time() - begun_at, answer.status_code
 
+    def create() -> None:
+        assert api.raw("/reports", body).status_code == status
 
-@pytest.fixture(autouse=True)
-def no_garbage_of_others() -> Iterator[None]:
-    # A round of the collector over what other tests have left takes 0.2 s.
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    return processor_seconds(create, rounds=2)
 
 
 @pytest.fixture
 def accepted(api: Api) -> float:
-    """The CPU seconds of 500 reports, in the process of the web server."""
-    body = in_reports(*[json.dumps(two_checks())] * 500)
-    seconds(api, in_reports(report()))
-    taken, status = seconds(api, body)
-    assert status == 201
-    return taken
+    """The processor seconds of the dearest order: 500 reports of two checks."""
+    return seconds(api, in_reports(*[json.dumps(two_checks())] * 500), 201)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_refusal_costs_no_more_than_the_dearest_order(
     api: Api, accepted: float, name: str
 ):
-    body = HOSTILE[name]()
-
-    taken, status = min(seconds(api, body) for _ in range(2))
-
-    assert status == 400
-    assert taken < accepted
+    assert seconds(api, HOSTILE[name](), 400) < accepted
 
 
 def test_a_large_order_counts_as_several_requests(api: Api):
