@@ -1,5 +1,6 @@
 import pytest
 from django.conf import settings as configured
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.sources.test_health import counted
 from tests.sources.test_routing import rests
@@ -12,6 +13,15 @@ TOKEN = {"HTTP_AUTHORIZATION": "Bearer correct horse"}
 @pytest.fixture
 def token(settings):
     settings.METRICS_TOKEN = "correct horse"
+
+
+def samples(text):
+    """{(name, sorted labels): value} of what Prometheus reads."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 def test_without_a_token_there_is_no_such_page(client, db):
@@ -33,21 +43,35 @@ def test_sources_and_their_last_hour_are_among_them(
     rests("second")
 
     with django_assert_max_num_queries(5):
-        lines = client.get("/metrics", **TOKEN).content.decode().splitlines()
+        answer = client.get("/metrics", **TOKEN)
 
-    assert 'source_calls_last_hour{source="first",end="answered"} 3' in lines
-    assert 'source_calls_last_hour{source="first",end="unavailable"} 1' in lines
-    assert 'source_latency_seconds{source="first",quantile="0.5"} 0.01' in lines
-    assert 'source_resting{source="first"} 0' in lines
-    assert 'source_resting{source="second"} 1' in lines
-    assert lines.count("# TYPE source_resting gauge") == 1
+    text = answer.content.decode()
+    read = samples(text)
+    calls, first = "source_calls_last_hour", ("source", "first")
+    latency = ("source_latency_seconds", ("quantile", "0.5"), first)
+    assert answer["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert read[calls, ("end", "answered"), first] == 3
+    assert read[calls, ("end", "unavailable"), first] == 1
+    assert read[latency] == 0.01
+    assert read["source_resting", first] == 0
+    assert read["source_resting", ("source", "second")] == 1
+    assert text.splitlines().count("# TYPE source_resting gauge") == 1
 
 
 def test_checkouts_that_do_not_open_and_waiting_refunds_are_counted(client, token, db):
     for code in ("SOURCE_UNAVAILABLE", "SOURCE_REFUSED", "SOURCE_REFUSED"):
         count_unopened("stripe", code)
 
-    lines = client.get("/metrics", **TOKEN).content.decode().splitlines()
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
 
-    assert 'checkouts_not_opened{provider="stripe"} 3' in lines
-    assert "refunds_waiting 0" in lines
+    assert read["checkouts_not_opened", ("provider", "stripe")] == 3
+    assert read["refunds_waiting",] == 0
+
+
+def test_metrics_escape_the_values_of_labels(client, token, db):
+    name = 'a "quoted" \\ name\nof two lines'
+    count_unopened(name, "SOURCE_REFUSED")
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    assert read["checkouts_not_opened", ("provider", name)] == 1

@@ -1,7 +1,7 @@
-"""Figures for a monitoring system, in the text form of Prometheus.
+"""Figures for a monitoring system, in the text format of Prometheus.
 
-Behind METRICS_TOKEN, since they tell how the business does. They come from counters:
-scraping costs five queries, however many checks were run.
+They show how the business does, so that the page wants METRICS_TOKEN. They come from
+counters: a scrape costs five queries, however many checks have run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.timezone import now
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from verification.jobs import heartbeat
 from verification.payments.models import Checkout
@@ -22,17 +29,6 @@ from verification.providers.registry import live_sources
 from verification.sources.health import Health, last_hour
 from verification.sources.models import Source
 from verification.sources.resting import TRIPS_AT
-
-KIND = "text/plain; version=0.0.4; charset=utf-8"
-HELP = {
-    "checkouts_not_opened": "Since the last hour began, by payment provider.",
-    "refunds_waiting": "Payments of which a refund needs a person.",
-    "job_heartbeat_age_seconds": "Since work last flowed through a job cluster.",
-    "source_calls_last_hour": "Calls of a live source in the last hour, by their end.",
-    "source_latency_seconds": "How long its answers of the last hour took.",
-    "source_resting": "1 while it is not asked, because it did not answer.",
-}
-Line = tuple[str, dict[str, str], float]
 
 
 @never_cache
@@ -44,39 +40,78 @@ def metrics(request: HttpRequest) -> HttpResponse:
     wanted = f"Bearer {settings.METRICS_TOKEN}"
     if not hmac.compare_digest(given.encode(), wanted.encode()):
         return HttpResponse(status=401, headers={"WWW-Authenticate": "Bearer"})
-    return HttpResponse("".join(_text()), content_type=KIND)
+    return HttpResponse(
+        generate_latest(REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4
+    )
 
 
-def _text() -> Iterator[str]:
-    told = set()
-    for name, labels, value in sorted(_lines(), key=lambda line: line[0]):
-        if name not in told:
-            told.add(name)
-            yield f"# HELP {name} {HELP[name]}\n# TYPE {name} gauge\n"
-        shown = ",".join(f'{key}="{text}"' for key, text in labels.items())
-        yield f"{name}{{{shown}}} {value:g}\n" if shown else f"{name} {value:g}\n"
+class DatabaseCollector(Collector):
+    """Read the figures from the database at each scrape."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _payment_families()
+        yield from _job_families()
+        yield from _source_families()
 
 
-def _lines() -> Iterator[Line]:
+def _payment_families() -> Iterator[Metric]:
+    unopened = GaugeMetricFamily(
+        "checkouts_not_opened",
+        "Checkouts that a payment provider did not open since the last hour began.",
+        labels=["provider"],
+    )
+    for provider, times in unopened_lately().items():
+        unopened.add_metric([provider], times)
+    if unopened.samples:
+        yield unopened
+    yield GaugeMetricFamily(
+        "refunds_waiting",
+        "Payments of which a refund needs a person.",
+        value=Checkout.objects.refunds_waiting().count(),
+    )
+
+
+def _job_families() -> Iterator[Metric]:
     age = heartbeat.age_seconds()
     if age is not None:
-        yield "job_heartbeat_age_seconds", {}, age
-    health, at = last_hour(), now()
-    tripped = Source.objects.filter(failures_in_row__gte=TRIPS_AT, resting_until__gt=at)
-    resting = set(tripped.values_list("name", flat=True))
-    for provider, times in unopened_lately().items():
-        yield "checkouts_not_opened", {"provider": provider}, float(times)
-    yield "refunds_waiting", {}, float(Checkout.objects.refunds_waiting().count())
+        yield GaugeMetricFamily(
+            "job_heartbeat_age_seconds",
+            "Seconds since work last flowed through a job cluster.",
+            value=age,
+        )
+
+
+def _source_families() -> Iterator[Metric]:
+    calls = GaugeMetricFamily(
+        "source_calls_last_hour",
+        "Calls of a live source in the last hour, by how they ended.",
+        labels=["source", "end"],
+    )
+    latency = GaugeMetricFamily(
+        "source_latency_seconds",
+        "How long the answers of a live source took in the last hour.",
+        labels=["source", "quantile"],
+    )
+    resting = GaugeMetricFamily(
+        "source_resting",
+        "1 while a live source is not called because it did not answer, else 0.",
+        labels=["source"],
+    )
+    health = last_hour()
+    tripped = Source.objects.filter(
+        failures_in_row__gte=TRIPS_AT, resting_until__gt=now()
+    )
+    names_resting = set(tripped.values_list("name", flat=True))
     for name in live_sources():
-        yield "source_resting", {"source": name}, float(name in resting)
-        yield from _of(name, health.get(name, Health()))
+        seen = health.get(name, Health())
+        for end in ("answered", "refused", "unavailable"):
+            calls.add_metric([name, end], getattr(seen, end))
+        for quantile, value in (("0.5", seen.median_ms), ("0.95", seen.slow_ms)):
+            if value is not None:
+                latency.add_metric([name, quantile], value / 1000)
+        resting.add_metric([name], name in names_resting)
+    yield from (family for family in (calls, latency, resting) if family.samples)
 
 
-def _of(name: str, health: Health) -> Iterator[Line]:
-    for end in ("answered", "refused", "unavailable"):
-        labels = {"source": name, "end": end}
-        yield "source_calls_last_hour", labels, getattr(health, end)
-    for quantile, value in (("0.5", health.median_ms), ("0.95", health.slow_ms)):
-        if value is not None:
-            labels = {"source": name, "quantile": quantile}
-            yield "source_latency_seconds", labels, value / 1000
+REGISTRY = CollectorRegistry()
+REGISTRY.register(DatabaseCollector())
