@@ -33,6 +33,7 @@ class SmsGateway:
         # (number, text) of each message that was taken
         self.sent: list[tuple[str, str]] = []
         self.requests: list[dict[str, str]] = []
+        self.headers: list[dict[str, str]] = []
 
     def __enter__(self) -> "SmsGateway":
         handler = type("Handler", (_Handler,), {"gateway": self})
@@ -84,6 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         form = {name: values[0] for name, values in parse_qs(body).items()}
+        self.gateway.headers.append(dict(self.headers))
         status, answer = self.gateway.answer(
             self.path, self.headers.get("apiKey"), form
         )

@@ -2,11 +2,12 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.africastalking import SmsGateway
+from tests.fakes.africastalking import KEY, USERNAME, SmsGateway
 from tests.logs import LogLines
 from tests.notifications.messages import LINK, NUMBER, asked, let_time_pass, sms
 from verification.notifications.models import Notification
 from verification.notifications.notifying import notify
+from verification.notifications.sms import gateway_url
 from verification.notifications.tasks import send_due
 
 pytestmark = pytest.mark.django_db
@@ -21,6 +22,42 @@ def test_an_sms_is_sent_and_keeps_the_gateways_reference(sms_gateway: SmsGateway
     assert number == NUMBER
     assert LINK in text
     assert (row.status, row.provider_reference) == ("SENT", "ATXid_1")
+
+
+def test_gateway_gets_account_number_text_and_sender(
+    sms_gateway: SmsGateway, settings: Any
+):
+    settings.SMS_FROM = "ACACIA"
+    asked(sms())
+    send_due()
+
+    (form,), (headers,) = sms_gateway.requests, sms_gateway.headers
+    assert LINK in form.pop("message")
+    assert form == {
+        "username": USERNAME,
+        "to": NUMBER,
+        "bulkSMSMode": "1",
+        "from": "ACACIA",
+    }
+    assert headers["apiKey"] == KEY
+    assert headers["Accept"] == "application/json"
+    assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("username", "url", "expected"),
+    [
+        ("acacia", "", "https://api.africastalking.com"),
+        ("sandbox", "", "https://api.sandbox.africastalking.com"),
+        ("sandbox", "https://sms.acacia.test/", "https://sms.acacia.test"),
+    ],
+)
+def test_account_and_setting_choose_the_gateway(
+    settings: Any, username: str, url: str, expected: str
+):
+    settings.AFRICASTALKING_USERNAME, settings.SMS_URL = username, url
+
+    assert gateway_url() == expected
 
 
 def test_no_sms_is_wanted_where_no_gateway_is_configured():
@@ -69,6 +106,8 @@ def test_what_may_pass_is_tried_again(sms_gateway: SmsGateway, code: int):
     [
         (500, "Internal error"),
         (201, "not JSON"),
+        (201, "[" * 5000),
+        (201, " " * 100_000),
         (201, {}),
         (201, {"SMSMessageData": {"Recipients": None}}),
         (201, {"SMSMessageData": {"Recipients": [{"statusCode": "?"}]}}),
@@ -103,6 +142,18 @@ def test_gateway_that_leads_elsewhere_is_not_followed(sms_gateway: SmsGateway):
         row.refresh_from_db()
         assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
         assert other.requests == []
+
+
+def test_gateway_is_called_without_the_proxy_of_the_environment(
+    sms_gateway: SmsGateway, monkeypatch: pytest.MonkeyPatch
+):
+    with SmsGateway() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        asked(sms())
+        send_due()
+
+    assert len(sms_gateway.sent) == 1
+    assert proxy.requests == []
 
 
 def test_an_unknown_sender_is_tried_again(sms_gateway: SmsGateway, settings: Any):
