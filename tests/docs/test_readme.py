@@ -1,4 +1,4 @@
-"""The commands of the README, run as they stand there."""
+"""The commands, links and picture of the README and of the pages beside it."""
 
 import json
 import os
@@ -6,7 +6,9 @@ import re
 import subprocess
 import time
 from html import unescape
+from pathlib import Path
 
+import pytest
 import requests
 from django.conf import settings
 
@@ -14,21 +16,30 @@ from tests.live import Service
 
 README = (settings.BASE_DIR / "README.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", README, re.MULTILINE | re.DOTALL)
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    *sorted(f"docs/{page.name}" for page in (settings.BASE_DIR / "docs").glob("*.md")),
+]
+# A link within the repository: a file, a heading, or both.
+LINK = re.compile(r"\]\(((?!https?:)[\w./-]*)(?:#([\w-]+))?\)")
 
 
-def test_the_curl_commands_order_a_report_and_read_it_ready(service: Service):
-    order, read = COMMANDS
+def test_readme_command_orders_a_report_that_becomes_ready(service: Service):
+    (order,) = COMMANDS
     key = _test_key(service)
 
     created = _run(order, service, KEY=key)
-    report_id = created["reports"][0]["id"]
 
-    report = _run(read, service, KEY=key, REPORT_ID=report_id)
-    deadline = time.monotonic() + 10
-    while report["status"] != "READY" and time.monotonic() < deadline:
+    address = f"{service.url}/api/v1/reports/{created['reports'][0]['id']}"
+    status, deadline = "", time.monotonic() + 10
+    while status != "READY" and time.monotonic() < deadline:
         time.sleep(0.1)
-        report = _run(read, service, KEY=key, REPORT_ID=report_id)
-    assert report["status"] == "READY"
+        headers = {"Authorization": f"Bearer {key}"}
+        status = requests.get(address, headers=headers, timeout=10).json()["status"]
+    assert status == "READY"
 
 
 def test_the_commands_of_the_documentation_work_as_copied(service: Service, tmp_path):
@@ -69,16 +80,41 @@ def test_order_is_the_same_everywhere(service: Service):
     assert f"-d '{body}'" in html
 
 
-def test_the_make_commands_of_the_readme_exist():
+@pytest.mark.parametrize("page", PAGES)
+def test_make_commands_exist(page: str):
     makefile = (settings.BASE_DIR / "Makefile").read_text()
 
-    for target in re.findall(r"^make (\S+)", README, re.MULTILINE):
+    for target in re.findall(r"^make (\S+)", _text(page), re.MULTILINE):
         assert f"\n{target}:" in makefile
 
 
-def test_every_page_that_the_readme_links_is_there():
-    for page in re.findall(r"\]\((docs/[^)#]+)[^)]*\)", README):
-        assert (settings.BASE_DIR / page).exists(), page
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page: str):
+    folder = (settings.BASE_DIR / page).parent
+    gone = [
+        f"{file}#{heading}"
+        for file, heading in LINK.findall(_text(page))
+        if not (folder / (file or Path(page).name)).exists()
+        or (heading and heading not in _headings(folder / (file or Path(page).name)))
+    ]
+
+    assert gone == []
+
+
+def test_picture_is_small_and_shown_by_the_readme():
+    picture = settings.BASE_DIR / "docs" / "images" / "report.png"
+
+    assert "(docs/images/report.png)" in README
+    assert picture.stat().st_size < 150_000
+
+
+def _text(page: str) -> str:
+    return (settings.BASE_DIR / page).read_text()
+
+
+def _headings(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
 
 
 def _test_key(service: Service) -> str:
