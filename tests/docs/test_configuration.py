@@ -4,31 +4,56 @@ import sys
 
 from django.conf import settings
 
+from verification.source_routes import known
+
 PAGE = (settings.BASE_DIR / "docs" / "configuration.md").read_text()
-READ_BY = [
-    "settings.py",
-    "secret_settings.py",
-    "mail_settings.py",
-    "payment_settings.py",
-    "source_settings.py",
-    "document_settings.py",
-    "embedded.py",
-    "serving.py",
-]
+ROWS = re.findall(r"^\| (`[A-Z].*?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
+NAMES = [name for cell, _, _ in ROWS for name in re.findall(r"`([A-Z_0-9]+)`", cell)]
+DOCUMENTED = set(NAMES)
+READS = r'(?:\benv\.\w+|os\.environ\.get|\b_read|optional_secret)\(\s*"([A-Z_0-9]+)"'
+READS_SECRET = r'\b(?:_read|optional_secret)\(\s*"([A-Z_0-9]+)"'
+# Set by the supervisor for the job clusters that it starts.
+INTERNAL = {"JOB_SUPERVISOR_PIPE"}
+# One for each source; `SOURCES_` is the beginning of a name.
+LIMITS = ("AT_ONCE", "A_MINUTE", "PAID_AGAIN")
+PER_SOURCE = re.compile(rf"\w+_({'|'.join(LIMITS)})|SOURCES_")
 
 
-def test_every_variable_that_is_read_is_documented():
-    names = set()
-    for name in READ_BY:
-        code = (settings.BASE_DIR / "verification" / name).read_text()
-        names |= set(
-            re.findall(
-                r'(?:env\.\w+|environ\.get|_read|optional_secret)\(\s*"([A-Z_]+)"', code
-            )
-        )
+def test_every_setting_that_is_read_is_documented_and_no_other():
+    read = _found(READS) - INTERNAL
+    documented = {name for name in DOCUMENTED if not PER_SOURCE.fullmatch(name)}
 
-    assert len(names) > 12
-    assert {name for name in names if f"`{name}`" not in PAGE} == set()
+    assert len(read) > 90
+    assert documented == read
+
+
+def test_limits_of_every_source_are_documented_and_no_other():
+    limits = {f"{name.upper()}_{limit}" for name in known() for limit in LIMITS}
+    documented = {name for name in DOCUMENTED if PER_SOURCE.fullmatch(name)}
+
+    assert {name for name in limits if "PAID_AGAIN" not in name} < documented
+    assert documented - limits == {"SOURCES_"}
+
+
+def test_each_setting_is_documented_once_with_a_sentence():
+    assert sorted(NAMES) == sorted(DOCUMENTED)
+    assert [text for _, _, text in ROWS if not re.fullmatch(r"[A-Z].+[.]", text)] == []
+
+
+def test_settings_marked_secret_are_those_read_from_files():
+    marked = {cell.split("`")[1] for cell, _, _ in ROWS if cell.endswith("*secret*")}
+
+    assert marked == _found(READS_SECRET)
+
+
+def _found(pattern: str) -> set[str]:
+    """The names in the product's code that the pattern captures."""
+    return {
+        name
+        for package in ("verification", "workspaces", "monitoring", "webhooks")
+        for file in (settings.BASE_DIR / package).rglob("*.py")
+        for name in re.findall(pattern, file.read_text())
+    }
 
 
 def test_the_commands_that_make_secrets_make_usable_ones():

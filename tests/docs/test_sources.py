@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from verification.source_routes import EVERYWHERE, HOME, ORDER, known
+from verification.source_routes import EVERYWHERE, HOME, ORDER
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACES = {HOME: {"Kenya"}, "GB": {"the United Kingdom"}, EVERYWHERE: {"all"}}
@@ -23,12 +23,3 @@ def test_the_page_on_sources_has_every_route():
         for country, names in by_country.items():
             (row,) = (told[check, p] for p in PLACES[country] if (check, p) in told)
             assert row == list(names)
-
-
-def test_the_page_on_settings_has_the_limits_of_every_source():
-    text = (DOCS / "configuration.md").read_text()
-
-    for name in known():
-        assert all(
-            f"`{name.upper()}_{limit}`" in text for limit in ("AT_ONCE", "A_MINUTE")
-        )
