@@ -18,7 +18,13 @@ SMTP = "django.core.mail.backends.smtp.EmailBackend"
     [
         ("smtp://localhost", "localhost", 25, False, False),
         ("submission://a:b@mail.test", "mail.test", 587, True, False),
+        ("submission://a:b@mail.test:2525", "mail.test", 2525, True, False),
+        ("submission://a:b@mail.test:465?ssl=True", "mail.test", 465, False, True),
         ("smtp://a:b@mail.test:465?ssl=True", "mail.test", 465, False, True),
+        ("smtp://mail.test:25?tls=yes", "mail.test", 25, True, False),
+        ("smtp://mail.test?ssl=False&tls=0", "mail.test", 25, False, False),
+        ("smtp://[::1]:2525", "::1", 2525, False, False),
+        ("smtp://", "localhost", 25, False, False),
     ],
 )
 def test_the_ways_to_reach_a_mail_server(
@@ -39,12 +45,41 @@ def test_a_password_may_hold_any_character():
     assert found["EMAIL_HOST_PASSWORD"] == "p/:@"
 
 
+@pytest.mark.parametrize("scheme", ["console", "dummy", "file"])
+def test_mail_can_stay_on_this_machine(scheme: str):
+    backend = f"django.core.mail.backends.{scheme.replace('file', 'filebased')}"
+
+    found = mail_settings(f"{scheme}:///mails")
+
+    assert found["EMAIL_BACKEND"] == f"{backend}.EmailBackend"
+    assert found["EMAIL_FILE_PATH"] == "mails"
+
+
+def test_timeout_of_the_mail_server_is_an_option():
+    assert mail_settings("smtp://mail.test?timeout=30")["EMAIL_TIMEOUT"] == 30
+
+
 @pytest.mark.parametrize(
-    "url", ["mail.test", "https://a:secret@mail.test", "smtp://h:x"]
+    ("url", "reason"),
+    [
+        ("mail.test", "must begin with one of console, dummy, file, smtp, submission"),
+        ("https://a:secret@mail.test", "must begin with one of"),
+        ("smtp://a:secret@h:x", "no usable host or port"),
+        ("smtp://a:secret@h:99999", "no usable host or port"),
+        ("smtp://a:secret@[h", "no usable host or port"),
+        ("submission://", "names no host"),
+        ("smtp://a:secret@h?timeout=soon", "seconds as a whole number"),
+        ("smtp://a:secret@h?timeout=-1", "seconds as a whole number"),
+        ("smtp://a:secret@h?ssl=treu", "must say True or False as ssl"),
+        ("smtp://a:secret@h?use_tls=True", "takes the options ssl, timeout, tls"),
+        ("smtp://a:25?secret=@h", "as %3F and %23"),
+        ("smtp://a:25#secret@h", "as %3F and %23"),
+    ],
 )
-def test_an_address_that_cannot_be_used_is_refused_without_repeating_it(url: str):
+def test_unusable_mail_url_is_refused_without_repeating_it(url: str, reason: str):
     with pytest.raises(ImproperlyConfigured, match="EMAIL_URL") as refused:
         mail_settings(url)
+    assert reason in str(refused.value)
     assert "secret" not in str(refused.value)
 
 

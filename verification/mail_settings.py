@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-import dj_email_url
 from django.core.exceptions import ImproperlyConfigured
 
-# `submission` begins with STARTTLS; `smtp` does what `?tls=True` or `?ssl=True` says.
-SCHEMES = {"smtp", "submission", "console", "file", "dummy"}
+BACKENDS = {
+    "console": "django.core.mail.backends.console.EmailBackend",
+    "dummy": "django.core.mail.backends.dummy.EmailBackend",
+    "file": "django.core.mail.backends.filebased.EmailBackend",
+    "smtp": "django.core.mail.backends.smtp.EmailBackend",
+    # Begins with STARTTLS.
+    "submission": "django.core.mail.backends.smtp.EmailBackend",
+}
+PORTS = {"smtp": 25, "submission": 587}
+OPTIONS = {"ssl", "tls", "timeout"}
+YES = {"1", "on", "t", "true", "y", "yes"}
+NO = {"", "0", "f", "false", "n", "no", "off"}
 # For each step of a conversation with the server.
 SECONDS = 10
 # Rights of everybody but the owner.
@@ -18,17 +27,62 @@ OTHERS = 0o077
 
 
 def mail_settings(url: str) -> dict[str, Any]:
-    """EMAIL_BACKEND, EMAIL_HOST and so on. Raises ImproperlyConfigured."""
-    if urlsplit(url).scheme not in SCHEMES:
-        # Without the address, which may hold a password.
-        raise ImproperlyConfigured(
-            f"EMAIL_URL must begin with one of {', '.join(sorted(SCHEMES))}, and ://."
+    """Return EMAIL_BACKEND, EMAIL_HOST and so on. Raises ImproperlyConfigured.
+
+    `?ssl=True` speaks TLS from the first byte, `?tls=True` begins with STARTTLS, and
+    `?timeout=` is in seconds.
+    """
+    parts, port = _split(url)
+    if parts.scheme not in BACKENDS:
+        raise _refusal(f"must begin with one of {', '.join(BACKENDS)}, and ://")
+    if parts.scheme == "submission" and not parts.hostname:
+        raise _refusal("names no host")
+    options = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    if parts.fragment or not options.keys() <= OPTIONS:
+        raise _refusal(
+            f"takes the options {', '.join(sorted(OPTIONS))} after its `?`; write "
+            "`?` and `#` of a password as %3F and %23"
         )
+    use_ssl = _flag(options, "ssl")
+    use_tls = _flag(options, "tls") or parts.scheme == "submission"
+    return {
+        "EMAIL_BACKEND": BACKENDS[parts.scheme],
+        "EMAIL_HOST": parts.hostname or "localhost",
+        "EMAIL_PORT": port or PORTS.get(parts.scheme),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_TLS": use_tls and not use_ssl,
+        "EMAIL_USE_SSL": use_ssl,
+        "EMAIL_TIMEOUT": _timeout(options),
+        "EMAIL_FILE_PATH": parts.path[1:],
+    }
+
+
+def _refusal(reason: str) -> ImproperlyConfigured:
+    """Name the variable and not its value, which may hold a password."""
+    return ImproperlyConfigured(f"EMAIL_URL {reason}.")
+
+
+def _split(url: str) -> tuple[SplitResult, int | None]:
     try:
-        found: dict[str, Any] = dj_email_url.parse(url)
-    except ValueError as e:
-        raise ImproperlyConfigured("EMAIL_URL has no usable port or timeout.") from e
-    return {**found, "EMAIL_TIMEOUT": found["EMAIL_TIMEOUT"] or SECONDS}
+        parts = urlsplit(url)
+        return parts, parts.port
+    except ValueError:
+        raise _refusal("has no usable host or port") from None
+
+
+def _flag(options: dict[str, str], name: str) -> bool:
+    text = options.get(name, "").lower()
+    if text not in YES | NO:
+        raise _refusal(f"must say True or False as {name}")
+    return text in YES
+
+
+def _timeout(options: dict[str, str]) -> int:
+    text = options.get("timeout", "0")
+    if not (text.isascii() and text.isdigit()):
+        raise _refusal("has no usable timeout; write seconds as a whole number")
+    return int(text) or SECONDS
 
 
 def mailbox(data_dir: Path) -> Path:
