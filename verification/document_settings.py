@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
+from verification.extras import missing_extra
 from verification.secret_settings import optional_secret
 
 
@@ -33,6 +34,7 @@ def scanner_address(env: Env) -> tuple[str, int] | None:
 
 
 def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
+    """Return the storage for Django's STORAGES. Raises ImproperlyConfigured."""
     bucket = env.str("DOCUMENTS_BUCKET", "")
     if not bucket:
         return {
@@ -43,6 +45,8 @@ def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
                 "directory_permissions_mode": 0o700,
             },
         }
+    if refusal := missing_extra("bucket"):
+        raise ImproperlyConfigured(refusal)
     return {
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {

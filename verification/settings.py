@@ -20,6 +20,7 @@ from verification import embedded, log_lines
 from verification.account_settings import *  # noqa: F403
 from verification.backoffice.look import UNFOLD as UNFOLD
 from verification.document_settings import document_storage, scanner_address
+from verification.extras import missing_extra
 from verification.mail_settings import mail_settings, mailbox
 from verification.openapi_settings import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
 from verification.payment_settings import payment_providers
@@ -159,6 +160,8 @@ TEMPLATES = [
     }
 ]
 
+if embedded.is_used() and (_refusal := missing_extra("embedded")):
+    raise ImproperlyConfigured(_refusal)
 DATABASE_URL = env.str("DATABASE_URL", "") or embedded.url(DATA_DIR)
 if not DATABASE_URL.startswith(("postgresql://", "postgres://")):
     raise ImproperlyConfigured(WRONG_DATABASE_URL)
@@ -189,6 +192,8 @@ DATABASES["default"]["OPTIONS"] |= {
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.str("REDIS_URL", "")
+if REDIS_URL and (_refusal := missing_extra("redis")):
+    raise ImproperlyConfigured(_refusal)
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
