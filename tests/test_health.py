@@ -1,12 +1,19 @@
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+from django.conf import settings
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
 from tests.api.test_problems import unreachable_database as unreachable_database
+from tests.live import free_port
 from verification import health
 from verification.postgresql import migrations
 
@@ -130,3 +137,40 @@ def test_being_asked_again_costs_four_statements(
 
     with django_assert_num_queries(4):
         ready(client)
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_web_server_starts_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int
+) -> None:
+    # Python imports this file first.
+    machine = f"import os; os.cpu_count = lambda: {processors}"
+    (tmp_path / "sitecustomize.py").write_text(machine)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DATABASE_URL", "postgresql://127.0.0.1:1/away")
+    monkeypatch.setenv("LOG_LEVEL", "WARNING")
+    monkeypatch.setenv("PORT", str(port := free_port()))
+    command = [sys.executable, "-m", "verification.serving"]
+
+    with subprocess.Popen(
+        command,
+        cwd=settings.BASE_DIR,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as server:
+        answers = wait_until_it_answers(f"http://127.0.0.1:{port}/healthz")
+        server.terminate()
+        written, _ = server.communicate(timeout=20)
+
+    assert answers
+    assert written.decode() == ""
+
+
+def wait_until_it_answers(url: str) -> bool:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            return requests.get(url, timeout=5).status_code == 200
+        except requests.ConnectionError:
+            time.sleep(0.1)
+    return False

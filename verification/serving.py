@@ -10,6 +10,7 @@ import os
 import sys
 from importlib import import_module
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
 from environs import EnvError
@@ -24,7 +25,6 @@ from verification.postgresql.unreachable import NotForUs
 APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
 PORT = 8000
-WORKERS = 2
 CONNECTIONS = 2048
 IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 8
@@ -50,7 +50,7 @@ def main(gate: int | None = None) -> None:
         interface=Interfaces.ASGINL,
         # Deciding between HTTP 1 and 2 waits for a first byte without a limit.
         http=HTTPModes.http1,
-        workers=int(os.environ.get("WEB_WORKERS") or WORKERS),
+        workers=settings.WEB_WORKERS,
         # Counts connections, idle ones too: few would let some clients shut out all.
         backpressure=CONNECTIONS,
         backlog=CONNECTIONS,

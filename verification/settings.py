@@ -330,7 +330,8 @@ REST_FRAMEWORK = {
 }
 
 JOB_WORKERS = env.int("JOB_WORKERS", 4)
-WEB_WORKERS = env.int("WEB_WORKERS", 2)
+# More processes than processors would answer fewer requests.
+WEB_WORKERS = env.int("WEB_WORKERS", min(2, os.cpu_count() or 1))
 Q_CLUSTER = {
     "name": "verification",
     "broker_class": "verification.jobs.broker.WakeUpBroker",
