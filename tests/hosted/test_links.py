@@ -13,7 +13,7 @@ from verification.notifications.blocks import block
 from verification.notifications.models import Block, Notification
 from verification.notifications.tasks import send_due
 from verification.notifications.writing import write_letter
-from verification.ordering.tasks import expire_consents
+from verification.consents.tasks import expire_consents
 
 pytestmark = pytest.mark.django_db
 

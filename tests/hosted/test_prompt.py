@@ -38,7 +38,7 @@ from verification.ordering.paying import (
     open_checkout,
     open_prompt,
 )
-from verification.ordering.tasks import purge_payment_events
+from verification.payments.tasks import purge_payment_events
 from verification.payments.models import Checkout, Payment, Refund, Trouble
 from verification.payments.models.checkout import PROMPT_LIVES, PROMPT_MARGIN
 from verification.payments.registry import provider_named

@@ -15,7 +15,7 @@ from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 from verification.ordering.challenging import Locked, answer_challenge
 from verification.ordering.consenting import grant
-from verification.ordering.tasks import remind_subjects
+from verification.consents.tasks import remind_subjects
 
 
 def hosted(api: Api, **subject: str) -> Consent:

@@ -23,7 +23,7 @@ from verification.ordering.consenting import (
     grant,
     withdraw,
 )
-from verification.ordering.tasks import expire_consents
+from verification.consents.tasks import expire_consents
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.ledger import top_up

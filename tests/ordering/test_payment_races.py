@@ -16,7 +16,7 @@ from tests.threads import at_once
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.looking import look_at_due, look_now
 from verification.ordering.payment_links import send_new_payment_link
-from verification.ordering.tasks import expire_payments, remind_payers
+from verification.payments.tasks import expire_payments, remind_payers
 from verification.payments.models import (
     Checkout,
     Payment,

@@ -7,7 +7,7 @@ from django.core.checks import run_checks
 from django.utils.timezone import now
 
 from tests.payments import EMAIL
-from verification.ordering.tasks import purge_payment_events
+from verification.payments.tasks import purge_payment_events
 from verification.payments.models import PaymentEvent
 
 LIVE_KEY = "sk_live_of_no_worth"

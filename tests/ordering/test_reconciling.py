@@ -18,7 +18,7 @@ from tests.payments import candidate, look, opened
 from tests.refunds import ask, paid, send
 from tests.refunds import paystack_api as paystack_api
 from verification.ordering import reconciling
-from verification.ordering.tasks import reconcile_payments
+from verification.payments.tasks import reconcile_payments
 from verification.payments import registry
 from verification.payments.models import (
     BooksCompared,

@@ -15,7 +15,7 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.payments import candidate, look, opened
 from tests.payments import taker as taker
 from tests.refunds import ask, send
-from verification.ordering.tasks import reconcile_payments
+from verification.payments.tasks import reconcile_payments
 from verification.payments.models import Checkout, Refund
 from verification.payments.registry import provider_named
 from verification.providers.checkout import RefundAsked

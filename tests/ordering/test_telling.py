@@ -13,7 +13,7 @@ from verification.consents.models import Consent
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 from verification.ordering.consenting import decline, grant, withdraw
-from verification.ordering.tasks import remind_subjects
+from verification.consents.tasks import remind_subjects
 
 ADDRESS = "wanjiku@kamau.test"
 

@@ -19,7 +19,7 @@ from verification.notifications.models import Notification
 from verification.notifications.writing import write_letter
 from verification.ordering.paying import CheckoutNotOpened
 from verification.ordering.refunding import give_back_undone, reject, resolve_doubts
-from verification.ordering.tasks import (
+from verification.payments.tasks import (
     alert_operators,
     purge_payment_events,
     reconcile_payments,

@@ -15,7 +15,7 @@ from verification.notifications.models import Notification
 from verification.ordering.consenting import grant, withdraw
 from verification.ordering.giving_back import send_refunds
 from verification.ordering.paying import PaymentClosed
-from verification.ordering.tasks import expire_payments, remind_payers
+from verification.payments.tasks import expire_payments, remind_payers
 from verification.payments.models import Checkout, Payment, Refund
 from webhooks.models import Event
 

@@ -24,7 +24,7 @@ from verification.api.event_shapes import EVENTS
 from verification.notifications.models import Notification
 from verification.ordering.consent_links import TooSoon
 from verification.ordering.referring import ReferenceClosed, decline, resend, submit
-from verification.ordering.tasks import chase_references
+from verification.references.tasks import chase_references
 from verification.references.models import Reference
 from webhooks.events import envelope
 from webhooks.models import Event

@@ -15,31 +15,31 @@ class Every(NamedTuple):
 
 SCHEDULES = [
     Every("Run due checks", 1, "verification.checks.tasks.run_due"),
-    Every("Expire consents", 1, "verification.ordering.tasks.expire_consents"),
-    Every("Remind subjects", 10, "verification.ordering.tasks.remind_subjects"),
-    Every("Chase references", 10, "verification.ordering.tasks.chase_references"),
-    Every("Look at checkouts", 1, "verification.ordering.tasks.look_at_checkouts"),
-    Every("Send refunds", 1, "verification.ordering.tasks.send_refunds"),
+    Every("Expire consents", 1, "verification.consents.tasks.expire_consents"),
+    Every("Remind subjects", 10, "verification.consents.tasks.remind_subjects"),
+    Every("Chase references", 10, "verification.references.tasks.chase_references"),
+    Every("Look at checkouts", 1, "verification.payments.tasks.look_at_checkouts"),
+    Every("Send refunds", 1, "verification.payments.tasks.send_refunds"),
     Every(
-        "Give back what was not done", 1, "verification.ordering.tasks.give_back_undone"
+        "Give back what was not done", 1, "verification.payments.tasks.give_back_undone"
     ),
-    Every("Expire payments", 1, "verification.ordering.tasks.expire_payments"),
-    Every("Remind payers", 10, "verification.ordering.tasks.remind_payers"),
+    Every("Expire payments", 1, "verification.payments.tasks.expire_payments"),
+    Every("Remind payers", 10, "verification.payments.tasks.remind_payers"),
     Every(
-        "Reconcile payments", 24 * 60, "verification.ordering.tasks.reconcile_payments"
+        "Reconcile payments", 24 * 60, "verification.payments.tasks.reconcile_payments"
     ),
     Every(
-        "Alert operators of payments", 1, "verification.ordering.tasks.alert_operators"
+        "Alert operators of payments", 1, "verification.payments.tasks.alert_operators"
     ),
     Every(
         "Tell operators of payments",
         24 * 60,
-        "verification.ordering.tasks.tell_operators",
+        "verification.payments.tasks.tell_operators",
     ),
     Every(
         "Purge events of payment providers",
         60,
-        "verification.ordering.tasks.purge_payment_events",
+        "verification.payments.tasks.purge_payment_events",
     ),
     Every("Run monitoring rules", 1, "monitoring.tasks.run_due"),
     Every("Compare what was left", 5, "monitoring.tasks.compare_left"),
@@ -56,7 +56,7 @@ SCHEDULES = [
     Every(
         "Purge used idempotency keys",
         60,
-        "verification.ordering.tasks.purge_idempotency_keys",
+        "verification.reports.tasks.purge_idempotency_keys",
     ),
     Every("Tell low balances", 10, "workspaces.tasks.tell_low_balances"),
     Every("Purge old notes of staff", 24 * 60, "workspaces.tasks.purge_notes"),

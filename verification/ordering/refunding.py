@@ -60,8 +60,8 @@ AT_WORK = [ResultStatus.PENDING, ResultStatus.RUNNING]
 REFUSED = [ConsentStatus.DECLINED, ConsentStatus.EXPIRED, ConsentStatus.WITHDRAWN]
 # The list of unfinished parts goes back this far, by the time of payment.
 LISTED_FOR = timedelta(days=90)
-REFUNDS = "verification.ordering.tasks.send_refunds"
-LOOKS = "verification.ordering.tasks.look_at_checkouts"
+REFUNDS = "verification.payments.tasks.send_refunds"
+LOOKS = "verification.payments.tasks.look_at_checkouts"
 
 
 class NotRefundable(Exception):

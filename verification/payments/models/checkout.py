@@ -16,9 +16,6 @@ from verification.ids import NUMBER_DIGITS, uuid7
 from verification.reports.models import Report
 from workspaces.models import Account, Environment, Workspace
 
-if TYPE_CHECKING:
-    from verification.payments.models.payment import Payment
-
 # The payer can answer a prompt for this long; then the network ends it.
 PROMPT_LIVES = timedelta(minutes=3)
 # Looks are late by less than this, where the provider answers them.

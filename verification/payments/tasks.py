@@ -1,34 +1,10 @@
 from verification.ordering import refunding, unpaid
-from verification.ordering.chasing import expire_references, remind_referees
-from verification.ordering.expiring import expire_due
 from verification.ordering.giving_back import send_refunds as send_due_refunds
-from verification.ordering.idempotency import forget_old_answers
 from verification.ordering.looking import look_at_due
 from verification.ordering.reconciling import reconcile_yesterday
-from verification.ordering.reminding import remind_due
 from verification.payments import troubles
 from verification.payments.purging import forget_events, forget_phones
 from verification.payments.troubles import forget_troubles
-
-
-def purge_idempotency_keys() -> None:
-    forget_old_answers()
-
-
-def expire_consents() -> None:
-    """Close the consent links that nobody answered in time."""
-    expire_due()
-
-
-def remind_subjects() -> None:
-    """Remind subjects who have not answered by half time."""
-    remind_due()
-
-
-def chase_references() -> None:
-    """Remind referees after three days, and close links that nobody answered."""
-    remind_referees()
-    expire_references()
 
 
 def look_at_checkouts() -> None:

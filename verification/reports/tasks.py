@@ -1,0 +1,5 @@
+from verification.ordering.idempotency import forget_old_answers
+
+
+def purge_idempotency_keys() -> None:
+    forget_old_answers()
