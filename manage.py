@@ -3,7 +3,7 @@ import gc
 import os
 import sys
 
-from verification import embedded
+from verification.db import embedded
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     from environs import EnvError
     from psycopg.errors import UndefinedColumn, UndefinedTable
 
-    from verification.postgresql import migrations, unreachable
+    from verification.db import startup
 
     try:
         execute_from_command_line(sys.argv)
@@ -27,12 +27,12 @@ def main() -> None:
     except EnvError as e:
         sys.exit(f"{e} docs/configuration.md says what it may be.")
     except OperationalError as e:
-        if told := unreachable.sentence(e):
+        if told := startup.sentence(e):
             sys.exit(told)
         raise
     except ProgrammingError as e:
         is_missing = isinstance(e.__cause__, UndefinedTable | UndefinedColumn)
-        if is_missing and migrations.unapplied():
+        if is_missing and startup.unapplied():
             sys.exit(
                 "Tables are missing in the database; run: python manage.py migrate"
             )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import benchmarks
 from benchmarks import measuring
-from verification import embedded
+from verification.db import embedded
 
 # The lists come last: they use another database, and fill it.
 FIRST = [

@@ -17,9 +17,9 @@ from benchmarks.client import Connection
 from benchmarks.lists import use_filled
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.service import DATABASE, Service
-from tests.office import log_in
-from verification.figures import figures
+from tests.world.staff import log_in
 from verification.reports.models import Report
+from verification.staff.figures import figures
 
 MILLISECONDS = 200
 REPORTS = "/admin/reports/report/"

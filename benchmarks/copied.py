@@ -8,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 
-from verification.ids import uuid7
+from verification.db.ids import uuid7
 
 REPORTS = "SELECT id FROM reports_report WHERE workspace_id = %s"
 # In the order in which foreign keys allow them.

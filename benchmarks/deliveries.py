@@ -19,13 +19,12 @@ from django.utils.timezone import now
 
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.service import Service, free_port
-from verification.tables import insert
-from webhooks.claiming import claim
+from verification.db.bulk_insert import insert
+from webhooks.claims import MOST_AT_ONCE, claim
 from webhooks.events import Happening, envelope, event_rows
 from webhooks.models import Configuration, Delivery, Event
-from webhooks.shares import MOST_AT_ONCE
-from workspaces.accounts import create_workspace
 from workspaces.models import Account, Workspace
+from workspaces.signup import create_workspace
 
 READY = Event.Name.REPORT_READY
 SECRET = "correct horse battery staple 42!"  # noqa: S105

@@ -9,10 +9,10 @@ from typing import Any
 from benchmarks import orders
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, client
-from verification.api.parsing import json_object
-from verification.ordering.client import Client
-from verification.ordering.creating import create_reports
-from verification.ordering.intake import catalogue, read_orders
+from verification.api.body import json_object
+from verification.reports.create import create_reports
+from verification.reports.orders import catalogue, read_orders
+from workspaces.models import Client
 
 CHECKS = len(orders.CHECKS)
 DUE = "SELECT count(*) FROM checks_checkresult WHERE next_attempt_at IS NOT NULL"

@@ -121,9 +121,9 @@ def _rows(
     workspace_id: UUID, first: int, count: int, of: int
 ) -> Iterator[tuple[list[str], list[str]]]:
     """(row of the report, row of its search entry), as COPY reads them."""
-    from verification.encryption import seal
-    from verification.reports.search import Terms
-    from verification.reports.subjects import Subject
+    from verification.db.encryption import seal
+    from verification.reports.queries import Terms
+    from verification.reports.subject import Subject
 
     terms, names, chance = Terms(workspace_id, "sandbox"), Names(first), Random(first)
     weights = list(accumulate(STATUSES.values()))

@@ -19,8 +19,8 @@ from benchmarks.filling import fill
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.names import RARE
 from benchmarks.service import DATABASE, Service, client
-from verification.api.parameters import ReportQuery
-from verification.reports.listing import list_reports
+from verification.api.query import ReportQuery
+from verification.reports.queries import list_reports
 
 PATH = "/api/v1/reports"
 NEWEST = """

@@ -17,17 +17,17 @@ from django.utils.timezone import now
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.names import Names
 from benchmarks.service import Service, client
-from monitoring import launching
+from monitoring import runs
 from monitoring.models import Rule
-from monitoring.orders import attestation, describe, read_rule
-from monitoring.running import RULE_COLUMNS
-from verification.ids import uuid7
-from verification.ordering.creating import values_of
-from verification.ordering.intake import Order, catalogue
-from verification.reports.subjects import Subject
-from verification.tables import Rows, insert
-from workspaces.accounts import create_workspace
+from monitoring.rules import attestation, describe, read_rule
+from monitoring.runs import RULE_COLUMNS
+from verification.db.bulk_insert import Rows, insert
+from verification.db.ids import uuid7
+from verification.reports.create import values_of
+from verification.reports.orders import Order, catalogue
+from verification.reports.subject import Subject
 from workspaces.models import Workspace
+from workspaces.signup import create_workspace
 
 CHUNK = 5_000
 PATH = "/api/v1/monitoring"
@@ -87,9 +87,9 @@ def monitoring(
         db.execute(MULTIPLY, [many // rules])
         db.execute(COME_DUE, [many // due])
         db.execute("VACUUM (ANALYZE) monitoring_rule")
-    looks = [timed(lambda: next(launching._due_ids())) for _ in range(samples)]
+    looks = [timed(lambda: next(runs._due_ids())) for _ in range(samples)]
     yield Figure(f"finding the due of {many:,} rules", looks, target=20)
-    last = [timed(launching._next_time) for _ in range(samples)]
+    last = [timed(runs._next_time) for _ in range(samples)]
     yield Figure("finding when the next is due", last, target=20)
     with service.connect() as db:
         db.execute("TRUNCATE monitoring_rule CASCADE")

@@ -12,23 +12,24 @@ from unittest.mock import patch
 from django.db import transaction
 
 from benchmarks import orders
-from verification import encryption, tables
-from verification.api.parsing import json_object
+from verification.api.body import json_object
 from verification.api.rendering import to_json
 from verification.api.report_shapes import CreatedReport, CreatedReports
-from verification.ordering import creating, intake
-from verification.ordering.client import Client
+from verification.db import bulk_insert, encryption
+from verification.reports import create as report_create
+from verification.reports import orders as report_orders
+from workspaces.models import Client
 
 # What is timed: (module, function, what it is told as). The time of one that is
 # called within another counts for itself alone.
 TIMED = [
-    (creating, "price_orders", "questions and reuse lookup"),
-    (creating, "_gather", "rows"),
-    (creating, "entry_values", "search terms"),
-    (tables, "_adapted", "adapting values"),
+    (report_create, "price_orders", "questions and reuse lookup"),
+    (report_create, "_gather", "rows"),
+    (report_create, "entry_values", "search terms"),
+    (bulk_insert, "_adapted", "adapting values"),
     (encryption, "seal", "encryption"),
-    (tables, "_copy", "COPY"),
-    (creating, "move_balances", "moving the balance"),
+    (bulk_insert, "_copy", "COPY"),
+    (report_create, "move_balances", "moving the balance"),
 ]
 
 
@@ -74,15 +75,15 @@ def _create(client: Client, raw: bytes, clock: Clock) -> None:
     with clock("JSON"):
         body = json_object(raw)
     with clock("catalogue"):
-        definitions = intake.catalogue()
+        definitions = report_orders.catalogue()
     with clock("validation"):
-        placed = intake.read_orders(body, client.environment, definitions)
+        placed = report_orders.read_orders(body, client.environment, definitions)
     with ExitStack() as patches, clock("commit and the rest"):
         for module, name, told in TIMED:
             around = clock.around(getattr(module, name), told)
             patches.enter_context(patch.object(module, name, around))
         with transaction.atomic():
-            made = creating.create_reports(client, placed)
+            made = report_create.create_reports(client, placed)
     with clock("rendering"):
         bodies = [CreatedReport.of(one) for one in made]
         answer = CreatedReports(count=len(made), reports=bodies)

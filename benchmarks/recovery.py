@@ -24,7 +24,7 @@ from django.conf import settings
 
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, free_port
-from verification import embedded
+from verification.db import embedded
 from verification.jobs.processes import dying_with_us
 
 LOOPS = 6

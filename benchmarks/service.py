@@ -23,10 +23,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 
-from verification.ordering.client import Client
 from workspaces import keys
-from workspaces.accounts import create_workspace
-from workspaces.models import Account
+from workspaces.models import Account, Client
+from workspaces.signup import create_workspace
 
 READY_SECONDS = 60
 STOP_SECONDS = 20
@@ -102,7 +101,7 @@ class Service:
     @contextmanager
     def web(self) -> Iterator[psutil.Process]:
         """The web server on `port`, as in production."""
-        with self._part("-m", "verification.serving") as web:
+        with self._part("-m", "verification.web.server") as web:
             self.wait_for("/healthz")
             yield web
 

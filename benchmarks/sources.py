@@ -14,10 +14,10 @@ import psutil
 from benchmarks import orders, registers
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, client, family, free_port
-from verification.api.parsing import json_object
-from verification.ordering.client import Client
-from verification.ordering.creating import create_reports
-from verification.ordering.intake import catalogue, read_orders
+from verification.api.body import json_object
+from verification.reports.create import create_reports
+from verification.reports.orders import catalogue, read_orders
+from workspaces.models import Client
 
 DUE = """
 SELECT count(*) FROM checks_checkresult

@@ -7,17 +7,17 @@ from django.utils.html import format_html
 
 from monitoring.changes import in_words
 from monitoring.chart import Mark, timeline
-from monitoring.listing import standings
 from monitoring.models import Alert, Rule, Run, Severity
-from monitoring.orders import cannot_run, price_of
-from monitoring.pausing import NotResumable, pause_for_staff, resume_for_staff
-from monitoring.running import RunRefused, accounts_of, run_now
-from verification.backoffice import trail
-from verification.backoffice.office import SEARCHED, ReadOnlyAdmin, asking_page
-from verification.backoffice.rendering import link, pretty, table
-from verification.backoffice.staff import staff_of
-from verification.ordering.intake import catalogue
+from monitoring.pauses import NotResumable, pause_for_staff, resume_for_staff
+from monitoring.queries import standings
+from monitoring.rules import cannot_run, price_of
+from monitoring.runs import RunRefused, accounts_of, run_now
+from verification.backoffice import audit
+from verification.backoffice.model_admin import SEARCHED, ReadOnlyAdmin, asking_page
+from verification.backoffice.roles import staff_of
+from verification.backoffice.widgets import link, pretty, table
 from verification.reports.models import Report
+from verification.reports.orders import catalogue
 from workspaces.ledger import InsufficientBalance
 
 SHOWN = 50
@@ -105,7 +105,7 @@ class RuleAdmin(ReadOnlyAdmin):
 
     def render_change_form(self, request, context, *arguments, **more):
         # The page shows a name, and what became of it: who looks is written down.
-        trail.record("rule.opened", trail.actor_of(request), more["obj"])
+        audit.record("rule.opened", audit.actor_of(request), more["obj"])
         return super().render_change_form(request, context, *arguments, **more)
 
     @admin.display(description="Status", ordering="status")

@@ -1,14 +1,58 @@
-"""What clients do with alerts: read them, and say that they were dealt with."""
+"""What the event of an alert says, and an alert as it crosses the wire.
+
+What clients do with alerts: read them, and say that they were dealt with.
+
+Forgetting alerts when their workspace's time of keeping is over.
+"""
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
-from monitoring.listing import alerts_of
-from monitoring.models import Alert
-from verification.ordering.client import Client
+from monitoring.models import Alert, Rule
+from monitoring.queries import alerts_of
+from verification.jobs.batches import in_steps
+from verification.values.wire import utc_text
+from webhooks.events import Happening
+from webhooks.models import Event
+from workspaces.models import Client
+
+
+def alert_body(alert: Alert) -> dict[str, Any]:
+    return {
+        "id": str(alert.pk),
+        "kind": alert.kind,
+        "title": alert.title,
+        "message": alert.message,
+        "severity": alert.severity,
+        "read": alert.read,
+        "actioned": alert.actioned,
+        "reportId": str(alert.report_id),
+        "changes": alert.changes,
+        "createdAt": utc_text(alert.created_at),
+    }
+
+
+def alert_event(alert: Alert, rule: Rule) -> Happening:
+    """monitoring.alert.created"""
+    data = {
+        "workspaceId": str(alert.workspace_id),
+        "monitoringId": str(rule.pk),
+        "reportId": str(alert.report_id),
+        "subject": {"id": str(rule.subject_id), "type": rule.subject_type},
+        "alert": alert_body(alert),
+    }
+    return Happening(
+        Event.Name.MONITORING_ALERT_CREATED,
+        str(alert.pk),
+        alert.workspace_id,
+        alert.environment,
+        alert.report_id,
+        data,
+    )
 
 
 @transaction.atomic
@@ -26,3 +70,20 @@ def edit_alert(
 def mark_all_read(client: Client) -> int:
     """How many there were."""
     return alerts_of(client).filter(read=False).update(read=True)
+
+
+DELETE = """
+DELETE FROM monitoring_alert WHERE id IN (
+    SELECT a.id FROM monitoring_alert a JOIN workspaces_workspace w
+        ON w.id = a.workspace_id
+    WHERE a.created_at < statement_timestamp() - w.retention_days * interval '1 day'
+        -- None keeps them for less: this much is found by the index.
+        AND a.created_at < statement_timestamp() - interval '1 day'
+            * (SELECT min(retention_days) FROM workspaces_workspace)
+    LIMIT %(limit)s FOR UPDATE OF a SKIP LOCKED
+)
+"""
+
+
+def purge() -> None:
+    in_steps(DELETE)

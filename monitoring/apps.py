@@ -5,7 +5,7 @@ class MonitoringConfig(AppConfig):
     name = "monitoring"
 
     def ready(self) -> None:
-        from monitoring.pausing import pause_for_withdrawal
-        from verification.ordering.consenting import on_withdrawal
+        from monitoring.pauses import pause_for_withdrawal
+        from verification.consents.decisions import on_withdrawal
 
         on_withdrawal.append(pause_for_withdrawal)

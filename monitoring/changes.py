@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from monitoring.models import Severity
-from verification.ordering.report_document import as_text, words
+from verification.documents.report import as_text, words
 from verification.reports.models import RiskLevel
 
 # What is not known is not worse than a low one.

@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from monitoring.models import Severity
-from verification.local_time import in_nairobi
+from verification.values.local_time import in_nairobi
 
 WIDTH, HEIGHT, MARGIN, LINE = 640, 96, 16, 72
 # How a run is drawn: height above the line, colour, and the points of its shape.

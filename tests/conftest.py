@@ -9,18 +9,18 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.clients import another_api as another_api
-from tests.clients import api as api
-from tests.clients import live_api as live_api
-from tests.clients import live_source as live_source
-from tests.clients import workspace as workspace
-from tests.live import SERVED
-from tests.live import service as service
-from tests.office import admin_client as admin_client
-from tests.office import rows as rows
-from tests.office import staff as staff
-from tests.office import superuser as superuser
-from verification import embedded
+from tests.world.clients import another_api as another_api
+from tests.world.clients import api as api
+from tests.world.clients import live_api as live_api
+from tests.world.clients import live_source as live_source
+from tests.world.clients import workspace as workspace
+from tests.world.service import SERVED
+from tests.world.service import service as service
+from tests.world.staff import admin_client as admin_client
+from tests.world.staff import rows as rows
+from tests.world.staff import staff as staff
+from tests.world.staff import superuser as superuser
+from verification.db import embedded
 
 
 class FewServices(LoadScopeScheduling):

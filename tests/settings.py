@@ -8,7 +8,7 @@ import base64
 import os
 from pathlib import Path
 
-# Also for the processes that `tests.live` starts.
+# Also for the processes that `tests.world.service` starts.
 os.environ["DATA_DIR"] = os.environ.get("TEST_DATA_DIR") or str(
     Path(__file__).resolve().parent.parent / ".data" / "test"
 )
@@ -22,7 +22,7 @@ os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 # Playwright's loop runs in the thread of the tests, which ask the database meanwhile.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
-from tests.live_settings import *  # noqa: F403
+from tests.world.service_settings import *  # noqa: F403
 
 DATABASES["default"]["TEST"] = {  # noqa: F405
     "NAME": os.environ.get("TEST_DATABASE", "test_verification")

@@ -3,6 +3,6 @@
 from verification.wsgi import application as django
 
 # Django is set up by the import above.
-from verification.gateway import Gateway  # isort: skip
+from verification.web.gateway import Gateway  # isort: skip
 
 application = Gateway(django)

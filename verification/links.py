@@ -14,8 +14,8 @@ from django.conf import settings
 from django.utils.crypto import constant_time_compare
 
 from verification.backoffice.lookup_key import was_in_use
-from verification.encryption import keyed_hashes
-from verification.ids import RANDOM_BITS, made_at
+from verification.db.encryption import keyed_hashes
+from verification.db.ids import RANDOM_BITS, made_at
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TOKEN_LENGTH = 22

@@ -2,14 +2,16 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path, re_path
 
-from verification import health, metrics, pages, staff_search
-from verification.api import docs, problem_pages, source_callbacks
+from verification.api import docs, source_callbacks
+from verification.api import docs as api_docs
 from verification.hosted import blocks, genuine, sandbox_checkout
+from verification.staff import search
+from verification.web import health, metrics, pages
 
 # Where the settings leave them out.
 admin.autodiscover()
 
-SEARCH = path("search", admin.site.admin_view(staff_search.page), name="search")
+SEARCH = path("search", admin.site.admin_view(search.page), name="search")
 urlpatterns = [
     # PostgreSQL has no such text, whatever part of a path would be looked up there.
     re_path("\0", pages.missing),
@@ -40,8 +42,8 @@ urlpatterns = [
     ),
     path("docs", docs.start, name="docs"),
     path("docs/reference", docs.ReferenceView.as_view(), name="docs-reference"),
-    path("problems/", problem_pages.index, name="problems"),
-    path("problems/<str:code>", problem_pages.detail, name="problem"),
+    path("problems/", api_docs.index, name="problems"),
+    path("problems/<str:code>", api_docs.detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics.metrics, name="metrics"),
@@ -49,7 +51,7 @@ urlpatterns = [
 if settings.DEBUG:
     urlpatterns.append(path("dev/", include("verification.development.urls")))
 # Those of the API are made into problems by its middleware.
-handler400 = "verification.pages.bad_request"
-handler403 = "verification.pages.forbidden"
-handler404 = "verification.pages.not_found"
-handler500 = "verification.pages.server_error"
+handler400 = "verification.web.pages.bad_request"
+handler403 = "verification.web.pages.forbidden"
+handler404 = "verification.web.pages.not_found"
+handler500 = "verification.web.pages.server_error"

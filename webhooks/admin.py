@@ -8,12 +8,12 @@ from django.utils.timezone import now
 from unfold.decorators import action
 
 from verification.backoffice.dialogs import back_to, dialog
-from verification.backoffice.office import ReadOnlyAdmin, link, once, table
-from verification.masking import DOTS
-from webhooks.configuring import NotConfigured
+from verification.backoffice.model_admin import ReadOnlyAdmin, link, once, table
+from verification.values.masking import DOTS
+from webhooks.configuration import NotConfigured
 from webhooks.events import envelope
 from webhooks.models import Configuration, Delivery, Event
-from webhooks.redelivering import (
+from webhooks.redelivery import (
     ConfigurationDisabled,
     EventPurged,
     check_redeliverable,

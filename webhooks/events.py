@@ -10,10 +10,10 @@ from uuid import UUID
 
 import orjson
 
-from verification.ids import uuid7
+from verification.db.bulk_insert import Rows
+from verification.db.ids import uuid7
 from verification.jobs.queue import call_when_committed
-from verification.tables import Rows
-from verification.wire import utc_text
+from verification.values.wire import utc_text
 from webhooks.models import Event
 
 

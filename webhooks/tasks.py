@@ -1,7 +1,7 @@
 """Jobs of the webhooks. They carry ids at most: what is due is in the table."""
 
-from webhooks import owners, purging
-from webhooks.delivering import deliver
+from webhooks import messages, retention
+from webhooks.delivery import deliver
 
 
 def send_due() -> None:
@@ -11,14 +11,14 @@ def send_due() -> None:
 
 def tell_failing(configuration_id: str) -> None:
     """Tell the owners that their receiver fails."""
-    owners.tell_failing(configuration_id)
+    messages.tell_failing(configuration_id)
 
 
 def tell_disabled(configuration_id: str) -> None:
     """Tell the owners that nothing is sent any more."""
-    owners.tell_disabled(configuration_id)
+    messages.tell_disabled(configuration_id)
 
 
 def purge_events() -> None:
     """Forget what events and answers said a month ago."""
-    purging.purge()
+    retention.purge()

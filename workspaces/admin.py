@@ -16,16 +16,21 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification import links
-from verification.backoffice import trail
-from verification.backoffice.deciding import DecidingAdmin
+from verification.backoffice import audit
+from verification.backoffice.approvals import DecidingAdmin
 from verification.backoffice.dialogs import back_to, dialog
-from verification.backoffice.filters import is_uuid
-from verification.backoffice.office import SEARCHED, OfficeAdmin, ReadOnlyAdmin
-from verification.backoffice.revealing import RevealingAdmin
-from verification.backoffice.staff import staff_of
-from verification.local_time import in_nairobi
-from verification.masking import masked
-from workspaces import by_hand, forms, keys, ledger, statement_files, statements
+from verification.backoffice.disclosure import RevealingAdmin
+from verification.backoffice.model_admin import (
+    SEARCHED,
+    OfficeAdmin,
+    ReadOnlyAdmin,
+    is_uuid,
+)
+from verification.backoffice.roles import staff_of
+from verification.documents import statements as document_statements
+from verification.values.local_time import in_nairobi
+from verification.values.masking import masked
+from workspaces import forms, keys, ledger, staff_entries, statements
 from workspaces.models import (
     Account,
     ApiKey,
@@ -33,10 +38,10 @@ from workspaces.models import (
     LedgerEntry,
     Member,
     Note,
+    StaffEntry,
     Workspace,
 )
 from workspaces.people import PeopleAdmin
-from workspaces.staff_entry import StaffEntry
 
 VERBS = {
     LedgerEntry.Kind.TOP_UP: "topped-up",
@@ -73,7 +78,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
         workspace = more.get("obj")
         if workspace:
             # Names of people are here: who looks is written down.
-            trail.record("workspace.opened", trail.actor_of(request), workspace)
+            audit.record("workspace.opened", audit.actor_of(request), workspace)
             sections = import_string(settings.CUSTOMER_PAGE)
             context |= {"workspace": workspace, **sections(request, workspace)}
         return super().render_change_form(request, context, *arguments, **more)
@@ -288,10 +293,10 @@ class AccountAdmin(OfficeAdmin):
             raise Http404
         with statements.opened(account.pk, _begun(month)) as statement:
             if kind == "csv":
-                file = statement_files.csv_file(statement)
+                file = document_statements.csv_file(statement)
             else:
-                file = BytesIO(statement_files.statement_pdf(statement))
-        name = statement_files.file_name(statement, kind)
+                file = BytesIO(document_statements.statement_pdf(statement))
+        name = document_statements.file_name(statement, kind)
         return FileResponse(file, as_attachment=True, filename=name)
 
     def get_readonly_fields(self, request, obj=None):
@@ -328,11 +333,13 @@ class AccountAdmin(OfficeAdmin):
         try:
             with transaction.atomic():
                 by = staff_of(request)
-                entry = by_hand.ask(typed["page"], account.pk, kind, amount, note, by)
+                entry = staff_entries.ask(
+                    typed["page"], account.pk, kind, amount, note, by
+                )
                 verb = VERBS[kind] + ("-asked" if entry.needs_second else "")
                 told = f"{kind} {entry.money} ({entry.pk})"
                 self.log_change(request, account, told, verb=verb, reason=note)
-        except (ledger.InsufficientBalance, by_hand.NotBooked) as e:
+        except (ledger.InsufficientBalance, staff_entries.NotBooked) as e:
             self.message_user(request, str(e), messages.ERROR)
             return back_to(request, account)
         done = f"{NOUNS[kind]} of {entry.money} on {account}"
@@ -394,8 +401,8 @@ class StaffEntryAdmin(DecidingAdmin):
     list_filter = ["status", "kind", "account__environment"]
     list_select_related = ["account__workspace"]
     search_ids = ("id", "account_id", "account__workspace_id")
-    verbs = {"approve": by_hand.approve, "reject": by_hand.reject}
-    refusal = by_hand.NotBooked
+    verbs = {"approve": staff_entries.approve, "reject": staff_entries.reject}
+    refusal = staff_entries.NotBooked
     told = {
         "approve": "The entry is made for good; another one puts a mistake right.",
         "reject": "No entry is made. It can be asked for again.",

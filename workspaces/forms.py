@@ -15,10 +15,9 @@ from unfold.widgets import (
 )
 
 from verification.backoffice.dialogs import Facts, FactsForm, ReasonForm
-from verification.ids import uuid7
-from verification.local_time import in_nairobi
-from workspaces import by_hand, keys
-from workspaces.accounts import create_workspace
+from verification.db.ids import uuid7
+from verification.values.local_time import in_nairobi
+from workspaces import keys, staff_entries
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import give_to
 from workspaces.models import (
@@ -30,6 +29,7 @@ from workspaces.models import (
     Workspace,
     all_scopes,
 )
+from workspaces.signup import create_workspace
 
 SECOND = "Needed: it is booked once another person approves it"
 # Play money is for the sandbox, and the sandbox is for play money.
@@ -223,7 +223,7 @@ class Movement(FactsForm):
         ]
         if not self.submit_text:
             return facts
-        needs_second = by_hand.needs_second(account, self.amount_moved)
+        needs_second = staff_entries.needs_second(account, self.amount_moved)
         after = self.money(account.balance + self.amount_moved)
         return [
             *facts,

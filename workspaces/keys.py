@@ -22,7 +22,7 @@ from django.db import connection, transaction
 from django.db.models import Model, Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField, keyed_hash
+from verification.db.encryption import EncryptedJSONField, keyed_hash
 from workspaces.models import (
     Account,
     ApiKey,

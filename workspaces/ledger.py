@@ -18,8 +18,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils.timezone import now
 from psycopg.errors import CheckViolation
 
-from verification.ids import uuid7
-from verification.tables import Rows, Update, insert
+from verification.db.bulk_insert import Rows, Update, insert
+from verification.db.ids import uuid7
 from workspaces.models import Account, Environment, LedgerEntry, Workspace
 
 Kind = LedgerEntry.Kind

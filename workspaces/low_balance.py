@@ -12,8 +12,8 @@ from django.utils.timezone import now
 
 from verification.links import top_up_url
 from verification.notifications.models import Channel, Kind
-from verification.notifications.notifying import Wanted, notify
-from verification.wire import utc_text
+from verification.notifications.outbox import Wanted, notify
+from verification.values.wire import utc_text
 from workspaces.models import Account, LedgerEntry
 
 # As `Account.spendable`.

@@ -19,10 +19,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
-from verification.encryption import keyed_hash
+from verification.db.encryption import keyed_hash
 from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.notifying import Wanted, cancel, notify
-from verification.wire import utc_text
+from verification.notifications.outbox import Wanted, cancel, notify
+from verification.values.wire import utc_text
 from workspaces.models import Invitation, Member, Role, Workspace
 
 LIFETIME = timedelta(days=7)

@@ -18,10 +18,10 @@ from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
-from verification.backoffice.office import SEARCHED, OfficeAdmin
+from verification.backoffice.model_admin import SEARCHED, OfficeAdmin
 from verification.backoffice.roles import is_superuser
 from verification.notifications.models import Kind
-from verification.notifications.notifying import notify_person
+from verification.notifications.outbox import notify_person
 
 
 def free_address(email: str) -> str:

@@ -16,10 +16,10 @@ from django.db.models import F
 from django.utils.crypto import constant_time_compare
 from django.utils.timezone import now
 
-from verification.encryption import keyed_hash
-from verification.ids import uuid7
+from verification.db.encryption import keyed_hash
+from verification.db.ids import uuid7
 from verification.notifications.models import Channel, Kind, SandboxAddress
-from verification.notifications.notifying import Wanted, cancel, notify
+from verification.notifications.outbox import Wanted, cancel, notify
 from verification.notifications.recipients import count_today, exact_hash
 from workspaces.members import Permission, lock, require
 from workspaces.models import Member

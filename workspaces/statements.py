@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.wire import NAIROBI
+from verification.values.wire import NAIROBI
 from workspaces.models import Account, LedgerEntry
 
 # A month of a million entries is added up in a second or two.

@@ -3,12 +3,12 @@ from datetime import timedelta
 from django.db.models import DurationField, ExpressionWrapper, F
 from django.utils.timezone import now
 
-from workspaces import low_balance, members, rates
+from workspaces import low_balance, members, rate_limits
 from workspaces.models import Note
 
 
 def purge_rate_counts() -> None:
-    rates.purge()
+    rate_limits.purge()
 
 
 def tell_low_balances() -> None:

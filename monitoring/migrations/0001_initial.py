@@ -7,7 +7,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
                         base_field=models.BigIntegerField(), editable=False, size=None
                     ),
                 ),
-                ("subject", verification.encryption.EncryptedJSONField()),
+                ("subject", verification.db.encryption.EncryptedJSONField()),
                 (
                     "check_names",
                     django.contrib.postgres.fields.ArrayField(
@@ -75,7 +75,7 @@ class Migration(migrations.Migration):
                         max_length=13,
                     ),
                 ),
-                ("consent", verification.encryption.EncryptedJSONField(null=True)),
+                ("consent", verification.db.encryption.EncryptedJSONField(null=True)),
                 ("reference", models.CharField(blank=True, max_length=100, null=True)),
                 (
                     "status",
@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
                 ("check_name", models.CharField(max_length=40)),
                 ("result_id", models.UUIDField()),
                 ("run_number", models.PositiveIntegerField()),
-                ("said", verification.encryption.EncryptedJSONField()),
+                ("said", verification.db.encryption.EncryptedJSONField()),
                 (
                     "rule",
                     models.ForeignKey(
@@ -220,7 +220,7 @@ class Migration(migrations.Migration):
                         max_length=8,
                     ),
                 ),
-                ("changes", verification.encryption.EncryptedJSONField()),
+                ("changes", verification.db.encryption.EncryptedJSONField()),
                 ("read", models.BooleanField(default=False)),
                 ("actioned", models.BooleanField(default=False)),
                 (

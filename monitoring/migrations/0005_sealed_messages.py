@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from verification.encryption import EncryptedJSONField
+from verification.db.encryption import EncryptedJSONField
 
 
 def seal(apps, schema_editor):

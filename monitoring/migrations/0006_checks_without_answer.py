@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -53,7 +53,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name="baseline",
             name="said",
-            field=verification.encryption.EncryptedJSONField(null=True),
+            field=verification.db.encryption.EncryptedJSONField(null=True),
         ),
         # What is known of rules that were made before.
         migrations.RunSQL(

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import SIGN_UP, is_logged_in, known, log_in, path_mailed_to
-from tests.workspaces.people import PASSWORD, member, token_sent_to
+from tests.world.members import PASSWORD, member, token_sent_to
 from verification.accounts.models import Session
 from verification.accounts.tasks import purge_sessions, purge_unconfirmed
 from verification.backoffice.models import AuditEvent

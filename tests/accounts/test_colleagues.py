@@ -14,7 +14,8 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import is_logged_in, known, log_in, path_mailed_to
-from tests.office import (
+from tests.world.members import member
+from tests.world.staff import (
     change,
     dialog_url,
     give_factor,
@@ -24,9 +25,8 @@ from tests.office import (
     press,
     sent,
 )
-from tests.office import log_in as log_in_staff
-from tests.threads import at_once
-from tests.workspaces.people import member
+from tests.world.staff import log_in as log_in_staff
+from tests.world.threads import at_once
 from verification.accounts import colleagues
 from verification.accounts.models import (
     Colleague,
@@ -37,7 +37,7 @@ from verification.accounts.models import (
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
 from verification.notifications.models import Notification
-from verification.notifications.writing import write_letter
+from verification.notifications.templates import write_letter
 from workspaces.models import Member
 
 pytestmark = pytest.mark.django_db

@@ -15,9 +15,9 @@ from tests.accounts.visitor import (
     log_in,
     path_mailed_to,
 )
-from tests.workspaces.people import PASSWORD
+from tests.world.members import PASSWORD
 from verification.notifications.models import Notification
-from verification.notifications.writing import write_letter
+from verification.notifications.templates import write_letter
 
 EMAIL = "grace@people.test"
 PHONE = "Mozilla/5.0 (Linux; Android 10) AppleWebKit/537.36 Chrome/143.0 Safari/537.36"

@@ -10,13 +10,13 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import is_logged_in, known, log_in
-from tests.logs import LogLines
-from tests.logs import log_lines as log_lines
-from tests.workspaces.people import PASSWORD
-from verification.backoffice import security_log
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
+from tests.world.members import PASSWORD
+from verification.backoffice import audit
 from verification.notifications.models import Notification
+from verification.payments.alerts import MANY_ATTEMPTS, alert_operators
 from verification.payments.models import Trouble
-from verification.payments.troubles import MANY_ATTEMPTS, alert_operators
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "198.51.100.7"
@@ -24,7 +24,7 @@ ADDRESS = "198.51.100.7"
 
 def lines_of(log_lines: LogLines, *names: str) -> list[tuple]:
     """The lines of the security log: message, outcome and the members named."""
-    found = [one for one in log_lines() if one["name"] == security_log.log.name]
+    found = [one for one in log_lines() if one["name"] == audit.log.name]
     return [tuple(one.get(name) for name in ("message", *names)) for one in found]
 
 
@@ -59,8 +59,8 @@ def test_what_was_typed_is_in_no_line(log_lines: LogLines):
 
     accounts = {account for _, account in lines_of(log_lines, "account")}
     assert accounts == {
-        security_log.account_of("Grace@people.test "),
-        security_log.account_of("my-secret@word.test"),
+        audit.account_of("Grace@people.test "),
+        audit.account_of("my-secret@word.test"),
     }
     assert not re.search("people.test|secret|not the", repr(log_lines()))
 

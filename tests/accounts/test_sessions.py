@@ -8,7 +8,6 @@ from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests import office
 from tests.accounts.visitor import (
     code_of,
     is_logged_in,
@@ -16,9 +15,10 @@ from tests.accounts.visitor import (
     log_in,
     path_mailed_to,
 )
-from tests.office import press
-from tests.office import superuser as superuser
-from tests.workspaces.people import PASSWORD
+from tests.world import staff
+from tests.world.members import PASSWORD
+from tests.world.staff import press
+from tests.world.staff import superuser as superuser
 from verification.accounts.models import Colleague, Session
 from verification.backoffice.models import AuditEvent
 from workspaces.models import Member, Role
@@ -156,7 +156,7 @@ def test_session_has_another_key_once_the_person_has_proved_themselves(grace):
 
 
 def test_who_has_a_factor_proves_it_before_changes(grace):
-    secret = office.give_factor(grace)
+    secret = staff.give_factor(grace)
     client = Client()
     client.force_login(grace)
 
@@ -209,7 +209,7 @@ def test_staff_end_the_sessions_of_a_member_and_of_a_colleague(superuser, worksp
 
     otieno = known("otieno", is_staff=True)
     http = Client()
-    office.log_in(http, otieno)
+    staff.log_in(http, otieno)
     press(superuser, "end_sessions", Colleague.objects.get(pk=otieno.pk), reason="Lost")
     assert not lives(http)
 

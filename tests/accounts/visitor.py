@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.test import Client
 
-from tests.workspaces.people import PASSWORD
+from tests.world.members import PASSWORD
 from verification.notifications.models import Notification
 
 LOGIN, SIGN_UP, RESET = (

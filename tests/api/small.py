@@ -12,11 +12,11 @@ from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.viewsets import ViewSet
 
-from verification.api.parsing import refuse_body, refuse_unknown_parameters
+from verification.api.body import refuse_body, refuse_unknown_parameters
 from verification.urls import urlpatterns as all_urls
-from workspaces.accounts import create_workspace
 from workspaces.keys import issue
 from workspaces.models import ApiKey, Environment, Workspace
+from workspaces.signup import create_workspace
 
 
 class Things(ViewSet):
@@ -78,8 +78,8 @@ urlpatterns = [
     path("api/v1/hook", hook),
     *[url for url in all_urls if str(url.pattern) != "api/v1/"],
 ]
-handler404 = "verification.pages.not_found"
-handler500 = "verification.pages.server_error"
+handler404 = "verification.web.pages.not_found"
+handler500 = "verification.web.pages.server_error"
 
 
 def a_workspace() -> Workspace:

@@ -4,21 +4,15 @@ from typing import Any
 
 import pytest
 
-from tests.clients import Api
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
-from tests.logs import LogLines
-from tests.logs import log_lines as log_lines
-from tests.orders import rows
-from tests.payments import (
-    configuration,
-    paid,
-    refused,
-    send,
-    sent,
-)
-from tests.payments import taker as taker
+from tests.world.clients import Api
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
+from tests.world.orders import rows
+from tests.world.payments import configuration, paid, refused, send, sent
+from tests.world.payments import taker as taker
 from verification.payments.models import PaymentEvent
 from verification.payments.registry import _live
 

@@ -11,13 +11,13 @@ from django.test import Client as HttpClient
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
-from tests.clients import Api
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
-from tests.logs import LogLines
-from tests.logs import log_lines as log_lines
-from tests.payments import (
+from tests.world.clients import Api
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
+from tests.world.payments import (
     EVENTS,
     candidate,
     look,
@@ -28,15 +28,15 @@ from tests.payments import (
     sent,
     taking,
 )
-from tests.payments import taker as taker
-from tests.refunds import ask
-from tests.refunds import send as send_refunds_now
+from tests.world.payments import taker as taker
+from tests.world.refunds import ask
+from tests.world.refunds import send as send_refunds_now
 from verification.jobs.models import Job
 from verification.jobs.queue import later
-from verification.ordering import receiving
-from verification.ordering.giving_back import send_refunds
-from verification.ordering.looking import LOOKS, look_at_due
+from verification.payments import provider_events
 from verification.payments.models import Checkout, Doubt, PaymentEvent
+from verification.payments.polling import LOOKS, look_at_due
+from verification.payments.refund_transfers import send_refunds
 
 NOBODYS = "019aa000-0000-7000-8000-000000000000"
 
@@ -136,7 +136,7 @@ def test_an_event_that_we_cannot_keep_is_asked_for_again(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any
 ):
     checkout = paid(taker, live_api)
-    monkeypatch.setattr(receiving, "look_now", lambda pk: 1 / 0)
+    monkeypatch.setattr(provider_events, "look_now", lambda pk: 1 / 0)
     body, headers = taker.signed(taker.events[-1])
 
     refused(sent(body, headers), 500, "internal-error")

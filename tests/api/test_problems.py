@@ -8,8 +8,8 @@ from django.db import connection
 from django.test import Client
 
 from tests.api.small import a_key, bearer
-from tests.logs import LogLines
-from tests.logs import log_lines as log_lines
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
 from verification.api.problem_kinds import KINDS
 from verification.api.problems import MemberError, invalid, pointer
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.clients import ATTESTED, HOSTED, Api, company, person
-from tests.orders import EMPLOYMENT, PAYER
+from tests.world.clients import ATTESTED, HOSTED, Api, company, person
+from tests.world.orders import EMPLOYMENT, PAYER
 
 TEXTS = [
     "",

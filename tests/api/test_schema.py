@@ -10,7 +10,7 @@ from rest_framework.routers import SimpleRouter
 from rest_framework.viewsets import ViewSet
 
 from verification.api.docs import document
-from verification.wire import Shape, Timestamp
+from verification.values.wire import Shape, Timestamp
 
 
 class Part(Shape):

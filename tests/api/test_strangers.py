@@ -9,10 +9,10 @@ from django.test import Client as HttpClient
 from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
-from tests.clients import Api, company, person
 from tests.monitoring.rules import raised, rule, stored
-from tests.orders import report_in, rows
 from tests.webhooks.deliveries import configured, recorded
+from tests.world.clients import Api, company, person
+from tests.world.orders import report_in, rows
 from workspaces.models import Scope, Workspace
 
 DOCUMENT: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)

@@ -3,8 +3,8 @@ import base64
 import pytest
 
 from tests.api.webhooks import CONFIG, configure, listed
-from tests.clients import Api, codes, company
 from tests.webhooks.deliveries import ALL, SECRET, URL, configured, recorded
+from tests.world.clients import Api, codes, company
 from verification.api.webhook_shapes import WebhookConfiguration
 from webhooks.models import Configuration
 

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from tests.api.webhooks import listed
-from tests.clients import Api, codes
 from tests.webhooks.deliveries import URL, configured, ended, put, recorded
+from tests.world.clients import Api, codes
 from verification.api.webhook_shapes import DeliveryBody, DeliverySummary
 from webhooks.models import Attempt, Delivery, Event
 

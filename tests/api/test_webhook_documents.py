@@ -1,8 +1,8 @@
 import pytest
 
 from tests.api.webhooks import configure
-from tests.clients import Api
-from verification.api import webhook_examples as examples
+from tests.world.clients import Api
+from verification.api import examples
 from verification.api.docs import document
 from verification.api.event_shapes import EVENTS
 from verification.api.webhook_shapes import (

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.clients import Api
 from tests.webhooks.deliveries import SECRET, URL
+from tests.world.clients import Api
 
 CONFIG = {"url": URL, "enabledEvents": ["report.ready"], "secret": SECRET}
 

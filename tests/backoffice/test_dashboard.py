@@ -8,29 +8,28 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.clients import person
 from tests.golive.applications import submitted
 from tests.monitoring.rules import pay_in
-from tests.office import a_call, log_in, opened
-from tests.payments import candidate, end
-from tests.payments import opened as opened_checkout
 from tests.webhooks.deliveries import configured
-from tests.workspaces.people import member
-from verification.backoffice import charts
+from tests.world.clients import person
+from tests.world.members import member
+from tests.world.payments import candidate, end
+from tests.world.payments import opened as opened_checkout
+from tests.world.staff import a_call, log_in, opened
+from verification.backoffice import widgets
 from verification.checks.models import CheckResult
-from verification.dashboard import BOXES, EACH
-from verification.figures import figures, first_id
+from verification.db.ids import uuid7
 from verification.golive.models import NameChange
-from verification.ids import uuid7
 from verification.jobs.models import Job
-from verification.notifications.blocks import block
 from verification.notifications.models import Block, Notification
+from verification.notifications.recipients import block
 from verification.payments.models import Refund
 from verification.reports.models import Report
+from verification.staff.dashboard import BOXES, EACH
+from verification.staff.figures import figures, first_id
 from webhooks.models import Configuration
-from workspaces.models import Account, LedgerEntry
+from workspaces.models import Account, LedgerEntry, StaffEntry
 from workspaces.operator import OPERATOR_ID, operator_account
-from workspaces.staff_entry import StaffEntry
 
 pytestmark = pytest.mark.django_db
 AT = datetime(2026, 11, 20, 14, 30, tzinfo=UTC)
@@ -233,10 +232,10 @@ def test_day_of_revenue_begins_at_midnight_in_nairobi(live_api):
 
 
 def test_a_chart_says_what_it_shows_and_stands_empty_data():
-    assert 'aria-label="2 checks"' in charts.bars("2 checks", [1, 1], [0, 1])
-    assert charts.bars("none", [0, 0]).count("<rect") == 2
-    assert 'd=""' in charts.lines("none", [None, None])
-    assert "&lt;b&gt;" in charts.bars("<b>", [])
+    assert 'aria-label="2 checks"' in widgets.bars("2 checks", [1, 1], [0, 1])
+    assert widgets.bars("none", [0, 0]).count("<rect") == 2
+    assert 'd=""' in widgets.lines("none", [None, None])
+    assert "&lt;b&gt;" in widgets.bars("<b>", [])
 
 
 def test_ids_that_are_made_from_now_on_are_above_the_first():

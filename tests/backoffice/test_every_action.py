@@ -17,10 +17,17 @@ from django.test import Client
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from monitoring.pausing import pause_for_staff
+from monitoring.pauses import pause_for_staff
 from tests.browser.conftest import DESK, PHONE, SCREENSHOTS, WIDTH
 from tests.browser.conftest import browser_type_launch_args as browser_type_launch_args
-from tests.clients import (
+from tests.consents.test_decisions import EVIDENCE
+from tests.fakes.paystack import FakePaystack
+from tests.golive.applications import by, in_review, submitted
+from tests.monitoring.rules import raised, stored
+from tests.payments.test_disputes import topped_up
+from tests.references.employment import asked
+from tests.webhooks.deliveries import configured, ended, recorded
+from tests.world.clients import (
     HOSTED,
     READERS,
     Api,
@@ -28,38 +35,30 @@ from tests.clients import (
     let_get_sandbox_messages,
     person,
 )
-from tests.fakes.paystack import FakePaystack
-from tests.golive.applications import by, in_review, submitted
-from tests.monitoring.rules import raised, stored
-from tests.office import a_call, change, give_factor, listing, log_in
-from tests.ordering.test_consenting import EVIDENCE
-from tests.ordering.test_disputes import topped_up
-from tests.payments import candidate, end, look, payment_of, taking
-from tests.payments import opened as opened_checkout
-from tests.references.employment import asked
-from tests.webhooks.deliveries import configured, ended, recorded
-from tests.workspaces.people import member
+from tests.world.members import member
+from tests.world.payments import candidate, end, look, payment_of, taking
+from tests.world.payments import opened as opened_checkout
+from tests.world.staff import a_call, change, give_factor, listing, log_in
 from verification.accounts import colleagues
 from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
-from verification.backoffice.staff import Staff
+from verification.backoffice.roles import Staff
 from verification.checks.models import CheckResult
+from verification.consents.decisions import grant
 from verification.consents.models import Consent
+from verification.db.ids import uuid7
 from verification.golive import names
 from verification.golive.models import Application, NameChange
-from verification.ids import uuid7
 from verification.jobs.models import Job
-from verification.notifications.blocks import block
 from verification.notifications.models import Block, Notification
-from verification.ordering.consenting import grant
-from verification.ordering.refunding import ask_for_refund
+from verification.notifications.recipients import block
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
+from verification.payments.refunds import ask_for_refund
 from verification.reports.models import Report
 from verification.sources.models import Call
 from workspaces import ledger
-from workspaces.accounts import create_workspace
-from workspaces.models import Account, LedgerEntry, Workspace
-from workspaces.staff_entry import StaffEntry
+from workspaces.models import Account, LedgerEntry, StaffEntry, Workspace
+from workspaces.signup import create_workspace
 
 TYPED = {
     "reason": "They asked us by telephone",

@@ -3,11 +3,11 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils.timezone import now, timedelta
 
-from tests.clients import HOSTED, Api, person
-from tests.office import change, log_in, opened, reveal
-from tests.payments import candidate, end, payment_of
-from tests.payments import opened as opened_checkout
-from tests.refunds import paid
+from tests.world.clients import HOSTED, Api, person
+from tests.world.payments import candidate, end, payment_of
+from tests.world.payments import opened as opened_checkout
+from tests.world.refunds import paid
+from tests.world.staff import change, log_in, opened, reveal
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent

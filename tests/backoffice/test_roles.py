@@ -3,8 +3,8 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
-from tests.clients import HOSTED, person
-from tests.office import change, listing, log_in, page, press, reveal_url
+from tests.world.clients import HOSTED, person
+from tests.world.staff import change, listing, log_in, page, press, reveal_url
 from verification.backoffice.roles import ROLES, write_roles
 from verification.reports.models import Report
 from workspaces.models import ApiKey, Workspace

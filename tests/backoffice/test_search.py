@@ -8,18 +8,18 @@ from django.db import connection
 from django.test import Client
 
 from monitoring.models import Rule
-from tests.clients import HOSTED, company, person
 from tests.monitoring.rules import stored
-from tests.office import change, listed_ids, listing, log_in, opened
-from tests.refunds import paid
 from tests.webhooks.deliveries import configured
-from tests.workspaces.people import member
+from tests.world.clients import HOSTED, company, person
+from tests.world.members import member
+from tests.world.refunds import paid
+from tests.world.staff import change, listed_ids, listing, log_in, opened
 from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
 from verification.consents.models import ConsentRecord
-from verification.ids import numbered
+from verification.db.ids import numbered
+from verification.documents.report import number_of
 from verification.notifications.models import Notification
-from verification.ordering.report_document import number_of
 from verification.reports.models import Report
 from webhooks.models import Delivery
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace

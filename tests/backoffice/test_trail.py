@@ -2,18 +2,18 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from tests.office import change, listed_ids, listing, opened, page, press
-from verification.backoffice import trail
+from tests.world.staff import change, listed_ids, listing, opened, page, press
+from verification.backoffice import audit
 from verification.backoffice.models import AuditEvent
 from workspaces.models import ApiKey, Workspace
 
 pytestmark = pytest.mark.django_db
-GRACE = trail.Actor(AuditEvent.Actor.STAFF, "grace", "192.0.2.7")
+GRACE = audit.Actor(AuditEvent.Actor.STAFF, "grace", "192.0.2.7")
 
 
 @pytest.fixture
 def event(workspace: Workspace) -> AuditEvent:
-    return trail.record("workspace.closed", GRACE, workspace, reason="Asked for it")
+    return audit.record("workspace.closed", GRACE, workspace, reason="Asked for it")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_act_that_fails_leaves_no_trace(workspace, superuser, monkeypatch):
     def fail(*arguments, **members):
         raise DatabaseError("away")
 
-    monkeypatch.setattr(trail, "record", fail)
+    monkeypatch.setattr(audit, "record", fail)
     with pytest.raises(DatabaseError):
         press(superuser, "suspend", workspace, reason="Unpaid")
 

@@ -11,8 +11,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 
-from tests.clients import HOSTED, person
 from tests.service.conftest import Client
+from tests.world.clients import HOSTED, person
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 SCREENSHOTS = settings.BASE_DIR / ".data" / "screenshots"
@@ -20,7 +20,7 @@ NARROW = {"width": 320, "height": 640}
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
 CONFIRMED_BY_SHELL = """
-from tests.clients import let_get_sandbox_messages
+from tests.world.clients import let_get_sandbox_messages
 from workspaces.models import Workspace
 let_get_sandbox_messages(Workspace.objects.get(pk="{workspace}"), "{address}")
 """

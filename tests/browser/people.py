@@ -5,7 +5,7 @@ import re
 import time
 
 from tests.accounts.visitor import code_of
-from tests.live import Service
+from tests.world.service import Service
 
 PASSWORD = "seven quiet giraffes"
 
@@ -40,7 +40,7 @@ def _make(service: Service, email: str, create: str, then: str = "") -> None:
     script = (
         "from django.contrib.auth.models import User;"
         "from allauth.account.models import EmailAddress as E;"
-        "from workspaces.accounts import open_for;"
+        "from workspaces.signup import open_for;"
         f"u = User.objects.{create}({email!r}, {email!r}, {PASSWORD!r});"
         f"E.objects.create(user=u, email={email!r}, verified=True, primary=True);"
     )

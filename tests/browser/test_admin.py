@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import SCREENSHOTS, WCAG, WIDTH
 from tests.browser.people import log_in, make_staff, set_up_second_factor
-from tests.clients import person
+from tests.world.clients import person
 
 pytestmark = pytest.mark.slow
 DESK = {"width": 1280, "height": 860}

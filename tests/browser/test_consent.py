@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import SCREENSHOTS
-from tests.clients import HOSTED, company
+from tests.world.clients import HOSTED, company
 
 pytestmark = pytest.mark.slow
 
@@ -354,7 +354,7 @@ BECOME_MINOR = (
 WITHDRAW = (
     "from verification.consents.models import Consent;"
     "from verification.consents.records import STAFF, Evidence;"
-    "from verification.ordering.consenting import withdraw;"
+    "from verification.consents.decisions import withdraw;"
     "consent = Consent.objects.get(report={id!r});"
     "evidence = Evidence(confirmed_by=STAFF, staff='otieno');"
     "withdraw(consent.pk, 1, evidence, 'Letter of 20 November')"

@@ -14,7 +14,7 @@ from tests.browser.people import (
     make_member,
     set_up_second_factor,
 )
-from tests.clients import person
+from tests.world.clients import person
 
 pytestmark = pytest.mark.slow
 
@@ -136,7 +136,8 @@ def test_guessing_passwords_is_told_to_be_over(page, service, look):
 
 
 APPROVE = (
-    "from django.contrib.auth.models import User; from tests.clients import approve;"
+    "from django.contrib.auth.models import User;"
+    "from tests.world.clients import approve;"
     "member = User.objects.get(email={email!r}).memberships.get();"
     "approve(member.workspace, 'Kerubo Tea Limited', 'Kerubo')"
 )

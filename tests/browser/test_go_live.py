@@ -13,12 +13,12 @@ from playwright.sync_api import expect
 from tests.browser.conftest import PHONE, SCREENSHOTS, WCAG, WIDTH
 from tests.browser.people import PASSWORD, log_in, set_up_second_factor
 from tests.browser.test_console import SHOWN, order, typed
-from tests.clients import company
 from tests.fakes.smile_id import KEY, PARTNER
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smtp import MailServer
 from tests.golive import files
 from tests.golive.applications import COMPANY
+from tests.world.clients import company
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -15,7 +15,7 @@ STRANGER = "stranger@elsewhere.test"
 # A sandbox report that asks a stranger, of the member's own workspace.
 ASK = (
     "import json; from django.contrib.auth.models import User;"
-    "from tests.clients import HOSTED, Api, person;"
+    "from tests.world.clients import HOSTED, Api, person;"
     "from verification.notifications.models import Notification as N;"
     "from verification import links;"
     f"w = User.objects.get(email={EMAIL!r}).memberships.get().workspace;"

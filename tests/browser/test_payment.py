@@ -9,9 +9,9 @@ from playwright.sync_api import expect
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.test_consent import sees, tab_to, wait_for
 from tests.browser.test_weight import LOADED, PAGE_BYTES
-from tests.clients import HOSTED, person
-from tests.orders import PAYER
-from tests.refunds import BY_SHELL
+from tests.world.clients import HOSTED, person
+from tests.world.orders import PAYER
+from tests.world.refunds import BY_SHELL
 from verification import links
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import DESK, take_screenshots
 from tests.browser.people import log_in, make_staff, set_up_second_factor
 from tests.browser.test_go_live import restart
-from tests.live import free_port
+from tests.world.service import free_port
 
 pytestmark = pytest.mark.slow
 

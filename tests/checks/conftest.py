@@ -3,8 +3,8 @@ from decimal import Decimal
 import pytest
 
 from tests.checks.source import source as source
-from tests.clients import Api
-from tests.logs import log_lines as log_lines
+from tests.world.clients import Api
+from tests.world.logs import log_lines as log_lines
 from workspaces.ledger import top_up
 
 

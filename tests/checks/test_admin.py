@@ -1,6 +1,6 @@
 import pytest
 
-from tests.office import change, listed_ids
+from tests.world.staff import change, listed_ids
 from verification.checks.models import CheckDefinition, CheckResult
 
 

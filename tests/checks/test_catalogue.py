@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
-from tests.clients import Api, company
+from tests.world.clients import Api, company
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 

@@ -17,11 +17,11 @@ from hypothesis.stateful import (
 )
 
 from tests.checks.engine import definitions, let_time_pass, work_until_done
-from tests.clients import person
-from verification.checks.asking import ask
-from verification.checks.claiming import claim
+from tests.world.clients import person
+from verification.checks.claims import claim
+from verification.checks.inquiries import ask
 from verification.checks.models import CheckResult
-from verification.checks.recording import record
+from verification.checks.results import record
 from verification.providers.registry import route_for
 from verification.reports.models import Report
 from webhooks.models import Event

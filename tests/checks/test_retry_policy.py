@@ -7,9 +7,9 @@ from django.utils.timezone import now
 
 from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
 from tests.checks.source import CLEAR, DOWN
-from tests.clients import person
-from verification.checks.asking import LEAST_PAUSE, ask
-from verification.checks.claiming import claim
+from tests.world.clients import person
+from verification.checks.claims import claim
+from verification.checks.inquiries import LEAST_PAUSE, ask
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.outcomes import Again, Failed
 from verification.providers.base import Unavailable

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.checks.engine import let_time_pass, only_result, paid
-from tests.clients import ATTESTED, company, person
+from tests.world.clients import ATTESTED, company, person
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition, CheckResult
 

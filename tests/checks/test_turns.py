@@ -4,10 +4,9 @@ import pytest
 import time_machine
 from django.utils.timezone import now
 
-from tests.clients import Api, person
-from verification.checks.claiming import claim
-from verification.checks.turns import DISTANCE, SMALL, turns
-from verification.ids import uuid7
+from tests.world.clients import Api, person
+from verification.checks.claims import DISTANCE, SMALL, claim, turns
+from verification.db.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 

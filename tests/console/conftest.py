@@ -1,9 +1,9 @@
 import pytest
 
 from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before
-from tests.clients import Api
 from tests.console.visitor import Visitor
-from tests.workspaces.people import member
+from tests.world.clients import Api
+from tests.world.members import member
 
 
 @pytest.fixture

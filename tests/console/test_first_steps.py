@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests.clients import Api, approve
 from tests.console.visitor import Visitor
-from tests.ordering.test_availability import configure
+from tests.reports.test_availability import configure
+from tests.world.clients import Api, approve
 from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
 from verification.reports.models import Report

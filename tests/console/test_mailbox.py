@@ -8,11 +8,11 @@ from django.core import mail
 from django.http import Http404
 from django.test import RequestFactory
 
-from tests.clients import HOSTED, Api, person
 from tests.console.visitor import Visitor
-from tests.hosted.visitor import Visitor as Subject
-from tests.hosted.visitor import words
 from tests.notifications.messages import NUMBER
+from tests.world.clients import HOSTED, Api, person
+from tests.world.subject import Visitor as Subject
+from tests.world.subject import words
 from verification.console import mailbox
 from verification.console.templatetags.console import linked
 from verification.development import mail as development_mail

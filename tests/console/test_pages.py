@@ -5,16 +5,16 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from tests.clients import HOSTED, approve, company, person
 from tests.monitoring.rules import raised, stored
-from tests.orders import report_in
 from tests.webhooks.deliveries import configured
-from tests.workspaces.people import PASSWORD, somebody, token_sent_to
+from tests.world.clients import HOSTED, approve, company, person
+from tests.world.members import PASSWORD, somebody, token_sent_to
+from tests.world.orders import report_in
 from verification.checks.models import CheckDefinition
+from verification.consents.decisions import decline
 from verification.consents.models import Consent
 from verification.consents.records import Evidence
-from verification.console.closing import REASON
-from verification.ordering.consenting import decline
+from verification.console.workspace_settings import REASON
 from verification.reports.models import ReportStatus
 from webhooks.models import Configuration
 from workspaces import keys, members

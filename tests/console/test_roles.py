@@ -5,11 +5,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 
-from tests.clients import HOSTED, Api, person
 from tests.console.visitor import Visitor
 from tests.golive.applications import draft
 from tests.monitoring.rules import raised
 from tests.webhooks.deliveries import configured
+from tests.world.clients import HOSTED, Api, person
 from verification.console.urls import PAGES
 from verification.notifications.models import Notification
 from webhooks.models import Delivery

@@ -5,13 +5,13 @@ import re
 import pytest
 from django.test import Client
 
-from tests import office
 from tests.accounts.visitor import code_of
 from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before
-from tests.clients import Api, approve
 from tests.console.visitor import Visitor
 from tests.golive.applications import draft
-from tests.workspaces.people import PASSWORD, member
+from tests.world import staff
+from tests.world.clients import Api, approve
+from tests.world.members import PASSWORD, member
 from verification.backoffice.models import AuditEvent
 
 WHY = "A stolen password alone must not open it"
@@ -73,7 +73,7 @@ def test_sandbox_of_a_live_workspace_needs_no_factor(api, name):
 @pytest.mark.django_db(transaction=True)
 def test_owner_sets_a_factor_up_and_comes_back(api):
     visitor = Visitor(member(live(api).workspace, "OWNER"), has_factor=False)
-    office.confirm_address(visitor.member.user)
+    staff.confirm_address(visitor.member.user)
     client: Client = visitor.http
     page = visitor.url("keys", "production")
     link = re.search(r'"(/accounts/totp/[^"]+)"', client.get(page).content.decode())[1]
@@ -90,7 +90,7 @@ def test_owner_sets_a_factor_up_and_comes_back(api):
 def test_session_from_before_the_factor_is_asked_for_its_code(api):
     owner = member(live(api).workspace, "OWNER")
     visitor = Visitor(owner, has_factor=False)
-    secret = office.give_factor(owner.user)
+    secret = staff.give_factor(owner.user)
     page = visitor.url("members")
 
     asked = visitor.get("members").content.decode()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.clients import person
 from tests.monitoring.rules import raised
 from tests.webhooks.deliveries import configured
-from tests.workspaces.people import PASSWORD, somebody, token_sent_to
+from tests.world.clients import person
+from tests.world.members import PASSWORD, somebody, token_sent_to
 from verification.backoffice.models import AuditEvent
 from webhooks.models import Delivery
 from workspaces.models import Invitation, Member

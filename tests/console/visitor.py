@@ -9,7 +9,7 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
-from tests import office
+from tests.world import staff
 from workspaces.models import Member
 
 
@@ -18,7 +18,7 @@ class Visitor:
         self.member, self.workspace = member, member.workspace
         self.http = Client()
         if has_factor:
-            office.log_in(self.http, member.user)
+            staff.log_in(self.http, member.user)
         else:
             self.http.force_login(member.user)
 

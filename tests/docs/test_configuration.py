@@ -4,7 +4,7 @@ import sys
 
 from django.conf import settings
 
-from verification.source_routes import known
+from verification.settings.sources import known
 
 PAGE = (settings.BASE_DIR / "docs" / "configuration.md").read_text()
 ROWS = re.findall(r"^\| (`[A-Z].*?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.conf import settings
 
+from monitoring.messages import TOLD
 from monitoring.models import PauseReason, Severity
-from monitoring.telling import TOLD
-from tests.live import Service
+from tests.world.service import Service
 
 PAGE = (settings.BASE_DIR / "docs" / "monitoring.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)

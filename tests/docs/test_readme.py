@@ -12,7 +12,7 @@ import pytest
 import requests
 from django.conf import settings
 
-from tests.live import Service
+from tests.world.service import Service
 
 README = (settings.BASE_DIR / "README.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", README, re.MULTILINE | re.DOTALL)

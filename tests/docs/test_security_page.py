@@ -7,7 +7,7 @@ from django.conf import settings
 PAGE = (settings.BASE_DIR / "docs" / "security.md").read_text()
 ROW = re.compile(r"\| (\d+)\.(\d+)\.(\d+) \| [^|]+ \| ([^|]+) \| [^|]+ \|")
 ROWS = [line for line in PAGE.splitlines() if re.match(r"\| \d", line)]
-# `docs/go-live.md`, `tests/test_assets.py::test_x`, and in the same ticks nothing else.
+# `docs/go-live.md` or `tests/web/test_pages.py::test_x`, and in the same ticks no more.
 NAMED = re.compile(r"`([\w./-]+\.(?:html|js|lock|md|py|yaml))(?:::(\w+))?`")
 STATES = {"yes", "no", "n.a.", "operator"}
 # How many requirements of levels 1 and 2 each chapter of ASVS 5.0.0 has, from V1 on.

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from verification.source_routes import EVERYWHERE, HOME, ORDER
+from verification.settings.sources import EVERYWHERE, HOME, ORDER
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACES = {HOME: {"Kenya"}, "GB": {"the United Kingdom"}, EVERYWHERE: {"all"}}

@@ -14,17 +14,17 @@ import requests
 from django.conf import settings
 from django.utils.timezone import now
 
-from tests.clients import Api
-from tests.live import Service, free_port
 from tests.webhooks.deliveries import SECRET, configured
+from tests.world.clients import Api
+from tests.world.service import Service, free_port
+from verification.api import examples
 from verification.api import examples as report_examples
-from verification.api import webhook_examples as examples
 from verification.api.event_shapes import EVENTS
-from webhooks import health, purging, schedule
+from webhooks import health, results, retention
 from webhooks.events import envelope
+from webhooks.letters import sign
 from webhooks.models import Event
-from webhooks.redelivering import TESTS_PER_MINUTE
-from webhooks.signing import sign
+from webhooks.redelivery import TESTS_PER_MINUTE
 
 PAGE = (settings.BASE_DIR / "docs" / "webhooks.md").read_text()
 SECTIONS = re.findall(
@@ -109,14 +109,14 @@ def test_the_rules_of_the_page_are_those_of_the_code():
                 return f"{seconds / size:g} {unit}"
         return f"{seconds:g} s"
 
-    assert " · ".join(words(wait) for wait in schedule.WAITS) in PAGE
-    assert schedule.JITTER == 0.2
+    assert " · ".join(words(wait) for wait in results.WAITS) in PAGE
+    assert results.JITTER == 0.2
     assert "give or take 20 %" in PAGE
-    assert len(schedule.WAITS) + 1 == 10
+    assert len(results.WAITS) + 1 == 10
     assert settings.WEBHOOK_TIMEOUT_SECONDS == 15
     assert (health.TOLD_AT, health.RESTS_AT) == (4, 10)
     assert (health.DEAD_AFTER.days, health.DEAD_FAILURES) == (5, 10)
-    assert purging.KEPT.days == 30
+    assert retention.KEPT.days == 30
     assert TESTS_PER_MINUTE == 5
 
 

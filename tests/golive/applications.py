@@ -7,13 +7,13 @@ def test_something(api):
 from django.contrib.auth.models import User
 
 from tests.golive.files import pdf
+from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
-from verification.backoffice.trail import Actor
 from verification.checks.tasks import run_due
-from verification.golive import applying, deciding
-from verification.golive.inspecting import Inspected
+from verification.golive import applications, decisions
+from verification.golive.inspection import Inspected
 from verification.golive.models import Application, DocumentKind
-from verification.golive.transitions import By
+from verification.golive.status import By
 from workspaces.models import Member
 
 NAME = "Acacia Lenders Limited"
@@ -61,19 +61,19 @@ def reviewer(name: str = "reviewer") -> User:
 def draft(member: Member, **details: str) -> Application:
     """With every document."""
     who = by(member.user, ActorKind.MEMBER)
-    application = applying.describe(member, NAME, {**DETAILS, **details}, who)
+    application = applications.describe(member, NAME, {**DETAILS, **details}, who)
     for kind in DocumentKind:
-        applying.hand_in(member, kind, f"{kind.lower()}.pdf", PDF, who)
+        applications.hand_in(member, kind, f"{kind.lower()}.pdf", PDF, who)
     return application
 
 
 def submitted(member: Member, **details: str) -> Application:
     draft(member, **details)
-    return applying.submit(member, by(member.user, ActorKind.MEMBER))
+    return applications.submit(member, by(member.user, ActorKind.MEMBER))
 
 
 def in_review(member: Member, **details: str) -> Application:
     """Its check has run, in the sandbox or against no source."""
     application = submitted(member, **details)
     run_due()
-    return deciding.take(application.pk, by(reviewer()))
+    return decisions.take(application.pk, by(reviewer()))

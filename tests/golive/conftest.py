@@ -4,7 +4,7 @@ from tests.console.conftest import admin as admin
 from tests.console.conftest import owner as owner
 from tests.console.conftest import stranger as stranger
 from tests.console.conftest import viewer as viewer
-from verification.golive import inspecting
+from verification.golive import inspection
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def a_folder_of_its_own(settings, tmp_path):
 def turns_of_its_own(monkeypatch, tmp_path):
     """Other test processes look into files of this machine, too."""
     (tmp_path / "turn").touch()
-    monkeypatch.setattr(inspecting, "TURN", tmp_path / "turn")
+    monkeypatch.setattr(inspection, "TURN", tmp_path / "turn")
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ import pytest
 from django.contrib.auth.models import User
 
 from tests.golive.applications import PDF, by, draft, reviewer
-from tests.workspaces.people import member
+from tests.world.members import member
 from verification.backoffice.models import ActorKind
 from verification.checks.tasks import run_due
-from verification.golive import applying, deciding
+from verification.golive import applications, decisions
 from verification.golive.models import DocumentKind
 from workspaces.models import ApiKey
 
@@ -45,19 +45,19 @@ def test_nobody_decides_about_what_they_had_a_hand_in(owner, insider):
     colleague = member(owner.workspace, "ADMIN", "colleague")
     draft(owner.member)
     acts = by(colleague.user, ActorKind.MEMBER)
-    applying.hand_in(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)
-    application = applying.submit(owner.member, by(owner.member.user))
+    applications.hand_in(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)
+    application = applications.submit(owner.member, by(owner.member.user))
     run_due()
     user = insider(owner.member, colleague)
 
-    with pytest.raises(deciding.OwnWorkspace):
-        deciding.take(application.pk, by(user))
-    deciding.take(application.pk, by(reviewer()))
+    with pytest.raises(decisions.OwnWorkspace):
+        decisions.take(application.pk, by(user))
+    decisions.take(application.pk, by(reviewer()))
     for decide in (
-        lambda: deciding.approve(application.pk, by(user)),
-        lambda: deciding.reject(application.pk, by(user), "No"),
+        lambda: decisions.approve(application.pk, by(user)),
+        lambda: decisions.reject(application.pk, by(user), "No"),
     ):
-        with pytest.raises(deciding.OwnWorkspace):
+        with pytest.raises(decisions.OwnWorkspace):
             decide()
 
     assert not ApiKey.objects.filter(environment="production").exists()

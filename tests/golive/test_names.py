@@ -7,14 +7,14 @@ from django.core.checks import run_checks
 from django.db import IntegrityError, transaction
 from django.test import Client
 
-from tests.clients import HOSTED, approve, person
 from tests.golive.applications import by, draft, in_review, reviewer
-from tests.hosted.visitor import Visitor, words
-from tests.office import change as change_url
-from tests.office import log_in, opened, press
-from tests.workspaces.people import member
+from tests.world.clients import HOSTED, approve, person
+from tests.world.members import member
+from tests.world.staff import change as change_url
+from tests.world.staff import log_in, opened, press
+from tests.world.subject import Visitor, words
 from verification.backoffice.models import AuditEvent
-from verification.golive import applying, deciding, names
+from verification.golive import applications, decisions, names
 from verification.golive.models import NameChange
 from verification.notifications.tasks import send_due
 from workspaces.models import Workspace
@@ -43,7 +43,7 @@ def test_an_approval_shows_the_legal_name_and_the_contact_that_were_reviewed(own
     Workspace.objects.update(name="Central Bank of Kenya")
     application = in_review(owner.member, tradingName="Acacia Loans")
 
-    deciding.approve(application.pk, by(reviewer()))
+    decisions.approve(application.pk, by(reviewer()))
 
     workspace = Workspace.objects.get(pk=owner.workspace.pk)
     requester = workspace.requester
@@ -94,8 +94,8 @@ def test_pages_mails_and_receipts_show_the_reviewed_name_and_both_contacts(api):
 def test_an_application_without_a_contact_for_people_is_not_handed_in(owner):
     draft(owner.member, publicContact="")
 
-    with pytest.raises(applying.NoContact):
-        applying.submit(owner.member, by(owner.member.user))
+    with pytest.raises(applications.NoContact):
+        applications.submit(owner.member, by(owner.member.user))
     told = owner.told("golive-submit", {"confirmed": "on"})
     assert told == ["Say in the company's part where people reach you."]
 
@@ -199,7 +199,7 @@ def test_a_reviewer_does_not_decide_on_the_name_of_their_own_workspace(approved)
     cousin = User.objects.get(email="cousin@people.test")
 
     for insider in (approved.member.user, cousin):
-        with pytest.raises(deciding.OwnWorkspace):
+        with pytest.raises(decisions.OwnWorkspace):
             names.approve_name_change(change.pk, by(insider))
     assert name_now(approved) == "Acacia Lenders Limited"
 

@@ -4,7 +4,7 @@ from tests.golive.applications import COMPANY, DETAILS, by, reviewer
 from tests.golive.files import pdf, sent
 from verification.backoffice.models import AuditEvent
 from verification.checks.tasks import run_due
-from verification.golive import deciding
+from verification.golive import decisions
 from verification.golive.models import Application, Document
 
 
@@ -21,8 +21,8 @@ def test_what_members_do_is_in_the_audit_trail(owner):
     owner.post("golive-submit", {"confirmed": "on"})
     run_due()
     first = Application.objects.get()
-    deciding.take(first.pk, by(reviewer()))
-    deciding.reject(first.pk, by(reviewer()), "The CR12 is of last year")
+    decisions.take(first.pk, by(reviewer()))
+    decisions.reject(first.pk, by(reviewer()), "The CR12 is of last year")
     for _ in range(2):
         owner.post("golive-again")
 

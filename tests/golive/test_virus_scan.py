@@ -12,9 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
 from tests.golive.files import pdf, picture
-from verification.document_settings import scanner_address
 from verification.golive import virus_scan
-from verification.golive.inspecting import Busy, Fault, Unacceptable, inspect
+from verification.golive.inspection import Busy, Fault, Unacceptable, inspect
+from verification.settings.documents import scanner_address
 
 # https://www.eicar.org/download-anti-malware-testfile/
 EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"

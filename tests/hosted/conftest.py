@@ -1,8 +1,8 @@
 import pytest
 
 from tests.checks.conftest import paying_api as paying_api
-from tests.clients import HOSTED, company, person
-from tests.hosted.visitor import Visitor
+from tests.world.clients import HOSTED, company, person
+from tests.world.subject import Visitor
 from verification.consents.models import Consent
 
 

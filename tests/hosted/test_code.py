@@ -9,34 +9,34 @@ import time_machine
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.clients import Api
-from tests.hosted.visitor import Visitor, newest_code, words
-from verification.consents.challenges import CODE_LIVES
-from verification.consents.models import Consent, ConsentRecord
-from verification.notifications.blocks import block
-from verification.notifications.models import (
-    Block,
-    Channel,
-    Kind,
-    Notification,
-    NotificationError,
-)
-from verification.notifications.notifying import Wanted, would_send
-from verification.notifications.outcome import Outcome
-from verification.notifications.sending import record
-from verification.ordering.challenging import (
+from tests.world.clients import Api
+from tests.world.subject import Visitor, newest_code, words
+from verification.consents.challenge_answers import (
     MOST_WRONG_CODES,
     TRIES,
     CodeNotSent,
     answer_code,
     send_code,
 )
-from verification.ordering.consent_links import PAUSE
-from verification.ordering.messages import causes_of
-from verification.receipts import _consent_receipt
+from verification.consents.challenges import CODE_LIVES
+from verification.consents.links import PAUSE
+from verification.consents.models import Consent, ConsentRecord
+from verification.documents.receipts import _consent_receipt
+from verification.notifications.delivery import record
+from verification.notifications.models import (
+    Block,
+    Channel,
+    Kind,
+    Notification,
+    NotificationError,
+    Outcome,
+)
+from verification.notifications.outbox import Wanted, would_send
+from verification.notifications.recipients import block
+from verification.reports.messages import causes_of
 from verification.reports.models import Report
-from workspaces.accounts import create_workspace
 from workspaces.models import Member
+from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from verification.hosted.cookies import VisitCookie
+from verification.hosted.pages import VisitCookie
 
 ROW = UUID(int=7)
 KIND = VisitCookie("/c/v/", "hosted.consent", seconds=60)

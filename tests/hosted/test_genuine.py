@@ -1,7 +1,7 @@
 import pytest
 from django.test import Client
 
-from tests.clients import Api, person
+from tests.world.clients import Api, person
 from verification import links
 from verification.reports.models import Report
 

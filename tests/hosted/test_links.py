@@ -5,15 +5,15 @@ import time_machine
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.clients import ATTESTED, HOSTED
-from tests.hosted.visitor import Visitor, words
+from tests.world.clients import ATTESTED, HOSTED
+from tests.world.subject import Visitor, words
 from verification import links
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
-from verification.notifications.blocks import block
-from verification.notifications.models import Block, Notification
-from verification.notifications.tasks import send_due
-from verification.notifications.writing import write_letter
 from verification.consents.tasks import expire_consents
+from verification.notifications.models import Block, Notification
+from verification.notifications.recipients import block
+from verification.notifications.tasks import send_due
+from verification.notifications.templates import write_letter
 
 pytestmark = pytest.mark.django_db
 

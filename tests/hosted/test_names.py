@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from tests.hosted.visitor import Visitor, words
+from tests.documents.test_consent_receipts import EVIDENCE, text_of
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import asked
-from tests.test_receipts import EVIDENCE, text_of
+from tests.world.subject import Visitor, words
 from verification import links
 from verification.hosted.templatetags.bdi import bdi, bdi_of, initial
 

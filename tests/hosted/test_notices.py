@@ -5,14 +5,13 @@ import pytest
 from django.conf import settings
 from environs import Env
 
-from tests.clients import HOSTED
 from tests.providers.test_every_source import CREDENTIALS
+from tests.world.clients import HOSTED
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 from verification.consents.notices import ANYWHERE, FOLDER, VERSIONS, notice_for
 from verification.providers import recipients, registry
-from verification.source_routes import known, routes
-from verification.source_settings import live_providers
+from verification.settings.sources import known, live_providers, routes
 
 LANGUAGES = [code for code, _ in settings.LANGUAGES]
 CHECKS = ["IDENTITY", "KRA_PIN", "EMPLOYER_VERIFICATION", "CRB_SCORE"]

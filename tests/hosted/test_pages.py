@@ -4,7 +4,7 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 
-from tests.hosted.visitor import words
+from tests.world.subject import words
 from verification.consents.models import ConsentRecord
 
 pytestmark = pytest.mark.django_db

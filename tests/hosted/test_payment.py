@@ -11,25 +11,25 @@ import time_machine
 from django.db import connection
 from django.utils.timezone import now
 
-from tests.clients import Api
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.hosted.payer import Payer, is_due, payer, work
-from tests.hosted.visitor import words
-from tests.orders import PAYER
-from tests.payments import look
-from tests.refunds import GRACE, WANGARI
-from tests.refunds import paystack_api as paystack_api
-from tests.refunds import send as send_now
+from tests.world.clients import Api
+from tests.world.orders import PAYER
+from tests.world.payer import Payer, is_due, payer, work
+from tests.world.payments import look
+from tests.world.refunds import GRACE, WANGARI
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.refunds import send as send_now
+from tests.world.subject import words
 from verification.hosted import payment as payment_pages
-from verification.hosted.payment_stages import stage_of
-from verification.ordering.disputes import record_disputes
-from verification.ordering.giving_back import send_refunds
-from verification.ordering.looking import PAUSE
-from verification.ordering.paying import PaymentClosed, open_checkout
-from verification.ordering.refunding import approve, ask_for_refund, resolve_doubts
-from verification.payments.doubts import raise_doubt
+from verification.hosted.payment_page import stage_of
+from verification.payments.alerts import raise_doubt
+from verification.payments.checkouts import PaymentClosed, open_checkout
+from verification.payments.disputes import record_disputes
 from verification.payments.models import Checkout, Doubt, Refund, SandboxCheckout
+from verification.payments.polling import PAUSE
+from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import approve, ask_for_refund, resolve_doubts
 from verification.payments.sandbox import play
 from verification.providers.checkout import CheckoutState, DisputeSeen, DisputeState
 from verification.reports.models import Report

@@ -7,14 +7,14 @@ import pytest
 import requests
 from django.test import Client
 
-from tests.clients import Api
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.hosted.payer import Payer, payer, work
-from tests.hosted.visitor import words
-from tests.refunds import paystack_api as paystack_api
-from verification.ordering.looking import look_now
+from tests.world.clients import Api
+from tests.world.payer import Payer, payer, work
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.subject import words
 from verification.payments.models import Checkout
+from verification.payments.polling import look_now
 
 pytestmark = pytest.mark.django_db
 

@@ -10,14 +10,14 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.clients import Api
-from tests.hosted.payer import Payer, payer, work
-from tests.orders import PAYER, rows
-from tests.threads import at_once
+from tests.world.clients import Api
+from tests.world.orders import PAYER, rows
+from tests.world.payer import Payer, payer, work
+from tests.world.threads import at_once
 from verification import links
 from verification.notifications.models import Notification
-from verification.ordering.looking import PAUSE
 from verification.payments.models import Checkout
+from verification.payments.polling import PAUSE
 
 pytestmark = pytest.mark.django_db
 

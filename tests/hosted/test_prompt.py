@@ -12,23 +12,21 @@ import time_machine
 from django.db import IntegrityError, connection, transaction
 from django.utils.timezone import now
 
-from tests.clients import Api
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.stripe import FakeStripe
-from tests.hosted.payer import Payer, payer, work
-from tests.hosted.visitor import words
-from tests.logs import LogLines
-from tests.logs import log_lines as log_lines
-from tests.payments import look, send, taking
-from tests.refunds import paystack_api as paystack_api
-from tests.threads import at_once
+from tests.world.clients import Api
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
+from tests.world.payer import Payer, payer, work
+from tests.world.payments import look, send, taking
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.subject import words
+from tests.world.threads import at_once
 from verification.jobs.models import Job
-from verification.notifications.blocks import block
 from verification.notifications.models import Block, DailyCount
-from verification.ordering.crediting import SENT_WITHIN
-from verification.ordering.giving_back import send_refunds
-from verification.ordering.paying import (
+from verification.notifications.recipients import block
+from verification.payments.checkouts import (
     PROMPTS_PER_LINK_PER_HOUR,
     PROMPTS_PER_PHONE_PER_DAY,
     PaymentClosed,
@@ -38,11 +36,19 @@ from verification.ordering.paying import (
     open_checkout,
     open_prompt,
 )
-from verification.payments.tasks import purge_payment_events
-from verification.payments.models import Checkout, Payment, Refund, Trouble
-from verification.payments.models.checkout import PROMPT_LIVES, PROMPT_MARGIN
+from verification.payments.models import (
+    PROMPT_LIVES,
+    PROMPT_MARGIN,
+    Checkout,
+    Payment,
+    Refund,
+    Trouble,
+)
+from verification.payments.refund_transfers import send_refunds
 from verification.payments.registry import provider_named
-from workspaces.accounts import create_workspace
+from verification.payments.settlement import SENT_WITHIN
+from verification.payments.tasks import purge_payment_events
+from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.threads import at_once
+from tests.world.threads import at_once
 from verification.consents.models import ConsentRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)

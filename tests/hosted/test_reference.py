@@ -5,13 +5,13 @@ from django.core import mail
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.clients import Api
-from tests.hosted.referee import ANSWER, NO, PLACES, said
-from tests.hosted.referee import referee as referee
-from tests.hosted.visitor import Visitor, words
+from tests.documents.test_consent_receipts import read
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import days_pass
-from tests.test_receipts import read
+from tests.world.clients import Api
+from tests.world.referee import ANSWER, NO, PLACES, said
+from tests.world.referee import referee as referee
+from tests.world.subject import Visitor, words
 from verification.consents.models import Consent
 from verification.notifications.tasks import send_due
 from verification.references.notices import VERSION

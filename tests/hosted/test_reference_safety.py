@@ -6,14 +6,14 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.utils.timezone import now, timedelta
 
-from tests.clients import Api
-from tests.hosted.referee import ANSWER, PLACES, said, visitor
-from tests.hosted.referee import referee as referee
-from tests.hosted.visitor import Visitor, words
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import asked, days_pass
+from tests.world.clients import Api
+from tests.world.referee import ANSWER, PLACES, said, visitor
+from tests.world.referee import referee as referee
+from tests.world.subject import Visitor, words
 from verification import links
-from verification.ordering.referring import resend
+from verification.references.answers import resend
 
 SCRIPT = "<script>alert(1)</script>{{ 7 }}"
 

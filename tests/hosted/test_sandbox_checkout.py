@@ -5,10 +5,10 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from tests.clients import Api
-from tests.hosted.payer import Payer, payer, work
-from tests.hosted.visitor import words
-from tests.payments import candidate, opened
+from tests.world.clients import Api
+from tests.world.payer import Payer, payer, work
+from tests.world.payments import candidate, opened
+from tests.world.subject import words
 from verification.payments.models import (
     Checkout,
     Payment,

@@ -8,17 +8,17 @@ import time_machine
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.clients import Api
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.hosted.payer import is_due, work
 from tests.hosted.test_payment_provider import form_action
-from tests.hosted.visitor import Visitor, words
-from tests.refunds import paystack_api as paystack_api
+from tests.world.clients import Api
+from tests.world.payer import is_due, work
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.subject import Visitor, words
 from verification import links
-from verification.ordering.looking import PAUSE
-from verification.ordering.paying import PaymentClosed, open_top_up
+from verification.payments.checkouts import PaymentClosed, open_top_up
 from verification.payments.models import Checkout, SandboxCheckout
+from verification.payments.polling import PAUSE
 from workspaces.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db

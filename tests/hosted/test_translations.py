@@ -17,7 +17,7 @@ from verification.hosted.forms import (
     Reason,
     RegistrationNumber,
 )
-from verification.hosted.reference_form import Answers
+from verification.hosted.reference import Answers
 
 HOSTED = Path(settings.BASE_DIR, "verification/hosted")
 CATALOGUE = HOSTED / "locale/sw/LC_MESSAGES/django.po"

@@ -8,19 +8,18 @@ import pytest
 import time_machine
 from django.utils.timezone import now
 
-from tests.clients import HOSTED, Api, person
-from tests.hosted.payer import Payer, payer, work
-from tests.hosted.visitor import words
-from tests.orders import PAYER
+from tests.world.clients import HOSTED, Api, person
+from tests.world.orders import PAYER
+from tests.world.payer import Payer, payer, work
+from tests.world.subject import words
 from verification.checks.models import CheckDefinition
-from verification.notifications.blocks import block
 from verification.notifications.models import Block, Notification
-from verification.notifications.writing import write_letter
-from verification.ordering.giving_back import send_refunds
-from verification.ordering.payers import payer_of
-from verification.ordering.payment_links import send_new_payment_link
-from verification.ordering.unpaid import expire_payments
+from verification.notifications.recipients import block
+from verification.notifications.templates import write_letter
+from verification.payments.links import expire_payments, send_new_payment_link
+from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment
+from verification.payments.refund_transfers import send_refunds
 
 pytestmark = pytest.mark.django_db
 
@@ -224,7 +223,7 @@ def test_a_name_of_staff_s_own_is_shown_as_it_is(api: Api):
 
 def test_payments_that_nobody_takes_are_not_asked_for(live_api: Api, settings):
     settings.PAYMENT_PROVIDER = "paystack"
-    settings.PAYMENT_PROVIDERS = {"paystack": ("tests.ordering.shop.shop", {})}
+    settings.PAYMENT_PROVIDERS = {"paystack": ("tests.payments.shop.shop", {})}
     visitor = payer(live_api)
     # The operator has ended the contract meanwhile.
     settings.PAYMENT_PROVIDER = ""

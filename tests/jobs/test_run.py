@@ -22,8 +22,8 @@ import requests
 from django.conf import settings
 from django.utils.timezone import now
 
-from tests.live import free_port
-from verification import embedded
+from tests.world.service import free_port
+from verification.db import embedded
 from verification.jobs.management.commands.run import ORDER
 from verification.jobs.processes import FairClock
 from verification.reports.models import ReportStatus

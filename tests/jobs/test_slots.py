@@ -3,8 +3,8 @@ import threading
 import pytest
 from django.db import connection
 
-from tests.threads import at_once
-from verification.jobs.slots import slot
+from tests.world.threads import at_once
+from verification.jobs.queue import slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

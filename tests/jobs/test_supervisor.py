@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from tests.live import is_alive
+from tests.world.service import is_alive
 from verification.jobs.queue import CHANNEL, ENQUEUE
 from verification.jobs.supervisor import STALE_SECONDS
 

@@ -10,13 +10,12 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from monitoring import tasks
-from monitoring.cadences import next_time
-from monitoring.models import Alert, Rule, Run
-from monitoring.orders import attestation, describe, read_rule
-from tests.clients import Api
-from tests.orders import report_in
-from verification.ordering.intake import catalogue
+from monitoring.models import Alert, Rule, Run, next_time
+from monitoring.rules import attestation, describe, read_rule
+from tests.world.clients import Api
+from tests.world.orders import report_in
 from verification.reports.models import Report
+from verification.reports.orders import catalogue
 from workspaces import ledger
 
 # Reserved in the sandbox: another result on every run.

@@ -8,11 +8,11 @@ from django.contrib.auth.models import Permission, User
 from monitoring import tasks
 from monitoring.chart import Mark, in_words, timeline
 from monitoring.models import Alert, Rule, Run
-from tests.clients import Api
 from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, work
-from tests.office import act, change, listed_ids, listing, opened, reveal
-from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
-from tests.orders import movements
+from tests.world.clients import Api
+from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.world.orders import movements
+from tests.world.staff import act, change, listed_ids, listing, opened, reveal
 from verification.backoffice.models import AuditEvent
 from workspaces.models import Workspace
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.cadences import Cadence, next_time
+from monitoring.models import Cadence, next_time
 
 SECONDS = st.integers(946_684_800, 4_102_444_800)
 TIMES = SECONDS.map(lambda seconds: datetime.fromtimestamp(seconds, UTC))

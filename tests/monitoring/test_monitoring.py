@@ -3,9 +3,9 @@ from datetime import timedelta
 import pytest
 
 from monitoring.models import Rule, Run
-from tests.clients import Api
 from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
-from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.world.clients import Api
+from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from webhooks.models import Event
 
 

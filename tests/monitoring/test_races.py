@@ -9,19 +9,19 @@ from django.db import transaction
 
 from monitoring import tasks
 from monitoring.models import Alert, Rule, RuleStatus, Run
-from monitoring.pausing import pause_for_withdrawal
-from tests.clients import Api
-from tests.clients import workspace as workspace
+from monitoring.pauses import pause_for_withdrawal
 from tests.monitoring.rules import CHANGING, let_pass, make, rule, stored
-from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
-from tests.threads import at_once
-from verification.ids import uuid7
+from tests.world.clients import Api
+from tests.world.clients import workspace as workspace
+from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.world.threads import at_once
+from verification.db.ids import uuid7
 from verification.notifications.models import Notification
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces import ledger
-from workspaces.accounts import create_workspace
 from workspaces.models import LedgerEntry
+from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,12 +6,12 @@ import pytest
 
 from monitoring.models import Alert, Baseline, Rule
 from tests.checks.engine import work_until_done
-from tests.clients import Api
 from tests.console.visitor import Visitor
 from tests.monitoring.rules import alerts, let_pass, make, work
-from tests.monitoring.test_comparing import DAY
-from tests.office import change, opened
-from tests.workspaces.people import member
+from tests.monitoring.test_comparison import DAY
+from tests.world.clients import Api
+from tests.world.members import member
+from tests.world.staff import change, opened
 from webhooks.models import Event
 
 # Reserved in the sandbox: the source refuses; it answers.

@@ -1,3 +1,3 @@
 from tests.fakes.africastalking import sms_gateway as sms_gateway
 from tests.fakes.smtp import mail_server as mail_server
-from tests.logs import log_lines as log_lines
+from tests.world.logs import log_lines as log_lines

@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.timezone import now
 
 from verification.notifications.models import Channel, Kind, Notification
-from verification.notifications.notifying import Wanted, notify
+from verification.notifications.outbox import Wanted, notify
 
 ADDRESS, NUMBER = "wanjiku@subject.test", "+254711000111"
 LINK = "https://verify.acacia-lenders.co.ke/c/0123456789abcdefghijkl"

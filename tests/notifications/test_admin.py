@@ -4,14 +4,14 @@ from django.core import mail
 from django.test import Client
 from django.urls import reverse
 
-from tests.hosted.visitor import words
 from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
-from tests.office import log_in
+from tests.world.staff import log_in
+from tests.world.subject import words
 from verification.backoffice.models import AuditEvent
 from verification.notifications.admin import masked
-from verification.notifications.blocks import block
 from verification.notifications.models import Block, Channel, Notification
-from verification.notifications.notifying import cancel
+from verification.notifications.outbox import cancel
+from verification.notifications.recipients import block
 from verification.notifications.tasks import send_due
 
 pytestmark = pytest.mark.django_db

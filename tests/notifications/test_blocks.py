@@ -8,19 +8,19 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from tests.clients import HOSTED, Api, company, person
-from tests.hosted.visitor import Visitor, words
 from tests.notifications.messages import ADDRESS, CONTEXT, NUMBER, asked, sms, wanted
-from tests.orders import PAYER
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import asked as request_reference
+from tests.world.clients import HOSTED, Api, company, person
+from tests.world.orders import PAYER
+from tests.world.subject import Visitor, words
 from verification import links
-from verification.hosted.masking import DOTS
-from verification.notifications.blocks import address_hash
+from verification.hosted.pages import DOTS
 from verification.notifications.models import BOTH, Block, Channel, Kind, Notification
-from verification.notifications.notifying import notify, send_again
+from verification.notifications.outbox import notify, send_again
+from verification.notifications.recipients import address_hash
 from verification.notifications.tasks import purge_recipients, send_due
-from verification.notifications.writing import write_letter
+from verification.notifications.templates import write_letter
 from workspaces.models import Workspace
 
 BLOCK = re.compile(r"http://\S+(/b/\w{29})$", re.MULTILINE)

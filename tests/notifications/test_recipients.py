@@ -8,13 +8,12 @@ import pytest
 import time_machine
 from django.core import mail
 
-from tests.clients import HOSTED, READERS, Api, let_get_sandbox_messages, person
 from tests.fakes.africastalking import SmsGateway
 from tests.fakes.smtp import MailServer
 from tests.notifications.messages import ADDRESS, NUMBER, asked, sms, wanted
-from tests.threads import at_once
-from tests.workspaces.people import member
-from verification.notifications.blocks import block
+from tests.world.clients import HOSTED, READERS, Api, let_get_sandbox_messages, person
+from tests.world.members import member
+from tests.world.threads import at_once
 from verification.notifications.models import (
     Block,
     DailyCount,
@@ -22,10 +21,11 @@ from verification.notifications.models import (
     Notification,
     SandboxAddress,
 )
-from verification.notifications.notifying import notify, send_again, would_send
+from verification.notifications.outbox import notify, send_again, would_send
+from verification.notifications.recipients import block
 from verification.notifications.tasks import purge_recipients, send_due
-from workspaces.accounts import create_workspace
 from workspaces.models import Workspace
+from workspaces.signup import create_workspace
 
 STRANGER = "stranger@elsewhere.test"
 

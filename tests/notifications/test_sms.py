@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from tests.fakes.africastalking import KEY, USERNAME, SmsGateway
-from tests.logs import LogLines
 from tests.notifications.messages import LINK, NUMBER, asked, let_time_pass, sms
+from tests.world.logs import LogLines
 from verification.notifications.models import Notification
-from verification.notifications.notifying import notify
+from verification.notifications.outbox import notify
 from verification.notifications.sms import gateway_url
 from verification.notifications.tasks import send_due
 

@@ -11,7 +11,7 @@ from django.conf import settings
 from environs import Env
 
 from tests.providers.asking import inquiry
-from verification.checks import configuration
+from verification.checks import system_checks
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
 from verification.providers.base import Given, NotYet, ProviderError, Refused
@@ -19,15 +19,16 @@ from verification.providers.fixtures import Case
 from verification.providers.registry import REFEREES_CHECK, route_for
 from verification.providers.sandbox import CHECKS as CHECKS_OF_SANDBOX
 from verification.providers.sandbox import Sandbox
-from verification.source_routes import (
+from verification.settings.sources import (
     ORDER,
     Limit,
+    half_configured,
     known,
     limits,
+    live_providers,
     routes,
     wrong_routes,
 )
-from verification.source_settings import half_configured, live_providers
 
 CREDENTIALS = {
     "smile_id": {"SMILE_ID_PARTNER_ID": "085", "SMILE_ID_API_KEY": "of no worth"},
@@ -196,7 +197,7 @@ def test_route_of_another_country_never_asks_the_source_of_kenya(
     with pytest.raises(Refused) as error:
         route_for("KRA_PIN", "production", "UG").providers[0].ask(inquiry("KRA_PIN"))
     assert error.value.code == "PROVIDER_NOT_CONFIGURED"
-    (told,) = [m for m in configuration.check_sources() if m.id == "checks.E002"]
+    (told,) = [m for m in system_checks.check_sources() if m.id == "checks.E002"]
     assert told.msg == f"{variable}: kra is asked about subjects in KE alone."
 
 
@@ -354,7 +355,7 @@ def test_checks_at_the_start_say_what_is_wrong_with_a_route(
     env[variable] = value
     settings.SOURCE_ROUTES_WRONG = wrong_routes(Env())
 
-    (message,) = configuration.check_sources()
+    (message,) = system_checks.check_sources()
 
     assert message.id == "checks.E002"
     assert told in message.msg
@@ -371,7 +372,7 @@ def test_checks_at_the_start_say_which_check_nobody_answers(env, settings):
     env.update(CREDENTIALS["kra"])
     settings.PROVIDERS, settings.SOURCE_ROUTES = live_providers(Env()), routes(Env())
 
-    told = [message.msg for message in configuration.check_sources()]
+    told = [message.msg for message in system_checks.check_sources()]
 
     assert (
         "No source is configured for IDENTITY in KE (smile_id_v3, smile_id, prembly). "
@@ -385,7 +386,7 @@ def test_checks_at_the_start_tell_of_both(env, settings):
     settings.PROVIDERS, settings.PROVIDERS_LACK = live_providers(Env()), ["ACME_KEY"]
     settings.SOURCE_ROUTES = {"KRA_PIN": {"KE": ("kra",)}}
 
-    told = configuration.check_sources()
+    told = system_checks.check_sources()
 
     assert [message.id for message in told] == ["checks.E001", "checks.W001"]
     assert "ACME_KEY" in told[0].msg

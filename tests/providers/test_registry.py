@@ -43,7 +43,7 @@ ALLOWED = {
     "typing",
     "unicodedata",
     "uuid",
-    "verification.identifiers",
+    "verification.values.formats",
     "verification.providers.base",
     "verification.providers.fixtures",
     "verification.providers.likeness",

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 import time_machine
 
-from tests.processor import processor_seconds
+from tests.world.processor import processor_seconds
 from verification.checks.catalogue import CATALOGUE, Entry
 from verification.providers import sandbox
 from verification.providers.base import (

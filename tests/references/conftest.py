@@ -2,9 +2,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests.clients import Api
-from tests.logs import log_lines as log_lines
-from tests.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.world.clients import Api
+from tests.world.logs import log_lines as log_lines
+from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from workspaces.ledger import top_up
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from django.utils.timezone import now
 
-from tests.clients import Api, person
+from tests.world.clients import Api, person
 from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
-from verification.ordering.referring import Evidence
+from verification.references.answers import Evidence
 from verification.references.models import Reference
 from webhooks.models import Event
 

@@ -3,8 +3,6 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from tests.clients import Api
-from tests.office import log_in, reveal
 from tests.references.employment import (
     ANSWERS,
     EVIDENCE,
@@ -12,7 +10,9 @@ from tests.references.employment import (
     days_pass,
     messages,
 )
-from verification.ordering.referring import submit
+from tests.world.clients import Api
+from tests.world.staff import log_in, reveal
+from verification.references.answers import submit
 from verification.references.models import Reference
 
 LIST = reverse("admin:references_reference_changelist")

@@ -1,7 +1,7 @@
 from django.utils.timezone import now, timedelta
 
-from tests.clients import person
-from tests.office import change, listed_ids, listing, opened, reveal
+from tests.world.clients import person
+from tests.world.staff import change, listed_ids, listing, opened, reveal
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.payments.models import Payment

@@ -3,8 +3,8 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from tests.clients import HOSTED, Api, company, person
-from tests.orders import report_in, two_checks
+from tests.world.clients import HOSTED, Api, company, person
+from tests.world.orders import report_in, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.reports.models import Report
 from webhooks.models import Event

@@ -4,8 +4,8 @@ from itertools import combinations
 import pytest
 from django.db import connection
 
-from tests.clients import Api, codes, company, person
-from tests.orders import STATUSES, report_in, two_checks
+from tests.world.clients import Api, codes, company, person
+from tests.world.orders import STATUSES, report_in, two_checks
 from verification.reports.models import Report
 
 SUMMARY = {

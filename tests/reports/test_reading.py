@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients import Api, company, person
-from tests.orders import STATUSES, report_in, two_checks
+from tests.world.clients import Api, company, person
+from tests.world.orders import STATUSES, report_in, two_checks
 from verification.api.report_shapes import (
     CheckResultBody,
     ConsentState,

@@ -3,8 +3,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.clients import HOSTED, Api, person
-from tests.orders import report_in, two_checks
+from tests.world.clients import HOSTED, Api, person
+from tests.world.orders import report_in, two_checks
 from verification.notifications.tasks import send_due
 from verification.reports.models import StatusChange
 

@@ -3,7 +3,7 @@ import json
 import pytest
 import requests
 
-from tests.live import Service
+from tests.world.service import Service
 
 
 class Client:

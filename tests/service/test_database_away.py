@@ -3,7 +3,7 @@
 import pytest
 import requests
 
-from tests.live import free_port
+from tests.world.service import free_port
 
 
 @pytest.fixture

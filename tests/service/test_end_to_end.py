@@ -6,7 +6,7 @@ import time
 import pytest
 import requests
 
-from tests.clients import person
+from tests.world.clients import person
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ANSWER_SECONDS = 15

@@ -6,7 +6,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from tests.clients import HOSTED, person
+from tests.world.clients import HOSTED, person
 
 BOUNDARY = "multipart/form-data; boundary=b"
 FORM = "application/x-www-form-urlencoded"

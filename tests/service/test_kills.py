@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 import requests
 
-from tests.clients import person
-from verification.ids import uuid7
+from tests.world.clients import person
+from verification.db.ids import uuid7
 
 REPORTS = 500
 LARGEST = 60

@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
-from tests.clients import person
 from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
 from tests.fakes.metropol import metropol as metropol
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import FakeSmileIdV3
 from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
-from tests.live import Service
 from tests.service.conftest import Client
+from tests.world.clients import person
+from tests.world.service import Service
 
 pytestmark = pytest.mark.slow
 DONE_SECONDS = 240

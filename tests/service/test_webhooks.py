@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 from standardwebhooks import Webhook
 
-from tests.clients import person
 from tests.webhooks.deliveries import SECRET
 from tests.webhooks.receiver import Receiver, Script
 from tests.webhooks.receiver import authority as authority
+from tests.world.clients import person
+from webhooks.letters import signing_key
 from webhooks.models import Event
-from webhooks.signing import signing_key
 
 REPORTS = 400
 EVENTS = 5 * REPORTS

@@ -7,17 +7,17 @@ import time_machine
 from django.utils.timezone import now
 
 from tests.checks.engine import only_result, paid
-from tests.clients import Api, person
 from tests.hosted.conftest import asking
-from tests.hosted.payer import Payer
-from tests.hosted.visitor import Visitor, words
-from tests.orders import PAYER
 from tests.sources.two import CHECK, Two, calls
+from tests.world.clients import Api, person
+from tests.world.orders import PAYER
+from tests.world.payer import Payer
+from tests.world.subject import Visitor, words
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
-from verification.notifications.writing import write_letter
-from verification.ordering.paying import PaymentClosed, open_checkout
-from verification.ordering.unpaid import expire_payments, remind_payers
+from verification.notifications.templates import write_letter
+from verification.payments.checkouts import PaymentClosed, open_checkout
+from verification.payments.links import expire_payments, remind_payers
 from verification.payments.models import Checkout
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ EMAIL = "wanjiku@kamau.test"
 def shop(settings):
     """Somebody takes payments in production."""
     settings.PAYMENT_PROVIDER = "shop"
-    settings.PAYMENT_PROVIDERS = {"shop": ("tests.ordering.shop.shop", {})}
+    settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
 
 
 def agreed(api: Api, two: Two, *shown: str, **members) -> Visitor:

@@ -10,12 +10,11 @@ from django.utils.timezone import now
 from tests.checks.engine import definitions, let_time_pass, only_result, paid
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
-from verification.checks.asking import ask, route_of
-from verification.checks.claiming import claim
-from verification.checks.flight import Queues
+from verification.checks.claims import claim
+from verification.checks.dispatch import Queues, let_begin
+from verification.checks.inquiries import ask, route_of
 from verification.checks.models import CheckResult
-from verification.checks.recording import record
-from verification.checks.routing import let_begin
+from verification.checks.results import record
 from verification.sources.models import Call
 
 
@@ -175,7 +174,7 @@ def test_an_answer_and_the_end_of_its_call_are_recorded_together(
 ):
     paying_api.create(*orders(1))
     two.first.answers(CLEAR)
-    monkeypatch.setattr("verification.checks.recording.settle", lambda *a: 1 / 0)
+    monkeypatch.setattr("verification.checks.results.settle", lambda *a: 1 / 0)
 
     paying_api.work()
 

@@ -5,10 +5,10 @@ from django.core.cache import cache
 from django.utils.timezone import now
 
 from tests.checks.source import DOWN
-from tests.office import act, change, listing, opened
 from tests.sources.test_crashes import asked_by_a_worker_that_dies
-from tests.sources.test_routing import rests
+from tests.sources.test_routes import rests
 from tests.sources.two import orders
+from tests.world.staff import act, change, listing, opened
 from verification.providers import registry
 from verification.sources.health import BOUNDS, Health, Tally, last_hour, purge
 from verification.sources.models import Call, Minute, Source

@@ -7,13 +7,13 @@ from django.utils.timezone import now
 
 from tests.checks.engine import let_time_pass, only_result
 from tests.checks.source import CLEAR, DOWN, everything_by
-from tests.clients import person
 from tests.sources.two import calls, orders
-from verification.checks.claiming import claim
-from verification.checks.flight import Queues
+from tests.world.clients import person
+from verification.checks.claims import claim
+from verification.checks.dispatch import Queues
 from verification.checks.models import CheckResult
 from verification.providers import registry
-from verification.source_routes import Limit
+from verification.settings.sources import Limit
 from verification.sources.models import Call, Source
 
 

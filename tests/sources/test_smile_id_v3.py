@@ -20,7 +20,6 @@ from tests.checks.engine import (
     paid,
     work_until_done,
 )
-from tests.clients import person
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import FakeSmileIdV3
@@ -28,16 +27,16 @@ from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.hosted.conftest import asking
 from tests.providers.test_smile_id_v3 import asked as inquiry_of_another
 from tests.sources.two import CHECK, calls
-from verification.checks import calling_back
-from verification.checks.asking import ask, route_of, under_consent
-from verification.checks.claiming import claim
-from verification.checks.flight import Queues
+from tests.world.clients import person
+from verification.checks import callbacks
+from verification.checks.claims import claim
+from verification.checks.dispatch import Queues, let_begin
+from verification.checks.inquiries import ask, route_of, under_consent
 from verification.checks.models import CheckResult
-from verification.checks.routing import let_begin
 from verification.checks.tasks import erase_callbacks
 from verification.providers import registry
 from verification.providers.base import NotYet
-from verification.source_routes import Limit
+from verification.settings.sources import Limit
 from verification.sources.models import Call, Source
 
 PATH = "/callbacks/smile-id-v3"
@@ -439,7 +438,7 @@ def test_answer_that_nobody_reads_is_erased_after_a_day(v3, ordered, client):
     erase_callbacks()
     assert kept() == 1
 
-    Call.objects.update(called_back_at=now() - calling_back.KEPT)
+    Call.objects.update(called_back_at=now() - callbacks.KEPT)
     erase_callbacks()
 
     assert kept() == 0

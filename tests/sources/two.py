@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.checks.source import Acme, Source, everything_by, served
-from tests.clients import person
+from tests.world.clients import person
 from verification.providers import registry
 from verification.sources.models import Call
 

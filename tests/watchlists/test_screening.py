@@ -8,11 +8,11 @@ from django.utils.timezone import now
 
 from tests.checks.conftest import paying_api as paying_api
 from tests.checks.engine import only_result
-from tests.clients import ATTESTED, company, person
-from tests.orders import told
 from tests.providers.asking import ask, codes, inquiry
 from tests.providers.test_sandbox import ask as sandbox
 from tests.providers.test_sandbox import subject_of
+from tests.world.clients import ATTESTED, company, person
+from tests.world.orders import told
 from verification.checks.models import CheckDefinition
 from verification.providers import registry
 from verification.providers.base import Refused, Unavailable

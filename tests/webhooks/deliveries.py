@@ -5,8 +5,8 @@ from typing import Any
 
 from django.utils.timezone import now
 
-from tests.clients import Api, person
-from webhooks.configuring import configure
+from tests.world.clients import Api, person
+from webhooks.configuration import configure
 from webhooks.models import Configuration, Delivery, Event
 from workspaces.models import Workspace
 

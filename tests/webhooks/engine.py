@@ -6,7 +6,7 @@ from uuid import uuid4
 from django.db.models import F
 from django.utils.timezone import now
 
-from verification.tables import insert
+from verification.db.bulk_insert import insert
 from webhooks.events import Happening, event_rows
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from workspaces.models import Workspace

@@ -8,7 +8,7 @@ import pytest
 
 from tests.webhooks.receiver import lookup_here
 from webhooks.letters import Letter
-from webhooks.posting import Post
+from webhooks.sender import Post
 
 HEADERS = {"webhook-id": "evt_1"}
 

@@ -5,8 +5,16 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.clients import Api
-from tests.office import (
+from tests.webhooks.deliveries import (
+    SECRET,
+    URL,
+    configured,
+    ended,
+    recorded,
+    waiting,
+)
+from tests.world.clients import Api
+from tests.world.staff import (
     act,
     change,
     listed_ids,
@@ -16,16 +24,8 @@ from tests.office import (
     page,
     reveal,
 )
-from tests.webhooks.deliveries import (
-    SECRET,
-    URL,
-    configured,
-    ended,
-    recorded,
-    waiting,
-)
 from verification.backoffice.models import AuditEvent
-from verification.masking import DOTS
+from verification.values.masking import DOTS
 from webhooks.models import Attempt, Configuration, Delivery, Event
 
 MODELS = [Configuration, Delivery]

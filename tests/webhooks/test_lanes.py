@@ -2,10 +2,10 @@ import time
 from typing import Any
 
 from tests.webhooks.receiver import Script, lookup_here
-from webhooks import lanes
+from webhooks import sender
 from webhooks.letters import Letter
 from webhooks.models import Attempt
-from webhooks.posting import Post
+from webhooks.sender import Post
 
 E = Attempt.Error
 HEADERS = {"webhook-id": "evt_1"}
@@ -61,7 +61,7 @@ def test_who_waits_comes_back_unsent_when_recalled(receiver):
 
 
 def test_who_waits_for_too_long_comes_back_unsent(receiver, monkeypatch):
-    monkeypatch.setattr(lanes, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(sender, "WAIT_SECONDS", 0.2)
     receiver.scripts["/hangs"] = Script(hangs=True)
     with Post(lookup_here, at_once=1) as post:
         post.send(lane_of(receiver.url("/hangs"), 2))

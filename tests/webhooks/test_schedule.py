@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from webhooks.schedule import WAITS, next_wait
+from webhooks.results import WAITS, next_wait
 
 
 def waits(failures: int, status: int | None = 500, retry_after: float | None = None):

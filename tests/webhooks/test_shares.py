@@ -2,7 +2,7 @@ from uuid import uuid4
 
 import pytest
 
-from webhooks.shares import MOST_AT_ONCE, MOST_CLAIMED, Shares
+from webhooks.claims import MOST_AT_ONCE, MOST_CLAIMED, Shares
 
 ID = uuid4()
 

@@ -7,14 +7,14 @@ from decimal import Decimal
 
 import pytest
 
-from verification.ids import uuid7
-from verification.tables import insert
-from verification.wire import NAIROBI
+from verification.db.bulk_insert import insert
+from verification.db.ids import uuid7
+from verification.documents.statements import csv_file, statement_pdf
+from verification.values.wire import NAIROBI
 from workspaces import ledger
-from workspaces.accounts import create_workspace
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Account
-from workspaces.statement_files import csv_file, statement_pdf
+from workspaces.signup import create_workspace
 from workspaces.statements import Month, opened
 
 OCTOBER, NOVEMBER = Month(2026, 10), Month(2026, 11)

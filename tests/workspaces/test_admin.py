@@ -3,8 +3,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests.clients import approve
-from tests.office import (
+from tests.world.clients import approve
+from tests.world.members import member, token_sent_to
+from tests.world.staff import (
     act,
     change,
     dialog_url,
@@ -16,8 +17,7 @@ from tests.office import (
     reveal,
     sent,
 )
-from tests.workspaces.people import member, token_sent_to
-from verification.ids import uuid7
+from verification.db.ids import uuid7
 from workspaces import keys
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 

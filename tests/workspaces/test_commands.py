@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 from tests.accounts.visitor import known
-from tests.clients import Api, person
+from tests.world.clients import Api, person
 from verification.checks.models import CheckResult
 from workspaces import keys, ledger
 from workspaces.ledger import Kind, Movement

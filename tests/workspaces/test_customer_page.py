@@ -8,17 +8,17 @@ from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.clients import Api
 from tests.golive.applications import submitted
-from tests.office import change, dialog_url, log_in, opened, press, reveal
 from tests.webhooks.deliveries import configured
-from tests.workspaces.people import member
-from verification import customer
+from tests.world.clients import Api
+from tests.world.members import member
+from tests.world.staff import change, dialog_url, log_in, opened, press, reveal
 from verification.backoffice.models import AuditEvent
-from verification.customer import REPORTS
 from verification.reports.models import Report
-from workspaces.accounts import create_workspace
+from verification.staff import customer
+from verification.staff.customer import REPORTS
 from workspaces.models import ApiKey, Note
+from workspaces.signup import create_workspace
 from workspaces.tasks import purge_notes
 
 pytestmark = pytest.mark.django_db

@@ -6,13 +6,13 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils.timezone import now
 
-from tests.threads import at_once
-from verification.ids import uuid7
-from verification.tables import insert
+from tests.world.threads import at_once
+from verification.db.bulk_insert import insert
+from verification.db.ids import uuid7
 from workspaces import ledger
-from workspaces.accounts import create_workspace
 from workspaces.ledger import InsufficientBalance, Kind, Movement
 from workspaces.models import Account, LedgerEntry
+from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db
 

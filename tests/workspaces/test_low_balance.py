@@ -4,8 +4,8 @@ import pytest
 from django.core import mail
 from django.db import IntegrityError
 
-from tests.clients import Api, company
-from tests.threads import at_once
+from tests.world.clients import Api, company
+from tests.world.threads import at_once
 from verification.links import top_up_url
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due

@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError
 from django.utils.timezone import now
 
-from tests.workspaces.people import member, somebody, token_sent_to
+from tests.world.members import member, somebody, token_sent_to
 from verification.notifications.models import Notification
 from workspaces import members
 from workspaces.members import ALLOWED, LIFETIME, Permission

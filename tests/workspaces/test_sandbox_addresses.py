@@ -6,11 +6,11 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
-from tests.clients import Api
 from tests.fakes.africastalking import sms_gateway as sms_gateway
 from tests.notifications.messages import NUMBER
-from tests.threads import at_once
-from tests.workspaces.people import member
+from tests.world.clients import Api
+from tests.world.members import member
+from tests.world.threads import at_once
 from verification.notifications.models import Channel, Notification, SandboxAddress
 from verification.notifications.tasks import send_due
 from workspaces.members import NotAllowed

@@ -9,15 +9,15 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tests.clients import Api, company
-from tests.orders import two_checks
 from tests.workspaces.months import DECEMBER, NOVEMBER, OCTOBER, at, many, move, table
 from tests.workspaces.months import _in_december as _in_december
 from tests.workspaces.months import account as account
 from tests.workspaces.months import three_months as three_months
+from tests.world.clients import Api, company
+from tests.world.orders import two_checks
+from verification.documents.statements import csv_file
 from workspaces import ledger
 from workspaces.models import Account
-from workspaces.statement_files import csv_file
 from workspaces.statements import Month, Statement, months, opened
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -22,11 +22,11 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import devices, lockout
 from verification.accounts.sessions import browser_of
-from verification.encryption import keyed_hashes
-from verification.ids import uuid7
+from verification.db.encryption import keyed_hashes
+from verification.db.ids import uuid7
 from verification.notifications.models import Kind
-from verification.notifications.notifying import notify_person
-from verification.wire import utc_text
+from verification.notifications.outbox import notify_person
+from verification.values.wire import utc_text
 
 # By the template that allauth names: what we send, and what of it the letter says.
 MAILS = {

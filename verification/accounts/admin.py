@@ -20,7 +20,7 @@ from verification.accounts.colleagues import Refused
 from verification.accounts.models import Colleague, FactorRemoval, Promotion
 from verification.backoffice.dialogs import FactsForm, ReasonForm, back_to, dialog
 from verification.backoffice.roles import SUPERUSER, is_superuser
-from verification.local_time import in_nairobi
+from verification.values.local_time import in_nairobi
 from workspaces.people import PeopleAdmin, address_is_all, free_address
 
 

@@ -6,6 +6,6 @@ class AccountsConfig(AppConfig):
     label = "accounts"
 
     def ready(self) -> None:
-        from verification.accounts import following
+        from verification.accounts import signals
 
-        following.connect()
+        signals.connect()

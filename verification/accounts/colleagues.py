@@ -25,13 +25,8 @@ from verification.accounts.models import (
 )
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.notifying import (
-    Wanted,
-    cancel,
-    notify,
-    notify_person,
-)
-from verification.wire import utc_text
+from verification.notifications.outbox import Wanted, cancel, notify, notify_person
+from verification.values.wire import utc_text
 from workspaces.people import undo_factor
 
 LIFETIME = timedelta(days=7)

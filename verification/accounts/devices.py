@@ -14,7 +14,7 @@ from django.core import signing
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from verification.encryption import keyed_hash
+from verification.db.encryption import keyed_hash
 
 SALT = "device"
 KEPT = timedelta(days=365)

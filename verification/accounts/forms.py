@@ -21,9 +21,9 @@ from django.contrib.auth.hashers import make_password
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from verification.backoffice import security_log
-from verification.encryption import keyed_hash
-from workspaces import rates
+from verification.backoffice import audit
+from verification.db.encryption import keyed_hash
+from workspaces import rate_limits
 
 CODES_PER_MINUTE = 5
 # Seconds that a one-time code lives.
@@ -146,7 +146,7 @@ class Code(mfa.AuthenticateForm):
     def clean_code(self) -> str:
         # Counted over all processes, which allauth's own limit is not. Who gets here
         # knows the password, so nobody else is locked out by this.
-        if rates.count(f"codes:{self.user.pk}", CODES_PER_MINUTE).exceeded:
+        if rate_limits.count(f"codes:{self.user.pk}", CODES_PER_MINUTE).exceeded:
             told = _("Too many attempts. Try again in some minutes")
             raise forms.ValidationError(told)
         try:
@@ -155,7 +155,9 @@ class Code(mfa.AuthenticateForm):
                 use_up(decrypt(self.authenticator.data["secret"]), code)
         except forms.ValidationError:
             user_id = self.user.pk
-            security_log.write("code", "refused", context.request, user_id=user_id)
+            audit.write_security_log(
+                "code", "refused", context.request, user_id=user_id
+            )
             raise
         return code
 
@@ -169,7 +171,7 @@ def use_up(secret: str, code: str) -> None:
             actual=code, expected=format_hotp_value(hotp_value(secret, step))
         ):
             used = keyed_hash("used code", secret, step).hex()
-            if rates.is_first(f"code:{used}", step * TOTP_PERIOD):
+            if rate_limits.is_first(f"code:{used}", step * TOTP_PERIOD):
                 return
     raise get_adapter().validation_error("incorrect_code")
 
@@ -216,7 +218,9 @@ class Passkey(webauthn.AuthenticateWebAuthnForm):
             return super().clean_credential()
         except forms.ValidationError:
             user_id = self.user.pk if self.user else None
-            security_log.write("passkey", "refused", context.request, user_id=user_id)
+            audit.write_security_log(
+                "passkey", "refused", context.request, user_id=user_id
+            )
             raise forms.ValidationError(NOT_TAKEN) from None
 
 

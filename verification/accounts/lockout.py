@@ -25,11 +25,11 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
 from verification.accounts import devices
-from verification.addresses import client_address
-from verification.backoffice import security_log
-from verification.encryption import keyed_hash
-from verification.pages import minutes_until, private
-from workspaces import rates
+from verification.backoffice import audit
+from verification.db.encryption import keyed_hash
+from verification.web.client_address import client_address
+from verification.web.pages import minutes_until, private
+from workspaces import rate_limits
 
 # Wrong passwords of an account, from anywhere, that slow nobody down.
 FREE, COUNTED = 10, timedelta(hours=1)
@@ -75,10 +75,10 @@ def slow_down(request: HttpRequest, email: str) -> None:
     pause = min(2 ** min(wrong - FREE + 1, 8), LONGEST_PAUSE)
     moment, last = int(time.time()), int(seen["last"].timestamp())
     turn = (moment - last) // pause
-    if turn and rates.is_first(f"password:{account}", last + turn * pause):
+    if turn and rate_limits.is_first(f"password:{account}", last + turn * pause):
         return
-    security_log.write(
-        "login", "slowed", request, account=security_log.account_of(email)
+    audit.write_security_log(
+        "login", "slowed", request, account=audit.account_of(email)
     )
     told = _(
         "Many wrong passwords were tried here. Try again in %(seconds)s seconds, use a browser that you have logged in with before, or ask for a new password"  # noqa: E501

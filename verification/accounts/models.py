@@ -7,7 +7,7 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils.timezone import now
 
-from verification.ids import uuid7
+from verification.db.ids import uuid7
 
 
 class StaffManager(UserManager["Colleague"]):

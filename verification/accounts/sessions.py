@@ -24,7 +24,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 
 from verification.accounts import lockout
-from verification.encryption import UnknownKey, keyed_hash, seal, unseal
+from verification.db.encryption import UnknownKey, keyed_hash, seal, unseal
 
 BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"

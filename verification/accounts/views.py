@@ -33,10 +33,10 @@ from django.utils.translation import gettext as _
 
 from verification.accounts import colleagues, devices, lockout, sessions
 from verification.accounts.forms import FirstPassword
-from verification.backoffice import trail
-from verification.pages import View, private
-from verification.policy import allow
-from workspaces import members, rates
+from verification.backoffice import audit
+from verification.web.pages import View, private
+from verification.web.security_policy import allow
+from workspaces import members, rate_limits
 from workspaces.models import Invitation
 
 PASSKEY = Authenticator.Type.WEBAUTHN
@@ -89,7 +89,7 @@ def open_sessions(request: HttpRequest) -> HttpResponse:
     else:
         ended = sessions.end_others(request, request.user) > 0
     if ended:
-        trail.record("user.other-sessions-ended", trail.actor_of(request), request.user)
+        audit.record("user.other-sessions-ended", audit.actor_of(request), request.user)
         messages.success(request, _("It is logged out there."))
     return HttpResponseRedirect(reverse("account_sessions"))
 
@@ -194,7 +194,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     if request.method != "POST" or not form.is_valid():
         return render(request, "account/join.html", {"form": form, "invited": user})
     colleagues.join(user, form.cleaned_data["password1"])
-    trail.record("user.joined", trail.actor_of(request, user), user)
+    audit.record("user.joined", audit.actor_of(request, user), user)
     came = Login(user=user, redirect_url=reverse("admin:index"))
     answer = perform_password_login(request, {"email": user.email}, came)
     if request.user.is_authenticated:
@@ -208,4 +208,4 @@ def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:
     # Functions that `as_view` makes are all called alike.
     form = f"form {getattr(view, 'view_class', view).__name__}"
     address = lockout.address(request) or ""
-    return rates.count_from(address, form, limit).exceeded
+    return rate_limits.count_from(address, form, limit).exceeded

@@ -10,13 +10,13 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from verification.addresses import client_address
 from verification.api import throttling
 from verification.api.problems import Problem
-from verification.backoffice import security_log
-from verification.payments.troubles import count_refused_access
-from verification.requestlog import bearer_token
-from workspaces import keys, rates
+from verification.backoffice import audit
+from verification.payments.alerts import count_refused_access
+from verification.web.client_address import client_address
+from verification.web.request_log import bearer_token
+from workspaces import keys, rate_limits
 from workspaces.models import ApiKey, Environment, Workspace
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def _is_other_environments_host(request: HttpRequest, key: ApiKey) -> bool:
 
 def _count_failure(request: HttpRequest) -> None:
     """Guessing is slowed down; who has a good key is let in from the same address."""
-    security_log.write("api-key", "refused", request)
-    rate = rates.count_failed_authentication(str(client_address(request)))
+    audit.write_security_log("api-key", "refused", request)
+    rate = rate_limits.count_failed_authentication(str(client_address(request)))
     if rate.exceeded:
         raise throttling.exceeded(rate)
     # A flood from one address is counted up to its limit.

@@ -7,16 +7,16 @@ from uuid import UUID
 
 from pydantic import ConfigDict
 
-from verification.api.paging import PageEnvelope
+from verification.api.query import PageEnvelope
 from verification.checks.models import CheckDefinition
-from verification.ordering import formats
-from verification.ordering.rules import not_available
 from verification.providers.recipients import recipient
 from verification.providers.registry import sources_of
 from verification.reports.models import SubjectType
-from verification.source_routes import HOME
+from verification.reports.request import not_available
+from verification.settings.sources import HOME
 from verification.sources.availability import Availability, availability
-from verification.wire import Money, Shape
+from verification.values import formats
+from verification.values.wire import Money, Shape
 
 
 class RequiredInput(Shape):

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
+from verification.api.body import client_of, refuse_unknown_parameters
 from verification.api.check_shapes import (
     CheckDefinitionBody,
     CheckDefinitionPage,
@@ -14,13 +15,8 @@ from verification.api.check_shapes import (
     ReservedSubject,
     ReservedSubjectPage,
 )
-from verification.api.clients import client_of
 from verification.api.operations import describe_checks, describe_sandbox
-from verification.api.paging import (
-    paged,
-)
-from verification.api.parameters import read_query
-from verification.api.parsing import refuse_unknown_parameters
+from verification.api.query import paged, read_query
 from verification.checks.models import CheckDefinition
 from verification.providers.sandbox import table
 from workspaces.models import Environment

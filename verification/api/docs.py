@@ -1,4 +1,7 @@
-"""The OpenAPI document, the page that shows it, and the one to start with."""
+"""The pages that a problem's `type` leads to.
+
+The OpenAPI document, the page that shows it, and the one to start with.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
@@ -23,8 +26,24 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from verification.api.parsing import refuse_unknown_parameters
-from verification.pages import page
+from verification.api.body import refuse_unknown_parameters
+from verification.api.problem_kinds import KINDS
+from verification.web.pages import page
+
+
+@require_safe
+@page
+def index(request: HttpRequest) -> HttpResponse:
+    return render(request, "problems/index.html", {"kinds": KINDS.values()})
+
+
+@require_safe
+@page
+def detail(request: HttpRequest, code: str) -> HttpResponse:
+    if code not in KINDS:
+        raise Http404
+    return render(request, "problems/detail.html", {"kind": KINDS[code]})
+
 
 # Swagger UI draws its icons from data: addresses.
 POLICY = (

@@ -18,7 +18,7 @@ from verification.api.report_shapes import (
 )
 from verification.consents.models import ConsentStatus
 from verification.reports.models import PaymentMode, RiskLevel, SubjectType
-from verification.wire import Shape, Timestamp
+from verification.values.wire import Shape, Timestamp
 
 OutwardStatus = Literal[
     "DRAFT",

@@ -1,4 +1,10 @@
-"""The examples of the OpenAPI document; a test sends and checks each of them."""
+"""The examples of the OpenAPI document; a test sends and checks each of them.
+
+The examples of webhooks in the OpenAPI document and in `docs/webhooks.md`.
+
+Tests compare them with what the service renders in the sandbox; those of events that
+nothing raises yet are compared with their shapes.
+"""
 
 from typing import Any
 
@@ -258,4 +264,239 @@ RESERVED: dict[str, Any] = {
             "description": "The check finds nothing adverse.",
         }
     ],
+}
+
+
+WORKSPACE_ID = "019a5b2b-11aa-7d02-8c1b-5a4e3d2c1b0a"
+SUBJECT_ID = "90931303-f7cd-8498-a04e-3957c7bb93e0"
+DEFINITION_ID = "019a5b2c-0000-7000-8000-000000000002"
+EVENT_ID = "019a5b2c-7d51-7b44-8e90-2f1a0b9c8d7e"
+URL = "https://hooks.acacia.example/verification"
+
+CONFIGURE: dict[str, Any] = {
+    "url": URL,
+    "enabled": True,
+    "enabledEvents": ["report.ready", "report.failed", "check.completed"],
+    "secret": "correct-horse-battery-staple",
+}
+CONFIGURATION: dict[str, Any] = {
+    "id": "019a5b2b-7e3f-7c15-9d28-4b6a5c7d8e9f",
+    "url": URL,
+    "enabled": True,
+    "enabledEvents": ["report.ready", "report.failed", "check.completed"],
+    "failuresInRow": 0,
+    "disabledAt": None,
+    "disabledReason": None,
+    "previousSecretEndsAt": None,
+    "createdAt": CREATED_AT,
+    "updatedAt": CREATED_AT,
+}
+SUMMARY: dict[str, Any] = {
+    "id": EVENT_ID,
+    "event": "report.ready",
+    "status": "RETRYING",
+    "attemptCount": 2,
+    "statusCode": 503,
+    "reportId": REPORT_ID,
+    "createdAt": ENDED_AT,
+    "nextAttemptAt": "2026-11-21T08:20:37.902117Z",
+    "deliveredAt": None,
+}
+DELIVERIES: dict[str, Any] = {**ONE_PAGE, "content": [SUMMARY]}
+DELIVERY: dict[str, Any] = {
+    **SUMMARY,
+    "attempts": [
+        {
+            "number": 1,
+            "attemptedAt": "2026-11-21T08:15:30.220871Z",
+            "url": URL,
+            "statusCode": None,
+            "durationMs": 15001,
+            "answer": None,
+            "error": {
+                "code": "TIMED_OUT",
+                "message": "The answer was not complete in time.",
+            },
+        },
+        {
+            "number": 2,
+            "attemptedAt": "2026-11-21T08:15:50.511902Z",
+            "url": URL,
+            "statusCode": 503,
+            "durationMs": 84,
+            "answer": "Service Unavailable",
+            "error": None,
+        },
+    ],
+}
+WAITING: dict[str, Any] = {
+    **DELIVERY,
+    "status": "PENDING",
+    "nextAttemptAt": "2026-11-21T08:16:02.118340Z",
+}
+TEST_DELIVERY: dict[str, Any] = {
+    **SUMMARY,
+    "event": "webhook.test",
+    "status": "PENDING",
+    "attemptCount": 0,
+    "statusCode": None,
+    "reportId": None,
+    "nextAttemptAt": ENDED_AT,
+    "attempts": [],
+}
+
+
+def _about(
+    status: str, check_status: str, *, payment_mode: str = "SELF"
+) -> dict[str, Any]:
+    return {
+        "workspaceId": WORKSPACE_ID,
+        "reportId": REPORT_ID,
+        "report": {
+            "id": REPORT_ID,
+            "workspaceId": WORKSPACE_ID,
+            "status": status,
+            "createdAt": CREATED_AT,
+            "selfVerification": False,
+            "paymentMode": payment_mode,
+            "consentStatus": "ATTESTED",
+            "checksRequested": ["IDENTITY"],
+            "checkStack": [
+                {
+                    "checkName": "IDENTITY",
+                    "status": check_status,
+                    "checkResultId": RESULT_ID,
+                }
+            ],
+        },
+        "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
+    }
+
+
+def _check(status: str, level: str, score: int | None, **end: Any) -> dict[str, Any]:
+    check = {
+        "id": RESULT_ID,
+        "resultId": RESULT_ID,
+        "definitionId": DEFINITION_ID,
+        "type": "IDENTITY",
+        "name": "IDENTITY",
+        "displayName": "National identity",
+        "description": "Looks the ID number up in the national register of persons and "
+        "compares the name, and the date of birth when it is given.",
+        "category": "IDENTITY",
+        "status": status,
+        "riskLevel": level,
+        "riskScore": score,
+        "flags": [],
+        "executedAt": "2026-11-21T08:15:30.123610Z",
+        "durationMs": 48,
+        "reused": False,
+        **end,
+    }
+    return {
+        "check": check,
+        "checkId": RESULT_ID,
+        "checkResultId": RESULT_ID,
+        "checkType": "IDENTITY",
+        "checkName": "IDENTITY",
+        "checkDefinitionId": DEFINITION_ID,
+        "status": status,
+        "riskLevel": level,
+        "riskScore": score,
+    }
+
+
+UNKNOWN: dict[str, Any] = {"riskScore": None, "riskLevel": "UNKNOWN"}
+REFUSED = "The source refused the request."
+DATA: dict[str, dict[str, Any]] = {
+    "report.created": {**_about("PROCESSING", "PENDING"), **UNKNOWN},
+    "report.ready": {
+        **_about("READY", "COMPLETED"),
+        "riskScore": 5,
+        "riskLevel": "LOW",
+    },
+    "report.failed": {
+        **_about("FAILED", "FAILED"),
+        **UNKNOWN,
+        "failure": {
+            "code": "CHECKS_FAILED",
+            "message": "1 of 1 checks could not be completed.",
+        },
+    },
+    "check.completed": {
+        **_about("READY", "COMPLETED"),
+        **_check(
+            "COMPLETED",
+            "LOW",
+            5,
+            summary=RESULT["summary"],
+            details={**RESULT["details"], "gender": "MALE"},
+        ),
+    },
+    "check.failed": {
+        **_about("FAILED", "FAILED"),
+        **_check(
+            "FAILED",
+            "UNKNOWN",
+            None,
+            summary=REFUSED,
+            details={},
+            failure={"code": "SOURCE_REFUSED", "message": REFUSED, "retryable": False},
+        ),
+    },
+    "reference.submitted": {
+        **_about("PROCESSING", "RUNNING"),
+        "checkResultId": RESULT_ID,
+        "reference": {
+            "id": "019a5b2c-9a10-7e21-8f32-1a2b3c4d5e6f",
+            "refereeName": "Amina Said",
+            "submittedAt": ENDED_AT,
+        },
+    },
+    "monitoring.alert.created": {
+        "workspaceId": WORKSPACE_ID,
+        "monitoringId": "019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f",
+        "reportId": REPORT_ID,
+        "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
+        "alert": {
+            "id": "019a5b2c-b2c3-7d4e-8f50-6b7c8d9e0f1a",
+            "kind": "CHANGE",
+            "title": "IDENTITY: risk level changed",
+            "message": "IDENTITY: risk level went from LOW to HIGH.",
+            "severity": "CRITICAL",
+            "read": False,
+            "actioned": False,
+            "reportId": REPORT_ID,
+            "changes": [
+                {
+                    "checkName": "IDENTITY",
+                    "field": "riskLevel",
+                    "old": "LOW",
+                    "new": "HIGH",
+                }
+            ],
+            "createdAt": ENDED_AT,
+        },
+    },
+    "payment.paid": {
+        **_about("PROCESSING", "PENDING", payment_mode="CANDIDATE"),
+        "payment": {
+            "status": "PAID",
+            "amount": {"amount": 50.0, "currency": "KES"},
+            "paidAt": ENDED_AT,
+            "paymentUrl": None,
+            "expiresAt": None,
+        },
+    },
+    "webhook.test": {
+        "workspaceId": WORKSPACE_ID,
+        "test": True,
+        "message": "This is a test event: your receiver works when it answers with "
+        "2xx.",
+    },
+}
+RAISED_AT = {"report.created": CREATED_AT}
+EVENTS: dict[str, dict[str, Any]] = {
+    name: {"event": name, "timestamp": RAISED_AT.get(name, ENDED_AT), "data": data}
+    for name, data in DATA.items()
 }

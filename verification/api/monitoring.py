@@ -12,18 +12,23 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from monitoring.alerts import edit_alert, mark_all_read
-from monitoring.listing import (
+from monitoring.models import Rule
+from monitoring.pauses import delete, pause_for_client, resume_for_client
+from monitoring.queries import (
     list_alerts,
     list_rules,
     recent_alerts,
     rules_of,
     standings,
 )
-from monitoring.models import Rule
-from monitoring.orders import read_rule
-from monitoring.pausing import delete, pause_for_client, resume_for_client
-from monitoring.running import create_rule
-from verification.api.clients import body_of, client_of
+from monitoring.rules import read_rule
+from monitoring.runs import create_rule
+from verification.api.body import (
+    body_of,
+    client_of,
+    refuse_body,
+    refuse_unknown_parameters,
+)
 from verification.api.monitoring_operations import describe_alerts, describe_rules
 from verification.api.monitoring_shapes import (
     AlertBody,
@@ -35,14 +40,11 @@ from verification.api.monitoring_shapes import (
     RulePage,
     RuleQuery,
 )
-from verification.api.paging import paged
-from verification.api.parameters import read_query
-from verification.api.parsing import refuse_body, refuse_unknown_parameters
-from verification.ordering.client import Client
-from verification.ordering.faults import InvalidRequest, shape_faults
-from verification.ordering.idempotency import Key, once
-from verification.ordering.intake import catalogue
-from workspaces.models import Scope
+from verification.api.query import paged, read_query
+from verification.reports.idempotency import Key, once
+from verification.reports.orders import catalogue
+from verification.reports.request import InvalidRequest, shape_faults
+from workspaces.models import Client, Scope
 
 
 @describe_rules

@@ -12,7 +12,7 @@ from drf_spectacular.utils import (
     extend_schema_view,
 )
 
-from monitoring.orders import RuleRequest
+from monitoring.rules import RuleRequest
 from verification.api import examples
 from verification.api.monitoring_shapes import (
     AlertBody,

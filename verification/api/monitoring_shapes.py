@@ -7,22 +7,21 @@ from uuid import UUID
 
 from pydantic import StrictBool
 
-from monitoring.cadences import Cadence
-from monitoring.listing import CheckStanding
 from monitoring.models import (
     Alert,
     AlertKind,
+    Cadence,
     PauseReason,
     Rule,
     RuleStatus,
     Severity,
 )
-from verification.api.paging import PageEnvelope
-from verification.api.parameters import PageQuery
+from monitoring.queries import CheckStanding
+from verification.api.query import PageEnvelope, PageQuery
 from verification.api.report_shapes import SubjectBody
-from verification.ordering import formats
-from verification.ordering.requests import ConsentInput, Received
-from verification.wire import Shape, Timestamp
+from verification.reports.request import ConsentInput, Received
+from verification.values import formats
+from verification.values.wire import Shape, Timestamp
 
 NOT_STARTED = "The last run could not be started; it is tried again."
 

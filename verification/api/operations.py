@@ -21,7 +21,7 @@ from verification.api.check_shapes import (
     CheckDefinitionQuery,
     ReservedSubjectPage,
 )
-from verification.api.parameters import ReportQuery
+from verification.api.query import ReportQuery
 from verification.api.quote_shapes import (
     Quote,
 )
@@ -33,9 +33,9 @@ from verification.api.report_shapes import (
     ReportPage,
     Timeline,
 )
-from verification.api.shape_schema import json_schema
-from verification.ordering.requests import DraftEdit, ReportsRequest
-from verification.wire import Shape
+from verification.api.schema import json_schema
+from verification.reports.request import DraftEdit, ReportsRequest
+from verification.values.wire import Shape
 
 REPORT_ID = OpenApiParameter(
     "reportId",

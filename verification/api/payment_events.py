@@ -18,16 +18,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from verification.addresses import client_address
 from verification.api import throttling
-from verification.api.parsing import read_at_most, refuse_announced_size
+from verification.api.body import read_at_most, refuse_announced_size
 from verification.api.problems import Problem
 from verification.api.schema import OperationSchema
-from verification.ordering.receiving import receive
+from verification.payments.alerts import count_refused_signature
+from verification.payments.provider_events import receive
 from verification.payments.registry import SIGNATURES, is_claimed, signed_by
-from verification.payments.troubles import count_refused_signature
 from verification.providers.checkout import BadSignature
-from workspaces import rates
+from verification.web.client_address import client_address
+from workspaces import rate_limits
 
 MAX_BYTES = 256 * 1024
 
@@ -115,7 +115,7 @@ def _take_in(request: HttpRequest) -> None:
 def _refuse_unsigned(request: HttpRequest) -> NoReturn:
     """Nothing of it is kept; guessing is slowed down, and true events never are."""
     logger.warning("an event without a payment provider's signature was refused")
-    rate = rates.count_from(
+    rate = rate_limits.count_from(
         str(client_address(request)),
         "unsigned-payment-events",
         settings.FAILED_AUTHENTICATIONS_PER_MINUTE,

@@ -22,10 +22,10 @@ from rest_framework import exceptions as rest
 
 from verification.api.problem_kinds import KINDS, Kind
 from verification.links import top_up_url
-from verification.ordering.faults import MAX_FAULTS
-from verification.pages import DATABASE_AWAY, error_of, is_api
 from verification.payments.registry import takes_payments
-from verification.request_ids import current_id
+from verification.reports.request import MAX_FAULTS
+from verification.web.pages import DATABASE_AWAY, error_of, is_api
+from verification.web.request_log import current_id
 from workspaces.ledger import InsufficientBalance
 
 log = logging.getLogger("verification.api")

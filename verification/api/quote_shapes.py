@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from uuid import UUID
 
-from verification.ordering.pricing import total
-from verification.ordering.quoting import Quoted
 from verification.reports.models import PaymentMode, ReportStatus
-from verification.wire import CURRENCY, Money, Shape
+from verification.reports.pricing import total
+from verification.reports.quote import Quoted
+from verification.values.wire import CURRENCY, Money, Shape
 
 
 class QuotedCheck(Shape):

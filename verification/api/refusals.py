@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from monitoring.models import Alert, Rule
-from monitoring.pausing import NotResumable
+from monitoring.pauses import NotResumable
 from verification.api.problems import (
     MAX_ERRORS,
     MemberError,
@@ -14,20 +14,20 @@ from verification.api.problems import (
     pointer,
     register,
 )
-from verification.ordering.consent_links import NotResendable, TooSoon
-from verification.ordering.faults import InvalidRequest
-from verification.ordering.idempotency import InProgress, InvalidKey, KeyReused
-from verification.ordering.payment_links import NotPayable
-from verification.ordering.refusals import (
+from verification.consents.links import NotResendable, TooSoon
+from verification.payments.links import NotPayable
+from verification.reports.idempotency import InProgress, InvalidKey, KeyReused
+from verification.reports.models import InvalidTransition, Report
+from verification.reports.request import InvalidRequest
+from verification.reports.status import (
     NotCancellable,
     NotEditable,
     NotLaunchable,
     NotRetryable,
 )
-from verification.reports.models import InvalidTransition, Report
-from webhooks.configuring import NotConfigured, SecretNeeded
+from webhooks.configuration import NotConfigured, SecretNeeded
 from webhooks.models import Configuration, Delivery
-from webhooks.redelivering import ConfigurationDisabled, EventPurged, TooManyTests
+from webhooks.redelivery import ConfigurationDisabled, EventPurged, TooManyTests
 
 WAYS_OUT = {
     "CONSENT_OUTSTANDING": "Consent has not been given yet: send the subject the "

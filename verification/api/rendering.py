@@ -16,7 +16,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from verification.api.problems import Problem
-from verification.wire import utc_text
+from verification.values.wire import utc_text
 
 SENT = ("application/json", "application/problem+json")
 

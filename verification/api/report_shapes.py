@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from pydantic import ConfigDict, Field
 
 from verification import links
-from verification.api.paging import PageEnvelope
+from verification.api.query import PageEnvelope
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.records import reason_of
@@ -21,10 +21,10 @@ from verification.notifications.models import (
     NotificationError,
     NotificationStatus,
 )
-from verification.ordering.creating import Created
-from verification.ordering.paying import ASKING
+from verification.payments.checkouts import ASKING
 from verification.payments.models import Payment, PaymentStatus
 from verification.providers.likeness import Likeness, Reason
+from verification.reports.create import Created
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -33,7 +33,7 @@ from verification.reports.models import (
     StatusChange,
     SubjectType,
 )
-from verification.wire import CURRENCY, Money, Shape, Timestamp
+from verification.values.wire import CURRENCY, Money, Shape, Timestamp
 
 Score = Annotated[int, Field(ge=0, le=100)]
 

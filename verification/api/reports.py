@@ -15,13 +15,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from verification.api.clients import body_of, client_of
-from verification.api.operations import describe_reports
-from verification.api.paging import (
-    paged,
+from verification.api.body import (
+    body_of,
+    client_of,
+    refuse_body,
+    refuse_unknown_parameters,
 )
-from verification.api.parameters import ReportQuery, read_query
-from verification.api.parsing import refuse_body, refuse_unknown_parameters
+from verification.api.operations import describe_reports
+from verification.api.query import ReportQuery, paged, read_query
 from verification.api.quote_shapes import (
     quote_body,
 )
@@ -40,23 +41,22 @@ from verification.api.report_shapes import (
 )
 from verification.api.throttling import count_checks
 from verification.checks.models import CheckResult, ResultStatus
-from verification.ordering.cancelling import cancel
-from verification.ordering.client import Client
-from verification.ordering.consent_links import resend
-from verification.ordering.creating import create_reports
-from verification.ordering.editing import edit_draft
-from verification.ordering.idempotency import Key, once
-from verification.ordering.intake import catalogue, read_orders
-from verification.ordering.launching import launch, quote_lines
-from verification.ordering.messages import messages_of
-from verification.ordering.payment_links import resend_payment_link
-from verification.ordering.pricing import total
-from verification.ordering.quoting import quote
-from verification.ordering.report_document import report_pdf
-from verification.ordering.retrying import retry
-from verification.reports.listing import list_reports
+from verification.consents.links import resend
+from verification.documents.report import report_pdf
+from verification.payments.links import resend_payment_link
+from verification.reports.cancel import cancel
+from verification.reports.create import create_reports
+from verification.reports.drafts import edit_draft
+from verification.reports.idempotency import Key, once
+from verification.reports.launch import launch, quote_lines
+from verification.reports.messages import messages_of
 from verification.reports.models import Report, ReportStatus
-from workspaces.models import Scope
+from verification.reports.orders import catalogue, read_orders
+from verification.reports.pricing import total
+from verification.reports.queries import list_reports
+from verification.reports.quote import quote
+from verification.reports.retry import retry
+from workspaces.models import Client, Scope
 
 
 @describe_reports

@@ -12,13 +12,13 @@ from django.utils.timezone import now
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from verification.addresses import client_address
-from verification.checks.calling_back import answered_back, called_back
+from verification.checks.callbacks import answered_back, called_back
 from verification.providers.base import BadSignature
 from verification.providers.registry import provider_named
 from verification.providers.smile_id import SmileId
 from verification.providers.smile_id_v3 import SmileIdV3
-from workspaces import rates
+from verification.web.client_address import client_address
+from workspaces import rate_limits
 
 # Theirs may hold a photo.
 MAX_BYTES = 2 * 1024 * 1024
@@ -70,6 +70,6 @@ def _answer(
 def _unsigned(request: HttpRequest) -> HttpResponse:
     logger.warning("a callback without its source's signature was refused")
     address, most = client_address(request), settings.FAILED_AUTHENTICATIONS_PER_MINUTE
-    rate = rates.count_from(str(address), "unsigned-callbacks", most)
+    rate = rate_limits.count_from(str(address), "unsigned-callbacks", most)
     status = 429 if rate.exceeded else 401
     return JsonResponse({"error": "invalid signature"}, status=status)

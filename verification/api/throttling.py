@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from verification.api import problems
-from verification.ordering.requests import MAX_CHECKS, MAX_REPORTS
-from workspaces import rates
+from verification.reports.request import MAX_CHECKS, MAX_REPORTS
+from workspaces import rate_limits
 from workspaces.models import ApiKey
 
 if TYPE_CHECKING:
@@ -54,17 +54,17 @@ def count_checks(request: Request, view: APIView, reports: object) -> None:
         _count(request, view, request.auth, more)
 
 
-def _count(request: Request, view: APIView, key: ApiKey, by: int) -> rates.Rate:
+def _count(request: Request, view: APIView, key: ApiKey, by: int) -> rate_limits.Rate:
     buckets = getattr(view, "rate_buckets", {})
     bucket = buckets.get(getattr(view, "action", None), "rest")
     limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
-    rate = rates.count(f"{bucket}:{key.id}", limit, by)
+    rate = rate_limits.count(f"{bucket}:{key.id}", limit, by)
     # Told by the middleware, in whatever response it comes to.
     request._request.api_headers = _headers(bucket, rate)  # type: ignore[attr-defined]
     return rate
 
 
-def exceeded(rate: rates.Rate) -> problems.Problem:
+def exceeded(rate: rate_limits.Rate) -> problems.Problem:
     return problems.Problem(
         "rate-limited",
         f"More than {rate.limit} requests were made in a minute.",
@@ -72,9 +72,9 @@ def exceeded(rate: rates.Rate) -> problems.Problem:
     )
 
 
-def _headers(bucket: str, rate: rates.Rate) -> dict[str, str]:
+def _headers(bucket: str, rate: rate_limits.Rate) -> dict[str, str]:
     """As in draft-ietf-httpapi-ratelimit-headers."""
     return {
-        "RateLimit-Policy": f'"{bucket}";q={rate.limit};w={rates.WINDOW_SECONDS}',
+        "RateLimit-Policy": f'"{bucket}";q={rate.limit};w={rate_limits.WINDOW_SECONDS}',
         "RateLimit": f'"{bucket}";r={rate.remaining};t={rate.resets_in}',
     }

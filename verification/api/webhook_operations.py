@@ -15,7 +15,7 @@ from drf_spectacular.utils import (
     extend_schema_view,
 )
 
-from verification.api import webhook_examples as examples
+from verification.api import examples
 from verification.api.event_shapes import EVENTS
 from verification.api.operations import operation, query_parameters
 from verification.api.webhook_shapes import (

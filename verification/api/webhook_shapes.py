@@ -9,14 +9,13 @@ from uuid import UUID
 from django.conf import settings
 from pydantic import AfterValidator, StrictBool, WithJsonSchema
 
-from verification.api.paging import PageEnvelope
-from verification.api.parameters import PageQuery
-from verification.ordering import formats
-from verification.ordering.requests import Received
+from verification.api.query import PageEnvelope, PageQuery
 from verification.outbound.targets import Blocked, check_url
-from verification.wire import Shape, Timestamp
+from verification.reports.request import Received
+from verification.values import formats
+from verification.values.wire import Shape, Timestamp
+from webhooks.letters import signing_key
 from webhooks.models import Attempt, Configuration, Delivery, DeliveryStatus, Event
-from webhooks.signing import signing_key
 
 EVERY = Event.Name.values
 ENABLED_BY_CLIENTS = [name for name in EVERY if name != Event.Name.WEBHOOK_TEST]

@@ -12,10 +12,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet, ViewSet
 
-from verification.api.clients import body_of, client_of
-from verification.api.paging import paged
-from verification.api.parameters import read_query
-from verification.api.parsing import refuse_body, refuse_unknown_parameters
+from verification.api.body import (
+    body_of,
+    client_of,
+    refuse_body,
+    refuse_unknown_parameters,
+)
+from verification.api.query import paged, read_query
 from verification.api.webhook_operations import (
     describe_configuration,
     describe_deliveries,
@@ -32,14 +35,12 @@ from verification.api.webhook_shapes import (
     WebhookConfiguration,
     WebhookConfigurationRequest,
 )
-from verification.ordering.client import Client
-from verification.ordering.faults import InvalidRequest, shape_faults
-from verification.ordering.requests import Received
-from webhooks.configuring import configure, remove
-from webhooks.listing import deliveries_of, list_deliveries
+from verification.reports.request import InvalidRequest, Received, shape_faults
+from webhooks.configuration import configure, remove
 from webhooks.models import Configuration
-from webhooks.redelivering import recover, redeliver, send_test
-from workspaces.models import Scope
+from webhooks.queries import deliveries_of, list_deliveries
+from webhooks.redelivery import recover, redeliver, send_test
+from workspaces.models import Client, Scope
 
 Body = TypeVar("Body", bound=Received)
 

@@ -6,9 +6,13 @@ from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.models import Group, User
 
-from verification.backoffice.filters import Between, exactly
+from verification.backoffice.model_admin import (
+    Between,
+    OfficeAdmin,
+    ReadOnlyAdmin,
+    exactly,
+)
 from verification.backoffice.models import AuditEvent
-from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
 from verification.backoffice.roles import ROLES, SUPERUSER, is_superuser
 
 admin.site.index_title = "Dashboard"

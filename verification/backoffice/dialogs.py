@@ -13,7 +13,7 @@ from django.urls import reverse
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from verification.backoffice import trail
+from verification.backoffice import audit
 
 Facts = list[tuple[str, Any]]
 
@@ -36,7 +36,7 @@ class FactsForm(BaseDialogForm):
 
 class ReasonForm(FactsForm):
     reason = forms.CharField(
-        max_length=trail.LONGEST, widget=UnfoldAdminTextInputWidget
+        max_length=audit.LONGEST, widget=UnfoldAdminTextInputWidget
     )
 
 

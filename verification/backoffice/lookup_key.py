@@ -14,8 +14,8 @@ from django.db.backends.signals import connection_created
 from psycopg.errors import UndefinedTable
 
 from verification.backoffice.models import LookupKey
-from verification.encryption import keyed_hashes
-from verification.postgresql.unreachable import NotForUs
+from verification.db.encryption import keyed_hashes
+from verification.db.startup import NotForUs
 
 OTHER_KEY = (
     "LOOKUP_KEY is not the key that the database was written with. Set that one again, "

@@ -3,15 +3,18 @@
 Roles are groups. `write_roles` sets their permissions after every migration, so an edit
 of a group in the admin does not last. To let one person do more, give the permission to
 that person.
+
+Who of the staff asks for something, and who decides about it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.apps import AppConfig, apps
 from django.contrib.auth.models import Group, Permission
 from django.db import transaction
+from django.http import HttpRequest
 
 VIEW, ACT = ("view",), ("view", "change")
 REVEAL = {"backoffice.auditevent": ("reveal_personal",)}
@@ -130,3 +133,22 @@ def _names(models: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
         for label, allowed in models.items()
         for what in allowed
     ]
+
+
+class Staff(NamedTuple):
+    """A name can be changed, the id of a user cannot."""
+
+    user: int | None
+    name: str
+
+
+SERVICE = Staff(None, "service")
+
+
+def staff_of(request: HttpRequest) -> Staff:
+    return Staff(request.user.pk, f"staff {request.user.get_username()}"[:100])
+
+
+def is_another(by: Staff, asked_by_user: int | None) -> bool:
+    """Whether this is a second person, whatever either is called by now."""
+    return by.user is not None and by.user != asked_by_user

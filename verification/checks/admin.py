@@ -5,7 +5,7 @@ from django.contrib import admin
 from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, link, pretty
+from verification.backoffice.model_admin import OfficeAdmin, ReadOnlyAdmin, link, pretty
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 
 

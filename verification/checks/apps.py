@@ -10,7 +10,7 @@ class ChecksConfig(AppConfig):
     label = "checks"
 
     def ready(self) -> None:
-        from verification.checks.configuration import check_sources
+        from verification.checks.system_checks import check_sources
 
         register(check_sources)
         registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)

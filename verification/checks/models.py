@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField, KeyedHashField
-from verification.ids import uuid7
+from verification.db.encryption import EncryptedJSONField, KeyedHashField
+from verification.db.ids import uuid7
 from verification.reports.models import Report, RiskLevel, SubjectType
 
 

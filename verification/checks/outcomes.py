@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from verification.providers.base import Finding
 from verification.sources.gate import CallEnd
 from verification.sources.models import End
-from verification.wire import utc_text
+from verification.values.wire import utc_text
 
 
 @dataclass(frozen=True, slots=True)

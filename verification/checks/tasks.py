@@ -2,10 +2,10 @@
 
 from django.conf import settings
 
-from verification.checks import calling_back
-from verification.checks.running import drain
-from verification.checks.waking import wake_up, wake_up_for_the_next
-from verification.jobs.slots import slot
+from verification.checks import callbacks
+from verification.checks.engine import drain
+from verification.checks.schedule import wake_up, wake_up_for_the_next
+from verification.jobs.queue import slot
 
 
 def run_due() -> None:
@@ -25,4 +25,4 @@ def run_due() -> None:
 
 def erase_callbacks() -> None:
     """Erase what sources told of people and no check has read."""
-    calling_back.erase_unread()
+    callbacks.erase_unread()

@@ -1,16 +1,64 @@
-"""What the page of a consent asks its visitor, to be sure that it is the subject: what
-the report knows of them, and a code that was sent to them."""
+"""Who may sign a consent, and which typed names count as a signature.
+
+What the page of a consent asks its visitor, to be sure that it is the subject: what
+the report knows of them, and a code that was sent to them.
+"""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from verification.consents.models import Consent
-from verification.encryption import keyed_hash
-from verification.identifiers import normalised
+from verification.db.encryption import keyed_hash
+from verification.providers.likeness import (
+    names_alike,
+    person_words,
+    spelt,
+    without_particles,
+)
+from verification.reports.models import Report, SubjectType
+from verification.values.formats import normalised
+from verification.values.wire import NAIROBI
+
+ADULT_AGE = 18
+# The likenesses that are enough.
+ALIKE = {"MATCH", "PARTIAL_MATCH"}
+
+
+def is_under_age(subject: Mapping[str, Any] | None, at: datetime) -> bool:
+    """Return whether the subject is under 18 at this moment, by the date in Nairobi.
+
+    False if no birthday is known.
+    """
+    text = (subject or {}).get("dateOfBirth")
+    if not text:
+        return False
+    born, today = date.fromisoformat(text), at.astimezone(NAIROBI).date()
+    had_birthday = (today.month, today.day) >= (born.month, born.day)
+    return today.year - born.year - (not had_birthday) < ADULT_AGE
+
+
+def is_signature(report: Report, name: str) -> bool:
+    """Return whether `name` signs for the subject of the report.
+
+    A person signs with a name like the one in the report. Who decides for a company
+    signs with their own name, of two words or more.
+    """
+    # The matcher reads a star as letters that a register hides.
+    if "*" in name:
+        return False
+    if report.subject_type == SubjectType.COMPANY:
+        return len(person_words(name)) > 1
+    known = (report.subject or {}).get("fullName") or report.subject_name
+    words = without_particles(person_words(known))
+    if len(words) > 1:
+        return names_alike(known, name) in ALIKE
+    # The matcher takes one name in common for nothing, and here no more is known.
+    return not words or spelt(words[0]) in map(spelt, person_words(name))
+
 
 DIGITS = 4
 DATE_OF_BIRTH = "DATE_OF_BIRTH"

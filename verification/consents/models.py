@@ -7,10 +7,10 @@ from django.db.models import Q
 from django.db.models.functions import Cast, Now, Right
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField, KeyedHashField
-from verification.ids import NUMBER_DIGITS, uuid7
-from verification.local_time import in_nairobi
+from verification.db.encryption import EncryptedJSONField, KeyedHashField
+from verification.db.ids import NUMBER_DIGITS, uuid7
 from verification.reports.models import Report
+from verification.values.local_time import in_nairobi
 
 
 class ConsentStatus(models.TextChoices):

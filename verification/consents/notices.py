@@ -22,7 +22,7 @@ from verification.providers.base import Provider
 from verification.providers.recipients import Recipient, recipient
 from verification.providers.registry import asks_referee, route_for
 from verification.reports.models import PaymentMode, Report, SubjectType
-from verification.wire import one_line
+from verification.values.wire import one_line
 from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"

@@ -1,4 +1,7 @@
-"""Records of grants and withdrawals of a consent, with their evidence."""
+"""The sources that a check may ask under a consent.
+
+Records of grants and withdrawals of a consent, with their evidence.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,28 @@ from typing import Any
 import orjson
 
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
-from verification.encryption import keyed_hash
-from verification.ids import uuid7
+from verification.db.encryption import keyed_hash
+from verification.db.ids import uuid7
 from verification.providers.base import Given
+from verification.providers.registry import Route, among, route_for
 from verification.reports.models import Report
-from verification.wire import utc_text
+from verification.values.wire import utc_text
+
+
+def route_under(
+    consent: Consent | None, check: str, environment: str, country: str
+) -> Route:
+    """Return the route of the check, less the sources that the subject was not shown.
+
+    A consent that was given before notices named sources has none to show for its
+    checks, so no live source is left. An attested consent leaves the whole route: the
+    client's own notice names the sources.
+    """
+    route = route_for(check, environment, country)
+    if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
+        return route
+    return among(route, consent.shown_sources.get(check))
+
 
 # Reasons to decline that a button of the page gives; any other was typed.
 NOT_ME, UNDER_AGE = "NOT_ME", "UNDER_AGE"

@@ -1,5 +1,5 @@
-from verification.ordering.expiring import expire_due
-from verification.ordering.reminding import remind_due
+from verification.consents.decisions import expire_due
+from verification.consents.links import remind_due
 
 
 def expire_consents() -> None:

@@ -16,13 +16,13 @@ from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
 from verification.notifications.models import Channel
-from verification.ordering import formats
 from verification.outbound.targets import Blocked, check_url
-from verification.reports.listing import Filters
 from verification.reports.models import ReportStatus, SubjectType
-from verification.wire import NAIROBI, one_line
+from verification.reports.queries import Filters
+from verification.values import formats
+from verification.values.wire import NAIROBI, one_line
+from webhooks.letters import signing_key
 from webhooks.models import DeliveryStatus, Event
-from webhooks.signing import signing_key
 from workspaces.models import Role, Scope, all_scopes
 
 NEEDED = {"required": _("This is needed")}

@@ -14,18 +14,18 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
-from verification.backoffice import trail
+from verification.backoffice import audit
+from verification.console.base import Place, opened
 from verification.console.golive_forms import KINDS, Company, File, Submission
-from verification.console.places import Place, opened
 from verification.console.templatetags.console import slug
-from verification.golive import applying
-from verification.golive.applying import newest
+from verification.golive import applications
+from verification.golive.applications import newest
 from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
-from verification.golive.transitions import InvalidTransition
-from verification.ordering.faults import InvalidRequest
-from verification.wire import one_line
-from workspaces import rates
+from verification.golive.status import InvalidTransition
+from verification.reports.request import InvalidRequest
+from verification.values.wire import one_line
+from workspaces import rate_limits
 from workspaces.members import Permission
 from workspaces.models import Workspace
 
@@ -54,7 +54,7 @@ def overview(place: Place) -> HttpResponse:
         "application": application,
         "status": status,
         "state": STATES[status],
-        "reason": applying.refusal(place.workspace),
+        "reason": applications.refusal(place.workspace),
         "documents": [(kind, label, given.get(kind)) for kind, label in KINDS.items()],
         "needs_factor": not is_mfa_enabled(place.member.user),
         "is_draft": status in {"", Status.DRAFT},
@@ -76,8 +76,8 @@ def company(place: Place) -> HttpResponse:
     if place.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["company_name"]
         try:
-            applying.describe(place.member, name, form.details, place.by)
-        except applying.NotEditable:
+            applications.describe(place.member, name, form.details, place.by)
+        except applications.NotEditable:
             return _over(place)
         messages.success(place.request, _("Saved."))
         return place.to("golive")
@@ -103,8 +103,8 @@ def hand_in(place: Place, kind: str) -> HttpResponse:
     if is_valid:
         name = one_line(form.cleaned_data["file"].name)[-150:]
         try:
-            applying.hand_in(place.member, wanted, name, form.found, place.by)
-        except applying.NotEditable:
+            applications.hand_in(place.member, wanted, name, form.found, place.by)
+        except applications.NotEditable:
             return _over(place)
         messages.success(place.request, _("The document is kept."))
         return place.to("golive")
@@ -118,7 +118,7 @@ def document(place: Place, document: UUID) -> HttpResponse:
     """One of their own, for who may hand them in."""
     mine = Document.objects.select_related("application")
     found = mine.get(pk=document, application__workspace=place.workspace)
-    read = f"{trail.noun(found.application)}.document-read"
+    read = f"{audit.noun(found.application)}.document-read"
     place.record(read, found.application, found.kind)
     return download(found, slug(found.kind))
 
@@ -127,8 +127,8 @@ def document(place: Place, document: UUID) -> HttpResponse:
 @opened(GO_LIVE)
 def again(place: Place) -> HttpResponse:
     try:
-        applying.begin_again(place.member, place.by)
-    except applying.NotEditable:
+        applications.begin_again(place.member, place.by)
+    except applications.NotEditable:
         return _over(place)
     return place.to("golive")
 
@@ -153,29 +153,29 @@ def _counts(place: Place, by: int) -> bool:
     limit."""
     subjects = (place.member.user_id, place.workspace.pk)
     counted = [
-        rates.count(f"documents:{s}", DOCUMENTS_PER_MINUTE, by) for s in subjects
+        rate_limits.count(f"documents:{s}", DOCUMENTS_PER_MINUTE, by) for s in subjects
     ]
     return any(rate.exceeded for rate in counted)
 
 
 def _retried(response: HttpResponse) -> HttpResponse:
-    response["Retry-After"] = str(rates.WINDOW_SECONDS)
+    response["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
     return response
 
 
 def _submitted(place: Place) -> bool:
     told = ""
     try:
-        applying.submit(place.member, place.by)
-    except applying.Incomplete:
+        applications.submit(place.member, place.by)
+    except applications.Incomplete:
         told = _("A document is missing.")
-    except applying.NoContact:
+    except applications.NoContact:
         told = _("Say in the company's part where people reach you.")
     except InvalidRequest:
         told = _("The company cannot be checked as it is described. Correct it.")
-    except applying.Suspended:
+    except applications.Suspended:
         told = _("It cannot be changed now.")
-    except (applying.NotEditable, InvalidTransition):
+    except (applications.NotEditable, InvalidTransition):
         told = _("It is submitted already.")
     if told:
         messages.error(place.request, told)

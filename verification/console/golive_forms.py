@@ -12,8 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from verification.console.forms import CONTACT_HINT, NEEDED, contact
-from verification.golive.checking import can_be_checked
-from verification.golive.inspecting import (
+from verification.golive.company_report import can_be_checked
+from verification.golive.inspection import (
     MOST_BYTES,
     Busy,
     Fault,
@@ -22,8 +22,8 @@ from verification.golive.inspecting import (
     inspect,
 )
 from verification.golive.models import DocumentKind
-from verification.ordering import formats
-from verification.wire import one_line
+from verification.values import formats
+from verification.values.wire import one_line
 
 KRA_PIN = re.compile(r"[AP]\d{9}[A-Z]")
 COUNTRIES = sorted((c.alpha_2, c.name) for c in pycountry.countries)

@@ -1,6 +1,12 @@
-"""The first page after the login: which workspace; and links of invitations."""
+"""The first page after the login: which workspace; and links of invitations.
+
+What a member sees first: where to begin, and how it goes.
+"""
 
 from __future__ import annotations
+
+import json
+from functools import partial
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -12,11 +18,18 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from verification.backoffice import trail
-from verification.pages import private
+from monitoring.queries import alerts_of
+from verification.backoffice import audit
+from verification.console.base import Place, opened
+from verification.reports.orders import catalogue
+from verification.reports.queries import Filters, list_reports
+from verification.reports.request import Circumstances, broken
+from verification.web.pages import private
+from webhooks.models import Configuration, DeliveryStatus
+from webhooks.queries import list_deliveries
 from workspaces import members
-from workspaces.accounts import open_for
-from workspaces.models import Member
+from workspaces.models import ApiKey, Member, Workspace
+from workspaces.signup import open_for
 
 
 @private
@@ -55,7 +68,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
         try:
             with transaction.atomic():
                 member = members.accept(_user(request), token)
-                trail.record("invitation.accepted", trail.actor_of(request), found)
+                audit.record("invitation.accepted", audit.actor_of(request), found)
         except members.InvitationOver:
             return render(request, "console/invitation_over.html", status=410)
         messages.success(request, _("You are a member now."))
@@ -72,3 +85,65 @@ def _dashboard(member: Member) -> str:
 def _user(request: HttpRequest) -> User:
     assert isinstance(request.user, User)  # noqa: S101
     return request.user
+
+
+@opened()
+def dashboard(place: Place) -> HttpResponse:
+    keys = ApiKey.objects.filter(
+        workspace=place.workspace, environment=place.environment
+    )
+    reports = list_reports(*place.where, Filters(), page=0, size=5)
+    configured = Configuration.objects.filter(
+        workspace=place.workspace, environment=place.environment
+    )
+    failed = list_deliveries(*place.where, status=DeliveryStatus.FAILED, page=0, size=1)
+    is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
+    has = {
+        "has_key": keys.exists(),
+        "has_report": reports.total > 0,
+        "has_webhook": configured.exists(),
+    }
+    shown = {
+        **has,
+        # Before the approval there is nothing to begin with in production.
+        "is_set_up": all(has.values()) or not (is_live or place.is_sandbox),
+        "reports": reports,
+        "unread": alerts_of(place.client).filter(read=False).count(),
+        "failed": failed.total,
+        "go_live": place.workspace.go_live,
+        "is_live": is_live,
+        "can_order": place.account.spendable is None or place.account.spendable > 0,
+        # Asked for where it is shown alone: each check is tried.
+        "order": partial(_order_on, place),
+    }
+    return place.show("dashboard", shown)
+
+
+def _order_on(place: Place) -> str:
+    """A first order in production: on the member, who is asked to consent by e-mail.
+
+    It asks for the first check of the catalogue that can be ordered with these inputs
+    here; empty if none can. JSON within single quotes of a shell.
+    """
+    user = place.member.user
+    item = {
+        "subject": {
+            "subjectType": "INDIVIDUAL",
+            "fullName": user.get_full_name() or "YOUR_NAME",
+            "idNumber": "YOUR_ID_NUMBER",
+            "email": user.email,
+        },
+        "checksRequested": [""],
+        "purpose": "Trying our own account",
+        "consent": {"mode": "SERVICE_HOSTED"},
+    }
+    known = Circumstances(
+        catalogue(), draft=False, environment=place.environment, takes_payments=False
+    )
+    for name in known.definitions:
+        item["checksRequested"] = [name]
+        if not any(broken(item, known)):
+            break
+    else:
+        return ""
+    return json.dumps({"reports": [item]}, indent=2).replace("'", r"\u0027")

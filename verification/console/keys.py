@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from verification.console import forms
-from verification.console.places import Place, opened
+from verification.console.base import Place, opened
 from workspaces import keys
 from workspaces.members import Permission
 from workspaces.models import ApiKey

@@ -14,8 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.lists import SIZE, Page, number_of
-from verification.console.places import Place, opened
+from verification.console.base import SIZE, Page, Place, number_of, opened
 from verification.notifications.models import (
     TO_PEOPLE,
     Channel,
@@ -25,7 +24,7 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.notifications.sms import sms_is_configured
-from verification.notifications.writing import write_letter, write_sms
+from verification.notifications.templates import write_letter, write_sms
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
 

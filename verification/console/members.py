@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.places import Place, opened
+from verification.console.base import Place, opened
 from workspaces import members
 from workspaces.members import Permission
 from workspaces.models import Member, Role

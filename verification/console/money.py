@@ -8,10 +8,10 @@ from django.conf import settings
 from django.http import FileResponse, Http404, HttpResponse
 from django.utils.timezone import now
 
-from verification.console.lists import SIZE, Page, number_of
-from verification.console.places import Place, opened
+from verification.console.base import SIZE, Page, Place, number_of, opened
+from verification.documents import statements as document_statements
 from verification.links import top_up_url
-from workspaces import statement_files, statements
+from workspaces import statements
 from workspaces.models import LedgerEntry
 
 
@@ -44,8 +44,8 @@ def statement(place: Place, month: str, kind: str) -> FileResponse:
         raise Http404
     with statements.opened(place.account.pk, begun) as found:
         if kind == "csv":
-            file = statement_files.csv_file(found)
+            file = document_statements.csv_file(found)
         else:
-            file = BytesIO(statement_files.statement_pdf(found))
-    name = statement_files.file_name(found, kind)
+            file = BytesIO(document_statements.statement_pdf(found))
+    name = document_statements.file_name(found, kind)
     return FileResponse(file, as_attachment=True, filename=name)

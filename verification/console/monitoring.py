@@ -12,7 +12,8 @@ from django.views.decorators.http import require_POST
 
 from monitoring.alerts import edit_alert, mark_all_read
 from monitoring.changes import in_words
-from monitoring.listing import (
+from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
+from monitoring.queries import (
     alerts_of,
     list_alerts,
     list_rules,
@@ -20,11 +21,9 @@ from monitoring.listing import (
     rules_of,
     standings,
 )
-from monitoring.pausing import NotResumable, pause_for_client, resume_for_client
 from verification.console import forms
-from verification.console.lists import SIZE, Page, number_of
-from verification.console.places import Place, opened
-from verification.ordering.intake import catalogue
+from verification.console.base import SIZE, Page, Place, number_of, opened
+from verification.reports.orders import catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
 

@@ -10,13 +10,12 @@ from django.http import HttpResponse
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.records import reason_of
 from verification.console import forms
-from verification.console.lists import SIZE, Page, number_of
+from verification.console.base import SIZE, Page, Place, number_of, opened
 from verification.console.mailbox import described
-from verification.console.places import Place, opened
-from verification.ordering.messages import messages_of
-from verification.ordering.report_document import as_text, report_pdf, words
-from verification.reports.listing import Filters, list_reports
+from verification.documents.report import as_text, report_pdf, words
+from verification.reports.messages import messages_of
 from verification.reports.models import Report
+from verification.reports.queries import Filters, list_reports
 
 
 @opened()

@@ -6,7 +6,6 @@ A page is added to `PAGES` here, and to `NAVIGATION` in `places.py`.
 from django.urls import include, path, register_converter
 
 from verification.console import (
-    dashboard,
     golive,
     home,
     keys,
@@ -15,9 +14,10 @@ from verification.console import (
     money,
     monitoring,
     reports,
-    settings_pages,
     webhooks,
+    workspace_settings,
 )
+from verification.console import home as console_home
 
 app_name = "console"
 
@@ -35,7 +35,7 @@ class EnvironmentConverter:
 register_converter(EnvironmentConverter, "environment")
 
 PAGES = [
-    path("", dashboard.dashboard, name="dashboard"),
+    path("", console_home.dashboard, name="dashboard"),
     path("keys/", keys.listing, name="keys"),
     path("keys/new", keys.create, name="keys-create"),
     path("keys/<uuid:key>/rotate", keys.rotate, name="keys-rotate"),
@@ -82,7 +82,7 @@ PAGES = [
     path("monitoring/<uuid:rule>", monitoring.rule, name="monitoring-rule"),
     path("monitoring/<uuid:rule>/pause", monitoring.pause, name="monitoring-pause"),
     path("monitoring/<uuid:rule>/resume", monitoring.resume, name="monitoring-resume"),
-    path("sandbox/", settings_pages.sandbox, name="sandbox"),
+    path("sandbox/", workspace_settings.sandbox, name="sandbox"),
     path("mailbox/", mailbox.listing, name="mailbox"),
     path("mailbox/<uuid:message>", mailbox.message, name="mailbox-message"),
     path("mailbox/addresses/", mailbox.addresses, name="mailbox-addresses"),
@@ -119,14 +119,14 @@ PAGES = [
         golive.document,
         name="golive-document",
     ),
-    path("settings/", settings_pages.settings, name="settings"),
-    path("settings/name", settings_pages.name, name="settings-name"),
+    path("settings/", workspace_settings.settings, name="settings"),
+    path("settings/name", workspace_settings.name, name="settings-name"),
     path(
         "settings/name/withdraw",
-        settings_pages.withdraw_name,
+        workspace_settings.withdraw_name,
         name="settings-name-withdraw",
     ),
-    path("settings/close", settings_pages.closing, name="settings-close"),
+    path("settings/close", workspace_settings.closing, name="settings-close"),
 ]
 
 urlpatterns = [

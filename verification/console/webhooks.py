@@ -14,22 +14,21 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.lists import SIZE, Page, number_of
-from verification.console.places import Place, opened
-from verification.masking import masked
-from webhooks import configuring, redelivering
+from verification.console.base import SIZE, Page, Place, number_of, opened
+from verification.values.masking import masked
+from webhooks import configuration, redelivery
 from webhooks.events import envelope
-from webhooks.listing import deliveries_of, list_deliveries
 from webhooks.models import Configuration, Event
+from webhooks.queries import deliveries_of, list_deliveries
 from workspaces.members import Permission
 
 MANAGE = Permission.MANAGE_WEBHOOKS
 NOT_CONFIGURED = gettext_lazy("There is no address that events are sent to.")
 # Of sending again.
 REFUSALS = (
-    configuring.NotConfigured,
-    redelivering.ConfigurationDisabled,
-    redelivering.EventPurged,
+    configuration.NotConfigured,
+    redelivery.ConfigurationDisabled,
+    redelivery.EventPurged,
 )
 
 
@@ -75,7 +74,7 @@ def configure(place: Place) -> HttpResponse:
     typed = form.cleaned_data
     try:
         with transaction.atomic():
-            made, _new = configuring.configure(
+            made, _new = configuration.configure(
                 *place.where,
                 url=typed["url"],
                 enabled=typed["enabled"],
@@ -83,7 +82,7 @@ def configure(place: Place) -> HttpResponse:
                 secret=typed["secret"],
             )
             place.record("configuration.changed", made, *form.changed_data)
-    except configuring.SecretNeeded:
+    except configuration.SecretNeeded:
         form.add_error(
             "secret", _("Enter a secret of 16 to 128 letters, digits and signs")
         )
@@ -101,9 +100,9 @@ def remove(place: Place) -> HttpResponse:
         with transaction.atomic():
             if found := _configuration(place):
                 place.record("configuration.removed", found)
-            configuring.remove(*place.where)
+            configuration.remove(*place.where)
         messages.success(place.request, _("No events are sent any more."))
-    except configuring.NotConfigured:
+    except configuration.NotConfigured:
         _tell_not_configured(place)
     return place.to("webhooks")
 
@@ -112,11 +111,11 @@ def remove(place: Place) -> HttpResponse:
 @opened(MANAGE)
 def test(place: Place) -> HttpResponse:
     try:
-        redelivering.send_test(*place.where)
+        redelivery.send_test(*place.where)
         messages.success(place.request, _("A test event is on its way."))
-    except (configuring.NotConfigured, redelivering.ConfigurationDisabled):
+    except (configuration.NotConfigured, redelivery.ConfigurationDisabled):
         _tell_not_configured(place)
-    except redelivering.TooManyTests:
+    except redelivery.TooManyTests:
         messages.error(place.request, _("Wait a minute before the next test."))
     return place.to("webhooks")
 
@@ -150,7 +149,7 @@ def redeliver(place: Place, delivery: UUID) -> HttpResponse:
         return place.show("webhooks/redeliver", {"delivery": found})
     try:
         with transaction.atomic():
-            sent = redelivering.redeliver(*place.where, delivery)
+            sent = redelivery.redeliver(*place.where, delivery)
             place.record("delivery.redelivered", sent)
         messages.success(place.request, _("It is sent again."))
     except REFUSALS:
@@ -160,8 +159,8 @@ def redeliver(place: Place, delivery: UUID) -> HttpResponse:
 
 def _why_not_sent_again(place: Place, delivery: UUID) -> str:
     try:
-        redelivering.check_redeliverable(*place.where, delivery)
-    except redelivering.EventPurged:
+        redelivery.check_redeliverable(*place.where, delivery)
+    except redelivery.EventPurged:
         return _("What it said is kept no longer, so it cannot be sent again.")
     except REFUSALS:
         return str(NOT_CONFIGURED)

@@ -27,8 +27,8 @@ from django.http.request import split_domain_port
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from verification.encryption import keyed_hash
-from verification.pages import View, private
+from verification.db.encryption import keyed_hash
+from verification.web.pages import View, private
 
 STAFF, OWNER, APPLICANT = "staff", "owner", "applicant"
 ADDRESSES = {

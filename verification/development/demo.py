@@ -30,40 +30,40 @@ from django.utils.timezone import now
 from PIL import Image, ImageDraw
 
 from monitoring.models import Rule
-from monitoring.orders import read_rule
-from monitoring.running import RunRefused, create_rule, run_now
-from verification import embedded
-from verification.backoffice import trail
+from monitoring.rules import read_rule
+from monitoring.runs import RunRefused, create_rule, run_now
+from verification.backoffice import audit
+from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
-from verification.backoffice.trail import Actor
 from verification.checks.models import CheckResult
+from verification.consents import decisions
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import notice_for
 from verification.consents.records import Evidence, digest_of
+from verification.db import embedded
+from verification.db.ids import uuid7
 from verification.development.access import APPLICANT, OWNER, make_person
-from verification.golive import applying
-from verification.golive.inspecting import PNG, Inspected
+from verification.golive import applications
+from verification.golive.inspection import PNG, Inspected
 from verification.golive.models import DocumentKind, Status
-from verification.golive.transitions import By
-from verification.ids import uuid7
-from verification.ordering import consenting, paying
-from verification.ordering.cancelling import cancel
-from verification.ordering.client import Client
-from verification.ordering.creating import create_reports
-from verification.ordering.intake import catalogue, read_orders
-from verification.ordering.receiving import receive
-from verification.payments.doubts import raise_doubt
+from verification.golive.status import By
+from verification.payments import checkouts
+from verification.payments.alerts import raise_doubt
 from verification.payments.models import Checkout, Doubt, Payment
+from verification.payments.provider_events import receive
 from verification.payments.sandbox import SandboxProvider, play
 from verification.providers.checkout import CheckoutState, ProviderEvent
+from verification.reports.cancel import cancel
+from verification.reports.create import create_reports
 from verification.reports.models import Report, ReportStatus
-from webhooks.configuring import configure
+from verification.reports.orders import catalogue, read_orders
+from webhooks.configuration import configure
 from webhooks.models import Configuration, Event
-from webhooks.schedule import WAITS
-from workspaces.accounts import create_workspace
+from webhooks.results import WAITS
 from workspaces.ledger import account_of
 from workspaces.members import give_to
-from workspaces.models import Environment, Member, Workspace
+from workspaces.models import Client, Environment, Member, Workspace
+from workspaces.signup import create_workspace
 
 logger = logging.getLogger(__name__)
 
@@ -310,10 +310,10 @@ class Demo:
                 user_agent="Mozilla/5.0 (demo)",
             )
             if number < 3:
-                consenting.grant(consent.pk, consent.generation, evidence)
+                decisions.grant(consent.pk, consent.generation, evidence)
             else:
                 reason = "I have not asked for a loan."
-                consenting.decline(consent.pk, consent.generation, evidence, reason)
+                decisions.decline(consent.pk, consent.generation, evidence, reason)
 
     def pay(self) -> None:
         """Three subjects pay. The bank of one of them is asked for the money back."""
@@ -324,8 +324,8 @@ class Demo:
         for payment in payments:
             if payment.report.status != ReportStatus.PENDING_PAYMENT:
                 continue
-            checkout = paying.open_checkout(payment.pk, payment.generation)
-            paying.begin(checkout, "en")
+            checkout = checkouts.open_checkout(payment.pk, payment.generation)
+            checkouts.begin(checkout, "en")
             play(checkout.reference, CheckoutState.PAID)
             event = ProviderEvent(str(uuid7()), "checkout.paid", checkout.reference)
             receive(SandboxProvider.name, event, b"{}")
@@ -428,7 +428,7 @@ class Demo:
                 [DAYS, list(self.rules.values_list("pk", flat=True))],
             )
             _sign_again(cursor, list(ages))
-        trail.record(FILLED, trail.SERVICE, self.workspace)
+        audit.record(FILLED, audit.SERVICE, self.workspace)
 
 
 def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
@@ -464,15 +464,15 @@ def apply_to_go_live() -> None:
     if not Member.objects.filter(user=user).exists():
         _workspace_of(user, COMPANY)
     member = Member.objects.select_related("workspace", "user").get(user=user)
-    application = applying.newest(member.workspace)
+    application = applications.newest(member.workspace)
     if application and application.status != Status.DRAFT:
         return
     by = By(user, Actor(ActorKind.MEMBER, user.get_username()))
-    applying.describe(member, COMPANY, APPLICATION, by)
+    applications.describe(member, COMPANY, APPLICATION, by)
     for kind in DocumentKind:
         file = Inspected(PNG, _picture(f"{COMPANY}: {kind.label}"))
-        applying.hand_in(member, kind, f"{kind.lower()}.png", file, by)
-    applying.submit(member, by)
+        applications.hand_in(member, kind, f"{kind.lower()}.png", file, by)
+    applications.submit(member, by)
 
 
 def _picture(text: str) -> bytes:

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from verification.console.lists import SIZE, Page, number_of
+from verification.console.base import SIZE, Page, number_of
 from verification.console.mailbox import described, written
 from verification.development.access import only_on_this_machine
 from verification.notifications.models import Notification

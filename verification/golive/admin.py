@@ -7,19 +7,19 @@ from django.urls import path
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 
-from verification.backoffice import trail
+from verification.backoffice import audit
 from verification.backoffice.dialogs import ReasonForm, back_to, dialog
-from verification.backoffice.office import ReadOnlyAdmin
-from verification.backoffice.revealing import is_revealed
-from verification.golive import deciding, names
+from verification.backoffice.disclosure import is_revealed
+from verification.backoffice.model_admin import ReadOnlyAdmin
+from verification.golive import decisions, names
 from verification.golive.documents import download
 from verification.golive.models import WAITING, Application, NameChange, Status
-from verification.golive.reviewing import is_running, review_of
-from verification.golive.transitions import By, InvalidTransition
-from verification.ordering.refusals import NotRetryable
+from verification.golive.review import is_running, review_of
+from verification.golive.status import By, InvalidTransition
 from verification.reports.models import ReportStatus
+from verification.reports.status import NotRetryable
 
-REFUSALS = (deciding.Refused, NotRetryable)
+REFUSALS = (decisions.Refused, NotRetryable)
 
 
 # Addresses of the buttons that decide, by their ends.
@@ -93,8 +93,8 @@ class ApplicationAdmin(ReadOnlyAdmin):
     def render_change_form(self, request, context, *arguments, **more):
         application = more["obj"]
         # Names of people are here: who looks is written down.
-        opened = f"{trail.noun(application)}.opened"
-        trail.record(opened, trail.actor_of(request), application)
+        opened = f"{audit.noun(application)}.opened"
+        audit.record(opened, audit.actor_of(request), application)
         review = review_of(application)
         context |= {"review": review, "application": application}
         context["runs"] = is_running(review.result)
@@ -110,8 +110,8 @@ class ApplicationAdmin(ReadOnlyAdmin):
         found = application.documents.filter(pk=document_id).first()
         if found is None:
             raise Http404
-        read = f"{trail.noun(application)}.document-read"
-        trail.record(read, trail.actor_of(request), application, fields=[found.kind])
+        read = f"{audit.noun(application)}.document-read"
+        audit.record(read, audit.actor_of(request), application, fields=[found.kind])
         return download(found, f"{found.kind.lower()}-{application.pk}")
 
     def has_take_permission(self, request, object_id=None):
@@ -146,7 +146,7 @@ class ApplicationAdmin(ReadOnlyAdmin):
     )
     def take(self, request, form, object_id):
         def verb(by):
-            deciding.take(object_id, by)
+            decisions.take(object_id, by)
 
         return self._act(request, object_id, verb, "It is in review.")
 
@@ -165,7 +165,7 @@ class ApplicationAdmin(ReadOnlyAdmin):
     )
     def approve(self, request, form, object_id):
         def verb(by):
-            deciding.approve(object_id, by)
+            decisions.approve(object_id, by)
 
         return self._act(request, object_id, verb, "It is approved; the key is sent.")
 
@@ -184,7 +184,7 @@ class ApplicationAdmin(ReadOnlyAdmin):
     )
     def reject(self, request, form, object_id):
         def verb(by):
-            deciding.reject(object_id, by, form.cleaned_data["reason"])
+            decisions.reject(object_id, by, form.cleaned_data["reason"])
 
         return self._act(request, object_id, verb, "It is rejected; they are told.")
 
@@ -203,9 +203,9 @@ class ApplicationAdmin(ReadOnlyAdmin):
 
         @transaction.atomic
         def verb(by):
-            deciding.check_again(application, by.user.get_username())
-            action = f"{trail.noun(application)}.checked-again"
-            trail.record(action, by.actor, application)
+            decisions.check_again(application, by.user.get_username())
+            action = f"{audit.noun(application)}.checked-again"
+            audit.record(action, by.actor, application)
 
         return self._act(request, object_id, verb, "The company is checked again.")
 
@@ -219,7 +219,7 @@ def act(office, request, object_id, verb, told):
     if row is None:
         raise Http404
     try:
-        verb(By(request.user, trail.actor_of(request)))
+        verb(By(request.user, audit.actor_of(request)))
     except InvalidTransition as e:
         office.message_user(request, _meanwhile(e), messages.ERROR)
     except REFUSALS as e:

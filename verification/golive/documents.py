@@ -19,7 +19,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.http import HttpResponse
 
-from verification.golive.inspecting import JPEG, PDF, PNG
+from verification.golive.inspection import JPEG, PDF, PNG
 from verification.golive.models import Document
 
 logger = logging.getLogger(__name__)

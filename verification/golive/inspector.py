@@ -8,7 +8,7 @@ It writes a line with the Fault, or an empty one, and then what is kept of a pic
 import resource
 import sys
 
-from verification.golive.inspecting import (
+from verification.golive.inspection import (
     CPU_SECONDS,
     JPEG,
     MEMORY_BYTES,
@@ -46,11 +46,11 @@ def _limit() -> None:
 def _kept(found: str, content: bytes) -> bytes:
     # Imported where they are needed, and once there are limits.
     if found == PDF:
-        from verification.golive.pdfs import refuse_harmful
+        from verification.golive.file_contents import refuse_harmful
 
         refuse_harmful(content)
         return b""
-    from verification.golive.pictures import drawn_anew
+    from verification.golive.file_contents import drawn_anew
 
     return drawn_anew(content, "JPEG" if found == JPEG else "PNG")
 

@@ -5,8 +5,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField
-from verification.ids import uuid7
+from verification.db.encryption import EncryptedJSONField
+from verification.db.ids import uuid7
 from verification.reports.models import Report
 from workspaces.models import ApiKey, Workspace
 

@@ -7,11 +7,11 @@ from typing import Any
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.backoffice import trail
-from verification.golive.deciding import Refused, refuse_insiders
+from verification.backoffice import audit
+from verification.golive.decisions import Refused, refuse_insiders
+from verification.golive.messages import tell_name_decided
 from verification.golive.models import NameChange
-from verification.golive.telling import tell_name_decided
-from verification.golive.transitions import By
+from verification.golive.status import By
 from workspaces.members import Permission, require
 from workspaces.models import Member, Workspace
 
@@ -61,7 +61,7 @@ def ask_name_change(
         note=note,
         asked_by=by.user,
     )
-    trail.record(f"{trail.noun(change)}.asked", by.actor, change)
+    audit.record(f"{audit.noun(change)}.asked", by.actor, change)
     return change
 
 
@@ -99,8 +99,8 @@ def _decided(change_id: Any, status: Status, by: By, reason: str = "") -> NameCh
     change.status, change.reason = status, reason
     change.decided_by, change.decided_at = by.user, now()
     change.save()
-    action = f"{trail.noun(change)}.{status.lower()}"
-    trail.record(action, by.actor, change, reason=reason)
+    action = f"{audit.noun(change)}.{status.lower()}"
+    audit.record(action, by.actor, change, reason=reason)
     tell_name_decided(change)
     return change
 
@@ -111,7 +111,7 @@ def _withdraw(workspace: Workspace, by: By) -> bool:
         return False
     change.status = Status.WITHDRAWN
     change.save(update_fields=["status"])
-    trail.record(f"{trail.noun(change)}.withdrawn", by.actor, change)
+    audit.record(f"{audit.noun(change)}.withdrawn", by.actor, change)
     return True
 
 

@@ -14,8 +14,13 @@ from django.views.decorators.csrf import csrf_exempt
 
 from verification import links
 from verification.hosted.pages import answer, client_of, hosted, see_other
-from verification.masking import address, end
-from verification.notifications.blocks import (
+from verification.notifications.models import (
+    TO_STRANGERS,
+    Block,
+    Channel,
+    Notification,
+)
+from verification.notifications.recipients import (
     active_blocks,
     addresses_of,
     block,
@@ -23,13 +28,8 @@ from verification.notifications.blocks import (
     blocks_of,
     lift_by,
 )
-from verification.notifications.models import (
-    TO_STRANGERS,
-    Block,
-    Channel,
-    Notification,
-)
 from verification.reports.models import Report
+from verification.values.masking import address, end
 from workspaces.models import Environment
 
 # What the buttons say.

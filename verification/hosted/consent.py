@@ -12,12 +12,24 @@ from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.addresses import client_address, user_agent
+from verification.consents import challenge_answers, decisions
+from verification.consents.challenge_answers import (
+    CodeNotSent,
+    answer_challenge,
+    answer_code,
+)
 from verification.consents.challenges import (
     NO_CHALLENGE,
     challenge_of,
     is_code_alive,
 )
+from verification.consents.links import (
+    TooSoon,
+    ask_for_link,
+    is_renewed_by_subject,
+    send_new_link,
+)
+from verification.consents.messages import addresses_of, code_channels, link_sent_to
 from verification.consents.models import (
     Consent,
     ConsentRecord,
@@ -25,34 +37,30 @@ from verification.consents.models import (
     RetiredLink,
 )
 from verification.consents.records import NOT_ME, UNDER_AGE
-from verification.hosted import context, forms
+from verification.documents.receipts import consent_receipt_pdf
+from verification.hosted import consent_page, forms
 from verification.hosted.blocks import block_page
-from verification.hosted.context import notice_of
-from verification.hosted.opened import Opened, acting, opened, to_page
-from verification.hosted.pages import answer, document, hosted
-from verification.hosted.retired import retired_link
-from verification.hosted.stages import ANSWERED, Stage, stage_of
-from verification.hosted.visits import CONSENT, Visit, remember
-from verification.notifications.blocks import address_hash
+from verification.hosted.consent_page import (
+    ANSWERED,
+    CONSENT,
+    Opened,
+    Stage,
+    Visit,
+    acting,
+    notice_of,
+    opened,
+    remember,
+    stage_of,
+    to_page,
+)
+from verification.hosted.pages import answer, document, hosted, retired_link
 from verification.notifications.models import Channel
-from verification.ordering import challenging, consenting
-from verification.ordering.challenging import (
-    CodeNotSent,
-    answer_challenge,
-    answer_code,
-)
-from verification.ordering.consent_links import (
-    TooSoon,
-    ask_for_link,
-    is_renewed_by_subject,
-    send_new_link,
-)
-from verification.ordering.telling import addresses_of, code_channels, link_sent_to
-from verification.receipts import consent_receipt_pdf
-from workspaces import rates
+from verification.notifications.recipients import address_hash
+from verification.web.client_address import client_address, user_agent
+from workspaces import rate_limits
 from workspaces.keys import is_used_from
 
-Verb = Callable[[UUID, int, consenting.Evidence, str], ConsentRecord]
+Verb = Callable[[UUID, int, decisions.Evidence, str], ConsentRecord]
 
 CHALLENGES_PER_MINUTE = 60
 # For one link: names that are not taken are no tries of the challenge.
@@ -92,7 +100,9 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
 @opened
 def show(request: HttpRequest, visited: Opened) -> HttpResponse:
     """The page of the stage that the consent is at."""
-    shown = context.OF_STAGE.get(visited.stage, context.closed)(request, visited)
+    shown = consent_page.OF_STAGE.get(visited.stage, consent_page.closed)(
+        request, visited
+    )
     return answer(request, visited.stage, shown, STATUSES.get(visited.stage, 200))
 
 
@@ -141,7 +151,7 @@ def prove(request: HttpRequest, visited: Opened) -> HttpResponse:
 @acting(Stage.ASKED)
 def grant(request: HttpRequest, visited: Opened) -> HttpResponse:
     consent = visited.consent
-    if rates.count(f"signatures:{consent.pk}", SIGNATURES_PER_MINUTE).exceeded:
+    if rate_limits.count(f"signatures:{consent.pk}", SIGNATURES_PER_MINUTE).exceeded:
         return answer(request, "too_many", status=429)
     notice = notice_of(consent)
     form = forms.grant(consent.report, request.POST)
@@ -155,7 +165,7 @@ def grant(request: HttpRequest, visited: Opened) -> HttpResponse:
         typed_name=form.cleaned_data["name"],
         position=form.cleaned_data.get("position", ""),
     )
-    consenting.grant(consent.pk, consent.generation, signed)
+    decisions.grant(consent.pk, consent.generation, signed)
     return to_page(consent.pk)
 
 
@@ -166,7 +176,7 @@ def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
         return to_page(visited.consent.pk)
     # Who has no code has not read the notice, and may say no.
     read = notice_of(visited.consent).text if visited.stage == Stage.ASKED else ""
-    return _with_reason(request, visited, "decline", consenting.decline, read)
+    return _with_reason(request, visited, "decline", decisions.decline, read)
 
 
 @opened
@@ -175,17 +185,17 @@ def withdraw(request: HttpRequest, visited: Opened) -> HttpResponse:
     if visited.stage != Stage.GRANTED:
         return to_page(visited.consent.pk)
     declared = notice_of(visited.consent).withdrawal
-    return _with_reason(request, visited, "withdraw", consenting.withdraw, declared)
+    return _with_reason(request, visited, "withdraw", decisions.withdraw, declared)
 
 
 @acting(Stage.UNDER_AGE)
 def under_age(request: HttpRequest, visited: Opened) -> HttpResponse:
     """Tell the client that the subject is under 18: it declines the request."""
     consent = visited.consent
-    evidence = _evidence(request, visited, context.under_age_text(consent))
+    evidence = _evidence(request, visited, consent_page.under_age_text(consent))
     # What was read is no part of the notice.
     evidence = replace(evidence, notice_version="")
-    consenting.decline(consent.pk, consent.generation, evidence, UNDER_AGE)
+    decisions.decline(consent.pk, consent.generation, evidence, UNDER_AGE)
     return to_page(consent.pk)
 
 
@@ -194,20 +204,20 @@ def not_me(request: HttpRequest, visited: Opened) -> HttpResponse:
     """Also for who cannot confirm to be the subject: whoever is asked may say so."""
     consent = visited.consent
     if consent.status == ConsentStatus.DECLINED:
-        return answer(request, "not_me_done", context.closed(request, visited))
+        return answer(request, "not_me_done", consent_page.closed(request, visited))
     if visited.stage not in OPEN:
         return to_page(consent.pk)
     if request.method != "POST":
-        return answer(request, "not_me", context.closed(request, visited))
+        return answer(request, "not_me", consent_page.closed(request, visited))
     evidence = _evidence(request, visited, notice_of(consent).not_me)
-    consenting.decline(consent.pk, consent.generation, evidence, NOT_ME)
+    decisions.decline(consent.pk, consent.generation, evidence, NOT_ME)
     return to_page(consent.pk, "not-me")
 
 
 @opened
 def block(request: HttpRequest, visited: Opened) -> HttpResponse:
     consent = visited.consent
-    if not context.stop_path(visited):
+    if not consent_page.stop_path(visited):
         return to_page(consent.pk)
     addresses = addresses_of(consent.report.subject or {})
     return block_page(request, consent.report, addresses, CONSENT.path_of(consent.pk))
@@ -232,9 +242,9 @@ def ask_client(request: HttpRequest, visited: Opened) -> HttpResponse:
 @opened
 def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
     """What was answered last, as a PDF."""
-    records = context.records_of(visited)
+    records = consent_page.records_of(visited)
     # Of a link that was replaced, only to who has confirmed to be the subject.
-    mine = visited.stage == Stage.REPLACED and context.is_mine(visited)
+    mine = visited.stage == Stage.REPLACED and consent_page.is_mine(visited)
     if not records or not (visited.stage in ANSWERED.values() or mine):
         return to_page(visited.consent.pk)
     record = records[-1]
@@ -245,7 +255,7 @@ def _send_code(consent: Consent, channel: str) -> str:
     """Send a code; return the query by which the page says why none was sent."""
     language = get_language() or "en"
     try:
-        challenging.send_code(consent.pk, consent.generation, channel, language)
+        challenge_answers.send_code(consent.pk, consent.generation, channel, language)
     except CodeNotSent:
         return "?not-sent"
     except TooSoon:
@@ -256,7 +266,7 @@ def _send_code(consent: Consent, channel: str) -> str:
 
 def _is_too_much(request: HttpRequest) -> bool:
     address = str(client_address(request))
-    return rates.count_from(address, "challenges", CHALLENGES_PER_MINUTE).exceeded
+    return rate_limits.count_from(address, "challenges", CHALLENGES_PER_MINUTE).exceeded
 
 
 def _onward(visit: Visit, query: str = "") -> HttpResponse:
@@ -273,8 +283,8 @@ def _with_reason(
     consent = visited.consent
     form = forms.Reason(request.POST if request.method == "POST" else None)
     if not form.is_valid():
-        made = consenting.made_of(consent.report)
-        shown = {**context.closed(request, visited), "form": form, "made": made}
+        made = decisions.made_of(consent.report)
+        shown = {**consent_page.closed(request, visited), "form": form, "made": made}
         return answer(request, name, shown)
     evidence = _evidence(request, visited, declared)
     verb(consent.pk, consent.generation, evidence, form.cleaned_data["reason"])
@@ -283,21 +293,21 @@ def _with_reason(
 
 def _evidence(
     request: HttpRequest, visited: Opened, declared: str
-) -> consenting.Evidence:
+) -> decisions.Evidence:
     """`declared` is the text that the button said yes to."""
     consent = visited.consent
     notice = notice_of(consent)
     address = str(client_address(request) or "")
     proved = visited.visit.proved_by(consent)
     kind, confirmed = challenge_of(consent), visited.visit.is_confirmed(consent)
-    return consenting.Evidence(
+    return decisions.Evidence(
         text=declared,
         notice_version=notice.version if declared else "",
         language=notice.language,
         sources=notice.sources,
         confirmed_by=(kind if confirmed else "") if kind else NO_CHALLENGE,
         code_sent_to=proved,
-        code_address=dict(context.places_of(consent)).get(proved, ""),
+        code_address=dict(consent_page.places_of(consent)).get(proved, ""),
         link_sent_to=link_sent_to(consent),
         of_client=tuple(_of_client(request, consent, address)),
         address=address,

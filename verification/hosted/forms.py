@@ -12,10 +12,10 @@ from verification.consents.challenges import (
     DATE_OF_BIRTH,
     KRA_PIN,
     REGISTRATION_NUMBER,
+    is_signature,
 )
-from verification.consents.signatures import is_signature
-from verification.ordering.formats import kenyan_mobile
 from verification.reports.models import Report, SubjectType
+from verification.values.formats import kenyan_mobile
 
 REASON_LENGTH = 500
 MOST_DIGITS = 4

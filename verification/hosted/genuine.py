@@ -8,9 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.hosted.masking import initials
-from verification.hosted.pages import answer, client_of, hosted
-from verification.ordering.report_document import number_of
+from verification.documents.report import number_of
+from verification.hosted.pages import answer, client_of, hosted, initials
 from verification.reports.models import Report
 from workspaces.models import Environment
 

@@ -17,36 +17,35 @@ from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 
 from verification import links
+from verification.consents.messages import addresses_of
 from verification.consents.models import RetiredLink
-from verification.hosted import payment_context as context
-from verification.hosted import returning
+from verification.documents.receipts import payment_receipt_pdf
+from verification.hosted import payment_page
+from verification.hosted import payment_page as context
 from verification.hosted.blocks import block_page
-from verification.hosted.cookies import VisitCookie
 from verification.hosted.forms import Phone
-from verification.hosted.pages import answer, hosted, opening, see_other
-from verification.hosted.payment_stages import (
-    PAYABLE,
-    STATUSES,
-    Return,
-    Stage,
-    stage_of,
+from verification.hosted.pages import (
+    VisitCookie,
+    answer,
+    hosted,
+    opening,
+    retired_link,
+    see_other,
 )
-from verification.hosted.retired import retired_link
-from verification.ordering import paying
-from verification.ordering.payers import payer_of
-from verification.ordering.payment_links import (
+from verification.hosted.payment_page import PAYABLE, STATUSES, Return, Stage, stage_of
+from verification.payments import checkouts as payment_checkouts
+from verification.payments.links import (
     NotPayable,
     ask_for_payment_link,
     is_renewed_by_payer,
     send_new_payment_link,
 )
-from verification.ordering.refunding import give_up_payment
-from verification.ordering.telling import addresses_of
-from verification.payment_receipts import payment_receipt_pdf
+from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Doubt, Payment, PaymentStatus
+from verification.payments.refunds import give_up_payment
 from verification.payments.registry import NoPaymentProvider
-from verification.policy import allow
-from workspaces import rates
+from verification.web.security_policy import allow
+from workspaces import rate_limits
 
 COOKIE = VisitCookie("/p/v/", "hosted.payment", seconds=3600)
 CHECKOUTS_PER_MINUTE = 30
@@ -110,14 +109,14 @@ def _return_of(request: HttpRequest, checkouts: list[Checkout]) -> Return | None
     left = next(prompts, None) or request.GET.get("back")
     mine = (one for one in checkouts if one.reference == left)
     checkout = next(mine, None)
-    return Return(checkout, returning.since(request)) if checkout else None
+    return Return(checkout, payment_page.since(request)) if checkout else None
 
 
 opened = opening(
     COOKIE,
     _opened,
     over="payment/over",
-    overtaken=(paying.PaymentClosed, NotPayable, Payment.DoesNotExist),
+    overtaken=(payment_checkouts.PaymentClosed, NotPayable, Payment.DoesNotExist),
 )
 
 
@@ -150,7 +149,7 @@ def _page(
         environment = visited.payment.report.environment
         allow(response, form_action=[context.checkout_origin(environment)])
     if visited.came_back:
-        returning.with_script(response)
+        payment_page.with_script(response)
     return response
 
 
@@ -161,12 +160,12 @@ def pay(request: HttpRequest, visited: Opened) -> HttpResponse:
     if request.method != "POST" or visited.stage not in PAYABLE:
         return to_page(payment.pk)
     # By link: many phones share one address of their carrier.
-    if rates.count(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE).exceeded:
+    if rate_limits.count(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE).exceeded:
         return answer(request, "too_many", status=429)
     try:
-        checkout = paying.open_checkout(payment.pk, visited.generation)
-        url = checkout.url or paying.begin(checkout, get_language() or "en")
-    except (paying.CheckoutNotOpened, NoPaymentProvider):
+        checkout = payment_checkouts.open_checkout(payment.pk, visited.generation)
+        url = checkout.url or payment_checkouts.begin(checkout, get_language() or "en")
+    except (payment_checkouts.CheckoutNotOpened, NoPaymentProvider):
         return to_page(payment.pk, UNAVAILABLE)
     return see_other(url)
 
@@ -182,16 +181,18 @@ def prompt(request: HttpRequest, visited: Opened) -> HttpResponse:
         return _page(request, visited, form)
     phone, language = form.cleaned_data["phone"], get_language() or "en"
     try:
-        checkout = paying.open_prompt(payment.pk, visited.generation, phone, language)
-    except paying.TooManyPrompts:
+        checkout = payment_checkouts.open_prompt(
+            payment.pk, visited.generation, phone, language
+        )
+    except payment_checkouts.TooManyPrompts:
         form.add_error("phone", gettext(TOO_MANY))
         return _page(request, visited, form, 429)
-    except paying.PhoneBlocked:
+    except payment_checkouts.PhoneBlocked:
         form.add_error("phone", gettext(BLOCKED))
         return _page(request, visited, form)
-    except (paying.CheckoutNotOpened, NoPaymentProvider):
+    except (payment_checkouts.CheckoutNotOpened, NoPaymentProvider):
         return to_page(payment.pk, UNAVAILABLE)
-    paying.send_prompt(checkout)
+    payment_checkouts.send_prompt(checkout)
     return to_page(payment.pk)
 
 
@@ -199,7 +200,7 @@ def prompt(request: HttpRequest, visited: Opened) -> HttpResponse:
 def other_way(request: HttpRequest, visited: Opened) -> HttpResponse:
     """Back to the ways to pay, from a prompt that is overdue."""
     if request.method == "POST" and visited.stage == Stage.PROMPTED:
-        paying.give_up_prompt(visited.payment.pk)
+        payment_checkouts.give_up_prompt(visited.payment.pk)
     return to_page(visited.payment.pk)
 
 
@@ -253,7 +254,7 @@ def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
     )
 
 
-back = returning.back(
+back = payment_page.back(
     lambda row, checkout, query: f"{COOKIE.path_of(row)}?back={checkout}&{query}"
 )
 
@@ -262,9 +263,9 @@ back = returning.back(
 @opened
 def state(request: HttpRequest, visited: Opened) -> HttpResponse:
     """For the script of who waits; has the provider asked again as well."""
-    told = returning.word(*_state(visited))
+    told = payment_page.word(*_state(visited))
     left = visited.came_back
-    return returning.asked_again(request, left.checkout, told) if left else told
+    return payment_page.asked_again(request, left.checkout, told) if left else told
 
 
 def to_page(payment_id: UUID, query: str = "") -> HttpResponse:
@@ -293,7 +294,7 @@ def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
         "prompt": context.prompt(visited.checkouts),
         "query": request.META.get("QUERY_STRING", ""),
         "report": payment.report,
-        "state": returning.word(*_state(visited)).content.decode(),
+        "state": payment_page.word(*_state(visited)).content.decode(),
         "unavailable": "unavailable" in request.GET,
         "too_soon": "too-soon" in request.GET,
         **context.renewal(payment, visited.stage, visited.generation),

@@ -16,15 +16,15 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
+from verification.db.ids import uuid7
 from verification.hosted.pages import answer, hosted, see_other
-from verification.hosted.payment_context import money
-from verification.ids import uuid7
-from verification.ordering import paying
-from verification.ordering.receiving import receive
+from verification.hosted.payment_page import money
+from verification.payments import checkouts
 from verification.payments.models import Checkout, SandboxCheckout
+from verification.payments.provider_events import receive
 from verification.payments.sandbox import SandboxProvider, play
-from verification.policy import allow
 from verification.providers.checkout import CheckoutState, PromptFailure, ProviderEvent
+from verification.web.security_policy import allow
 from workspaces.models import Environment
 
 PAID, FAILED = CheckoutState.PAID, CheckoutState.FAILED
@@ -109,10 +109,10 @@ def _beside(checkout: Checkout, known: SandboxCheckout) -> Checkout | None:
     if known.state == PAID or payment is None or payment.pk != checkout.payment_id:
         return None
     try:
-        other = paying.open_checkout(payment.pk, payment.generation, beside=True)
-    except paying.PaymentClosed:
+        other = checkouts.open_checkout(payment.pk, payment.generation, beside=True)
+    except checkouts.PaymentClosed:
         return None
-    paying.begin(other, checkout.language)
+    checkouts.begin(other, checkout.language)
     return other
 
 

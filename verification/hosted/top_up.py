@@ -15,16 +15,22 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.hosted import payment_context as context
-from verification.hosted import returning
-from verification.hosted.cookies import VisitCookie
-from verification.hosted.pages import answer, client_of, hosted, opening, see_other
-from verification.hosted.payment_stages import Return
-from verification.ordering import paying
+from verification.hosted import payment_page
+from verification.hosted import payment_page as context
+from verification.hosted.pages import (
+    VisitCookie,
+    answer,
+    client_of,
+    hosted,
+    opening,
+    see_other,
+)
+from verification.hosted.payment_page import Return
+from verification.payments import checkouts
 from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
-from verification.policy import allow
-from workspaces import rates
+from verification.web.security_policy import allow
+from workspaces import rate_limits
 from workspaces.models import Account, Environment
 
 COOKIE = VisitCookie("/t/v/", "hosted.top-up", seconds=3600)
@@ -50,14 +56,14 @@ class Amount(forms.Form):
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,2})?", typed):
             raise forms.ValidationError(_("Enter the amount in numbers, such as 5000"))
         amount = Decimal(typed)
-        least, currency = paying.least_top_up(self.account), self.account.currency
+        least, currency = checkouts.least_top_up(self.account), self.account.currency
         if amount < least:
             told = _("Enter at least %(least)s")
             named = {"least": context.money(least, currency)}
             raise forms.ValidationError(told, params=named)
-        if amount > paying.TOP_UP_TO:
+        if amount > checkouts.TOP_UP_TO:
             told = _("Enter at most %(most)s")
-            named = {"most": context.money(paying.TOP_UP_TO, currency)}
+            named = {"most": context.money(checkouts.TOP_UP_TO, currency)}
             raise forms.ValidationError(told, params=named)
         return amount
 
@@ -72,7 +78,7 @@ opened = opening(
     COOKIE,
     _opened,
     over="payment/over",
-    overtaken=(paying.PaymentClosed, Account.DoesNotExist),
+    overtaken=(checkouts.PaymentClosed, Account.DoesNotExist),
 )
 
 
@@ -98,16 +104,16 @@ def show(request: HttpRequest, account: Account) -> HttpResponse:
     form = Amount(account, request.POST)
     if not form.is_valid():
         return _form(request, account, form)
-    if rates.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE).exceeded:
+    if rate_limits.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE).exceeded:
         return answer(request, "too_many", status=429)
     try:
-        checkout = paying.open_top_up(account, form.cleaned_data["amount"], ACTOR)
-        return see_other(paying.begin(checkout, get_language() or "en"))
-    except (paying.CheckoutNotOpened, NoPaymentProvider):
+        checkout = checkouts.open_top_up(account, form.cleaned_data["amount"], ACTOR)
+        return see_other(checkouts.begin(checkout, get_language() or "en"))
+    except (checkouts.CheckoutNotOpened, NoPaymentProvider):
         return see_other(COOKIE.path_of(account.pk) + "?unavailable")
 
 
-back = returning.back(
+back = payment_page.back(
     lambda row, checkout, query: f"{COOKIE.path_of(row)}paid?back={checkout}&{query}"
 )
 
@@ -130,7 +136,7 @@ def paid(request: HttpRequest, account: Account) -> HttpResponse:
         "query": request.META.get("QUERY_STRING", ""),
         "state": _state(came_back).content.decode(),
     }
-    return returning.with_script(answer(request, "top_up/paid", shown))
+    return payment_page.with_script(answer(request, "top_up/paid", shown))
 
 
 @require_safe
@@ -139,12 +145,12 @@ def state(request: HttpRequest, account: Account) -> HttpResponse:
     """For the script of who waits; has the provider asked again as well."""
     came_back = _return_of(request, account)
     if came_back is None:
-        return returning.word("unknown")
-    return returning.asked_again(request, came_back.checkout, _state(came_back))
+        return payment_page.word("unknown")
+    return payment_page.asked_again(request, came_back.checkout, _state(came_back))
 
 
 def _state(came_back: Return) -> HttpResponse:
-    return returning.word(came_back.checkout.status, came_back.is_asked)
+    return payment_page.word(came_back.checkout.status, came_back.is_asked)
 
 
 def _return_of(request: HttpRequest, account: Account) -> Return | None:
@@ -153,7 +159,7 @@ def _return_of(request: HttpRequest, account: Account) -> Return | None:
     except ValueError:
         return None
     checkout = Checkout.objects.filter(pk=left, account=account).first()
-    return Return(checkout, returning.since(request)) if checkout else None
+    return Return(checkout, payment_page.since(request)) if checkout else None
 
 
 def _form(request: HttpRequest, account: Account, form: Amount) -> HttpResponse:
@@ -162,8 +168,8 @@ def _form(request: HttpRequest, account: Account, form: Amount) -> HttpResponse:
         "form": form,
         "provider": context.provider_label(account.environment),
         "ways": context.ways_text(account.environment),
-        "least": context.money(paying.least_top_up(account), account.currency),
-        "most": context.money(paying.TOP_UP_TO, account.currency),
+        "least": context.money(checkouts.least_top_up(account), account.currency),
+        "most": context.money(checkouts.TOP_UP_TO, account.currency),
         "unavailable": "unavailable" in request.GET,
     }
     response = answer(request, "top_up/form", shown)

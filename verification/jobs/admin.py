@@ -5,7 +5,7 @@ from django.db import transaction
 from django.utils import timezone
 from django_q.models import Failure, Schedule, Success
 
-from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin
+from verification.backoffice.model_admin import OfficeAdmin, ReadOnlyAdmin
 from verification.jobs.models import Job
 
 

@@ -13,7 +13,7 @@ from django_q.conf import Conf
 from django_q.signing import SignedPackage
 from django_q.utils import get_func_repr
 
-from verification.jobs import heartbeat, signs
+from verification.jobs import heartbeat, processes
 from verification.jobs.models import Job
 from verification.jobs.queue import CHANNEL, cluster_name, enqueue, is_job
 
@@ -152,7 +152,7 @@ class WakeUpBroker(Broker):
     def acknowledge(self, task_id: int) -> None:
         if task_id != BEAT_ID:
             self._delete(task_id)
-        heartbeat.tell_supervisor(signs.FLOWS)
+        heartbeat.tell_supervisor(processes.FLOWS)
 
     def delete(self, task_id: int) -> None:
         Job.objects.filter(pk=task_id).delete()

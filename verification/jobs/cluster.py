@@ -18,10 +18,11 @@ from django_q import cluster
 from django_q.signals import post_execute_in_worker
 from django_q.worker import worker
 
-from verification.jobs import heartbeat, processes, signs
+from verification.jobs import heartbeat, processes
+from verification.jobs import processes as job_processes
 from verification.jobs.broker import BEAT_ID, retry_soon
+from verification.jobs.heartbeat import Flag, Inbox, MessageQueue, Slot
 from verification.jobs.queue import cluster_name
-from verification.jobs.sharing import Flag, Inbox, MessageQueue, Slot
 
 # A few jobs: what waits in a cluster cannot run in another, nor be merged.
 WAITING_BYTES = 4096
@@ -55,7 +56,7 @@ class Sentinel(cluster.Sentinel):
 
     def _report(self) -> None:
         busy = all(process.timer.value > 0 for process in self.pool)
-        sign = signs.BUSY if busy and self.pool else signs.GUARDED
+        sign = job_processes.BUSY if busy and self.pool else job_processes.GUARDED
         heartbeat.tell_supervisor(sign)
 
 

@@ -1,14 +1,26 @@
-"""The heartbeat of the clusters: work that really flowed, not a process that lives.
+"""What the processes of a cluster share, without any lock.
+
+django-q2 shares through `multiprocessing`, whose queues and values hold locks: a
+process killed with -9 at the wrong moment keeps the lock, and the cluster hangs.
+
+The heartbeat of the clusters: work that really flowed, not a process that lives.
 
 A beat is a job of its own, made once a second by the broker, that goes the way of
 every job: pusher, worker, monitor. The worker writes it here for `/readyz`; the
 monitor's acknowledgement tells the cluster's supervisor.
 """
 
+import errno
 import logging
+import mmap
 import os
+import pickle
+import select
+import socket
+import struct
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
 
 from django.db import DatabaseError, connection
 from django.db.models import Max
@@ -16,7 +28,107 @@ from django.db.models.functions import Now
 
 from verification.jobs.models import Heartbeat
 from verification.jobs.queue import cluster_name
-from verification.jobs.sharing import Flag
+
+MESSAGE_BYTES = 1 << 18
+
+
+class Flag:
+    """A switch that every process forked later sees."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._memory[0] = 1
+
+    def is_set(self) -> bool:
+        return self._memory[0] == 1
+
+
+class Slot:
+    """One worker's timer, as django-q2 uses it, and the id of the job it runs."""
+
+    _timer = struct.Struct("d")
+    _job = struct.Struct("q")
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, self._timer.size + self._job.size)
+        self.value = -1.0
+
+    @property
+    def value(self) -> float:
+        """Seconds left of the running job; not positive when idle."""
+        return float(self._timer.unpack_from(self._memory)[0])
+
+    @value.setter
+    def value(self, seconds: float) -> None:
+        self._timer.pack_into(self._memory, 0, seconds)
+
+    @property
+    def job(self) -> int:
+        return int(self._job.unpack_from(self._memory, self._timer.size)[0])
+
+    @job.setter
+    def job(self, id: int) -> None:
+        self._job.pack_into(self._memory, self._timer.size, id)
+
+    def get_lock(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class MessageQueue:
+    """A queue between processes that the kernel hands out message by message.
+
+    Stands in for `django_q.queues.Queue`. Nobody waits with a lock in hand, so any
+    process may die at any moment. `buffer` bounds the bytes that wait; a putter
+    waits while it is full.
+    """
+
+    def __init__(self, buffer: int = MESSAGE_BYTES) -> None:
+        self._in, self._out = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._in.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+
+    def put(self, item: Any) -> None:
+        try:
+            self._in.sendall(pickle.dumps(item))
+        except OSError as e:
+            if e.errno != errno.EMSGSIZE or not isinstance(item, dict):
+                raise
+            # Only a result can be that long, and it is only for reading.
+            self._in.sendall(
+                pickle.dumps(item | {"result": str(item["result"])[:1000]})
+            )
+
+    def get(self) -> Any:
+        # Only our own processes hold the other end.
+        return pickle.loads(self._out.recv(MESSAGE_BYTES))  # noqa: S301
+
+    def empty(self) -> bool:
+        return not select.select([self._out], [], [], 0)[0]
+
+    def qsize(self) -> int:
+        return int(not self.empty())
+
+    def close(self) -> None:
+        """The sentinel still needs it: nothing is buffered that closing would flush."""
+
+    def join_thread(self) -> None:
+        """There is no thread: `put` returns when the kernel has the message."""
+
+
+class Inbox:
+    """A worker's view of the task queue; notes in its slot which job it took."""
+
+    def __init__(self, queue: MessageQueue, slot: Slot) -> None:
+        self._queue, self._slot = queue, slot
+
+    def get(self) -> Any:
+        self._slot.job = 0
+        task = self._queue.get()
+        if isinstance(task, dict):
+            self._slot.job = task["ack_id"]
+        return task
+
 
 BEAT = "verification.jobs.heartbeat.beat"
 WRITE = """

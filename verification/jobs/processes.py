@@ -1,4 +1,7 @@
-"""No process of ours outlives the one that started it, however that one ended."""
+"""What a cluster's processes tell its supervisor, a byte each.
+
+No process of ours outlives the one that started it, however that one ended.
+"""
 
 import ctypes
 import multiprocessing
@@ -11,6 +14,11 @@ from contextlib import suppress
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import cast
+
+FLOWS = b"f"  # an acknowledgement came through
+GUARDED = b"g"  # the sentinel goes round
+BUSY = b"b"  # so it does, and every worker is in a job that may still take its time
+
 
 # A machine is slow when each processor has to serve more processes than these.
 SERVED_AT_ONCE = 3

@@ -1,9 +1,14 @@
-"""Enqueueing jobs, and naming the cluster that runs them."""
+"""Enqueueing jobs, and naming the cluster that runs them.
+
+Keeping one kind of job from taking every worker of a cluster, and two workers from
+doing one thing.
+"""
 
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from uuid import UUID
@@ -12,7 +17,7 @@ from django.apps import apps
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.tables import Rows
+from verification.db.bulk_insert import Rows
 
 CHANNEL = "verification_jobs"
 PAUSE = timedelta(seconds=1)
@@ -118,3 +123,43 @@ def _call() -> None:
 def cluster_name() -> str:
     """The cluster this process belongs to; its supervisor keeps it over restarts."""
     return os.environ.get("JOB_CLUSTER") or f"{socket.gethostname()}-{os.getpid()}"
+
+
+TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+GIVE_BACK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+
+
+@contextmanager
+def slot(kind: str, most: int) -> Iterator[bool]:
+    """Hold one of the cluster's `most` slots of this kind; False if all are taken.
+
+    The database takes back the slot of a worker that dies. Whoever finds none leaves
+    the work to those who have one: they look once more after they have given it back.
+    """
+    names = [f"{cluster_name()}:{kind}:{number}" for number in range(most)]
+    taken = next((name for name in names if _ask(TAKE, name)), None)
+    try:
+        yield taken is not None
+    finally:
+        if taken is not None:
+            _ask(GIVE_BACK, taken)
+
+
+@contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Hold what has this name; False if somebody else does, in whichever cluster.
+
+    Unlike a claim with a time limit it does not lapse while its holder lives.
+    """
+    is_mine = _ask(TAKE, name)
+    try:
+        yield is_mine
+    finally:
+        if is_mine:
+            _ask(GIVE_BACK, name)
+
+
+def _ask(sql: str, name: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [name])
+        return bool(cursor.fetchone()[0])

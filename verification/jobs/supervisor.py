@@ -20,7 +20,8 @@ from multiprocessing.context import ForkProcess
 
 from django.core.management import call_command
 
-from verification.jobs import processes, signs
+from verification.jobs import processes
+from verification.jobs import processes as job_processes
 from verification.jobs.cluster import preload
 from verification.jobs.processes import FairClock
 
@@ -101,10 +102,10 @@ class Supervisor:
             time.sleep(ROUND_SECONDS)
             return
         now = self._clock.now()
-        if signs.FLOWS in told or signs.BUSY in told:
+        if job_processes.FLOWS in told or job_processes.BUSY in told:
             self._flowed_at = now
             self._worked = True
-        if signs.GUARDED in told or signs.BUSY in told:
+        if job_processes.GUARDED in told or job_processes.BUSY in told:
             self._guarded_at = now
 
     def _fault(self) -> str:

@@ -2,9 +2,9 @@ from django.contrib import admin, messages
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.backoffice.office import ReadOnlyAdmin
+from verification.backoffice.model_admin import ReadOnlyAdmin
 from verification.notifications.models import Block, Channel, Notification
-from verification.notifications.notifying import CannotBeSent, send_again
+from verification.notifications.outbox import CannotBeSent, send_again
 
 
 @admin.register(Notification)

@@ -17,9 +17,9 @@ from verification.notifications.models import (
     TO_STRANGERS,
     Notification,
     NotificationError,
+    Outcome,
 )
-from verification.notifications.outcome import Outcome
-from verification.notifications.writing import Letter
+from verification.notifications.templates import Letter
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,15 @@
+"""What came of an attempt to send a message."""
+
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from django.db import models
 from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField, KeyedHashField
-from verification.ids import uuid7
+from verification.db.encryption import EncryptedJSONField, KeyedHashField
+from verification.db.ids import uuid7
 
 
 class Kind(models.TextChoices):
@@ -300,3 +304,15 @@ class DailyCount(models.Model):
 
     def __str__(self) -> str:
         return f"{self.subject} {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Sent, unless it names an error. A permanent one would be the same next time."""
+
+    error: NotificationError | None = None
+    permanent: bool = False
+    # The recipient may not be written to.
+    withheld: bool = False
+    # What the gateway calls the message.
+    reference: str = ""

@@ -15,8 +15,7 @@ import requests
 from django.conf import settings
 from urllib3.exceptions import HTTPError
 
-from verification.notifications.models import NotificationError
-from verification.notifications.outcome import Outcome
+from verification.notifications.models import NotificationError, Outcome
 from verification.outbound import client
 from verification.outbound.targets import Blocked
 

@@ -1,7 +1,57 @@
-from django.contrib import admin
+"""What staff see of payments and checkouts, and do about them.
 
-from verification.backoffice.office import ReadOnlyAdmin, link
-from verification.payments.models import Checkout, PaymentEvent, Trouble
+Here and not with the models, because the actions are verbs of ordering.
+
+What staff see of refunds; a second person approves those above the limit.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils.html import format_html_join
+
+from verification.backoffice.approvals import DecidingAdmin
+from verification.backoffice.model_admin import ReadOnlyAdmin, asking_page, link, table
+from verification.backoffice.roles import staff_of
+from verification.consents.links import TooSoon
+from verification.db.ids import numbered
+from verification.payments.links import NotPayable, send_new_payment_link
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Doubt,
+    Payment,
+    PaymentEvent,
+    Refund,
+    RefundStatus,
+    Trouble,
+)
+from verification.payments.polling import look_now
+from verification.payments.refunds import (
+    NotRefundable,
+    approve,
+    ask_for_refund,
+    ask_for_unfinished_part,
+    is_recorded,
+    record_refund_elsewhere,
+    reject,
+    resolve_doubts,
+    unfinished_part,
+    with_unfinished_part,
+)
+from verification.payments.registry import NAMES, provider_named
+from verification.providers.base import ProviderError
+from verification.providers.checkout import GivenBackElsewhere
+from verification.reports.models import Report
+from workspaces.models import Account
 
 # Payments, checkouts and refunds are in ordering: their actions are verbs of it.
 
@@ -59,3 +109,430 @@ class TroubleAdmin(ReadOnlyAdmin):
     @admin.display(description="Checkout")
     def checkout_page(self, trouble):
         return link(trouble.checkout) if trouble.checkout else "-"
+
+
+EVENTS_SHOWN = 50
+
+
+class NumberAdmin(ReadOnlyAdmin):
+    """Found by the number of a receipt, too, as a payer reads it out."""
+
+    checkouts_id: str
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        found = numbered(Checkout.objects.all(), "P", search_term)
+        if found is None:
+            return super().get_search_results(request, queryset, search_term)
+        return queryset.filter(pk__in=found.values(self.checkouts_id)), False
+
+
+@admin.register(Payment)
+class PaymentAdmin(NumberAdmin):
+    checkouts_id = "payment_id"
+    list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
+    list_filter = ["status"]
+    list_select_related = ["report"]
+    search_ids = ("id", "report_id")
+    actions = ["resend"]  # type: ignore[assignment]
+    sure = {"resend": "A new link goes to the payer; the old one stops working."}
+    fields = [
+        "id",
+        "report",
+        "status",
+        "amount",
+        "currency",
+        "generation",
+        "link_made_at",
+        "expires_at",
+        "reminded_at",
+        "link_wanted_at",
+        "paid_at",
+        "checkouts",
+    ]
+    personal_fields = ("payer_opened",)
+
+    @admin.display(description="Checkouts")
+    def checkouts(self, payment: Payment) -> str:
+        rows = Checkout.objects.filter(payment_id=payment.pk).order_by("-id")
+        return lines(rows[:EVENTS_SHOWN])
+
+    @admin.display(description="Nominated payer")
+    def payer_opened(self, payment: Payment) -> dict[str, str] | None:
+        return payment.payer
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("payments.change_payment")
+
+    @admin.action(description="Send a new link", permissions=["act"])
+    def resend(self, request: HttpRequest, payments: QuerySet[Payment]) -> None:
+        for payment in payments:
+            try:
+                with transaction.atomic():
+                    send_new_payment_link(payment.pk)
+                    told = "sent a new link"
+                    self.log_change(request, payment, told, verb="link-sent")
+            except (NotPayable, TooSoon) as e:
+                self.message_user(request, f"{payment.pk}: {e}", messages.ERROR)
+            else:
+                told = f"{payment.pk}: a new link goes to the payer."
+                self.message_user(request, told, messages.SUCCESS)
+
+
+class DoubtFilter(admin.SimpleListFilter):
+    title = "doubt"
+    parameter_name = "doubt"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [("any", "a person must look"), *Doubt.choices]
+
+    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
+        doubted = checkouts.exclude(doubts=[])
+        match self.value():
+            case None:
+                return checkouts
+            case "any":
+                return doubted
+            case doubt:
+                return doubted.filter(doubts__contains=[doubt])
+
+
+class NotDoneFilter(admin.SimpleListFilter):
+    title = "not done"
+    parameter_name = "undone"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [("part", "has a part that was not done")]
+
+    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
+        return with_unfinished_part(checkouts) if self.value() else checkouts
+
+
+class ProviderFilter(admin.SimpleListFilter):
+    # Named here: to ask the table which there are would read all of it.
+    title = "provider"
+    parameter_name = "provider"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [(name, name) for name in NAMES]
+
+    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
+        name = self.value()
+        return checkouts.filter(provider=name) if name else checkouts
+
+
+class RefundForm(forms.Form):
+    amount = forms.DecimalField(
+        min_value=Decimal("0.01"), max_digits=12, decimal_places=2
+    )
+    reason = forms.CharField(max_length=300)
+    # What could be given back when the page was shown.
+    left = forms.DecimalField(max_digits=12, decimal_places=2, widget=forms.HiddenInput)
+
+
+@admin.register(Checkout)
+class CheckoutAdmin(NumberAdmin):
+    checkouts_id = "id"
+    list_display = ["id", "number", "provider", "status", "money", "in_doubt"]
+    list_filter = [
+        DoubtFilter,
+        NotDoneFilter,
+        "status",
+        ProviderFilter,
+        "environment",
+    ]
+    search_ids = ("id", "report_id", "payment_id", "account_id")
+    actions = ["look", "refund", "record_elsewhere", "clear_doubt"]  # type: ignore[assignment]
+    sure = {"look": "What became of the payment is known in a moment; no money moves."}
+    fields = [
+        "id",
+        "number",
+        "what_for",
+        "payment_id",
+        "environment",
+        "provider",
+        "kind",
+        "session",
+        "transaction",
+        "status",
+        "failure",
+        "in_doubt",
+        "kept_because",
+        "message",
+        "amount",
+        "currency",
+        "paid_amount",
+        "paid_currency",
+        "is_counted",
+        "refunded",
+        "disputed",
+        "left",
+        "started_by",
+        "created_at",
+        "paid_at",
+        "next_look_at",
+        "unanswered",
+        "refunds",
+        "disputes",
+        "events",
+    ]
+    personal_fields = ("phone",)
+
+    @admin.display(description="For")
+    def what_for(self, checkout: Checkout) -> str:
+        # By hand: the rows themselves are not needed.
+        if checkout.report_id:
+            return link(Report(pk=checkout.report_id), f"report {checkout.report_id}")
+        return link(Account(pk=checkout.account_id), f"top-up of {checkout.account_id}")
+
+    @admin.display(description="Amount")
+    def money(self, checkout: Checkout) -> str:
+        return checkout.money
+
+    @admin.display(description="Doubt")
+    def in_doubt(self, checkout: Checkout) -> str:
+        return ", ".join(checkout.doubt_labels)
+
+    @admin.display(description="Can be given back")
+    def left(self, checkout: Checkout) -> Decimal:
+        return checkout.refundable
+
+    @admin.display(description="Refunds")
+    def refunds(self, checkout: Checkout) -> str:
+        return lines(checkout.refunds.order_by("-id"))
+
+    @admin.display(description="Disputes")
+    def disputes(self, checkout: Checkout) -> str:
+        rows = checkout.disputes.order_by("-id")
+        told = (
+            (one.provider_dispute, one.status, one.amount, one.held) for one in rows
+        )
+        return table(["dispute", "status", "amount", "held"], told)
+
+    @admin.display(description="Events")
+    def events(self, checkout: Checkout) -> str:
+        events = checkout.events.defer("body").order_by("-id")[:EVENTS_SHOWN]
+        rows = ((event.received_at, link(event)) for event in events)
+        return table(["received", "event"], rows)
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("payments.change_checkout")
+
+    def has_refund_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("payments.change_refund")
+
+    @admin.action(description="Ask the provider now", permissions=["act"])
+    def look(self, request: HttpRequest, checkouts: QuerySet[Checkout]) -> None:
+        with transaction.atomic():
+            look_now(*(checkout.pk for checkout in checkouts))
+            for checkout in checkouts:
+                told = "asked the provider"
+                self.log_change(request, checkout, told, verb="looked-at")
+        for checkout in checkouts:
+            self.message_user(request, f"{checkout.number} is looked at in a moment.")
+
+    @admin.action(description="Doubt is cleared", permissions=["act"])
+    def clear_doubt(
+        self, request: HttpRequest, checkouts: QuerySet[Checkout]
+    ) -> TemplateResponse | None:
+        reason = request.POST.get("reason", "").strip()[:500]
+        if not reason:
+            return asking_page(
+                self,
+                request,
+                "admin/ask_why.html",
+                action="clear_doubt",
+                title="Doubt is cleared",
+                rows=checkouts,
+                told="Say what was found, and what was done about it.",
+            )
+        for checkout in checkouts:
+            # Others may have come up since the page was shown.
+            seen = request.POST.getlist(f"doubts-{checkout.pk}")
+            if cleared := self._clear(request, checkout, seen, reason):
+                told = f"{checkout.number}: {cleared} is cleared."
+                self.message_user(request, told, messages.SUCCESS)
+            else:
+                told = f"{checkout.number} was not in doubt of that."
+                self.message_user(request, told, messages.INFO)
+        return None
+
+    @transaction.atomic
+    def _clear(
+        self, request: HttpRequest, checkout: Checkout, seen: list[str], reason: str
+    ) -> str:
+        """Names of the doubts that are cleared by it."""
+        cleared = ", ".join(resolve_doubts(checkout.pk, seen, reason))
+        if cleared:
+            told = f"cleared {cleared}: {reason}"
+            more = {"verb": "doubt-cleared", "reason": reason}
+            self.log_change(request, checkout, told, **more)
+        return cleared
+
+    @admin.action(description="Give money back", permissions=["refund"])
+    def refund(
+        self, request: HttpRequest, checkouts: QuerySet[Checkout]
+    ) -> TemplateResponse | None:
+        checkout = checkouts.select_related("report").first()
+        if checkout is None or len(checkouts) != 1:
+            self.message_user(request, "Choose one checkout.", messages.ERROR)
+            return None
+        if checkout.status != CheckoutStatus.PAID or not checkout.refundable:
+            told = f"Nothing of {checkout.number} can be given back."
+            self.message_user(request, told, messages.ERROR)
+            return None
+        answered = request.POST if "confirmed" in request.POST else None
+        form = RefundForm(answered, initial=_offered(checkout))
+        if not form.is_valid():
+            return self._ask_how_much(request, checkout, form)
+        self._refund(request, checkout, form.cleaned_data)
+        return None
+
+    @admin.action(
+        description="Record the refund made at the provider", permissions=["refund"]
+    )
+    def record_elsewhere(
+        self, request: HttpRequest, checkouts: QuerySet[Checkout]
+    ) -> TemplateResponse | None:
+        """What it is comes from the provider's API, each time."""
+        checkout = checkouts.first()
+        if checkout is None or len(checkouts) != 1:
+            self.message_user(request, "Choose one checkout.", messages.ERROR)
+            return None
+        try:
+            provider = provider_named(checkout.provider)
+            known = list(provider.given_back_of(checkout.transaction))
+        except ProviderError as e:
+            told = f"The provider does not say what was given back: {e.code}."
+            self.message_user(request, told, messages.ERROR)
+            return None
+        found = [one for one in known if not is_recorded(checkout, one)]
+        chosen = [one for one in found if one.refund == request.POST.get("refund")]
+        reason = request.POST.get("reason", "").strip()
+        if chosen and reason:
+            self._record_elsewhere(request, checkout, chosen[0], reason)
+        elif found:
+            return asking_page(
+                self,
+                request,
+                "admin/refund_elsewhere.html",
+                action="record_elsewhere",
+                title="Record the refund made at the provider",
+                checkout=checkout,
+                found=found,
+            )
+        else:
+            told = f"The provider knows of no refund of {checkout.number} but ours."
+            self.message_user(request, told, messages.INFO)
+        return None
+
+    def _record_elsewhere(
+        self,
+        request: HttpRequest,
+        checkout: Checkout,
+        found: GivenBackElsewhere,
+        reason: str,
+    ) -> None:
+        try:
+            with transaction.atomic():
+                refund = record_refund_elsewhere(
+                    checkout.pk, found, reason=reason, by=staff_of(request)
+                )
+                told = f"recorded refund {found.refund} of {refund.amount}: {reason}"
+                more = {"verb": "refund-recorded", "reason": reason}
+                self.log_change(request, checkout, told, **more)
+        except NotRefundable as e:
+            self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
+        else:
+            told = f"{found.currency} {found.amount} is recorded as given back."
+            self.message_user(request, told, messages.SUCCESS)
+
+    def _ask_how_much(
+        self, request: HttpRequest, checkout: Checkout, form: RefundForm
+    ) -> TemplateResponse:
+        return asking_page(
+            self,
+            request,
+            "admin/refund.html",
+            action="refund",
+            title="Give money back",
+            checkout=checkout,
+            form=form,
+            part=unfinished_part(checkout),
+        )
+
+    def _refund(
+        self, request: HttpRequest, checkout: Checkout, given: dict[str, Any]
+    ) -> None:
+        more: dict[str, Any] = {
+            "reason": given["reason"],
+            "by": staff_of(request),
+            "left": given["left"],
+        }
+        try:
+            with transaction.atomic():
+                if "part" in request.POST:
+                    refund = ask_for_unfinished_part(checkout.pk, **more)
+                else:
+                    refund = ask_for_refund(checkout.pk, given["amount"], **more)
+                money = f"{checkout.paid_currency} {refund.amount:.2f}"
+                told = f"refund of {money} ({refund.pk}): {refund.reason}"
+                asked = {"verb": "refund-asked", "reason": refund.reason}
+                self.log_change(request, checkout, told, **asked)
+        except NotRefundable as e:
+            self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
+            return
+        waits = refund.status == RefundStatus.REQUESTED
+        outcome = "waits for a second person" if waits else "is given back"
+        self.message_user(request, f"{money} {outcome}.", messages.SUCCESS)
+
+
+def lines(rows: QuerySet[Any]) -> str:
+    """A line with a link for each."""
+    return format_html_join("", "<div>{}</div>", ((link(row),) for row in rows)) or "-"
+
+
+def _offered(checkout: Checkout) -> dict[str, Decimal]:
+    return {"amount": checkout.refundable, "left": checkout.refundable}
+
+
+@admin.register(Refund)
+class RefundAdmin(DecidingAdmin):
+    list_display = ["id", "checkout", "amount", "status", "requested_by", "created_at"]
+    list_filter = ["status", "cause", "checkout__environment"]
+    list_select_related = ["checkout"]
+    search_ids = ("id", "checkout_id", "checkout__report_id")
+    search_exact = ("provider_refund",)
+    verbs = {"approve": approve, "reject": reject}
+    refusal = NotRefundable
+    told = {
+        "approve": "This money is given back. It cannot be undone.",
+        "reject": "This money is not given back. Another refund can be asked for.",
+    }
+    asked = [
+        "money",
+        "workspace",
+        "environment",
+        "reason",
+        "requested_by",
+        "provider",
+    ]
+    fields = [
+        "id",
+        "checkout",
+        "amount",
+        "cause",
+        "reason",
+        "status",
+        "requested_by",
+        "needs_second",
+        "decided_by",
+        "decided_at",
+        "provider_refund",
+        "message",
+        "tries",
+        "next_try_at",
+        "created_at",
+        "ended_at",
+    ]

@@ -7,6 +7,6 @@ class PaymentsConfig(AppConfig):
     label = "payments"
 
     def ready(self) -> None:
-        from verification.payments.configuration import check_configuration
+        from verification.payments.registry import check_configuration
 
         register(check_configuration)

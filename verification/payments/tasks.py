@@ -1,10 +1,9 @@
-from verification.ordering import refunding, unpaid
-from verification.ordering.giving_back import send_refunds as send_due_refunds
-from verification.ordering.looking import look_at_due
-from verification.ordering.reconciling import reconcile_yesterday
-from verification.payments import troubles
-from verification.payments.purging import forget_events, forget_phones
-from verification.payments.troubles import forget_troubles
+from verification.payments import alerts, links, refunds
+from verification.payments.alerts import forget_troubles
+from verification.payments.polling import look_at_due
+from verification.payments.provider_events import forget_events, forget_phones
+from verification.payments.reconciliation import reconcile_yesterday
+from verification.payments.refund_transfers import send_refunds as send_due_refunds
 
 
 def look_at_checkouts() -> None:
@@ -19,17 +18,17 @@ def send_refunds() -> None:
 
 def give_back_undone() -> None:
     """Give payers back what was not done of reports that have ended."""
-    refunding.give_back_undone()
+    refunds.give_back_undone()
 
 
 def expire_payments() -> None:
     """Close the payment links that nobody paid by in time."""
-    unpaid.expire_payments()
+    links.expire_payments()
 
 
 def remind_payers() -> None:
     """Remind payers who have not paid by half time."""
-    unpaid.remind_payers()
+    links.remind_payers()
 
 
 def reconcile_payments() -> None:
@@ -46,9 +45,9 @@ def purge_payment_events() -> None:
 
 def alert_operators() -> None:
     """Write to operators at once of what cannot wait about payments."""
-    troubles.alert_operators()
+    alerts.alert_operators()
 
 
 def tell_operators() -> None:
     """Write to operators of what nobody was told of about payments."""
-    troubles.tell_operators()
+    alerts.tell_operators()

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import orjson
 
-from verification.identifiers import normalised
 from verification.providers.base import (
     Finding,
     Inquiry,
@@ -26,6 +25,7 @@ from verification.providers.base import (
 )
 from verification.providers.fixtures import Case, Fixture, prepare, seed_of
 from verification.providers.likeness import DIFFERENT, SAME
+from verification.values.formats import normalised
 
 DATA = tomllib.loads(Path(__file__).with_name("sandbox.toml").read_text("utf-8"))
 FAILURES = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from verification.providers.base import Finding
 from verification.providers.scoring import stated_name, weighed
-from verification.wire import utc_text
+from verification.values.wire import utc_text
 
 SANCTIONS, WATCHLIST, PEP = "SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"
 TOLD = {

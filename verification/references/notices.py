@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 
 from verification.references.models import Reference
-from verification.wire import one_line
+from verification.values.wire import one_line
 
 FOLDER = Path(__file__).parent / "texts"
 VERSION = "referee-2026-11"

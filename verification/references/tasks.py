@@ -1,4 +1,4 @@
-from verification.ordering.chasing import expire_references, remind_referees
+from verification.references.answers import expire_references, remind_referees
 
 
 def chase_references() -> None:

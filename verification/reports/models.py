@@ -7,8 +7,13 @@ from django.db.models import Q
 from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
-from verification.encryption import EncryptedJSONField, KeyedTermsField, KeyedUUIDField
-from verification.ids import NUMBER_DIGITS, uuid7
+from verification.db.encryption import (
+    EncryptedJSONField,
+    KeyedHashField,
+    KeyedTermsField,
+    KeyedUUIDField,
+)
+from verification.db.ids import NUMBER_DIGITS, uuid7
 from workspaces.models import Environment, Workspace
 
 
@@ -238,3 +243,27 @@ class InvalidTransition(Exception):
     def __init__(self, source: str, target: str) -> None:
         super().__init__(f"A report that is {source} cannot become {target}.")
         self.source, self.target = source, target
+
+
+class IdempotentAnswer(models.Model):
+    """The answer to a request that carried an Idempotency-Key, to be given again."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.CASCADE)
+    environment = models.CharField(max_length=10, choices=Environment)
+    # Keyed hashes: a client may have put a person's number into its key.
+    key = KeyedHashField()
+    fingerprint = KeyedHashField()
+    body = EncryptedJSONField()
+    created_at = models.DateTimeField(default=now, editable=False, db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "environment", "key"],
+                name="one_answer_an_idempotency_key",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)

@@ -1,4 +1,4 @@
-from verification.ordering.idempotency import forget_old_answers
+from verification.reports.idempotency import forget_old_answers
 
 
 def purge_idempotency_keys() -> None:

@@ -2,7 +2,7 @@ from django.contrib import admin, messages
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.backoffice.office import OfficeAdmin, ReadOnlyAdmin, link
+from verification.backoffice.model_admin import OfficeAdmin, ReadOnlyAdmin, link
 from verification.providers.registry import live_sources
 from verification.sources.availability import health_of, state_of
 from verification.sources.models import Call, End, Source

@@ -9,12 +9,12 @@ from typing import Literal
 from django.core.cache import cache
 from django.utils.timezone import now
 
-from verification.local_time import in_nairobi
 from verification.providers.registry import asks_referee, route_for
-from verification.source_routes import HOME
+from verification.settings.sources import HOME
+from verification.sources.breaker import TRIPS_AT
 from verification.sources.health import Health, last_hour
 from verification.sources.models import Source
-from verification.sources.resting import TRIPS_AT
+from verification.values.local_time import in_nairobi
 
 Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 # Below this share of answers a source is not well.

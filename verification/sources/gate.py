@@ -18,15 +18,15 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.encryption import UnknownKey
-from verification.ids import uuid7
+from verification.db.bulk_insert import Rows, insert
+from verification.db.encryption import UnknownKey
+from verification.db.ids import uuid7
 from verification.providers.base import Begun, Provider
 from verification.providers.registry import Route, provider_named
 from verification.providers.scoring import PATIENCE
-from verification.source_routes import Limit
+from verification.settings.sources import Limit
+from verification.sources.breaker import TRIPS_AT
 from verification.sources.models import Call, End, Source
-from verification.sources.resting import TRIPS_AT
-from verification.tables import Rows, insert
 
 logger = logging.getLogger(__name__)
 

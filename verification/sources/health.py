@@ -18,8 +18,8 @@ from itertools import accumulate
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.jobs.sweeping import in_steps
-from verification.sources import resting
+from verification.jobs.batches import in_steps
+from verification.sources import breaker
 from verification.sources.models import End, Minute
 
 # Upper ends in milliseconds, each a quarter above the last; beyond the last one it is
@@ -98,10 +98,10 @@ class Tally:
         with connection.cursor() as cursor:
             cursor.execute(ADD, [name, at, *ends, seen.took])
         if seen.answers:
-            resting.answered(name, at)
+            breaker.answered(name, at)
             self._failing.discard(name)
         if seen.failures:
-            resting.failed(name, seen.failures, at)
+            breaker.failed(name, seen.failures, at)
             self._failing.add(name)
 
 

@@ -1,6 +1,6 @@
 from django.contrib import admin
 
-from verification.backoffice.office import ReadOnlyAdmin
+from verification.backoffice.model_admin import ReadOnlyAdmin
 from verification.watchlists.models import Edition
 
 

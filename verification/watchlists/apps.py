@@ -7,7 +7,7 @@ class WatchlistsConfig(AppConfig):
     label = "watchlists"
 
     def ready(self) -> None:
-        from verification.watchlists.configuration import check_lists, check_settings
+        from verification.watchlists.system_checks import check_lists, check_settings
 
         register(check_settings)
         register(check_lists, Tags.database)

@@ -5,7 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.ids import uuid7
+from verification.db.ids import uuid7
 
 
 class ListName(models.TextChoices):

@@ -5,7 +5,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                 ),
                 ("cause", models.CharField(max_length=100)),
                 ("report_id", models.UUIDField(db_index=True, null=True)),
-                ("payload", verification.encryption.EncryptedJSONField(null=True)),
+                ("payload", verification.db.encryption.EncryptedJSONField(null=True)),
                 (
                     "created_at",
                     models.DateTimeField(

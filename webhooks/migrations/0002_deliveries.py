@@ -6,7 +6,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -49,7 +49,7 @@ class Migration(migrations.Migration):
                         max_length=14,
                     ),
                 ),
-                ("answer", verification.encryption.EncryptedJSONField(null=True)),
+                ("answer", verification.db.encryption.EncryptedJSONField(null=True)),
             ],
             options={
                 "ordering": ["number"],
@@ -108,10 +108,10 @@ class Migration(migrations.Migration):
                         size=None,
                     ),
                 ),
-                ("secret", verification.encryption.EncryptedJSONField()),
+                ("secret", verification.db.encryption.EncryptedJSONField()),
                 (
                     "previous_secret",
-                    verification.encryption.EncryptedJSONField(null=True),
+                    verification.db.encryption.EncryptedJSONField(null=True),
                 ),
                 (
                     "previous_secret_ends_at",

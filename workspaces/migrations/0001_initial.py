@@ -9,7 +9,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 import workspaces.models
 
 
@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("owner_email", verification.encryption.EncryptedJSONField()),
+                ("owner_email", verification.db.encryption.EncryptedJSONField()),
                 (
                     "go_live",
                     models.CharField(

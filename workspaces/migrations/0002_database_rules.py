@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from verification.database import append_only
+from verification.db.triggers import append_only
 
 
 class Migration(migrations.Migration):

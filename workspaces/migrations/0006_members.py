@@ -6,7 +6,7 @@ import uuid_utils.compat
 from django.conf import settings
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
                         serialize=False,
                     ),
                 ),
-                ("email", verification.encryption.EncryptedJSONField(null=True)),
+                ("email", verification.db.encryption.EncryptedJSONField(null=True)),
                 ("email_hash", models.BinaryField(db_index=True)),
                 (
                     "role",

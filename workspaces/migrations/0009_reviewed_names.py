@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 REVIEWED = (
     "SELECT company_name FROM golive_application"
@@ -40,13 +40,13 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="workspace",
             name="contact",
-            field=verification.encryption.EncryptedJSONField(null=True),
+            field=verification.db.encryption.EncryptedJSONField(null=True),
         ),
         migrations.RunPython(fill_in, migrations.RunPython.noop),
         migrations.AlterField(
             model_name="workspace",
             name="contact",
-            field=verification.encryption.EncryptedJSONField(),
+            field=verification.db.encryption.EncryptedJSONField(),
         ),
         migrations.AddConstraint(
             model_name="workspace",

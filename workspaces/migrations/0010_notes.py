@@ -5,8 +5,8 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
-from verification.database import append_only_but
+import verification.db.encryption
+from verification.db.triggers import append_only_but
 
 
 class Migration(migrations.Migration):
@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
                         serialize=False,
                     ),
                 ),
-                ("text", verification.encryption.EncryptedJSONField(null=True)),
+                ("text", verification.db.encryption.EncryptedJSONField(null=True)),
                 ("author", models.CharField(max_length=150)),
                 (
                     "created_at",

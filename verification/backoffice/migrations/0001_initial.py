@@ -5,7 +5,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                 ),
                 ("reason", models.CharField(blank=True, max_length=500)),
                 ("request_id", models.CharField(blank=True, max_length=128)),
-                ("address", verification.encryption.EncryptedJSONField(null=True)),
+                ("address", verification.db.encryption.EncryptedJSONField(null=True)),
                 (
                     "created_at",
                     models.DateTimeField(

@@ -2,7 +2,7 @@ from typing import Any
 
 from django import template
 
-from verification.backoffice.rendering import link
+from verification.backoffice.widgets import link
 
 register = template.Library()
 

@@ -8,7 +8,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -163,7 +163,7 @@ class Migration(migrations.Migration):
                         max_length=7,
                     ),
                 ),
-                ("finding", verification.encryption.EncryptedJSONField(null=True)),
+                ("finding", verification.db.encryption.EncryptedJSONField(null=True)),
                 ("failure_code", models.CharField(blank=True, max_length=40)),
                 ("failure_message", models.CharField(blank=True, max_length=300)),
                 ("failure_retryable", models.BooleanField(default=False)),

@@ -4,7 +4,7 @@ import django.db.models.deletion
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -55,7 +55,10 @@ class Migration(migrations.Migration):
                 ("generation", models.PositiveIntegerField(default=1)),
                 ("token_digest", models.BinaryField(null=True, unique=True)),
                 ("expires_at", models.DateTimeField(null=True)),
-                ("attestation", verification.encryption.EncryptedJSONField(null=True)),
+                (
+                    "attestation",
+                    verification.db.encryption.EncryptedJSONField(null=True),
+                ),
                 (
                     "report",
                     models.OneToOneField(

@@ -6,7 +6,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
                 ("language", models.CharField(blank=True, max_length=2)),
                 ("notice_version", models.CharField(blank=True, max_length=40)),
                 ("notice_sha256", models.BinaryField(null=True)),
-                ("evidence", verification.encryption.EncryptedJSONField(null=True)),
+                ("evidence", verification.db.encryption.EncryptedJSONField(null=True)),
                 ("digest", models.BinaryField()),
                 (
                     "created_at",

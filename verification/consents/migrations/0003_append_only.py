@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from verification.database import append_only_but
+from verification.db.triggers import append_only_but
 
 
 class Migration(migrations.Migration):

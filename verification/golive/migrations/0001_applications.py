@@ -6,7 +6,7 @@ import uuid_utils.compat
 from django.conf import settings
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 RULES = """
 CREATE FUNCTION golive_application_moves() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -113,7 +113,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("company_name", models.CharField(max_length=200)),
-                ("details", verification.encryption.EncryptedJSONField()),
+                ("details", verification.db.encryption.EncryptedJSONField()),
                 ("submitted_at", models.DateTimeField(editable=False, null=True)),
                 ("taken_at", models.DateTimeField(editable=False, null=True)),
                 ("decided_at", models.DateTimeField(editable=False, null=True)),
@@ -215,7 +215,7 @@ class Migration(migrations.Migration):
                         max_length=13,
                     ),
                 ),
-                ("name", verification.encryption.EncryptedJSONField()),
+                ("name", verification.db.encryption.EncryptedJSONField()),
                 (
                     "content_type",
                     models.CharField(
@@ -229,7 +229,7 @@ class Migration(migrations.Migration):
                 ),
                 ("size", models.PositiveIntegerField()),
                 ("file", models.CharField(db_index=True, max_length=40)),
-                ("data_key", verification.encryption.EncryptedJSONField()),
+                ("data_key", verification.db.encryption.EncryptedJSONField()),
                 (
                     "created_at",
                     models.DateTimeField(

@@ -5,7 +5,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -50,8 +50,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("cause", models.CharField(max_length=150)),
-                ("recipient", verification.encryption.EncryptedJSONField(null=True)),
-                ("context", verification.encryption.EncryptedJSONField(null=True)),
+                ("recipient", verification.db.encryption.EncryptedJSONField(null=True)),
+                ("context", verification.db.encryption.EncryptedJSONField(null=True)),
                 (
                     "language",
                     models.CharField(

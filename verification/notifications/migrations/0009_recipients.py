@@ -5,7 +5,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                         choices=[("EMAIL", "E-mail"), ("SMS", "SMS")], max_length=5
                     ),
                 ),
-                ("address", verification.encryption.EncryptedJSONField()),
+                ("address", verification.db.encryption.EncryptedJSONField()),
                 ("address_hash", models.BinaryField()),
                 ("code_hash", models.BinaryField(null=True)),
                 ("wrong_codes", models.PositiveSmallIntegerField(db_default=0)),

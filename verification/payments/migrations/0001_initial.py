@@ -4,7 +4,7 @@ import django.db.models.deletion
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
                 ),
                 ("amount", models.DecimalField(decimal_places=2, max_digits=10)),
                 ("currency", models.CharField(default="KES", max_length=3)),
-                ("payer", verification.encryption.EncryptedJSONField(null=True)),
+                ("payer", verification.db.encryption.EncryptedJSONField(null=True)),
                 ("generation", models.PositiveIntegerField(default=1)),
                 ("token_digest", models.BinaryField(null=True, unique=True)),
                 ("expires_at", models.DateTimeField(null=True)),

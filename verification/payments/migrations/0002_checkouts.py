@@ -8,7 +8,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -118,7 +118,7 @@ class Migration(migrations.Migration):
                 ("event_id", models.CharField(max_length=255)),
                 ("type", models.CharField(max_length=100)),
                 ("body_sha256", models.BinaryField()),
-                ("body", verification.encryption.EncryptedJSONField(null=True)),
+                ("body", verification.db.encryption.EncryptedJSONField(null=True)),
                 (
                     "received_at",
                     models.DateTimeField(

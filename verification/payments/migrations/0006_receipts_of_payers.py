@@ -1,6 +1,6 @@
 from django.db import migrations
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -12,6 +12,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="checkout",
             name="receipt",
-            field=verification.encryption.EncryptedJSONField(null=True),
+            field=verification.db.encryption.EncryptedJSONField(null=True),
         ),
     ]

@@ -3,7 +3,7 @@
 import django.db.models.functions.math
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="checkout",
             name="phone",
-            field=verification.encryption.EncryptedJSONField(null=True),
+            field=verification.db.encryption.EncryptedJSONField(null=True),
         ),
         migrations.AddField(
             model_name="sandboxcheckout",

@@ -5,7 +5,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -53,8 +53,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("reminded_at", models.DateTimeField(editable=False, null=True)),
-                ("answers", verification.encryption.EncryptedJSONField(null=True)),
-                ("evidence", verification.encryption.EncryptedJSONField(null=True)),
+                ("answers", verification.db.encryption.EncryptedJSONField(null=True)),
+                ("evidence", verification.db.encryption.EncryptedJSONField(null=True)),
                 ("submitted_at", models.DateTimeField(editable=False, null=True)),
                 ("declined_at", models.DateTimeField(editable=False, null=True)),
                 (

@@ -7,7 +7,7 @@ import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
                 ("country", models.CharField(max_length=2)),
                 ("subject_name", models.CharField(max_length=620)),
                 ("search_name", models.TextField(default="", editable=False)),
-                ("subject", verification.encryption.EncryptedJSONField(null=True)),
+                ("subject", verification.db.encryption.EncryptedJSONField(null=True)),
                 (
                     "checks_requested",
                     django.contrib.postgres.fields.ArrayField(

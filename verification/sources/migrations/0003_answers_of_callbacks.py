@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import verification.encryption
+import verification.db.encryption
 
 
 class Migration(migrations.Migration):
@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="call",
             name="answer",
-            field=verification.encryption.EncryptedJSONField(null=True),
+            field=verification.db.encryption.EncryptedJSONField(null=True),
         ),
         migrations.AddField(
             model_name="call",

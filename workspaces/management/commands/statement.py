@@ -4,10 +4,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.timezone import now
 
+from verification.documents.statements import statement_pdf, write_csv
 from workspaces import ledger
 from workspaces.management import arguments
 from workspaces.models import Environment
-from workspaces.statement_files import statement_pdf, write_csv
 from workspaces.statements import Month, opened
 
 

@@ -14,7 +14,7 @@ from verification.accounts.adapters import SecondFactorAdapter
 from verification.backoffice import lookup_key
 from verification.backoffice.models import LookupKey
 from verification.consents.models import Consent, RetiredLink
-from verification.encryption import KeyedHashField, KeyedTermsField, KeyedUUIDField
+from verification.db.encryption import KeyedHashField, KeyedTermsField, KeyedUUIDField
 from verification.payments.models import Payment
 from verification.references.models import Reference
 

@@ -4,8 +4,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 
+from verification.db import startup
 from verification.jobs.supervisor import Supervisor
-from verification.postgresql import unreachable
 
 
 class Command(BaseCommand):
@@ -18,8 +18,8 @@ class Command(BaseCommand):
             connection.ensure_connection()
         except OperationalError as e:
             # A cluster goes on trying to reach a server that is away.
-            if not unreachable.is_away(e):
+            if not startup.is_away(e):
                 raise
-            self.stderr.write(unreachable.sentence(e))
+            self.stderr.write(startup.sentence(e))
         connection.close()
         Supervisor(os.environ.get("JOB_CLUSTER", "")).run()

@@ -21,13 +21,13 @@ from django.core.management.base import BaseCommand
 from django.core.management.sql import emit_post_migrate_signal
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 
-from verification import embedded, serving
+from verification.db import embedded, startup
 from verification.jobs import heartbeat, processes
 from verification.jobs.cluster import preload
 from verification.jobs.processes import FairClock, dying_with_us
 from verification.jobs.supervisor import Supervisor
-from verification.postgresql import migrations
-from verification.serving import HOST
+from verification.web import server
+from verification.web.server import HOST
 
 READY_SECONDS = 60
 PORT_SECONDS = 2
@@ -115,7 +115,7 @@ class Command(BaseCommand):
             signal.signal(sign, _end)
         # Nobody else has this port of this machine.
         jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
-        web_server = Part("web server", serving.main)
+        web_server = Part("web server", server.main)
         self.parts = [web_server, Part("supervisor", jobs.run)]
         _refuse_port_in_use()
         preload()
@@ -219,7 +219,7 @@ class Command(BaseCommand):
 
 
 def _migrate() -> None:
-    if migrations.unapplied():
+    if startup.unapplied():
         call_command("migrate", verbosity=0)
     else:
         # Roles and the like are those of the code whether or not a migration is new.

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from verification.watchlists.editions import load
 from verification.watchlists.formats import Unreadable
-from verification.watchlists.loading import load
 from verification.watchlists.models import ListName
 
 

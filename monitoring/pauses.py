@@ -1,0 +1,205 @@
+"""Rules that stop running, and go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.utils.timezone import now
+
+from monitoring.messages import tell_soon
+from monitoring.models import PauseReason, Rule, RuleStatus
+from monitoring.rules import attested_anew, cannot_run, price_of
+from verification.jobs.queue import later
+from verification.reports.cancel import stop
+from verification.reports.locks import held as held_reports
+from verification.reports.models import Report, ReportStatus
+from verification.reports.orders import Catalogue, catalogue
+from verification.reports.request import ConsentInput
+from workspaces.ledger import InsufficientBalance, account_of
+from workspaces.models import Client
+
+RUN_DUE = "monitoring.tasks.run_due"
+SUBJECT = "subject"
+# Reasons that may hold still when somebody resumes.
+STAYS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
+
+
+class NotResumable(Exception):
+    """The rule stays paused; the text says why, `reason` is its pause reason."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def held() -> QuerySet[Rule]:
+    """Rules that are locked as they are read, in one order everywhere.
+
+    Rules come before the reports of their runs, and accounts last.
+    """
+    rules = Rule.objects.select_for_update(of=("self",), no_key=True)
+    return rules.order_by("pk")
+
+
+def held_for(client: Client, rule_id: UUID) -> Rule:
+    """The client's rule, locked; Rule.DoesNotExist where it is not theirs."""
+    return held().get(
+        pk=rule_id, workspace=client.workspace, environment=client.environment
+    )
+
+
+def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
+    """How many of the held rules it paused: the others were, and keep their reason."""
+    at, ids = now(), [rule.pk for rule in rules if rule.is_active]
+    if not ids:
+        return 0
+    active = Rule.objects.filter(pk__in=ids)
+    paused = active.update(
+        status=RuleStatus.PAUSED, pause_reason=reason, paused_at=at, told_at=None
+    )
+    tell_soon(reason, at)
+    return paused
+
+
+def pause_for_withdrawal(report: Report) -> None:
+    """The subject of this report withdrew consent: whatever its rules were paused for,
+    they take a new consent to go on. Runs that are under way are stopped."""
+    rules = held().filter(
+        workspace=report.workspace_id,
+        environment=report.environment,
+        subject_id=report.subject_id,
+    )
+    ids, at = [rule.pk for rule in rules], now()
+    if not ids:
+        return
+    by_staff = Q(pause_reason=PauseReason.BY_STAFF)
+    Rule.objects.filter(pk__in=ids).update(
+        status=RuleStatus.PAUSED,
+        # What staff paused only staff resume; they come to the withdrawal after that.
+        pause_reason=Case(
+            When(by_staff, then=F("pause_reason")),
+            default=Value(PauseReason.CONSENT_WITHDRAWN.value),
+        ),
+        paused_at=Case(When(by_staff, then=F("paused_at")), default=Value(at)),
+        consent_withdrawn_at=at,
+        told_at=None,
+    )
+    tell_soon(PauseReason.CONSENT_WITHDRAWN, at)
+    _stop_runs(ids, at)
+
+
+def _stop_runs(rule_ids: list[UUID], at: datetime) -> None:
+    reports = held_reports().filter(
+        monitoring_run__rule__in=rule_ids, completed_at__isnull=True
+    )
+    for report in reports.order_by("pk"):
+        account = account_of(report.workspace, report.environment)
+        client = Client(report.workspace, account, SUBJECT)
+        stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+
+
+@transaction.atomic
+def pause_for_client(client: Client, rule_id: UUID) -> Rule:
+    rule = held_for(client, rule_id)
+    if pause([rule], PauseReason.BY_CLIENT):
+        rule.refresh_from_db()
+    return rule
+
+
+@transaction.atomic
+def pause_for_staff(rule_id: UUID) -> bool:
+    """Whatever it was paused for, staff alone resume it now. False if they had."""
+    rule = held().get(pk=rule_id)
+    if rule.pause_reason == PauseReason.BY_STAFF:
+        return False
+    rule.status, rule.pause_reason = RuleStatus.PAUSED, PauseReason.BY_STAFF
+    rule.paused_at = now()
+    rule.save(update_fields=["status", "pause_reason", "paused_at"])
+    return True
+
+
+@transaction.atomic
+def resume_for_client(
+    client: Client, rule_id: UUID, consent: ConsentInput | None, definitions: Catalogue
+) -> Rule:
+    """A run that was missed is made at once, and the next at its time.
+
+    `consent` is the attestation that a rule needs whose subject withdrew. Raises
+    NotResumable, InvalidRequest where that consent does not do, or InsufficientBalance
+    where what it was paused for still lacks.
+    """
+    rule = held_for(client, rule_id)
+    if rule.pause_reason == PauseReason.BY_STAFF:
+        raise NotResumable(rule.pause_reason, "Staff paused it, and staff resume it.")
+    if consent is not None:
+        rule.consent = attested_anew(rule, consent, definitions)
+        rule.consent_withdrawn_at = None
+    _resume(rule, definitions)
+    return rule
+
+
+@transaction.atomic
+def resume_for_staff(rule_id: UUID) -> bool:
+    """False if it was not paused.
+
+    Raises NotResumable, as staff consent for nobody, or InsufficientBalance.
+    """
+    rule = held().get(pk=rule_id)
+    if rule.is_active:
+        return False
+    if rule.pause_reason == PauseReason.BY_STAFF and rule.consent_withdrawn_at:
+        # From here on the client can, with a new consent.
+        rule.pause_reason = PauseReason.CONSENT_WITHDRAWN
+        rule.save(update_fields=["pause_reason"])
+        return True
+    _resume(rule, catalogue())
+    return True
+
+
+def _resume(rule: Rule, definitions: Catalogue) -> None:
+    if rule.is_active:
+        return
+    if rule.consent_withdrawn_at:
+        told = "The subject withdrew consent: attest that it was given again."
+        raise NotResumable(rule.pause_reason, told)
+    if rule.pause_reason in STAYS:
+        _refuse_what_stays(rule, definitions)
+    rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
+    rule.put_off_until, rule.launch_failures, rule.last_error = None, 0, ""
+    rule.save(
+        update_fields=[
+            "status",
+            "pause_reason",
+            "paused_at",
+            "consent",
+            "consent_withdrawn_at",
+            "put_off_until",
+            "launch_failures",
+            "last_error",
+        ]
+    )
+    # Not `wake_up_by`: a job that waits already may look before this is committed.
+    later(RUN_DUE, at=rule.next_run_at)
+
+
+def _refuse_what_stays(rule: Rule, definitions: Catalogue) -> None:
+    """It would be paused for the same again."""
+    if why := cannot_run(rule, definitions):
+        raise NotResumable(rule.pause_reason, why)
+    if rule.pause_reason != PauseReason.INSUFFICIENT_BALANCE:
+        return
+    price = price_of(rule, definitions)
+    account = account_of(rule.workspace, rule.environment)
+    left = account.spendable
+    if left is not None and price and left < price:
+        raise InsufficientBalance(price, account)
+
+
+@transaction.atomic
+def delete(client: Client, rule_id: UUID) -> None:
+    """Its reports and alerts stay; a run that is under way ends without an alert."""
+    held_for(client, rule_id).delete()

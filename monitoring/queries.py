@@ -1,0 +1,125 @@
+"""Lists of a workspace's rules and alerts: newest first, with an exact total."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from django.db.models import BigIntegerField, Model, Q, QuerySet, Value
+from django.db.models.expressions import RawSQL
+
+from monitoring.models import Alert, Baseline, Rule
+from verification.db.base import planned_for_their_values
+from verification.reports.queries import Terms
+from verification.reports.subject import folded
+from workspaces.models import Client
+
+Row = TypeVar("Row", bound=Model)
+RECENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[Row]):
+    rows: list[Row]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStanding:
+    """When a check of a rule last completed, and how many runs it has failed since."""
+
+    name: str
+    completed_at: datetime | None
+    unanswered: int
+
+
+@planned_for_their_values()
+def list_rules(
+    client: Client, search: str | None, *, page: int, size: int
+) -> Listed[Rule]:
+    """`search` is any part of the subject's name, or exactly an identifier."""
+    rules = rules_of(client)
+    if search:
+        rules = rules.filter(_matching(client, search))
+    return _page(rules, page, size)
+
+
+@planned_for_their_values()
+def list_alerts(
+    client: Client, *, read: bool | None, severity: str | None, page: int, size: int
+) -> Listed[Alert]:
+    exact: dict[str, Any] = {"read": read, "severity": severity}
+    wanted = {name: value for name, value in exact.items() if value is not None}
+    return _page(alerts_of(client).filter(**wanted), page, size)
+
+
+def rules_of(client: Client) -> QuerySet[Rule]:
+    return Rule.objects.filter(
+        workspace=client.workspace, environment=client.environment
+    )
+
+
+def alerts_of(client: Client) -> QuerySet[Alert]:
+    return Alert.objects.filter(
+        workspace=client.workspace, environment=client.environment
+    )
+
+
+def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
+    """The newest of each rule, in one query that reads no more than these."""
+    newest = RawSQL(
+        """
+        SELECT a.id FROM unnest(%s::uuid[]) AS r(id) CROSS JOIN LATERAL (
+            SELECT id FROM monitoring_alert WHERE rule_id = r.id
+            ORDER BY id DESC LIMIT %s
+        ) a
+        """,
+        [list(rule_ids), RECENT],
+    )
+    found = defaultdict(list)
+    for alert in Alert.objects.filter(pk__in=newest).order_by("-id"):
+        found[alert.rule_id].append(alert)
+    return found
+
+
+def standings(rules: Sequence[Rule]) -> dict[UUID, list[CheckStanding]]:
+    """Of each rule its checks, in the rule's order."""
+    rows = Baseline.objects.filter(rule__in=[rule.pk for rule in rules])
+    fields = ("rule_id", "check_name", "completed_at", "unanswered")
+    known = {(rule, name): more for rule, name, *more in rows.values_list(*fields)}
+    return {
+        rule.pk: [
+            CheckStanding(name, *known.get((rule.pk, name), (None, 0)))
+            for name in rule.check_names
+        ]
+        for rule in rules
+    }
+
+
+def _matching(client: Client, search: str) -> Q:
+    terms = Terms(client.workspace.pk, client.environment)
+    name = folded(search.strip())
+    by_name = Q(search_name__contains=name)
+    if grams := terms.of_name(name):
+        by_name &= Q(terms__contains=_typed(grams))
+    identifiers = [terms.of_number(search), terms.of_text(search.strip())]
+    return by_name | Q(terms__overlap=_typed(identifiers))
+
+
+def _typed(terms: Any) -> list[Value]:
+    """Django takes the members of an array for 32 bits where it is not told."""
+    return [Value(term, BigIntegerField()) for term in terms]
+
+
+def _page(rows: QuerySet[Row], page: int, size: int) -> Listed[Row]:
+    first = page * size
+    found = list(rows.order_by("-created_at", "-id")[first : first + size])
+    # A page that is not full is the last one, and tells the total itself.
+    total = first + len(found)
+    if len(found) == size or (first and not found):
+        total = rows.count()
+    return Listed(found, total)

@@ -1,0 +1,224 @@
+"""From a request to a rule, and from a rule to the report of each of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+from django.utils.timezone import now
+from pydantic import Field, ValidationError
+
+from monitoring.models import Cadence, Rule
+from verification.consents.models import Consent
+from verification.reports.models import PaymentMode
+from verification.reports.orders import Catalogue, Order, read_order
+from verification.reports.queries import Terms
+from verification.reports.request import (
+    MAX_CHECKS,
+    Circumstances,
+    ConsentInput,
+    Fault,
+    InvalidRequest,
+    Received,
+    SubjectInput,
+    broken,
+    shape_faults,
+)
+from verification.reports.subject import Subject
+from verification.values import formats
+from verification.values.wire import utc_text
+
+PURPOSE = "Monitoring"
+
+
+class RuleRequest(Received):
+    """A rule to create. Its first run is made at once, and billed as every run."""
+
+    subject: SubjectInput
+    check_names: Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
+    """Check names, each once."""
+    cadence: Cadence
+    consent: ConsentInput | None = None
+    """CUSTOMER_ATTESTED alone. Left out, creating the rule is the client's attestation
+    that it has the subject's consent, and is recorded as that."""
+    reference: formats.text(100) | None = None  # type: ignore[valid-type]
+    """The client's own id of this rule; it can be searched for."""
+
+
+def read_rule(
+    body: Mapping[str, Any], environment: str, definitions: Catalogue
+) -> tuple[RuleRequest, Order]:
+    """The request and the order of its first run, or InvalidRequest."""
+    request, faults = None, []
+    try:
+        request = RuleRequest.model_validate(body)
+    except ValidationError as e:
+        faults = shape_faults(e)
+    told = {fault.path for fault in faults}
+    order = read_order(
+        _as_item(body, definitions), environment, definitions, draft=False
+    )
+    if not isinstance(order, Order):
+        renamed = (_renamed(fault) for fault in order)
+        faults += [fault for fault in renamed if fault.path not in told]
+    if isinstance(consent := body.get("consent"), dict):
+        faults += _hosted(consent)
+    if request is None or not isinstance(order, Order) or faults:
+        raise InvalidRequest(faults)
+    return request, order
+
+
+def order_of(rule: Rule, definitions: Catalogue) -> Order:
+    """The report of the rule's next run, for today's price."""
+    return Order(
+        subject=Subject(rule.subject),
+        definitions=[definitions[name] for name in rule.check_names],
+        purpose=PURPOSE,
+        consent=_consent_of(rule, definitions),
+        payment_mode=PaymentMode.SELF.value,
+        payer=None,
+        draft=False,
+        # What was found before is what a run is compared with.
+        reuse=False,
+        reference=rule.reference,
+        monitoring_id=rule.pk,
+    )
+
+
+def price_of(rule: Rule, definitions: Catalogue) -> Decimal:
+    """What a run costs today, of a rule that can run."""
+    return sum((definitions[name].price for name in rule.check_names), Decimal(0))
+
+
+def cannot_run(rule: Rule, definitions: Catalogue) -> str:
+    """Why its checks cannot be ordered for its subject today; empty if they can.
+
+    Definitions are edited: a check may be gone, or need what the rule does not know.
+    """
+    item = {"subject": rule.subject, "checksRequested": rule.check_names}
+    known = Circumstances(
+        definitions, draft=True, environment=rule.environment, takes_payments=True
+    )
+    faults = (fault for fault in broken(item, known) if fault.code in IN_THE_WAY)
+    return next((fault.detail for fault in faults), "")
+
+
+IN_THE_WAY = {
+    "unknown-check",
+    "inactive-check",
+    "check-not-available",
+    "subject-type-not-accepted",
+    "missing-input",
+}
+
+
+def _consent_of(rule: Rule, definitions: Catalogue) -> ConsentInput | None:
+    if rule.consent:
+        return ConsentInput.model_validate(rule.consent)
+    if any(definitions[name].requires_consent for name in rule.check_names):
+        # It did not when the rule was made, which attested it all the same.
+        return ConsentInput.model_validate(_by_creating(rule.created_at))
+    return None
+
+
+def describe(rule: Rule, order: Order) -> None:
+    """Write the subject of the order on the rule, with what it is found by."""
+    subject = order.subject
+    known = subject.in_workspace(rule.workspace_id, rule.environment)
+    rule.subject_id, rule.subject_type = known.id, subject.type
+    rule.subject_name, rule.search_name = subject.name, subject.search_name
+    rule.subject = subject.members
+    terms = Terms(rule.workspace_id, rule.environment)
+    rule.terms = terms.of(rule.pk, subject, rule.reference)
+
+
+def attested_anew(
+    rule: Rule, consent: ConsentInput, definitions: Catalogue
+) -> dict[str, Any]:
+    """The consent that a held rule is resumed with, or InvalidRequest.
+
+    It is given where the subject withdrew, and after that.
+    """
+    withdrawn_at = rule.consent_withdrawn_at
+    if withdrawn_at is None:
+        told = "The consent of this rule holds."
+        raise InvalidRequest([Fault(("consent",), "not-allowed-here", told)])
+    given = attestation(consent) or {}
+    item = {
+        "subject": rule.subject,
+        "checksRequested": rule.check_names,
+        "purpose": PURPOSE,
+        "consent": given,
+    }
+    order = read_order(item, rule.environment, definitions, draft=False)
+    faults = (
+        [] if isinstance(order, Order) else [f for f in order if "consent" in f.path]
+    )
+    faults += _hosted(given)
+    if not faults and datetime.fromisoformat(given["obtainedAt"]) <= withdrawn_at:
+        told = "The subject withdrew after that; a later consent is needed."
+        faults = [Fault(("consent", "obtainedAt"), "out-of-range", told)]
+    if faults:
+        raise InvalidRequest(faults)
+    return given
+
+
+def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
+    """Return the attestation in the form in which a rule keeps it: the `consent` member
+    of a report's request."""
+    if consent is None:
+        return None
+    return consent.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _as_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
+    """The request item that would order the first run."""
+    item: dict[str, Any] = {"purpose": PURPOSE}
+    for name, called in ITEM_MEMBERS.items():
+        if name in body:
+            item[called] = body[name]
+    if item.get("consent") is None and _needs_consent(body, definitions):
+        item["consent"] = _by_creating(now())
+    return item
+
+
+def _by_creating(at: datetime) -> dict[str, Any]:
+    """Who creates a rule and sends no consent attests it by that."""
+    return {
+        "mode": Consent.Mode.CUSTOMER_ATTESTED.value,
+        "obtained": True,
+        "obtainedAt": utc_text(at),
+        "method": Consent.Method.OTHER.value,
+        "policyVersion": "monitoring rule",
+    }
+
+
+ITEM_MEMBERS = {
+    "subject": "subject",
+    "checkNames": "checksRequested",
+    "consent": "consent",
+    "reference": "reference",
+}
+
+
+def _needs_consent(body: Mapping[str, Any], definitions: Catalogue) -> bool:
+    names = body.get("checkNames")
+    if not isinstance(names, list):
+        return False
+    asked = (definitions.get(name) for name in names if isinstance(name, str))
+    return any(definition and definition.requires_consent for definition in asked)
+
+
+def _renamed(fault: Fault) -> Fault:
+    first, *rest = fault.path or ("",)
+    back = {called: name for name, called in ITEM_MEMBERS.items()}
+    return Fault((back.get(str(first), first), *rest), fault.code, fault.detail)
+
+
+def _hosted(consent: Mapping[str, Any]) -> list[Fault]:
+    if consent.get("mode") != Consent.Mode.SERVICE_HOSTED:
+        return []
+    told = "Nobody can be asked before each run: attest that you have consent."
+    return [Fault(("consent", "mode"), "not-allowed-here", told)]

@@ -1,0 +1,374 @@
+"""Making rules and their runs: a run is an ordinary report, and its row.
+
+Rule, run, report, charge and the rule's next time are one transaction, so that a time
+runs once, whatever dies and however many clusters look.
+
+Launching the runs that are due: each time once, by whichever cluster is first.
+
+Rules are taken in the order of their times, some at once in one transaction. A rule
+that cannot be launched, or whose workspace is suspended, is put off and so holds up no
+other, however many of them there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Q, QuerySet
+from django.utils.timezone import now
+
+from monitoring.models import PauseReason, Rule, RuleStatus, Run, next_time
+from monitoring.pauses import RUN_DUE, held, pause
+from monitoring.rules import (
+    RuleRequest,
+    attestation,
+    cannot_run,
+    describe,
+    order_of,
+    price_of,
+)
+from verification.db.bulk_insert import Rows
+from verification.db.ids import uuid7
+from verification.jobs.batches import in_steps
+from verification.jobs.heartbeat import beat
+from verification.jobs.queue import later, wake_up_by
+from verification.reports.create import Created, create_batches, values_of
+from verification.reports.orders import Catalogue, Order, catalogue
+from workspaces.ledger import InsufficientBalance
+from workspaces.models import Account, Client, Workspace
+
+RULE_COLUMNS = [
+    "id",
+    "workspace_id",
+    "environment",
+    "subject_id",
+    "subject_type",
+    "subject_name",
+    "search_name",
+    "terms",
+    "subject",
+    "check_names",
+    "cadence",
+    "consent",
+    "reference",
+    "status",
+    "pause_reason",
+    "starts_at",
+    "next_run_at",
+    "runs_made",
+    "created_by",
+    "created_at",
+]
+RUN_COLUMNS = ["id", "rule_id", "report_id", "number", "due_at", "created_at"]
+MOVE_ON = """
+UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1,
+    put_off_until = NULL, launch_failures = 0, last_error = ''
+FROM unnest(%s::uuid[], %s::timestamptz[]) AS u(id, next_run_at) WHERE r.id = u.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A run to be, of a held rule that comes with its workspace."""
+
+    rule: Rule
+    due_at: datetime
+    next_at: datetime
+
+
+Accounts = Mapping[tuple[UUID, str], Account]
+
+
+class RunRefused(Exception):
+    """The rule cannot run now; the text says why."""
+
+
+def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
+    """The rule, and its first run, which is the baseline.
+
+    Raises InsufficientBalance when a prepaid workspace cannot pay for that run.
+    """
+    at = now()
+    rule = Rule(
+        id=uuid7(),
+        workspace=client.workspace,
+        environment=client.environment,
+        check_names=[definition.name for definition in order.definitions],
+        cadence=request.cadence.value,
+        consent=attestation(order.consent),
+        reference=order.reference,
+        status=RuleStatus.ACTIVE.value,
+        starts_at=at,
+        next_run_at=next_time(at, request.cadence, at),
+        runs_made=1,
+        created_by=client.actor,
+        created_at=at,
+    )
+    describe(rule, order)
+    first = order_of(rule, {d.name: d for d in order.definitions})
+
+    def also(created: list[list[Created]]) -> list[Rows]:
+        report = created[0][0].report
+        return [
+            Rows(Rule, RULE_COLUMNS, [values_of(rule, RULE_COLUMNS)]),
+            Rows(Run, RUN_COLUMNS, [(uuid7(), rule.pk, report.pk, 1, at, at)]),
+        ]
+
+    create_batches([(client, [first])], also)
+    return rule
+
+
+@transaction.atomic
+def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
+    """One more run, and the id of its report; the next time stays as it is.
+
+    `made` is how many runs there were when it was asked for, so that asking twice runs
+    once. Raises RunRefused.
+    """
+    rule = held().select_related("workspace").get(pk=rule_id)
+    definitions, at = catalogue(), now()
+    if not rule.is_active:
+        raise RunRefused("The rule is paused.")
+    if rule.runs_made != made:
+        raise RunRefused("It has run since you were asked.")
+    if rule.runs.filter(report__completed_at=None).exists():
+        raise RunRefused("A run of it is under way.")
+    if rule.workspace.is_suspended:
+        raise RunRefused("Its workspace is suspended.")
+    if why := cannot_run(rule, definitions):
+        raise RunRefused(why)
+    try:
+        accounts = accounts_of([rule])
+        (report_id,) = run(
+            [Due(rule, at, rule.next_run_at)], accounts, definitions, at, actor
+        )
+    except InsufficientBalance as e:
+        raise RunRefused(str(e)) from e
+    return report_id
+
+
+def run(
+    due: Sequence[Due],
+    accounts: Accounts,
+    definitions: Catalogue,
+    at: datetime,
+    actor: str,
+) -> list[UUID]:
+    """The ids of the reports, by account."""
+    batches: dict[UUID, list[Due]] = defaultdict(list)
+    clients = {}
+    for one in due:
+        account = accounts[one.rule.workspace_id, one.rule.environment]
+        batches[account.pk].append(one)
+        clients[account.pk] = Client(one.rule.workspace, account, actor)
+
+    def also(created: list[list[Created]]) -> list[Rows]:
+        made = zip(
+            chain.from_iterable(batches.values()),
+            chain.from_iterable(created),
+            strict=True,
+        )
+        return [Rows(Run, RUN_COLUMNS, [_run_row(d, c.report.pk, at) for d, c in made])]
+
+    with connection.cursor() as cursor:
+        nexts = [(one.rule.pk, one.next_at) for one in due]
+        cursor.execute(MOVE_ON, [*map(list, zip(*nexts, strict=True))])
+    orders = [
+        (clients[account_id], [order_of(one.rule, definitions) for one in batch])
+        for account_id, batch in batches.items()
+    ]
+    created = create_batches(orders, also)
+    return [one.report.pk for one in chain.from_iterable(created)]
+
+
+def accounts_of(rules: Iterable[Rule]) -> Accounts:
+    """(workspace, environment) -> who pays for its runs."""
+    workspaces = {rule.workspace_id for rule in rules}
+    found = Account.objects.filter(workspace__in=list(workspaces))
+    return {(account.workspace_id, account.environment): account for account in found}
+
+
+def _run_row(due: Due, report_id: UUID, at: datetime) -> tuple[Any, ...]:
+    """In the order of RUN_COLUMNS."""
+    return (uuid7(), due.rule.pk, report_id, due.rule.runs_made + 1, due.due_at, at)
+
+
+logger = logging.getLogger(__name__)
+
+ACTOR = "monitoring"
+# Rules whose runs are launched in one transaction.
+AT_ONCE = 200
+# A job ends after this long, so that the cluster can be stopped and watched.
+JOB_SECONDS = 60.0
+SOON = timedelta(seconds=1)
+# Rules of a suspended workspace are looked at again after this; they are let go at once
+# when it is resumed.
+SUSPENDED_FOR = timedelta(hours=1)
+FAILED = """
+UPDATE monitoring_rule SET last_error = %(error)s,
+    launch_failures = launch_failures + 1,
+    put_off_until = %(at)s::timestamptz + least(
+        interval '1 minute' * power(2, least(launch_failures, 9)), interval '6 hours'
+    )
+WHERE id = %(id)s AND status = 'ACTIVE' AND launch_at <= %(at)s
+"""
+LET_GO = """
+UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
+    SELECT id FROM monitoring_rule
+    WHERE workspace_id = %(workspace)s AND put_off_until IS NOT NULL
+    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
+)
+"""
+
+
+def run_due() -> None:
+    """Launch the runs of all rules that are due."""
+    busy = False
+    stop_at = time.monotonic() + JOB_SECONDS
+    for ids in _due_ids():
+        busy = _launch(ids) < len(ids) or busy
+        if not beat() or time.monotonic() > stop_at:
+            wake_up_by(RUN_DUE, now())
+            return
+    # Others hold some of them at this moment.
+    wake_up_by(RUN_DUE, now() + SOON if busy else _next_time())
+
+
+def let_go(workspace_id: UUID) -> None:
+    """The workspace was resumed: its rules that are due run now."""
+    in_steps(LET_GO, workspace=workspace_id)
+    later(RUN_DUE)
+
+
+def _due_ids() -> Iterator[list[UUID]]:
+    """Onward from the last ones, so that none that stays due is met twice."""
+    due = _active().filter(launch_at__lte=now()).order_by("launch_at", "pk")
+    page = due
+    while rows := list(page.values_list("launch_at", "pk")[:AT_ONCE]):
+        yield [pk for _, pk in rows]
+        time, pk = rows[-1]
+        page = due.filter(
+            Q(launch_at__gt=time) | Q(launch_at=time, pk__gt=pk),
+            launch_at__gte=time,
+        )
+
+
+def _next_time() -> datetime | None:
+    coming = _active().filter(launch_at__gt=now()).order_by("launch_at")
+    return coming.values_list("launch_at", flat=True).first()
+
+
+def _active() -> QuerySet[Rule]:
+    return Rule.objects.filter(status=RuleStatus.ACTIVE)
+
+
+def _launch(ids: Sequence[UUID]) -> int:
+    """How many of these nobody else held; each alone where not all can be together."""
+    try:
+        return _launch_together(ids)
+    except Exception as e:
+        logger.warning("%s runs are launched singly: %s", len(ids), type(e).__name__)
+        return sum(_launch_alone(rule_id) for rule_id in ids)
+
+
+def _launch_alone(rule_id: UUID) -> int:
+    try:
+        return _launch_together([rule_id])
+    except InsufficientBalance:
+        # Spent between our look and the charge: the next look sees it.
+        return 0
+    except Exception as e:
+        # Not the message, which may hold personal data.
+        logger.error("rule %s could not be run: %s", rule_id, type(e).__name__)
+        if not connection.in_atomic_block:
+            # One that was lost is opened anew for the others.
+            connection.close_if_unusable_or_obsolete()
+        _put_off(rule_id, type(e).__name__)
+        return 1
+
+
+def _put_off(rule_id: UUID, error: str) -> None:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            values: dict[str, Any] = {"id": rule_id, "error": error[:100], "at": now()}
+            cursor.execute(FAILED, values)
+    except DatabaseError as e:
+        logger.error("rule %s is not put off: %s", rule_id, type(e).__name__)
+
+
+@transaction.atomic
+def _launch_together(ids: Sequence[UUID]) -> int:
+    due = held().filter(pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=now())
+    unheld = due.select_related("workspace").select_for_update(
+        of=("self",), no_key=True, skip_locked=True
+    )
+    found = sorted(unheld, key=lambda rule: rule.next_run_at)
+    rules, suspended = _split(found, lambda rule: not rule.workspace.is_suspended)
+    count = len(rules) + _put_off_suspended(suspended)
+    definitions, at = catalogue(), now()
+    accounts = accounts_of(rules)
+    right, wrong = _split(rules, lambda rule: not cannot_run(rule, definitions))
+    paid, unpaid = _split(right, _pays(accounts, definitions))
+    pause(wrong, PauseReason.CHECK_INACTIVE)
+    pause(unpaid, PauseReason.INSUFFICIENT_BALANCE)
+    if paid:
+        runs = [Due(rule, rule.next_run_at, _time_after(rule, at)) for rule in paid]
+        run(runs, accounts, definitions, at, ACTOR)
+    return count
+
+
+def _put_off_suspended(rules: Sequence[Rule]) -> int:
+    """How many: not those whose workspace is resumed at this moment."""
+    if not rules:
+        return 0
+    # Locked, so that whoever resumes it finds what is put off here.
+    still = Workspace.objects.select_for_update(no_key=True).filter(
+        pk__in={rule.workspace_id for rule in rules}, suspended_at__isnull=False
+    )
+    workspaces = set(still.order_by("pk").values_list("pk", flat=True))
+    ids = [rule.pk for rule in rules if rule.workspace_id in workspaces]
+    return Rule.objects.filter(pk__in=ids).update(put_off_until=now() + SUSPENDED_FOR)
+
+
+def _split(
+    rules: Iterable[Rule], is_one: Callable[[Rule], bool]
+) -> tuple[list[Rule], list[Rule]]:
+    ones: list[Rule] = []
+    others: list[Rule] = []
+    for rule in rules:
+        (ones if is_one(rule) else others).append(rule)
+    return ones, others
+
+
+def _pays(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
+    """Tells of one rule after another whether its workspace can pay for it as well."""
+    left = {
+        account.pk: account.spendable
+        for account in accounts.values()
+        if account.spendable is not None
+    }
+
+    def pays(rule: Rule) -> bool:
+        account = accounts[rule.workspace_id, rule.environment]
+        price = price_of(rule, definitions)
+        if price and left.get(account.pk, price) < price:
+            return False
+        if account.pk in left:
+            left[account.pk] -= price
+        return True
+
+    return pays
+
+
+def _time_after(rule: Rule, at: datetime) -> datetime:
+    # A clock that was set back does not bring a time twice.
+    return next_time(rule.starts_at, rule.cadence, max(at, rule.next_run_at))

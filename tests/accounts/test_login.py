@@ -1,0 +1,468 @@
+import re
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+import time_machine
+from axes.models import AccessAttempt
+from django.contrib.auth.hashers import MD5PasswordHasher, identify_hasher
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.test import Client, override_settings
+from django.utils.timezone import now
+
+from tests.accounts.visitor import (
+    LOGIN,
+    RESET,
+    SIGN_UP,
+    is_logged_in,
+    known,
+    log_in,
+    path_mailed_to,
+)
+from tests.world.members import PASSWORD, member, token_sent_to
+from tests.world.processor import processor_seconds
+from verification.accounts.passwords import NotGuessedFirst
+from verification.backoffice.models import AuditEvent
+from verification.notifications.models import Notification
+from workspaces import members
+from workspaces.models import Member, Role, Workspace
+
+ELSEWHERE = "198.51.100.7"
+NEW = {"name": "Grace Wambui", "email": "grace@people.test", "password1": PASSWORD}
+
+
+@pytest.fixture
+def client(db) -> Client:
+    return Client()
+
+
+def signed_up(client: Client) -> str:
+    """The path of the link that confirms the address."""
+    client.post(SIGN_UP, NEW)
+    return path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
+
+
+def test_signing_up_and_confirming_makes_a_workspace_with_its_owner(client):
+    link = signed_up(client)
+    assert not Workspace.objects.exists()
+
+    client.post(link)
+
+    member = Member.objects.get()
+    assert (member.role, member.user.email) == ("OWNER", "grace@people.test")
+    assert (member.workspace.name, member.workspace.kind) == (
+        "Grace Wambui",
+        "INDIVIDUAL",
+    )
+    assert member.workspace.accounts.count() == 2
+    # The first address is no change of it.
+    assert not AuditEvent.objects.exists()
+    assert not Notification.objects.filter(kind="ACCOUNT_CHANGED").exists()
+
+
+def test_opening_the_link_alone_confirms_nothing(client):
+    link = signed_up(client)
+
+    assert client.get(link).status_code == 200
+
+    assert not Workspace.objects.exists()
+
+
+def test_nobody_logs_in_before_the_address_is_confirmed(client):
+    link = signed_up(client)
+    log_in(client, "grace@people.test")
+    assert not is_logged_in(client)
+
+    client.post(link)
+    log_in(client, "grace@people.test")
+    assert is_logged_in(client)
+
+
+def test_a_link_that_confirms_works_once(client):
+    link = signed_up(client)
+    client.post(link)
+
+    assert "does not work any more" in client.get(link).content.decode()
+    assert client.post(link).status_code in (302, 404)
+    assert Workspace.objects.count() == 1
+
+
+def test_a_link_that_confirms_expires(client):
+    link = signed_up(client)
+
+    with time_machine.travel(now() + timedelta(days=3, minutes=1), tick=False):
+        client.post(link)
+
+    assert not Workspace.objects.exists()
+
+
+def test_signing_up_does_not_tell_whether_there_is_an_account(client):
+    known()
+    there = client.post(SIGN_UP, NEW, follow=True)
+    not_there = Client().post(SIGN_UP, {**NEW, "email": "new@people.test"}, follow=True)
+
+    assert there.status_code == not_there.status_code
+    assert there.redirect_chain == not_there.redirect_chain
+    kinds = set(Notification.objects.values_list("kind", flat=True))
+    assert kinds == {"ACCOUNT_EXISTS", "ACCOUNT_CONFIRM"}
+
+
+class Counting(MD5PasswordHasher):
+    """What takes the time of a sign-up."""
+
+    made = 0
+
+    def encode(self, password: str, salt: str) -> str:
+        Counting.made += 1
+        encoded: str = super().encode(password, salt)
+        return encoded
+
+
+def test_signing_up_takes_as_long_where_there_is_an_account(client, settings):
+    settings.PASSWORD_HASHERS = [f"{__name__}.Counting"]
+    counts = []
+    for _ in range(2):
+        Counting.made = 0
+        Client().post(SIGN_UP, NEW)
+        counts.append(Counting.made)
+
+    assert counts == [1, 1]
+
+
+def test_asking_for_a_new_password_does_not_tell_whether_there_is_an_account(client):
+    known()
+    there = client.post(RESET, {"email": "grace@people.test"}, follow=True)
+    not_there = Client().post(RESET, {"email": "new@people.test"}, follow=True)
+
+    assert there.redirect_chain == not_there.redirect_chain
+    assert there.content == not_there.content
+    assert [n.recipient for n in Notification.objects.all()] == ["grace@people.test"]
+
+
+def test_a_wrong_password_and_an_unknown_address_are_told_alike(client):
+    known()
+    wrong = log_in(client, "grace@people.test", "not the password")
+    unknown = log_in(Client(), "nobody@people.test", "not the password")
+
+    told = "E-mail address or password is not right"
+    assert told in wrong.content.decode()
+    assert told in unknown.content.decode()
+
+
+def new_password(client: Client, link: str, password: str):
+    form = client.get(link, follow=True).request["PATH_INFO"]
+    return client.post(form, {"password1": password, "password2": password})
+
+
+def reset_link(client: Client) -> str:
+    client.post(RESET, {"email": "grace@people.test"})
+    return path_mailed_to("grace@people.test", "ACCOUNT_RESET")
+
+
+def test_a_link_for_a_new_password_works_once(client):
+    known()
+    link = reset_link(client)
+
+    new_password(client, link, "eight loud elephants")
+
+    again = new_password(Client(), link, "nine quick antelopes")
+    assert "does not work any more" in again.content.decode()
+    assert User.objects.get().check_password("eight loud elephants")
+
+
+def test_a_link_for_a_new_password_expires(client):
+    known()
+    link = reset_link(client)
+
+    with time_machine.travel(now() + timedelta(hours=1, minutes=1), tick=False):
+        new_password(Client(), link, "eight loud elephants")
+
+    assert User.objects.get().check_password(PASSWORD)
+
+
+@override_settings(ALLOWED_HOSTS=["*"])
+def test_links_name_our_address_whatever_host_was_asked(client, settings):
+    known()
+    client.post(RESET, {"email": "grace@people.test"}, headers={"host": "evil.test"})
+
+    url = Notification.objects.get().context["url"]
+    assert url.startswith(settings.BASE_URL)
+
+
+@pytest.mark.parametrize(
+    ("is_staff", "password", "is_taken"),
+    [
+        (False, "x7k2m9q4w1z", False),
+        (False, "x7k2m9q4w1zv", True),
+        (True, "x7k2m9q4w1zv8t", False),
+        (True, "x7k2m9q4w1zv8tn", True),
+    ],
+)
+def test_passwords_of_staff_are_longer(client, is_staff, password, is_taken):
+    known(is_staff=is_staff)
+
+    new_password(client, reset_link(client), password)
+
+    assert User.objects.get().check_password(password) is is_taken
+
+
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("iloveyou12345", "like a password that was stolen elsewhere"),
+        ("p@ssw0rd1234", "like a password that was stolen elsewhere"),
+        ("drowssap1234", "like a password that was stolen elsewhere"),
+        ("zxcvfdsaqwer", "Keys that lie side by side"),
+        ("jumbajumbajumba", "What repeats itself"),
+        ("456789012345", "Rows such as abc or 123"),
+        ("25.12.1990 1", "Dates are guessed first"),
+        ("Safaricom@123", "names that belong to you or to this service"),
+        ("grace@people.test", "names that belong to you or to this service"),
+        ("kilonzi-kilonzi1", "names that belong to you or to this service"),
+        ("baobab-traders", "names that belong to you or to this service"),
+        # Nothing is left without them.
+        ("gracekilonzi", "names that belong to you or to this service"),
+        ("safaricommpesa", "names that belong to you or to this service"),
+    ],
+)
+def test_password_that_is_guessed_first_is_refused(client, workspace, password, why):
+    workspace.name = "Baobab Traders"
+    workspace.save()
+    grace = known(first_name="Grace Kilonzi")
+    Member.objects.create(workspace=workspace, user=grace, role=Role.OWNER)
+
+    answer = new_password(client, reset_link(client), password)
+
+    assert why in answer.content.decode()
+    assert User.objects.get().check_password(PASSWORD)
+
+
+def test_password_that_takes_long_to_judge_is_judged_soon(db):
+    def judge() -> None:
+        with suppress(ValidationError):
+            NotGuessedFirst().validate("@4({<369|!17$50+%2" * 4)
+
+    assert processor_seconds(judge) < 1
+
+
+def test_password_of_any_characters_is_taken(client):
+    known()
+
+    new_password(client, reset_link(client), "830715294716")
+
+    assert User.objects.get().check_password("830715294716")
+
+
+def test_password_of_the_own_name_is_refused_at_the_sign_up(client):
+    sent = {**NEW, "name": "Achieng Kilonzi", "password1": "achieng-kilonzi"}
+
+    answer = client.post(SIGN_UP, sent)
+
+    assert "names that belong to you" in answer.content.decode()
+    assert not User.objects.exists()
+
+
+def test_passwords_are_kept_with_argon2(client, settings):
+    from verification import settings as ours
+
+    settings.PASSWORD_HASHERS = ours.PASSWORD_HASHERS
+    user = known()
+
+    assert identify_hasher(user.password).algorithm == "argon2"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["https://evil.test/", "//evil.test/", "/\\evil.test", "javascript:alert(1)"],
+)
+def test_nobody_is_led_elsewhere_after_the_login(client, elsewhere):
+    known()
+
+    answer = log_in(client, "grace@people.test", fields={"next": elsewhere})
+
+    assert answer["Location"] == "/console/"
+
+
+def test_forms_without_their_token_are_refused(db):
+    known()
+    client = Client(enforce_csrf_checks=True)
+
+    for path in (LOGIN, SIGN_UP, RESET):
+        assert client.post(path, {}).status_code == 403
+
+
+def guess(client: Client, times: int, **more) -> int:
+    for _ in range(times):
+        answer = log_in(client, "grace@people.test", "not the password", **more)
+    return answer.status_code
+
+
+def test_five_wrong_passwords_lock_the_account_for_this_address_alone(client):
+    known()
+
+    assert guess(client, 5) == 429
+    locked = log_in(client, "grace@people.test")
+    assert (locked.status_code, is_logged_in(client)) == (429, False)
+    assert "Try again in 15 minutes." in locked.content.decode()
+
+    # The owner is somewhere else, and is not kept out.
+    owner = Client(REMOTE_ADDR=ELSEWHERE)
+    log_in(owner, "grace@people.test")
+    assert is_logged_in(owner)
+    # Nor is somebody else at the same address.
+    known("otieno")
+    log_in(client, "otieno@people.test")
+    assert is_logged_in(client)
+
+
+def test_who_has_a_network_of_ipv6_is_one_address(client):
+    known()
+    network = [f"2001:db8:0:1::{number:x}" for number in range(1, 7)]
+    answers = [
+        log_in(Client(REMOTE_ADDR=address), "grace@people.test", "not the password")
+        for address in network
+    ]
+
+    assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2
+    owner = Client(REMOTE_ADDR="2001:db8:0:2::1")
+    log_in(owner, "grace@people.test")
+    assert is_logged_in(owner)
+
+
+def test_a_lock_is_over_after_its_time(client):
+    known()
+    guess(client, 5)
+
+    with time_machine.travel(now() + timedelta(minutes=15, seconds=5), tick=False):
+        log_in(client, "grace@people.test")
+        assert is_logged_in(client)
+
+
+def test_the_address_that_is_locked_is_not_one_a_client_writes_itself(client):
+    known()
+    for number in range(5):
+        guess(client, 1, headers={"x-forwarded-for": f"203.0.113.{number}"})
+
+    assert log_in(client, "grace@people.test").status_code == 429
+
+
+def test_what_was_typed_is_kept_nowhere(client):
+    known()
+    guess(client, 1)
+
+    row = repr(AccessAttempt.objects.values().get())
+    assert "people.test" not in row
+    assert "not the password" not in row
+
+
+@pytest.mark.parametrize(("minutes", "lives"), [(119, True), (121, False)])
+def test_a_session_ends_when_it_is_idle(client, minutes, lives):
+    known()
+    log_in(client, "grace@people.test")
+
+    with time_machine.travel(now() + timedelta(minutes=minutes), tick=False):
+        assert (client.get("/console/").status_code == 200) is lives
+
+
+def test_a_session_ends_after_a_day_however_busy_it_is(client):
+    known()
+    log_in(client, "grace@people.test")
+    start = now()
+
+    for hour in range(1, 25):
+        with time_machine.travel(start + timedelta(hours=hour), tick=False):
+            client.get("/console/")
+            assert is_logged_in(client)
+    with time_machine.travel(start + timedelta(hours=24, minutes=1), tick=False):
+        client.get("/console/")
+        assert not is_logged_in(client)
+
+
+@pytest.mark.parametrize("path", [LOGIN, SIGN_UP, RESET, "/accounts/confirm-email/"])
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_pages_are_kept_by_nobody_and_have_no_script(client, path, language):
+    answer = client.get(path, {"lang": language})
+
+    assert answer["Cache-Control"] == "no-store"
+    assert "script-src" not in answer["Content-Security-Policy"]
+    assert "default-src 'none'" in answer["Content-Security-Policy"]
+    html = answer.content.decode()
+    assert f'<html lang="{language}"' in html
+    assert "<script" not in html
+
+
+def test_mails_are_queued_so_that_nobody_measures_who_has_an_account(
+    client, mailoutbox
+):
+    signed_up(client)
+
+    assert mailoutbox == []
+    assert Notification.objects.get().status == "PENDING"
+
+
+def test_each_form_is_counted_for_itself(client):
+    for number in range(11):
+        log_in(client, f"nobody{number}@people.test", "not the password")
+
+    sign_ups = [client.post("/accounts/signup/", {}).status_code for _ in range(11)]
+    assert sign_ups == [200] * 10 + [429]
+
+
+def test_invited_person_signs_up_and_ends_at_the_invitation(client, workspace):
+    """Through sign-up, confirmation in another browser, and login."""
+    members.invite(member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
+    page = f"/console/invitations/{token_sent_to('grace@people.test')}"
+    link = re.search(r'"(/accounts/signup/[^"]+)"', _html(client.get(page)))[1]
+
+    promise = _html(client.get(link))
+    assert "you join the workspace <bdi>Acacia Lenders</bdi>." in promise
+    assert "sandbox at once" not in promise
+    client.post(SIGN_UP, {**NEW, **_hidden(promise)})
+    confirming = Client()
+    link = path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
+    asked = _html(confirming.get(link))
+    answer = confirming.post(link.partition("?")[0], _hidden(asked))
+    login = answer["Location"]
+    assert login.startswith("/accounts/login/?next=")
+    fields = _hidden(_html(confirming.get(login)))
+    answer = log_in(confirming, "grace@people.test", fields=fields)
+
+    assert answer["Location"] == page
+    assert "Accept" in _html(confirming.get(page))
+    confirming.post(page)
+    mine = Member.objects.filter(user__email="grace@people.test")
+    assert [one.workspace for one in mine] == [workspace]
+
+
+def test_invited_person_with_an_account_is_led_back_to_the_invitation(
+    client, workspace
+):
+    known()
+    members.invite(member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
+    page = f"/console/invitations/{token_sent_to('grace@people.test')}"
+
+    client.post(SIGN_UP, {**NEW, "next": page})
+
+    link = path_mailed_to("grace@people.test", "ACCOUNT_EXISTS")
+    fields = _hidden(_html(client.get(link)))
+    assert log_in(client, "grace@people.test", fields=fields)["Location"] == page
+
+
+def test_next_leads_to_no_other_site(client):
+    client.post(SIGN_UP, {**NEW, "next": "https://evil.test/"})
+    link = path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
+
+    assert "evil" not in link
+    answer = client.post(f"{link}?next=https://evil.test/")
+    assert answer["Location"] == "/accounts/login/?next=%2Fconsole%2F"
+
+
+def _html(answer) -> str:
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def _hidden(html: str) -> dict[str, str]:
+    """The hidden field that carries the way."""
+    return dict(re.findall(r'<input type="hidden" name="(next)" value="([^"]+)"', html))

@@ -1,0 +1,226 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import generate_totp_secret
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.accounts.visitor import ADMIN, code_of, is_logged_in, known, log_in
+from tests.world import staff as world_staff
+from tests.world.members import PASSWORD
+from verification.accounts.adapters import SecondFactorAdapter
+from verification.accounts.forms import use_up
+from verification.backoffice.models import AuditEvent
+
+EMAIL = "grace@people.test"
+
+
+@pytest.fixture
+def staff(db):
+    return known(is_staff=True, is_superuser=True)
+
+
+def with_password(client: Client) -> Client:
+    log_in(client, EMAIL)
+    return client
+
+
+def test_who_is_not_logged_in_is_led_to_the_login(db):
+    answer = Client().get(ADMIN + "reports/report/")
+
+    assert answer["Location"] == "/accounts/login/?next=%2Fadmin%2Freports%2Freport%2F"
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_the_login_of_the_admin_leads_to_ours(db, method):
+    answer = getattr(Client(), method)(f"{ADMIN}login/?next=//evil.test/")
+
+    assert answer["Location"] == "/accounts/login/?next=%2Fadmin%2F"
+
+
+def test_who_is_no_staff_does_not_find_the_admin(db):
+    known()
+
+    assert with_password(Client()).get(ADMIN).status_code == 404
+
+
+def test_a_password_alone_opens_nothing_for_staff(staff):
+    client = with_password(Client())
+
+    assert client.get(ADMIN)["Location"].startswith("/accounts/totp/activate/")
+
+
+def test_who_has_a_factor_types_a_code_to_log_in(staff):
+    secret = world_staff.give_factor(staff)
+    client = with_password(Client())
+    assert not is_logged_in(client)
+
+    client.post("/accounts/code/", {"code": "000000"})
+    assert not is_logged_in(client)
+
+    client.post("/accounts/code/", {"code": code_of(secret)})
+    assert client.get(ADMIN).status_code == 200
+
+
+def test_a_code_works_once_whichever_process_it_is_sent_to(staff):
+    code = code_of(world_staff.give_factor(staff))
+    clients = [with_password(Client()) for _ in range(2)]
+    for client in clients:
+        # What allauth remembers is in the memory of one process.
+        cache.clear()
+        client.post("/accounts/code/", {"code": code})
+
+    assert [is_logged_in(client) for client in clients] == [True, False]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_used_code_does_not_work_again_anywhere(is_staff, time_machine):
+    """Set up, log in, confirm again: each takes a code of its own."""
+    time_machine.move_to(datetime(2026, 11, 20, 12, 0, 31, tzinfo=UTC), tick=False)
+    known(is_staff=is_staff)
+    client = with_password(Client())
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    secret = client.get("/accounts/totp/activate/").context["form"].secret
+    setting_up = {"code": code_of(secret)}
+    assert client.post("/accounts/totp/activate/", setting_up).status_code == 302
+
+    def enters(code: str) -> bool:
+        cache.clear()
+        another = with_password(Client())
+        another.post("/accounts/code/", {"code": code})
+        return is_logged_in(another)
+
+    def confirms(code: str) -> bool:
+        cache.clear()
+        answer = client.post("/accounts/code/again/", {"code": code, "next": "/"})
+        return answer.status_code == 302
+
+    used = code_of(secret)
+    spaced = f"{used[:3]} {used[3:]}"
+    assert [enters(used), confirms(used), enters(spaced)] == [False, False, False]
+    time_machine.shift(timedelta(seconds=30))
+    assert [confirms(code_of(secret)), enters(code_of(secret))] == [True, False]
+    time_machine.shift(timedelta(minutes=1))
+    assert [enters(code_of(secret)), confirms(code_of(secret))] == [True, False]
+
+
+def test_one_code_in_two_processes_at_once_works_once(db):
+    """The minute of the clock ends between the two."""
+    secret = generate_totp_secret()
+    edge = datetime(2026, 11, 20, 12, 0, 59, 999_000, tzinfo=UTC)
+    with time_machine.travel(edge, tick=False):
+        code = code_of(secret)
+        use_up(secret, code)
+    later = time_machine.travel(edge + timedelta(seconds=1), tick=False)
+    with later, pytest.raises(ValidationError):
+        use_up(secret, code)
+
+
+def test_that_staff_logged_in_is_recorded(staff):
+    with_password(Client())
+
+    event = AuditEvent.objects.get()
+    assert (event.action, event.actor) == ("user.logged-in", "grace")
+
+
+def test_a_session_from_before_the_factor_was_set_up_needs_a_code(staff):
+    client = with_password(Client())
+    secret = world_staff.give_factor(staff)
+
+    assert client.get(ADMIN)["Location"].startswith("/accounts/code/again/")
+
+    answer = client.post(
+        "/accounts/code/again/", {"code": code_of(secret), "next": ADMIN}
+    )
+    assert answer["Location"] == ADMIN
+    assert client.get(ADMIN).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_setting_a_factor_up_opens_the_admin_and_shows_recovery_codes(staff):
+    client = with_password(Client())
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    page = client.get("/accounts/totp/activate/")
+    assert "<svg" in page.content.decode()
+
+    answer = client.post(
+        "/accounts/totp/activate/", {"code": code_of(page.context["form"].secret)}
+    )
+
+    codes = client.get(answer["Location"]).context["unused_codes"]
+    assert len(codes) == 10
+    assert client.get(ADMIN).status_code == 200
+
+
+def test_a_recovery_code_works_once(staff):
+    secret = world_staff.give_factor(staff)
+    client = Client()
+    client.force_login(staff)
+    client.post("/accounts/code/again/", {"code": code_of(secret)})
+    client.post("/accounts/recovery-codes/generate/")
+    codes = client.get("/accounts/recovery-codes/").context["unused_codes"]
+
+    for number, opens in ((1, True), (2, False)):
+        again = with_password(Client())
+        again.post("/accounts/code/", {"code": codes[0]})
+        assert is_logged_in(again) is opens, number
+
+
+def test_codes_cannot_be_guessed(staff):
+    secret = world_staff.give_factor(staff)
+    client = with_password(Client())
+    for number in range(6):
+        client.post("/accounts/code/", {"code": f"00000{number}"})
+
+    told = client.post("/accounts/code/", {"code": code_of(secret)}).content.decode()
+
+    assert "Too many attempts" in told
+    assert not is_logged_in(client)
+
+
+def test_a_factor_that_was_removed_opens_nothing(staff):
+    client = Client()
+    world_staff.log_in(client, staff)
+    assert client.get(ADMIN).status_code == 200
+
+    staff.authenticator_set.all().delete()
+
+    assert client.get(ADMIN).status_code == 302
+
+
+@pytest.mark.parametrize(("minutes", "lives"), [(14, True), (16, False)])
+def test_a_session_of_staff_ends_when_it_is_idle(staff, minutes, lives):
+    client = Client()
+    world_staff.log_in(client, staff)
+
+    with time_machine.travel(now() + timedelta(minutes=minutes), tick=False):
+        assert (client.get(ADMIN).status_code == 200) is lives
+
+
+def test_a_session_of_staff_ends_after_eight_hours(staff):
+    client = Client()
+    world_staff.log_in(client, staff)
+    start = now()
+
+    for minutes in range(10, 8 * 60, 10):
+        with time_machine.travel(start + timedelta(minutes=minutes), tick=False):
+            assert client.get(ADMIN).status_code == 200
+    with time_machine.travel(start + timedelta(hours=8, minutes=1), tick=False):
+        assert client.get(ADMIN).status_code == 302
+
+
+def test_the_admin_is_kept_by_nobody(superuser):
+    assert superuser.get(ADMIN)["Cache-Control"] == "no-store"
+
+
+def test_secrets_of_factors_are_sealed(staff):
+    secret = world_staff.give_factor(staff)
+    row = Authenticator.objects.get()
+
+    assert secret not in repr(row.data)
+    assert SecondFactorAdapter().decrypt(row.data["secret"]) == secret

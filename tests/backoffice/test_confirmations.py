@@ -1,0 +1,74 @@
+import re
+
+import pytest
+from django.contrib import admin
+
+from tests.world.clients import Api
+from tests.world.staff import listing
+from verification.backoffice.model_admin import SURE, OfficeAdmin
+from workspaces.models import ApiKey
+
+pytestmark = pytest.mark.django_db
+# Those that ask by a page of their own.
+ASK_THEMSELVES = {
+    "resume",
+    "run_now",
+    "revoke",
+    "clear_doubt",
+    "refund",
+    "record_elsewhere",
+    "approve",
+    "reject",
+}
+
+
+def test_every_action_asks_before_it_changes_anything():
+    for page in admin.site._registry.values():
+        assert isinstance(page, OfficeAdmin)
+        for name in page.actions or ():
+            assert name in page.sure or name in ASK_THEMSELVES, (page, name)
+
+
+def test_nothing_is_done_before_somebody_has_said_yes(api, superuser):
+    data = {"action": "revoke", "_selected_action": [api.key.pk]}
+
+    page = superuser.post(listing(ApiKey), data).content.decode()
+
+    assert ApiKey.objects.get().revoked_at is None
+    assert "This cannot be undone" in page
+    answer = superuser.post(listing(ApiKey), sent_by(page), follow=True)
+    assert "is revoked" in answer.content.decode()
+    assert ApiKey.objects.get().revoked_at
+
+
+def test_a_page_that_asks_names_the_rows_and_leads_back_to_the_list(api, superuser):
+    url = f"{listing(ApiKey)}?environment__exact=sandbox"
+    data = {"action": "revoke", "_selected_action": [api.key.pk]}
+
+    page = superuser.post(url, data).content.decode()
+
+    assert f"<li>{api.key}</li>" in page
+    assert f'<a class="cancel" href="{url}">Cancel</a>' in page
+
+
+def test_all_rows_of_a_list_are_counted_where_all_are_chosen(api, superuser):
+    Api(api.workspace, "production")
+    data = {"action": "revoke", "_selected_action": [api.key.pk], "select_across": "1"}
+
+    page = superuser.post(listing(ApiKey), data).content.decode()
+
+    assert "2 chosen:" in page
+
+
+def test_nothing_chosen_is_told_as_ever(api, superuser):
+    answer = superuser.post(
+        listing(ApiKey), {"action": "revoke", "index": "0"}, follow=True
+    )
+
+    assert "Items must be selected" in answer.content.decode()
+
+
+def sent_by(page: str) -> dict[str, str]:
+    """What the page's form sends with its button."""
+    found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)
+    return {**dict(found), SURE: "Yes, go on"}

@@ -1,0 +1,221 @@
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.checks.engine import (
+    FAILED,
+    HOUR,
+    definitions,
+    events,
+    everything,
+    found,
+    let_time_pass,
+    only_result,
+    paid,
+)
+from tests.world.clients import person
+from tests.world.threads import at_once
+from verification.checks.claims import claim
+from verification.checks.models import CheckResult
+from verification.checks.outcomes import Again
+from verification.checks.results import record
+from webhooks.models import Event
+
+FOUND, NOT_FOUND = found(5), found(80)
+
+
+@pytest.fixture
+def one_check(api):
+    """A report of one check, waiting to be claimed."""
+    return api.create(person() | {"checksRequested": ["IDENTITY"]})
+
+
+def claim_one():
+    (claimed,) = claim(1)
+    return claimed
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_workers_never_claim_the_same_check(api):
+    api.create(*[person(idNumber=str(20000000 + n)) for n in range(60)])
+    claimed, lock = [], threading.Lock()
+
+    def work(_):
+        while claims := claim(7):
+            with lock:
+                claimed.extend(c.result_id for c in claims)
+
+    assert at_once(4, work) == [None] * 4
+
+    assert len(claimed) == len(set(claimed)) == 180
+
+
+def test_the_longest_due_is_claimed_first(api):
+    api.create(person())
+    results = list(CheckResult.objects.order_by("position"))
+    for hours, result in enumerate(results):
+        due = now() - timedelta(hours=hours)
+        CheckResult.objects.filter(pk=result.pk).update(
+            next_attempt_at=due, turn_at=due
+        )
+
+    order = [claim_one().result_id for _ in results]
+
+    assert order == [result.pk for result in reversed(results)]
+
+
+def test_a_claim_lasts_as_long_as_its_lease(one_check, settings):
+    settings.CHECK_LEASE_SECONDS = 90
+    before = now()
+
+    claim_one()
+
+    lease = only_result().next_attempt_at - before
+    assert timedelta(seconds=85) < lease < timedelta(seconds=95)
+    assert only_result().status == "RUNNING"
+    assert claim(10) == []
+
+
+def test_a_check_that_is_not_due_is_not_claimed(one_check):
+    CheckResult.objects.update(next_attempt_at=now() + timedelta(seconds=5))
+
+    assert claim(10) == []
+
+
+def test_a_check_whose_worker_died_is_claimed_again_after_its_lease(one_check):
+    first = claim_one()
+    let_time_pass()
+
+    second = claim_one()
+
+    assert second.result_id == first.result_id
+    assert (second.fence, second.claims) == (first.fence + 1, first.claims + 1)
+    assert second.started_at == first.started_at - HOUR
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
+def test_a_late_answer_counts_for_nothing_beside_the_newest(
+    one_check, ending, is_first
+):
+    late = claim_one()
+    let_time_pass()
+    both = [(claim_one(), FOUND), (late, ending)]
+
+    record(both[::-1] if is_first else both, definitions())
+
+    result = only_result()
+    assert result.status == "COMPLETED"
+    assert ("check.completed", f"{result.pk}:1") in events()
+    assert "check.failed" not in dict(events())
+    assert "REVERSAL" not in paid()
+
+
+@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
+def test_a_late_worker_overwrites_nothing(one_check, ending):
+    late = claim_one()
+    let_time_pass()
+    record([(claim_one(), FOUND)], definitions())
+    before = everything()
+
+    record([(late, ending)], definitions())
+
+    assert everything() == before
+
+
+@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
+def test_a_late_worker_writes_nothing_while_another_is_at_it(one_check, ending):
+    late = claim_one()
+    let_time_pass()
+    in_time = claim_one()
+    before = everything()
+
+    record([(late, ending)], definitions())
+
+    assert everything() == before
+    record([(in_time, FOUND)], definitions())
+    assert only_result().score == 5
+
+
+def test_an_end_recorded_twice_counts_once(one_check):
+    claimed = claim_one()
+    record([(claimed, FAILED)], definitions())
+    before = everything()
+
+    record([(claimed, FAILED)], definitions())
+
+    assert everything() == before
+
+
+def test_a_worker_of_an_earlier_attempt_overwrites_nothing(api, one_check):
+    late = claim_one()
+    let_time_pass()
+    record([(claim_one(), FAILED)], definitions())
+    assert api.post(f"/reports/{one_check['id']}/retry").status_code == 200
+
+    record([(late, FOUND)], definitions())
+
+    assert only_result().status == "PENDING"
+    assert paid() == {"CHARGE": -100, "REVERSAL": 50}
+
+
+def test_a_check_claimed_five_times_without_an_end_is_given_up(
+    api, one_check, log_lines
+):
+    for _ in range(5):
+        assert len(claim(10)) == 1
+        let_time_pass()
+
+    api.work()
+
+    report = api.report(one_check["id"])
+    (result,) = report["checkResults"]
+    assert (report["status"], result["status"]) == ("FAILED", "FAILED")
+    assert result["failure"]["code"] == "ENGINE_GAVE_UP"
+    assert result["failure"]["retryable"] is True
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert Event.objects.filter(name="check.failed").count() == 1
+    assert any(result["id"] in line["message"] for line in log_lines())
+
+
+def test_a_check_claimed_four_times_without_an_end_is_asked_once_more(api, one_check):
+    for _ in range(4):
+        claim(10)
+        let_time_pass()
+
+    api.work()
+
+    assert api.report(one_check["id"])["status"] == "READY"
+
+
+def test_a_check_that_was_given_up_can_be_retried(api, one_check):
+    for _ in range(5):
+        claim(10)
+        let_time_pass()
+    api.work()
+
+    api.post(f"/reports/{one_check['id']}/retry")
+    api.work()
+
+    assert api.report(one_check["id"])["status"] == "READY"
+    assert paid() == {"CHARGE": -100, "REVERSAL": 50}
+
+
+def test_waiting_for_a_source_is_no_sign_of_a_dead_worker(one_check):
+    for _ in range(8):
+        claimed = claim_one()
+        assert claimed.claims == 1
+        record([(claimed, Again(now(), tries=0))], definitions())
+
+
+def test_a_fence_of_another_result_does_not_open_this_one(api):
+    api.create(person())
+    first, second, _ = claim(3)
+    swapped = replace(first, fence=second.fence + 5)
+
+    record([(swapped, FOUND)], definitions())
+
+    assert only_result(pk=first.result_id).status == "RUNNING"

@@ -1,0 +1,240 @@
+import io
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.utils.timezone import now
+
+from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
+from tests.checks.source import CLEAR
+from tests.world.clients import person
+from verification.checks.claims import claim
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.consents.models import Consent
+from webhooks.models import Event
+
+SLOW_SECONDS = 0.2
+# Other tests may have left connections, so it matters what is new.
+CONNECTIONS = """
+SELECT pid, xact_start IS NOT NULL FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend'
+    AND pid <> pg_backend_pid()
+"""
+
+
+def connections():
+    """Process id -> whether it is in a transaction; our own apart."""
+    with connection.cursor() as cursor:
+        cursor.execute(CONNECTIONS)
+        return dict(cursor.fetchall())
+
+
+def orders(count):
+    return [
+        person(idNumber=str(20000000 + number)) | {"checksRequested": ["IDENTITY"]}
+        for number in range(count)
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_calls_to_a_slow_source_take_as_long_as_one(paying_api, source):
+    paying_api.create(*orders(64))
+    source.play = lambda asked: time.sleep(SLOW_SECONDS) or CLEAR
+
+    started_at = time.monotonic()
+    paying_api.work()
+    took = time.monotonic() - started_at
+
+    assert len(source.asked) == 64
+    assert CheckResult.objects.filter(status="COMPLETED").count() == 64
+    # One after the other they would take 13 s.
+    assert took < 10 * SLOW_SECONDS
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sources_are_asked_without_a_connection_or_transaction(paying_api, source):
+    paying_api.create(*orders(10))
+    all_asked = threading.Event()
+    before, during = connections(), []
+
+    def answer(asked):
+        if len(source.asked) == 10:
+            # The worker claims and records meanwhile, each for a moment.
+            for _ in range(20):
+                time.sleep(SLOW_SECONDS / 20)
+                during.append(connections())
+            connection.close()
+            all_asked.set()
+        all_asked.wait(5)
+        return CLEAR
+
+    source.play = answer
+    paying_api.work()
+
+    (worker,) = set(during[0]) - set(before)
+    assert not all(seen[worker] for seen in during)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_source_answers_is_recorded_while_others_are_still_asked(
+    paying_api, source
+):
+    paying_api.create(*orders(2))
+    statuses = []
+
+    def answer(asked):
+        if asked["idNumber"] == "20000000":
+            time.sleep(1)
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT status FROM checks_checkresult")
+                statuses.extend(status for (status,) in cursor.fetchall())
+            connection.close()
+        return CLEAR
+
+    source.play = answer
+    paying_api.work()
+
+    assert sorted(statuses) == ["COMPLETED", "RUNNING"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_check_may_be_newer_than_the_run_that_claims_it(paying_api, source):
+    CheckDefinition.objects.filter(name="CRB_SCORE").delete()
+    paying_api.create(*orders(1))
+
+    def add_a_check(asked):
+        if asked["check"] == "IDENTITY":
+            call_command("setup_checks", stdout=io.StringIO())
+            paying_api.create(person() | {"checksRequested": ["CRB_SCORE"]})
+            connection.close()
+        return CLEAR
+
+    source.play = add_a_check
+    paying_api.work()
+
+    assert [asked["check"] for asked in source.asked] == ["IDENTITY", "CRB_SCORE"]
+    assert CheckResult.objects.filter(status="COMPLETED").count() == 2
+
+
+def test_checks_of_a_suspended_workspace_wait_and_lose_nothing(paying_api, source):
+    ordered = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+    paying_api.workspace.suspend("Unpaid invoices")
+
+    for _ in range(8):
+        paying_api.work()
+        let_time_pass()
+
+    assert source.asked == []
+    assert (only_result().status, only_result().tries) == ("RUNNING", 0)
+    assert paid() == {"CHARGE": -50}
+
+    paying_api.workspace.resume()
+    paying_api.work()
+    assert paying_api.report(ordered["id"])["status"] == "READY"
+    assert paid() == {"CHARGE": -50}
+
+
+def test_checks_of_a_suspended_workspace_do_not_hold_up_others(api, another_api):
+    api.create(*orders(30))
+    other = another_api.create(person())
+    api.workspace.suspend("Unpaid invoices")
+
+    api.work()
+
+    assert another_api.report(other["id"])["status"] == "READY"
+
+
+def test_checks_of_a_cancelled_report_are_not_asked(paying_api, source):
+    ordered = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+    claim(1)  # by a worker that dies
+    paying_api.post(f"/reports/{ordered['id']}/cancel")
+    let_time_pass()
+
+    paying_api.work()
+
+    assert source.asked == []
+    assert only_result().status == "CANCELLED"
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert not Event.objects.filter(name__startswith="check.").exists()
+
+
+@pytest.mark.parametrize("status", ["PENDING", "DECLINED", "EXPIRED", "WITHDRAWN"])
+def test_nothing_is_asked_without_consent(paying_api, source, status):
+    ordered = paying_api.create(person())
+    Consent.objects.update(status=status)
+
+    work_until_done(paying_api)
+
+    report = paying_api.report(ordered["id"])
+    assert source.asked == []
+    assert {r["status"] for r in report["checkResults"]} == {"CANCELLED"}
+    assert report["status"] == "FAILED"
+    assert paid() == {"CHARGE": -250, "REVERSAL": 250}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_check_that_is_being_asked_when_its_report_is_cancelled_stays_billed(
+    paying_api, source
+):
+    ordered = paying_api.create(person())
+    later = CheckResult.objects.filter(name="CRB_SCORE")
+    later.update(next_attempt_at=now() + timedelta(hours=1))
+    cancelled = []
+
+    def cancel_meanwhile(asked):
+        if asked["check"] == "IDENTITY":
+            path = f"/reports/{ordered['id']}/cancel"
+            cancelled.append(paying_api.post(path).status_code)
+            connection.close()
+        return CLEAR
+
+    source.play = cancel_meanwhile
+    paying_api.work()
+
+    report = paying_api.report(ordered["id"])
+    assert cancelled == [200]
+    assert report["status"] == "CANCELLED"
+    assert [result["status"] for result in report["checkResults"]] == [
+        "COMPLETED",
+        "COMPLETED",
+        "CANCELLED",
+    ]
+    assert paid() == {"CHARGE": -250, "REVERSAL": 150}
+    assert Event.objects.filter(name="check.completed").count() == 2
+    assert not Event.objects.filter(name__in=["report.ready", "report.failed"]).exists()
+
+
+def test_findings_used_again_ask_nobody_and_cost_nothing(paying_api, source):
+    first = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+    paying_api.work()
+
+    again = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+    paying_api.work()
+
+    (found,) = paying_api.report(first["id"])["checkResults"]
+    (reused,) = paying_api.report(again["id"])["checkResults"]
+    assert len(source.asked) == 1
+    assert paid() == {"CHARGE": -50}
+    assert reused["reused"]
+    assert reused["evidence"]["reusedFromResultId"] == found["id"]
+    for member in ("score", "riskLevel", "summary", "flags", "details"):
+        assert reused[member] == found[member]
+
+
+@pytest.mark.parametrize("lost", [None, b"not ours"], ids=["erased", "unreadable"])
+def test_the_source_is_asked_for_nothing_when_earlier_findings_are_lost(
+    paying_api, source, lost
+):
+    first = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+    paying_api.work()
+    again = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
+    CheckResult.objects.filter(report=first["id"]).update(finding=lost)
+
+    paying_api.work()
+
+    assert paying_api.report(again["id"])["status"] == "READY"
+    assert len(source.asked) == 2
+    assert paid() == {"CHARGE": -50}

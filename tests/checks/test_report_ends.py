@@ -1,0 +1,205 @@
+import pytest
+
+from tests.checks.engine import FAILED, definitions, found, work_until_done
+from tests.world.clients import person
+from verification.checks.claims import claim
+from verification.checks.models import CheckResult
+from verification.checks.outcomes import Again, Cancelled
+from verification.checks.results import record
+from webhooks.models import Event
+
+
+@pytest.fixture
+def ordered(api):
+    """A report of three checks; none has begun."""
+    return api.create(person())["id"]
+
+
+@pytest.fixture
+def end(api, ordered):
+    """End checks, by their position, and read the report."""
+
+    def end(**outcomes):
+        claims = {claimed.name: claimed for claimed in claim(10)}
+        record([(claims[n], outcome) for n, outcome in outcomes.items()], definitions())
+        waiting = CheckResult.objects.filter(next_attempt_at__isnull=False)
+        waiting.update(next_attempt_at="2026-01-01T00:00:00Z")
+        return api.report(ordered)
+
+    return end
+
+
+def moves(api, report_id):
+    timeline = api.get(f"/reports/{report_id}/events").json()["events"]
+    return [move["to"] for move in timeline]
+
+
+def ends():
+    """The events that say that a report has ended."""
+    names = ["report.ready", "report.failed"]
+    return list(Event.objects.filter(name__in=names).order_by("created_at"))
+
+
+def test_all_completed_is_ready(api, ordered, end):
+    report = end(IDENTITY=found(1), KRA_PIN=found(2), CRB_SCORE=found(3))
+
+    assert report["status"] == "READY"
+    assert report["completedAt"]
+    assert report["failure"] is None
+    assert moves(api, ordered) == ["RUNNING", "READY"]
+    assert [event.name for event in ends()] == ["report.ready"]
+
+
+def test_one_ended_of_several_is_partial_and_not_ended(api, ordered, end):
+    report = end(KRA_PIN=found(2))
+
+    assert report["status"] == "PARTIAL"
+    assert report["completedAt"] is None
+    assert ends() == []
+    assert moves(api, ordered) == ["RUNNING", "PARTIAL"]
+
+
+def test_a_failure_makes_a_report_partial_while_others_run(end):
+    report = end(KRA_PIN=FAILED)
+
+    assert report["status"] == "PARTIAL"
+    assert report["failure"] is None
+    assert ends() == []
+
+
+def test_a_report_is_partial_once_however_many_end_before_the_last(api, ordered, end):
+    end(KRA_PIN=found(2))
+    end(IDENTITY=found(2))
+    end(CRB_SCORE=found(2))
+
+    assert moves(api, ordered) == ["RUNNING", "PARTIAL", "READY"]
+
+
+def test_a_check_that_waits_moves_nothing(api, ordered, end):
+    at = CheckResult.objects.first().created_at
+
+    report = end(IDENTITY=Again(at, tries=1))
+
+    assert report["status"] == "RUNNING"
+    assert moves(api, ordered) == ["RUNNING"]
+
+
+def test_none_completed_is_failed(api, ordered, end):
+    report = end(IDENTITY=FAILED, KRA_PIN=FAILED, CRB_SCORE=FAILED)
+
+    assert report["status"] == "FAILED"
+    assert report["completedAt"]
+    assert report["failure"]["code"] == "CHECKS_FAILED"
+    assert (report["riskScore"], report["riskLevel"]) == (None, "UNKNOWN")
+    (event,) = ends()
+    assert event.name == "report.failed"
+    assert event.payload["failure"]["code"] == "CHECKS_FAILED"
+    assert event.payload["report"]["status"] == "FAILED"
+
+
+@pytest.mark.parametrize("other", [FAILED, Cancelled()], ids=["failed", "cancelled"])
+def test_a_mix_is_partial_for_good(api, ordered, end, other):
+    report = end(IDENTITY=found(1), KRA_PIN=other, CRB_SCORE=found(3))
+
+    assert report["status"] == "PARTIAL"
+    assert report["completedAt"]
+    assert "1 of 3" in report["failure"]["message"]
+    (event,) = ends()
+    assert event.name == "report.failed"
+    assert event.payload["report"]["status"] == "PARTIAL"
+
+
+def test_a_mix_that_ends_one_by_one_is_partial_twice(api, ordered, end):
+    end(IDENTITY=found(1))
+    end(KRA_PIN=FAILED)
+    report = end(CRB_SCORE=found(3))
+
+    assert report["completedAt"]
+    assert moves(api, ordered) == ["RUNNING", "PARTIAL", "PARTIAL"]
+    assert len(ends()) == 1
+
+
+def test_a_retry_that_succeeds_is_ready(api, ordered, end):
+    end(IDENTITY=found(1), KRA_PIN=FAILED, CRB_SCORE=found(3))
+    api.post(f"/reports/{ordered}/retry")
+    assert api.report(ordered)["completedAt"] is None
+
+    report = end(KRA_PIN=found(90))
+
+    assert report["status"] == "READY"
+    assert report["failure"] is None
+    assert report["riskScore"] == 90
+    assert moves(api, ordered) == ["RUNNING", "PARTIAL", "PARTIAL", "READY"]
+    assert [event.name for event in ends()] == ["report.failed", "report.ready"]
+
+
+def test_a_retry_that_fails_again_ends_again(api, ordered, end):
+    end(IDENTITY=FAILED, KRA_PIN=FAILED, CRB_SCORE=FAILED)
+    api.post(f"/reports/{ordered}/retry")
+    assert api.report(ordered)["status"] == "RUNNING"
+
+    report = end(IDENTITY=FAILED, KRA_PIN=FAILED, CRB_SCORE=FAILED)
+
+    assert report["status"] == "FAILED"
+    assert [event.name for event in ends()] == ["report.failed", "report.failed"]
+
+
+@pytest.mark.parametrize(
+    ("score", "level"),
+    [
+        (0, "LOW"),
+        (29, "LOW"),
+        (30, "MEDIUM"),
+        (69, "MEDIUM"),
+        (70, "HIGH"),
+        (100, "HIGH"),
+        (None, "UNKNOWN"),
+    ],
+)
+def test_the_level_follows_from_the_score(api, ordered, end, score, level):
+    report = end(IDENTITY=found(score), KRA_PIN=found(None), CRB_SCORE=found(None))
+
+    assert (report["riskScore"], report["riskLevel"]) == (score, level)
+    by_name = {result["checkName"]: result for result in report["checkResults"]}
+    assert by_name["IDENTITY"]["riskLevel"] == level
+
+
+def test_the_worst_finding_decides(end):
+    report = end(IDENTITY=found(5), KRA_PIN=found(71), CRB_SCORE=found(30))
+
+    assert (report["riskScore"], report["riskLevel"]) == (71, "HIGH")
+
+
+def test_the_score_rises_while_checks_end(end):
+    assert end(IDENTITY=found(0))["riskScore"] == 0
+    assert end(KRA_PIN=found(45))["riskScore"] == 45
+    assert end(CRB_SCORE=found(10))["riskScore"] == 45
+
+
+def test_the_event_of_the_end_lists_every_check_as_it_ended(api, ordered, end):
+    end(IDENTITY=found(5), KRA_PIN=FAILED, CRB_SCORE=found(30))
+
+    (event,) = ends()
+    stack = event.payload["report"]["checkStack"]
+    assert [(check["checkName"], check["status"]) for check in stack] == [
+        ("IDENTITY", "COMPLETED"),
+        ("KRA_PIN", "FAILED"),
+        ("CRB_SCORE", "COMPLETED"),
+    ]
+    assert event.payload["riskScore"] == 30
+
+
+def test_the_event_of_a_check_before_the_end_says_processing(end):
+    end(IDENTITY=found(5))
+
+    event = Event.objects.get(name="check.completed")
+    assert event.payload["report"]["status"] == "PROCESSING"
+
+
+def test_a_real_run_ends_as_its_checks_do(api):
+    ordered = api.create(person(idNumber="90000008"))
+
+    work_until_done(api)
+
+    assert api.report(ordered["id"])["status"] == "FAILED"
+    assert api.account.balance == 0

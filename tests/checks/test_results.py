@@ -1,0 +1,244 @@
+import pytest
+
+from tests.checks.engine import (
+    FAILED,
+    FINDING,
+    definitions,
+    events,
+    everything,
+    found,
+    only_result,
+    paid,
+    work_until_done,
+)
+from tests.world.clients import person
+from verification.checks.claims import claim
+from verification.checks.models import CheckResult
+from verification.checks.outcomes import Completed, Failed
+from verification.checks.results import ENGINE, record
+from verification.reports.models import StatusChange
+from webhooks.models import Event
+from workspaces.models import Account, LedgerEntry
+
+FOUND = found(5)
+
+
+def taken(api, name, cause):
+    """Take the place of an event that is to come: its insert is refused."""
+    Event.objects.create(
+        workspace=api.workspace, environment="sandbox", name=name, cause=cause
+    )
+
+
+def one_check(number=0):
+    return person(idNumber=str(20000000 + number)) | {"checksRequested": ["IDENTITY"]}
+
+
+def test_an_end_is_recorded_with_its_report_its_money_and_its_events(api):
+    ordered = api.create(one_check())
+    (claimed,) = claim(1)
+
+    record([(claimed, FAILED)], definitions())
+
+    result = only_result()
+    report = result.report
+    change = StatusChange.objects.get(report=report, target="FAILED")
+    entry = LedgerEntry.objects.get(kind="REVERSAL")
+    last = Event.objects.exclude(name="report.created")
+    assert report.status == "FAILED"
+    assert entry.result_id == result.pk
+    assert events() == [
+        ("check.failed", f"{result.pk}:1"),
+        ("report.created", ordered["id"]),
+        ("report.failed", f"{ordered['id']}:1"),
+    ]
+    assert {
+        result.completed_at,
+        report.completed_at,
+        change.created_at,
+        entry.created_at,
+        *last.values_list("created_at", flat=True),
+    } == {result.completed_at}
+
+
+@pytest.mark.parametrize("name", ["check.failed", "report.failed"])
+def test_nothing_is_written_of_an_end_whose_event_is_refused(api, name):
+    ordered = api.create(one_check())
+    (claimed,) = claim(1)
+    cause = claimed.result_id if name == "check.failed" else ordered["id"]
+    taken(api, name, f"{cause}:1")
+    before, balance = everything(), api.account.balance
+
+    record([(claimed, FAILED)], definitions())
+
+    assert everything() == before
+    assert api.account.balance == balance
+    assert not StatusChange.objects.filter(target="FAILED").exists()
+
+
+def test_nothing_is_written_of_an_end_whose_money_is_refused(api):
+    api.create(one_check())
+    (claimed,) = claim(1)
+    LedgerEntry.objects.create(
+        account=api.account,
+        kind="REVERSAL",
+        amount=1,
+        result_id=claimed.result_id,
+        attempt=1,
+        actor="tests",
+    )
+    before = everything()
+
+    record([(claimed, FAILED)], definitions())
+
+    assert everything() == before
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        FOUND,
+        Completed("high", FINDING),
+        Completed(101, FINDING),
+        Completed(5, FINDING | {"details": {"seen": object()}}),
+        Completed(5, {}),
+        Failed("ACME\0DOWN", "", retryable=True),
+        Failed("ACME_DOWN", "x" * 301, retryable=True),
+    ],
+    ids=[
+        "event refused",
+        "a word for a score",
+        "score out of range",
+        "no JSON",
+        "no summary",
+        "NUL",
+        "too long",
+    ],
+)
+def test_one_that_cannot_be_recorded_holds_up_no_other(api, bad):
+    api.create(*[one_check(number) for number in range(5)])
+    claims = claim(5)
+    if bad is FOUND:
+        taken(api, "check.completed", f"{claims[2].result_id}:1")
+
+    ends = [(claimed, FOUND) for claimed in claims]
+    record([*ends[:2], (claims[2], bad), *ends[3:]], definitions())
+
+    still = CheckResult.objects.get(status="RUNNING")
+    assert still.pk == claims[2].result_id
+    assert still.claims == 1
+    assert CheckResult.objects.filter(status="COMPLETED").count() == 4
+    assert Event.objects.filter(name="report.ready").count() == 4
+
+
+def test_one_that_can_never_be_recorded_is_given_up(api):
+    api.create(one_check())
+    taken(api, "check.completed", f"{only_result().pk}:1")
+
+    work_until_done(api)
+
+    assert only_result().failure_code == "ENGINE_GAVE_UP"
+    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+
+
+def test_what_cannot_be_recorded_is_logged_without_its_words(api, log_lines):
+    api.create(one_check())
+    (claimed,) = claim(1)
+
+    secret = Failed("ACME_DOWN", "Wanjiku" * 50, retryable=True)
+    record([(claimed, secret)], definitions())
+
+    logged = str(log_lines())
+    assert f"check {claimed.result_id} could not be recorded: DataError" in logged
+    assert "Wanjiku" not in logged
+
+
+def test_a_batch_is_a_bounded_number_of_statements(api, django_assert_max_num_queries):
+    api.create(*[one_check(number) for number in range(40)])
+    known = definitions()
+    few, many = claim(2), claim(38)
+
+    with django_assert_max_num_queries(10):
+        record([(claimed, FAILED) for claimed in few], known)
+    with django_assert_max_num_queries(10):
+        record([(claimed, FAILED) for claimed in many], known)
+
+
+def test_nothing_recorded_is_no_statement(db, django_assert_num_queries):
+    with django_assert_num_queries(0):
+        record([], {})
+
+
+def test_each_run_of_a_check_has_an_event_of_its_own(api):
+    ordered = api.create(one_check())
+    (claimed,) = claim(1)
+    record([(claimed, FAILED)], definitions())
+    api.post(f"/reports/{ordered['id']}/retry")
+    (claimed,) = claim(1)
+
+    record([(claimed, FOUND)], definitions())
+
+    result = only_result().pk
+    assert events() == [
+        ("check.completed", f"{result}:2"),
+        ("check.failed", f"{result}:1"),
+        ("report.created", ordered["id"]),
+        ("report.failed", f"{ordered['id']}:1"),
+        ("report.ready", f"{ordered['id']}:2"),
+    ]
+
+
+def test_the_event_of_a_check_says_what_the_report_says_of_it(api):
+    ordered = api.create(person(idNumber="90000003"))
+    work_until_done(api)
+
+    for result in api.report(ordered["id"])["checkResults"]:
+        event = Event.objects.get(cause=f"{result['id']}:1")
+        check = event.payload["check"]
+        assert check["riskScore"] == result["score"]
+        for member in ("riskLevel", "status", "summary", "flags", "details"):
+            assert check[member] == result[member]
+        assert check["executedAt"] == result["startedAt"]
+        assert check["durationMs"] == result["durationMs"]
+        assert event.payload["reportId"] == ordered["id"]
+
+
+def test_a_report_paid_by_its_subject_is_not_given_back_to_the_workspace(api):
+    api.create(one_check() | {"paymentMode": "SELF"})
+    (claimed,) = claim(1)
+    report = claimed.report
+    type(report).objects.filter(pk=report.pk).update(payment_mode="CANDIDATE")
+
+    record([(claimed, FAILED)], definitions())
+
+    assert only_result().status == "FAILED"
+    assert not LedgerEntry.objects.filter(kind="REVERSAL").exists()
+
+
+def test_ends_of_many_workspaces_are_recorded_together(api, another_api, live_api):
+    api.create(one_check())
+    another_api.create(one_check())
+
+    record([(claimed, FAILED) for claimed in claim(10)], definitions())
+
+    for account in Account.objects.all():
+        assert account.balance == 0
+    assert LedgerEntry.objects.filter(kind="REVERSAL").count() == 2
+
+
+def test_the_actor_of_a_reversal_is_the_engine(api):
+    api.create(one_check())
+
+    record([(claimed, FAILED) for claimed in claim(1)], definitions())
+
+    assert LedgerEntry.objects.get(kind="REVERSAL").actor == ENGINE
+
+
+def test_a_check_that_took_months_is_recorded(api):
+    api.create(one_check())
+    CheckResult.objects.update(started_at="2020-01-01T00:00:00Z")
+
+    record([(claimed, FOUND) for claimed in claim(1)], definitions())
+
+    assert only_result().status == "COMPLETED"
+    assert only_result().duration_ms == 2**31 - 1

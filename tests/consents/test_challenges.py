@@ -1,0 +1,170 @@
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.core import mail
+from django.db import IntegrityError, transaction
+from django.utils.timezone import now
+
+from tests.consents.test_decisions import EVIDENCE
+from tests.world.clients import HOSTED, Api, person
+from tests.world.orders import EMPLOYMENT
+from verification.consents.challenge_answers import Locked, answer_challenge
+from verification.consents.challenges import challenge_of
+from verification.consents.decisions import grant
+from verification.consents.models import Consent
+from verification.consents.tasks import remind_subjects
+from verification.notifications.models import Notification
+from verification.notifications.tasks import send_due
+
+
+def hosted(api: Api, **subject: str) -> Consent:
+    made = api.create({**person(**subject), "consent": HOSTED})
+    return Consent.objects.get(report=made["id"])
+
+
+@pytest.mark.parametrize("answer", ["1990-01-31", " 1990-01-31 "])
+def test_who_knows_the_date_of_birth_is_let_in(api: Api, answer: str):
+    consent = hosted(api, dateOfBirth="1990-01-31")
+    assert challenge_of(consent) == "DATE_OF_BIRTH"
+    assert answer_challenge(consent.pk, 1, answer)
+
+
+@pytest.mark.parametrize("answer", ["5678", "56 78", "56-78"])
+def test_without_it_the_end_of_the_id_number_is_asked_for(api: Api, answer: str):
+    consent = hosted(api)
+    assert challenge_of(consent) == "ID_NUMBER_END"
+    assert answer_challenge(consent.pk, 1, answer)
+
+
+@pytest.mark.parametrize("answer", ["", "1234", "12345678", "678", "1990-01-31"])
+def test_anything_else_is_wrong(api: Api, answer: str):
+    assert not answer_challenge(hosted(api).pk, 1, answer)
+
+
+def test_a_report_that_knows_no_number_asks_nothing(api: Api):
+    item = person(idNumber=None, **EMPLOYMENT)
+    item |= {"checksRequested": ["EMPLOYER_VERIFICATION"], "consent": HOSTED}
+    consent = Consent.objects.get(report=api.create(item)["id"])
+    assert challenge_of(consent) is None
+
+
+def test_five_wrong_answers_lock_the_link_for_15_minutes(api: Api):
+    consent = hosted(api)
+    for _ in range(4):
+        assert not answer_challenge(consent.pk, 1, "0000")
+    with pytest.raises(Locked) as locked:
+        answer_challenge(consent.pk, 1, "0000")
+    assert timedelta(minutes=14) < locked.value.until - now() <= timedelta(minutes=15)
+    with pytest.raises(Locked):
+        answer_challenge(consent.pk, 1, "5678")
+    Consent.objects.update(locked_until=now())
+    assert answer_challenge(consent.pk, 1, "5678")
+
+
+def test_a_right_answer_forgets_the_wrong_ones(api: Api):
+    consent = hosted(api)
+    for answer in ["0000"] * 4 + ["5678"] + ["0000"] * 4:
+        answer_challenge(consent.pk, 1, answer)
+    assert Consent.objects.get().wrong_answers == 4
+
+
+def test_a_link_that_was_replaced_asks_nothing(api: Api):
+    consent = hosted(api)
+    Consent.objects.update(generation=2)
+    with pytest.raises(Consent.DoesNotExist):
+        answer_challenge(consent.pk, 1, "5678")
+
+
+def lock(consent: Consent) -> timedelta | None:
+    """Answer wrongly five times, once the last lock is over; how long the link is
+    locked now, or None if it is so for good."""
+    Consent.objects.filter(locked_until__isnull=False).update(locked_until=now())
+    for _ in range(4):
+        assert not answer_challenge(consent.pk, consent.generation, "0000")
+    with pytest.raises(Locked) as locked:
+        answer_challenge(consent.pk, consent.generation, "0000")
+    until = locked.value.until
+    return until and until - now()
+
+
+def test_each_lock_in_a_row_is_longer_and_the_fourth_is_for_good(api: Api):
+    consent = hosted(api, email="wanjiku@kamau.test")
+    send_due()
+    mail.outbox.clear()
+
+    locks = [lock(consent) for _ in range(3)]
+
+    minute = timedelta(minutes=1)
+    for found, meant in zip(locks, Consent.LOCKS, strict=True):
+        assert meant - minute < found <= meant
+    send_due()
+    assert mail.outbox == []
+    assert lock(consent) is None
+    with time_machine.travel(now() + timedelta(days=3)), pytest.raises(Locked):
+        answer_challenge(consent.pk, 1, "5678")
+    send_due()
+    (message,) = mail.outbox
+    assert "Your link to the request of Acacia Lenders is locked" in message.subject
+    assert message.to == ["wanjiku@kamau.test"]
+    changes = api.get(f"/reports/{consent.report_id}/events").json()["events"]
+    assert changes[-1]["trigger"] == "consent link locked for good"
+    assert changes[-1]["from"] == changes[-1]["to"] == "PENDING_CONSENT"
+
+
+def test_a_right_answer_begins_again_with_the_shortest_lock(api: Api):
+    consent = hosted(api)
+    lock(consent)
+    lock(consent)
+    Consent.objects.update(locked_until=now())
+    assert answer_challenge(consent.pk, 1, "5678")
+
+    assert lock(consent) <= timedelta(minutes=15)
+
+
+def test_a_new_link_takes_the_place_of_one_that_is_locked_for_good(api: Api):
+    consent = hosted(api)
+    for _ in range(4):
+        lock(consent)
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    sent = api.post(f"/reports/{consent.report_id}/consent/resend")
+
+    assert sent.status_code == 200
+    assert answer_challenge(consent.pk, 2, "5678")
+
+
+def test_the_link_of_a_granted_consent_is_never_locked_for_good(api: Api):
+    consent = hosted(api)
+    grant(consent.pk, 1, EVIDENCE)
+
+    locks = [lock(consent) for _ in range(6)]
+
+    assert timedelta(hours=23) < locks[-1] <= timedelta(days=1)
+    Consent.objects.update(locked_until=now())
+    assert answer_challenge(consent.pk, 1, "5678")
+
+
+def test_nobody_is_reminded_of_a_link_that_is_locked_for_good(api: Api):
+    consent = hosted(api, email="wanjiku@kamau.test")
+    for _ in range(4):
+        lock(consent)
+    Consent.objects.update(link_made_at=now() - timedelta(days=15))
+
+    remind_subjects()
+
+    assert not Notification.objects.filter(kind="CONSENT_REMINDER").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"locks": 5},
+        {"locks": 0, "locked_until": now()},
+        {"locks": 4, "locked_until": now()},
+    ],
+)
+def test_the_database_knows_no_other_locks(api: Api, wrong: dict):
+    hosted(api)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Consent.objects.update(**wrong)

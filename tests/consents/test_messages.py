@@ -1,0 +1,205 @@
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.utils.timezone import now
+
+from tests.consents.test_decisions import EVIDENCE
+from tests.world.clients import HOSTED, Api, company, person
+from tests.world.orders import EMPLOYMENT
+from verification.consents.decisions import decline, grant, withdraw
+from verification.consents.models import Consent
+from verification.consents.tasks import remind_subjects
+from verification.notifications.models import Notification
+from verification.notifications.tasks import send_due
+
+ADDRESS = "wanjiku@kamau.test"
+
+
+def hosted(api: Api, **more: Any) -> Consent:
+    item = {**person(email=ADDRESS, phone="+254712345678"), "consent": HOSTED}
+    return Consent.objects.get(report=api.create(item, **more)["id"])
+
+
+def sent() -> list[Any]:
+    """The messages that go out now."""
+    mail.outbox.clear()
+    send_due()
+    return list(mail.outbox)
+
+
+def url(api: Api, consent: Consent) -> str:
+    path = f"/reports/{consent.report_id}/consent/state"
+    return api.get(path).json()["consentUrl"]
+
+
+def test_who_has_not_chosen_a_language_is_asked_in_both(api: Api):
+    consent = hosted(api)
+    (message,) = sent()
+
+    assert "asks for your consent / " in message.subject
+    assert "inaomba ridhaa yako" in message.subject
+    assert message.body.count(url(api, consent)) == 2
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_a_receipt_is_in_the_language_that_was_read(api: Api, language: str):
+    consent = hosted(api)
+    sent()
+    grant(consent.pk, 1, replace(EVIDENCE, language=language))
+    (message,) = sent()
+
+    assert ("Ridhaa yako" in message.subject) is (language == "sw")
+    assert " / " not in message.subject
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_the_subject_is_sent_the_link(api: Api, draft: bool):
+    consent = hosted(api, draft=draft)
+    (message,) = sent()
+    assert message.to == [ADDRESS]
+    assert url(api, consent) in message.body
+    assert "Acacia Lenders" in message.body
+    assert sent() == []
+
+
+def test_each_of_many_subjects_is_sent_a_link(api: Api):
+    items = [
+        {**person(email=f"p{n}@kamau.test", idNumber=f"1234{n:04}"), "consent": HOSTED}
+        for n in range(30)
+    ]
+    api.create(*items)
+    assert len({message.to[0] for message in sent()}) == 30
+
+
+def test_who_has_no_address_and_who_is_not_asked_is_sent_nothing(api: Api):
+    api.create({**person(), "consent": HOSTED}, person(email=ADDRESS))
+    assert sent() == []
+
+
+def test_a_new_link_is_sent_in_place_of_one_that_waits(api: Api):
+    consent = hosted(api)
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+    api.post(f"/reports/{consent.report_id}/consent/resend")
+    (message,) = sent()
+    assert url(api, consent) in message.body
+
+
+def test_a_report_that_was_cancelled_asks_nobody(api: Api):
+    consent = hosted(api)
+    api.post(f"/reports/{consent.report_id}/cancel")
+    assert sent() == []
+
+
+def test_a_subject_who_does_not_answer_is_reminded_once_at_half_time(api: Api):
+    consent = hosted(api)
+    sent()
+    Consent.objects.update(
+        link_made_at=now() - timedelta(days=6), expires_at=now() + timedelta(days=8)
+    )
+    remind_subjects()
+    assert sent() == []
+    Consent.objects.update(
+        link_made_at=now() - timedelta(days=7), expires_at=now() + timedelta(days=7)
+    )
+    remind_subjects()
+    remind_subjects()
+    (message,) = sent()
+    assert url(api, consent) in message.body
+
+
+def test_a_subject_who_has_answered_is_not_reminded(api: Api):
+    grant(hosted(api).pk, 1, EVIDENCE)
+    sent()
+    Consent.objects.update(link_made_at=now() - timedelta(days=13))
+    remind_subjects()
+    assert sent() == []
+
+
+def test_the_subject_gets_a_receipt_with_the_document(api: Api):
+    consent = hosted(api)
+    sent()
+    record = grant(consent.pk, 1, EVIDENCE)
+    grant(consent.pk, 1, EVIDENCE)
+    (message,) = sent()
+    assert record.number in message.body
+    ((name, content, kind),) = message.attachments
+    assert (name.endswith(".pdf"), kind) == (True, "application/pdf")
+    assert content.startswith(b"%PDF")
+
+
+def test_what_is_sent_is_kept_sealed(api: Api):
+    hosted(api)
+    stored = str(list(Notification.objects.values_list()))
+    assert ADDRESS not in stored
+    assert "/c/" not in stored
+
+
+def test_a_draft_whose_subject_is_corrected_asks_the_right_one(api: Api):
+    consent = hosted(api, draft=True)
+    old = url(api, consent)
+    sent()
+    subject = person(email="right@kamau.test")["subject"]
+    api.post(f"/reports/{consent.report_id}/draft", {"subject": subject})
+    (message,) = sent()
+    assert message.to == ["right@kamau.test"]
+    assert old not in message.body
+    assert url(api, Consent.objects.get()) in message.body
+
+
+def test_an_answer_cancels_the_reminder_that_waits(api: Api):
+    consent = hosted(api)
+    sent()
+    Consent.objects.update(link_made_at=now() - timedelta(days=15))
+    remind_subjects()
+    decline(consent.pk, 1, EVIDENCE, "")
+    assert [message.subject for message in sent() if "remind" in message.subject] == []
+    cancelled = Notification.objects.filter(status="CANCELLED")
+    assert set(cancelled.values_list("channel", flat=True)) == {"EMAIL", "SMS"}
+
+
+@pytest.mark.parametrize("mode", ["SELF", "CANDIDATE"])
+def test_a_request_says_what_the_subject_pays(api: Api, mode: str):
+    item = {**person(email=ADDRESS), "consent": HOSTED, "paymentMode": mode}
+    api.create(item)
+    (message,) = sent()
+
+    pays = mode == "CANDIDATE"
+    assert ("The checks cost KES 250.00, which you are asked" in message.body) is pays
+    assert ("Ukaguzi unagharimu KES 250.00" in message.body) is pays
+    assert ("costs you nothing" in message.body) is not pays
+
+
+def test_request_to_a_company_says_that_the_page_asks_for_its_kra_pin(api: Api):
+    subject = {"registrationNumber": None, "kraPin": "P123456789Z", "email": ADDRESS}
+    item = {**company(**subject), "checksRequested": ["KRA_PIN"], "consent": HOSTED}
+    api.create(item)
+    (message,) = sent()
+
+    assert "information about your company" in message.body
+    assert "asks you to confirm who you are" in message.body
+
+
+def test_request_promises_no_question_when_the_page_asks_none(api: Api):
+    item = person(idNumber=None, email=ADDRESS, **EMPLOYMENT)
+    item |= {"checksRequested": ["EMPLOYER_VERIFICATION"], "consent": HOSTED}
+    api.create(item)
+    messages = [one for one in sent() if ADDRESS in one.to]
+
+    assert len(messages) == 1
+    assert "asks you to confirm who you are" not in messages[0].body
+
+
+def test_the_receipt_of_a_late_withdrawal_says_that_the_checks_had_ended(api: Api):
+    consent = hosted(api)
+    grant(consent.pk, 1, EVIDENCE)
+    api.work()
+    sent()
+    withdraw(consent.pk, 1, EVIDENCE, "")
+    (message,) = sent()
+
+    told = "Ukaguzi wote ulikuwa umefanywa kabla"
+    assert told in message.body
+    assert "umefutwa" not in message.body

@@ -1,0 +1,253 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+import psycopg
+import pytest
+
+from verification.db import embedded
+from verification.db.embedded import EmbeddedServerError
+
+# Servers are started, killed and started again.
+pytestmark = pytest.mark.slow
+
+USE = """
+import sys, time
+from pathlib import Path
+from verification.db import embedded
+embedded.use(Path(sys.argv[1]))
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def tmp_path():
+    # Each start of pytest closes its folder to other users, the server's among them.
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    yield tmp_path / "data"
+    embedded.stop(tmp_path / "data")
+
+
+def connect(folder):
+    return psycopg.connect(embedded.url(folder), autocommit=True)
+
+
+def is_up(folder):
+    try:
+        connect(folder).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def use_elsewhere(folder):
+    return subprocess.Popen(
+        [sys.executable, "-c", USE, str(folder)],
+        cwd=embedded.BASE_DIR,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+def end(process):
+    process.communicate()
+    assert process.returncode == 0
+
+
+def kill_server(folder):
+    pid_file = folder / "postgres" / "postmaster.pid"
+    postmaster = psutil.Process(int(pid_file.read_text().split()[0]))
+    family = [postmaster, *postmaster.children(recursive=True)]
+    for process in family:
+        process.kill()
+    psutil.wait_procs(family, 10)
+    return pid_file
+
+
+def test_the_address_is_known_without_touching_anything(tmp_path):
+    assert embedded.url(tmp_path / "data").endswith("/verification")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_was_stopped_keeps_its_data(folder):
+    embedded.start(folder)
+    with connect(folder) as connection:
+        connection.execute("CREATE TABLE kept ()")
+    embedded.stop(folder)
+    assert not is_up(folder)
+
+    embedded.start(folder)
+
+    with connect(folder) as connection:
+        connection.execute("SELECT FROM kept")
+
+
+def test_it_starts_after_it_was_killed(folder):
+    embedded.start(folder)
+    kill_server(folder)
+
+    embedded.start(folder)
+
+    assert is_up(folder)
+
+
+def test_server_starts_though_its_locks_are_empty_or_name_other_processes(folder):
+    embedded.start(folder)
+    pid_file = kill_server(folder)
+    locks = [pid_file, folder / "postgres" / ".s.PGSQL.5432.lock"]
+    # PostgreSQL heeds only processes that it may signal.
+    owner = {"user": embedded.SERVER_USER} if os.geteuid() == 0 else {}
+    with subprocess.Popen(["sleep", "60"], **owner) as other:
+        for left in (f"{other.pid}\n{folder}/postgres\n", "", "?"):
+            for lock in locks:
+                lock.write_text(left)
+
+            embedded.start(folder)
+
+            assert is_up(folder)
+            embedded.stop(folder)
+        assert other.poll() is None
+        other.kill()
+
+
+def test_server_starts_while_a_backend_of_the_killed_one_is_busy(folder):
+    embedded.start(folder)
+    statement = "SELECT count(*) FROM generate_series(1, 100000000000)"
+    with psycopg.connect(embedded.url(folder)) as connection:
+        connection.pgconn.send_query(statement.encode())
+        time.sleep(0.5)
+        pid_file = folder / "postgres" / "postmaster.pid"
+        postmaster = psutil.Process(int(pid_file.read_text().split()[0]))
+        postmaster.kill()
+        psutil.wait_procs([postmaster], 10)
+
+        began = time.monotonic()
+        embedded.start(folder)
+
+        assert time.monotonic() - began < 10
+        assert is_up(folder)
+        connection.close()
+
+
+def test_folder_that_cannot_be_used_is_refused_with_what_to_do(folder):
+    folder.write_text("a file")
+    with pytest.raises(EmbeddedServerError, match="set DATA_DIR to a folder that is"):
+        embedded.use(folder)
+    folder.unlink()
+
+    version = folder / "postgres" / "PG_VERSION"
+    version.parent.mkdir(parents=True)
+    version.write_text("15\n")
+    with pytest.raises(EmbeddedServerError, match="set DATA_DIR to another folder"):
+        embedded.start(folder)
+
+
+def test_it_starts_in_a_folder_too_deep_for_a_socket(tmp_path):
+    folder = tmp_path.joinpath(*["deep-folder"] * 12)
+
+    embedded.start(folder)
+
+    assert is_up(folder)
+    assert embedded.socket_dir(folder).stat().st_mode & 0o077 == 0
+    embedded.stop(folder)
+    assert not embedded.socket_dir(folder).exists()
+
+
+@pytest.mark.parametrize("name", ["Ada's data & more 100 %", "one, two"])
+def test_it_starts_in_a_folder_whose_name_needs_quoting(tmp_path, name):
+    folder = tmp_path / name
+
+    embedded.start(folder)
+
+    assert is_up(folder)
+    embedded.stop(folder)
+
+
+def test_a_socket_folder_of_somebody_else_is_refused(tmp_path):
+    folder = tmp_path.joinpath(*["deep-folder"] * 12)
+    theirs = embedded.socket_dir(folder)
+    theirs.mkdir(mode=0o777)
+    theirs.chmod(0o777)
+
+    with pytest.raises(embedded.EmbeddedServerError, match="somebody else"):
+        embedded.start(folder)
+
+    theirs.rmdir()
+
+
+def test_a_first_start_that_was_interrupted_does_not_matter(folder):
+    (folder / "postgres.new").mkdir(parents=True)
+    (folder / "postgres.new" / "half").write_text("written")
+
+    embedded.start(folder)
+
+    assert is_up(folder)
+
+
+def test_many_may_start_it_at_once_and_the_last_stops_it(folder):
+    users = [use_elsewhere(folder) for _ in range(4)]
+    for user in users:
+        assert user.stdout.readline() == b"up\n"
+
+    for user in users[:3]:
+        end(user)
+    assert is_up(folder)
+    end(users[3])
+
+    assert not is_up(folder)
+
+
+def test_a_killed_user_does_not_keep_the_others_from_stopping_it(folder):
+    killed, other = use_elsewhere(folder), use_elsewhere(folder)
+    for user in (killed, other):
+        user.stdout.readline()
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+
+    end(other)
+
+    assert not is_up(folder)
+
+
+def test_the_visibility_map_is_kept_fresh_and_nothing_is_unsafe(folder):
+    embedded.start(folder)
+
+    with connect(folder) as connection:
+        settings = dict(
+            connection.execute("SELECT name, setting FROM pg_settings").fetchall()
+        )
+
+    assert settings["fsync"] == settings["full_page_writes"] == "on"
+    assert settings["synchronous_commit"] == "on"
+    assert settings["jit"] == "off"
+    assert settings["listen_addresses"] == ""
+
+
+@pytest.mark.parametrize("argv", [["help"], ["migrate", "--help"], ["--version"], []])
+def test_no_server_is_started_for_commands_that_need_none(argv, folder, monkeypatch):
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.setenv("DATA_DIR", str(folder))
+
+    embedded.start_if_needed(["manage.py", *argv])
+
+    assert not folder.exists()
+
+
+def test_no_server_is_started_when_another_is_named(folder, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/verification")
+    monkeypatch.setenv("DATA_DIR", str(folder))
+
+    embedded.start_if_needed(["manage.py", "migrate"])
+
+    assert not folder.exists()

@@ -1,0 +1,264 @@
+import io
+import os
+import re
+from contextlib import closing
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import DatabaseError, connection
+
+from tests.world.clients import Api, person
+from verification.db import encryption
+from verification.db.encryption import UnknownKey, keyed_hash, keyed_uuid
+from verification.db.ids import uuid7
+from verification.reports.models import Report
+from verification.values.formats import normalised
+from webhooks.models import Event
+from workspaces.models import Workspace
+
+NEW_KEY = b"n" * 32
+PLACE = {"column": "reports_report.subject", "row": "7"}
+
+
+@pytest.fixture
+def sealed() -> bytes:
+    return encryption.seal(b"12345678", **PLACE)
+
+
+@pytest.fixture
+def rotate(settings):
+    """What an operator does: a new key in front of the old one."""
+
+    def rotate():
+        settings.FIELD_KEYS = [("new", NEW_KEY), *settings.FIELD_KEYS]
+
+    return rotate
+
+
+def stored(workspace: Workspace) -> bytes:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT owner_email FROM workspaces_workspace WHERE id = %s",
+            [workspace.pk],
+        )
+        return bytes(cursor.fetchone()[0])
+
+
+def store(workspace: Workspace, value: bytes) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE workspaces_workspace SET owner_email = %s WHERE id = %s",
+            [value, workspace.pk],
+        )
+
+
+def reencrypt(batch: int = 500) -> tuple[int, int, int]:
+    """(stale, sealed anew, left)"""
+    out = io.StringIO()
+    call_command("reencrypt", batch=batch, stdout=out)
+    stale, resealed, left = map(int, re.findall(r"\d+", out.getvalue()))
+    return stale, resealed, left
+
+
+def test_what_was_sealed_is_opened_again(sealed):
+    assert encryption.unseal(sealed, **PLACE) == b"12345678"
+    assert b"12345678" not in sealed
+
+
+def test_what_was_sealed_by_the_first_release_is_still_opened():
+    sealed = bytes.fromhex(
+        "01026b317b2f7d461434c4274ab0356c6cfbb9c7dde45e7118adeebb"
+        "c092a1dfba2adfc74158ea49"
+    )
+
+    assert encryption.unseal(sealed, **PLACE) == b"12345678"
+
+
+def test_equal_values_are_sealed_differently(sealed):
+    assert encryption.seal(b"12345678", **PLACE) != sealed
+
+
+@pytest.mark.parametrize("elsewhere", [{"row": "8"}, {"column": "reports_report.name"}])
+def test_a_value_copied_to_another_row_or_column_is_refused(sealed, elsewhere):
+    with pytest.raises(InvalidTag):
+        encryption.unseal(sealed, **PLACE | elsewhere)
+
+
+def test_a_changed_byte_anywhere_is_refused(sealed):
+    for position in range(len(sealed)):
+        changed = bytearray(sealed)
+        changed[position] ^= 1
+        with pytest.raises((InvalidTag, UnknownKey)):
+            encryption.unseal(bytes(changed), **PLACE)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 4, 15, 20])
+def test_a_cut_value_is_refused(sealed, length):
+    with pytest.raises((InvalidTag, UnknownKey, ValueError)):
+        encryption.unseal(sealed[:length], **PLACE)
+
+
+def test_a_key_that_is_not_in_the_ring_is_named(sealed):
+    with pytest.raises(UnknownKey, match="FIELD_KEYS has no key 'zz'"):
+        encryption.unseal(sealed.replace(b"\x02k1", b"\x02zz", 1), **PLACE)
+
+
+def test_plain_text_in_the_column_is_never_returned(workspace):
+    store(workspace, b'"owner@acacia.test"')
+
+    with pytest.raises(UnknownKey):
+        _ = Workspace.objects.get().owner_email
+
+
+def test_another_rows_value_is_never_returned(workspace):
+    value = stored(workspace)
+    workspace.pk = uuid7()
+    workspace.save(force_insert=True)
+    store(workspace, value)
+
+    with pytest.raises(InvalidTag):
+        _ = Workspace.objects.get(pk=workspace.pk).owner_email
+
+
+def test_a_row_that_is_read_and_saved_keeps_its_value(workspace):
+    row = Workspace.objects.get()
+    before = stored(workspace)
+
+    row.save()
+    assert stored(workspace) == before
+
+    assert row.owner_email == "owner@acacia.test"
+    row.save()
+    assert Workspace.objects.get().owner_email == "owner@acacia.test"
+
+
+def test_a_value_may_be_changed_and_removed(workspace):
+    row = Workspace.objects.get()
+    row.owner_email = {"été": ["☂", None, 1.5]}
+    row.save()
+    assert Workspace.objects.get().owner_email == {"été": ["☂", None, 1.5]}
+
+
+def test_a_value_is_not_written_past_its_field(workspace):
+    with pytest.raises(TypeError):
+        Workspace.objects.update(owner_email="plain@acacia.test")
+
+
+def test_with_a_new_key_the_old_values_are_still_read(workspace, rotate):
+    rotate()
+
+    assert Workspace.objects.get().owner_email == "owner@acacia.test"
+    assert encryption.sealed_with(stored(workspace)) == "k1"
+
+    workspace.save()
+    assert encryption.sealed_with(stored(workspace)) == "new"
+
+
+def test_reencrypt_seals_all_columns_of_all_tables_anew(api: Api, rotate):
+    api.create(person(), person(idNumber="87654321"))
+    api.work()
+    rotate()
+
+    stale, resealed, left = reencrypt(batch=3)
+
+    # Of each report: subject, attestation, three findings; of all: the owner.
+    assert stale >= 2 * 5 + Event.objects.filter(payload__isnull=False).count() + 1
+    assert (resealed, left) == (stale, 0)
+    assert reencrypt() == (0, 0, 0)
+    report = Report.objects.first()
+    assert report.subject
+    assert report.consent.attestation
+    assert all(result.finding for result in report.results.all())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_reencrypt_leaves_rows_in_use_and_takes_them_the_next_time(workspace, rotate):
+    rotate()
+    with closing(connection.copy()) as other:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("UPDATE workspaces_workspace SET name = 'in use'")
+
+        stale, resealed, left = reencrypt()
+
+    # The address of the owner, and the contact.
+    assert (stale - resealed, left) == (2, 2)
+    assert reencrypt() == (2, 2, 0)
+
+
+def test_reencrypt_passes_the_guard_of_an_append_only_table_and_leaves_it_up(
+    workspace, rotate
+):
+    rotate()
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute(
+            """
+            CREATE TRIGGER workspaces_workspace_append_only
+            BEFORE UPDATE OR DELETE ON workspaces_workspace
+            FOR EACH ROW EXECUTE FUNCTION append_only()
+            """
+        )
+
+    stale, resealed, left = reencrypt()
+    assert (stale - resealed, left) == (0, 0)
+    assert stale
+
+    with pytest.raises(DatabaseError, match="workspace is append-only"):
+        workspace.save()
+
+
+def test_reencrypt_stops_at_a_value_it_cannot_open(workspace, rotate):
+    rotate()
+    store(workspace, b"\x01\x02zz" + os.urandom(40))
+
+    with pytest.raises(UnknownKey, match="zz"):
+        reencrypt()
+
+
+def test_a_batch_of_reencrypt_has_a_row(db):
+    with pytest.raises(CommandError, match="at least one row"):
+        reencrypt(batch=0)
+
+
+def test_a_keyed_hash_is_hmac_sha256_of_its_parts(settings):
+    settings.LOOKUP_KEY = (bytes([5]) * 32,)
+
+    # printf 'identity\x1facc_1\x1fke\x1f12345678' |
+    #     openssl dgst -sha256 -mac HMAC -macopt hexkey:0505...05
+    assert keyed_hash("identity", "acc_1", "ke", "12345678").hex() == (
+        "f32e69743e439e69ccea99827afa471439ae39d08db636577fdcd7b1410409f9"
+    )
+
+
+def test_a_keyed_hash_depends_on_purpose_parts_and_key(settings):
+    one = keyed_hash("identity", "a", "b")
+
+    assert keyed_hash("search", "a", "b") != one
+    assert keyed_hash("identity", "ab", "") != one
+    assert keyed_hash("identity", "a", "b") == one
+    settings.LOOKUP_KEY = (bytes(32),)
+    assert keyed_hash("identity", "a", "b") != one
+
+
+def test_a_keyed_uuid_is_one_of_version_8():
+    made = keyed_uuid("subject", "12345678")
+
+    assert made == keyed_uuid("subject", "12345678")
+    assert made != keyed_uuid("subject", "12345679")
+    assert (made.version, made.variant) == (8, "specified in RFC 4122")
+
+
+@pytest.mark.parametrize(
+    ("written", "compared"),
+    [
+        (" 1234-5678 ", "12345678"),
+        ("pvt/ab.12 cde", "PVTAB12CDE"),
+        ("\uff11\uff12\uff13", "123"),
+        ("1\u00a02\t3", "123"),
+    ],
+)
+def test_identifiers_are_compared_without_case_and_spacing(written, compared):
+    assert normalised(written) == compared

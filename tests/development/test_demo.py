@@ -1,0 +1,128 @@
+"""The demo that `make run` makes, beside what a newcomer orders in its workspace."""
+
+import pytest
+from allauth.mfa.utils import is_mfa_enabled
+from django.utils.timezone import now
+
+from monitoring.models import Rule
+from tests.monitoring.rules import stored
+from tests.world.clients import Api, person
+from verification.development.access import APPLICANT, OWNER, STAFF, make_person
+from verification.development.demo import (
+    Demo,
+    apply_to_go_live,
+    demo_workspace,
+    fill,
+)
+from verification.golive.models import Application
+from verification.payments.models import Checkout
+from verification.reports.models import Report, StatusChange
+from webhooks.models import Attempt, Configuration, Delivery
+from workspaces.models import Workspace
+
+
+@pytest.fixture
+def newcomer(workspace) -> Api:
+    """Uses the key that `make run` prints."""
+    return Api(demo_workspace(), "sandbox")
+
+
+def test_demo_moves_no_rows_of_a_newcomer(newcomer):
+    demo = Demo(newcomer.workspace)
+    demo.create(*(demo.person(0) for _ in range(5)))
+    mine = newcomer.create(person())["id"]
+    rule = stored(newcomer)
+    newcomer.work()
+    before = times(mine), Rule.objects.values().get(pk=rule.pk)
+
+    demo.move_into_the_past()
+
+    assert (times(mine), Rule.objects.values().get(pk=rule.pk)) == before
+    newest = Report.objects.get(pk=mine).created_at
+    assert all(report.created_at < newest for report in demo.reports)
+
+
+def test_failed_deliveries_of_the_demo_have_all_their_attempts(newcomer):
+    demo = Demo(newcomer.workspace)
+    demo.receive_events()
+    demo.create(*(demo.person(0) for _ in range(12)))
+    newcomer.work()
+
+    demo.move_into_the_past()
+
+    failed = Delivery.objects.filter(status="FAILED")
+    assert failed.exists()
+    for delivery in failed:
+        numbers = list(delivery.attempt_set.values_list("number", flat=True))
+        assert numbers == list(range(1, 11))
+        assert delivery.attempts == len(numbers)
+    assert not Attempt.objects.filter(started_at__gt=now()).exists()
+
+
+def times(report: str) -> list:
+    changes = StatusChange.objects.filter(report=report).order_by("id")
+    return [
+        Report.objects.values().get(pk=report),
+        *changes.values_list("created_at", flat=True),
+    ]
+
+
+def test_demo_steps_taken_twice_make_everything_once(newcomer, settings):
+    settings.GO_LIVE_ENVIRONMENT = "sandbox"
+    mine = newcomer.create({**person(), "reference": "LN-1001"})["id"]
+    numbers = []
+    for _ in range(2):
+        demo = Demo(demo_workspace())
+        demo.receive_events()
+        demo.order()
+        demo.answer_requests()
+        demo.pay()
+        demo.stop_some()
+        apply_to_go_live()
+        numbers.append(
+            {
+                "reports": demo.reports.count(),
+                "references": demo.reports.values("reference").distinct().count(),
+                "paid": Checkout.objects.filter(report__in=demo.reports).count(),
+                "disputed": Checkout.objects.filter(doubts=["DISPUTED"]).count(),
+                "cancelled": demo.reports.filter(status="CANCELLED").count(),
+                "granted": demo.hosted().filter(status="GRANTED").count(),
+                "declined": demo.hosted().filter(status="DECLINED").count(),
+                "receivers": Configuration.objects.count(),
+                "submitted": Application.objects.filter(status="SUBMITTED").count(),
+                "workspaces": Workspace.objects.count(),
+            }
+        )
+
+    assert numbers[0] == numbers[1]
+    assert numbers[0]["reports"] == numbers[0]["references"] > 50
+    ones = ("disputed", "declined", "receivers", "submitted")
+    assert [numbers[0][name] for name in ones] == [1] * 4
+    assert [numbers[0][name] for name in ("paid", "cancelled", "granted")] == [3, 2, 3]
+    assert newcomer.report(mine)["status"] == "RUNNING"
+
+
+def test_demo_needs_no_phone_to_look_at_a_live_workspace(db):
+    owner, applicant, staff = (
+        make_person(person, name="Grace") for person in (OWNER, APPLICANT, STAFF)
+    )
+
+    assert [is_mfa_enabled(user) for user in (owner, applicant, staff)] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_filled_demo_is_left_alone(newcomer):
+    demo = Demo(newcomer.workspace)
+    demo.create(demo.person(0))
+    demo.move_into_the_past()
+    (report,) = demo.reports
+
+    fill()
+
+    assert [(r.pk, r.created_at) for r in demo.reports] == [
+        (report.pk, report.created_at)
+    ]
+    assert report.created_at < now()

@@ -1,0 +1,286 @@
+import io
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core import mail
+from pypdf import PdfReader
+
+from tests.world.clients import HOSTED, Api, person
+from tests.world.threads import at_once
+from verification.consents.models import ConsentRecord
+from verification.documents.receipts import consent_receipt_pdf
+from verification.notifications.models import Channel, Kind
+from verification.notifications.outbox import Wanted, notify
+from verification.notifications.tasks import send_due
+from verification.reports.models import Report
+from workspaces.models import Workspace
+
+NUMBER = "C-4567-89AB-CDEF"
+TEXT = "Acacia Lenders asks you.\n\nIt would check:\n- your identity\n- your credit"
+EVIDENCE = {
+    "text": TEXT,
+    "checks": ["IDENTITY", "CRB_SCORE"],
+    "purpose": "Loan application",
+    "typedName": "Wanjiku Kamau",
+    "confirmedBy": "DATE_OF_BIRTH",
+    "address": "197.248.1.2",
+    "userAgent": "Mozilla/5.0 (Linux; Android 10)",
+    "reason": "",
+    "requester": "Acacia Lenders",
+}
+
+
+REQUESTER = Workspace(name="Acacia Lenders", contact="privacy@acacia.test")
+
+
+def record(evidence: Any = EVIDENCE, **fields: Any) -> ConsentRecord:
+    return ConsentRecord(
+        **{
+            "id": UUID("01234567-89ab-7def-8123-456789abcdef"),
+            "report": Report(id=UUID(int=5), workspace=REQUESTER),
+            "consent_id": UUID(int=6),
+            "happened": "GRANTED",
+            "generation": 1,
+            "language": "en",
+            "notice_version": "2026-11",
+            "notice_sha256": b"\xab" * 32,
+            "evidence": evidence,
+            "digest": b"",
+            "created_at": datetime(2026, 11, 21, 8, 15, 30, tzinfo=UTC),
+            **fields,
+        }
+    )
+
+
+def read(pdf: bytes) -> str:
+    pages = PdfReader(io.BytesIO(pdf)).pages
+    return "\n".join(page.extract_text() for page in pages)
+
+
+def text_of(evidence: Any = EVIDENCE, **fields: Any) -> str:
+    return read(consent_receipt_pdf(record(evidence, **fields)))
+
+
+def test_a_receipt_carries_what_was_shown_and_what_was_decided():
+    text = text_of()
+
+    for line in [
+        NUMBER,
+        "You gave your consent.",
+        "21 November 2026, 11:15:30 EAT",
+        "Loan application",
+        "Your identity, Your credit score",
+        "Wanjiku Kamau",
+        "You entered your date of birth.",
+        "2026-11",
+        "ab" * 32,
+        "choose to withdraw",
+        *filter(None, TEXT.splitlines()),
+    ]:
+        assert line in text
+
+
+def test_a_receipt_in_kiswahili():
+    text = text_of(language="sw", happened="WITHDRAWN")
+
+    for line in ["Risiti ya ridhaa", "21 Novemba 2026", "Umeondoa ridhaa yako."]:
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("all", "All checks had been made before; what was found stays"),
+        ("some", "Checks that had not started are not made; what was found before"),
+        ("none", "No check was made."),
+    ],
+)
+def test_a_receipt_of_a_withdrawal_says_what_was_made(made: str, told: str):
+    text = text_of({**EVIDENCE, "made": made}, happened="WITHDRAWN")
+
+    assert told in " ".join(text.split())
+    assert "had not run" not in text
+
+
+def test_a_receipt_names_the_checks_as_the_page_did_and_not_by_codes():
+    evidence = {**EVIDENCE, "checks": ["CRB_FULL", "NEW_CHECK"]}
+
+    text = text_of(evidence, language="sw", notice_version="ke-2026-11")
+
+    assert "Ripoti yako kamili ya mikopo, NEW_CHECK" in text
+    assert "CRB_FULL" not in text
+
+
+@pytest.mark.parametrize("happened", ConsentRecord.Happened.values)
+@pytest.mark.parametrize("language", ["en", "sw", ""])
+def test_every_decision_has_a_receipt(happened: str, language: str):
+    assert NUMBER in text_of(happened=happened, language=language)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        '#eval("1")',
+        "*x* _y_ `z`",
+        "#set page(fill: red)",
+        "<label> @ref $x^2$",
+        "= A heading",
+        r"\u{41} \ // comment",
+        '"quoted" {"a": 1}',
+    ],
+)
+def test_what_people_typed_is_text(name: str):
+    evidence = {**EVIDENCE, "typedName": name, "text": f"Hello.\n{name}"}
+    assert text_of(evidence).count(name) == 2
+
+
+def test_an_erased_record_says_so():
+    text = text_of(evidence=None)
+
+    assert NUMBER in text
+    assert "ab" * 32 in text
+    assert "were erased" in text
+    assert "Wanjiku" not in text
+
+
+def test_missing_members_are_left_out():
+    text = text_of(evidence={"text": TEXT}, notice_sha256=None, notice_version="")
+
+    assert "It would check:" in text
+    assert "SHA-256" not in text
+    assert "Purpose" not in text
+
+
+@pytest.mark.parametrize(
+    ("confirmed_by", "told"),
+    [
+        ("", "You opened the link."),
+        ("NO_CHALLENGE", "You were asked nothing, because the request has neither"),
+        ("KRA_PIN", "You entered the whole KRA PIN."),
+        ("REGISTRATION_NUMBER", "You entered the registration number of the company"),
+    ],
+)
+def test_a_receipt_tells_how_the_subject_was_confirmed(confirmed_by: str, told: str):
+    text = text_of({**EVIDENCE, "confirmedBy": confirmed_by})
+    assert told in " ".join(text.split())
+
+
+def test_the_receipt_of_a_company_names_the_position_of_who_decided():
+    assert "Company secretary" in text_of({**EVIDENCE, "position": "Company secretary"})
+
+
+def test_a_reason_that_is_a_code_is_told_in_words():
+    text = text_of({**EVIDENCE, "reason": "UNDER_AGE"}, happened="DECLINED")
+    assert "a parent or guardian decides" in text
+    assert "UNDER_AGE" not in text
+    # What a person typed is no key of ours.
+    assert "steps" in text_of({**EVIDENCE, "reason": "steps"}, happened="DECLINED")
+
+
+def test_the_same_record_gives_the_same_bytes():
+    made = {consent_receipt_pdf(record()) for _ in range(3)}
+    assert len(made) == 1
+    assert made != {consent_receipt_pdf(record(happened="DECLINED"))}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_receipts_made_at_once_are_not_mixed_up():
+    names = [f"Subject {n}" for n in range(8)]
+    texts = at_once(8, lambda n: text_of({**EVIDENCE, "typedName": names[n]}))
+    for name, text in zip(names, texts, strict=True):
+        assert name in text
+
+
+def test_a_receipt_is_tagged_for_screen_readers():
+    reader = PdfReader(io.BytesIO(consent_receipt_pdf(record(language="sw"))))
+
+    root = reader.root_object
+    assert root["/MarkInfo"]["/Marked"]
+    assert root["/Lang"] == "sw"
+    assert b"pdfuaid:part" in root["/Metadata"].get_object().get_data()
+    assert NUMBER in reader.metadata.title
+    assert reader.metadata.creation_date.date() == record().created_at.date()
+
+
+def test_letters_that_no_font_has_do_not_prevent_a_receipt():
+    assert NUMBER in text_of({**EVIDENCE, "typedName": "\U00020000 🫠 \0"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Wanjikũ wa Kamaũ Ŋgũgĩ",
+        "Анна Ќурчатова",
+        "Ελένη Παπαδοπούλου",
+        "محمد بن علي",
+        "אברהם כהן",
+        "አበበ ቢቂላ",
+        "राम कुमार शर्मा",
+        "ਗੁਰਪ੍ਰੀਤ ਸਿੰਘ",
+        "রবীন্দ্রনাথ ঠাকুর",
+        "தமிழ் செல்வி",
+        "සුනිල් ශ්\u200dරී",
+        "မောင်မောင်",
+        "བཀྲ་ཤིས",
+        "สมชาย ใจดี",
+        "ქეთევან",
+        "Արամ",
+        "王小明 田中さくら 김철수",
+        "𞤀𞤣𞤤𞤢𞤥 ⵜⵉⴼⵉⵏⴰⵖ",
+        "😀 👍🏽 🎉 🇰🇪",
+    ],
+)
+def test_receipt_draws_every_script(name: str):
+    pdf = consent_receipt_pdf(record({**EVIDENCE, "typedName": name}))
+
+    # The standard for accessible documents allows no letter that a font lacks.
+    assert b"pdfuaid" in pdf
+    assert set(name.split()[0]) <= set(read(pdf))
+
+
+@pytest.mark.parametrize("name", ["W" * 200, "Bartholomew-" * 16, "እ" * 200])
+def test_receipt_goes_on_in_the_next_line_after_a_long_word(name: str):
+    text = text_of({**EVIDENCE, "typedName": name})
+
+    assert name in text.replace("\n", "")
+    assert max(map(len, text.splitlines())) < 110
+
+
+def test_a_long_text_goes_on_over_pages():
+    lines = [f"Line {n}" for n in range(200)]
+    pdf = consent_receipt_pdf(record({**EVIDENCE, "text": "\n".join(lines)}))
+
+    assert len(PdfReader(io.BytesIO(pdf)).pages) > 2
+    assert lines[-1] in read(pdf)
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_the_receipt_is_attached_to_its_email(api: Api, language: str):
+    report = api.create({**person(), "consent": HOSTED})
+    kept = record(report_id=UUID(report["id"]), language=language)
+    kept.save(force_insert=True)
+    context = {
+        "requester": "Acacia Lenders",
+        "number": kept.number,
+        "decision": kept.happened,
+        "link": "https://verify.test/c/x",
+        "recordId": str(kept.pk),
+    }
+    notify(
+        Wanted(
+            Kind.CONSENT_RECEIPT,
+            Channel.EMAIL,
+            f"receipt:{kept.pk}",
+            "wanjiku@subject.test",
+            context,
+            language,
+        )
+    )
+    send_due()
+
+    (message,) = mail.outbox
+    ((name, pdf, kind),) = message.attachments
+    assert (name, kind) == (f"{NUMBER}.pdf", "application/pdf")
+    assert pdf == consent_receipt_pdf(kept)

@@ -1,0 +1,134 @@
+import io
+
+import pytest
+from django.core import mail
+from pypdf import PdfReader
+
+from tests.world.clients import Api
+from tests.world.payments import candidate, end, opened, pay
+from tests.world.refunds import ask, send, topped_up
+from verification.documents.receipts import payment_receipt_pdf
+from verification.notifications.tasks import send_due
+from verification.payments.checkouts import begin, open_checkout
+from verification.payments.models import Checkout, Payment
+
+pytestmark = pytest.mark.django_db
+
+TURNED = "Acme\u202e\n\n\u2066PAY ME\u2028"
+
+
+def read(pdf: bytes) -> str:
+    pages = PdfReader(io.BytesIO(pdf)).pages
+    return "\n".join(page.extract_text() for page in pages)
+
+
+def paid(api: Api, **item) -> Checkout:
+    pay(api, api.create(candidate(**item)))
+    return Checkout.objects.get()
+
+
+def test_it_tells_number_amount_and_what_for(api: Api, settings):
+    settings.OPERATOR_NAME = "Hakiki Ltd"
+    checkout = paid(api, reference="LN-2041")
+
+    text = read(payment_receipt_pdf(checkout, "en"))
+
+    for said in (
+        "Payment receipt",
+        checkout.number,
+        "KES 250.00",
+        "Hakiki Ltd",
+        "Acacia Lenders",
+        "Loan application",
+        "LN-2041",
+        "National identity",
+        "150.00",
+        "Play money of the sandbox",
+    ):
+        assert said in text
+    for personal in ("Wanjiku", "12345678"):
+        assert personal not in text
+
+
+def test_it_speaks_kiswahili(api: Api):
+    text = read(payment_receipt_pdf(paid(api), "sw"))
+
+    for said in ("Risiti ya malipo", "Kitambulisho cha taifa", "Jumla"):
+        assert said in text
+
+
+def test_the_same_payment_gives_the_same_bytes_and_is_accessible(api: Api):
+    checkout = paid(api)
+    first = payment_receipt_pdf(checkout, "en")
+
+    assert first == payment_receipt_pdf(checkout, "en")
+    assert b"pdfuaid" in first
+
+
+def test_names_do_not_turn_it_around(api: Api):
+    api.workspace.name = TURNED
+    api.workspace.save()
+
+    text = read(payment_receipt_pdf(paid(api, purpose=TURNED, reference="a"), "en"))
+
+    assert text.count("Acme PAY ME") == 2
+
+
+def test_what_was_not_paid_has_none(api: Api):
+    with pytest.raises(ValueError, match="nothing was paid"):
+        payment_receipt_pdf(opened(api.create(candidate())), "en")
+
+
+def test_it_goes_out_by_email_in_the_language_of_the_page(api: Api):
+    made = api.create(candidate())
+    payment = Payment.objects.get(report_id=made["id"])
+    checkout = open_checkout(payment.pk, payment.generation)
+    begin(checkout, "sw")
+    end(checkout)
+    send_due()
+
+    (letter,) = [one for one in mail.outbox if one.attachments]
+    ((name, content, media_type),) = letter.attachments
+    assert letter.subject == f"[SANDBOX] Umelipa KES 250.00: risiti {checkout.number}"
+    assert (name, media_type) == (f"{checkout.number}.pdf", "application/pdf")
+    assert "Risiti ya malipo" in read(content)
+    asked = [one.subject for one in mail.outbox if not one.attachments]
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        (
+            "en",
+            ["Workspace", "Acacia Lenders", "Top-up of the balance", "KES 1,000.00"],
+        ),
+        ("sw", ["Nafasi ya kazi", "Acacia Lenders", "Kuongeza salio", "KES 1,000.00"]),
+    ],
+)
+def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
+    checkout = topped_up(api, 1000)
+
+    text = read(payment_receipt_pdf(checkout, language))
+
+    assert all(part in text for part in [*shown, checkout.number])
+
+
+def test_workspace_is_sent_the_receipt_of_a_top_up_and_a_notice_of_its_refund(api: Api):
+    checkout = topped_up(api, 1000)
+    send_due()
+
+    (receipt,) = mail.outbox
+    assert receipt.to == ["owner@acacia.test"]
+    assert "You topped up by KES 1,000.00" in receipt.subject
+    ((name, content, _),) = receipt.attachments
+    assert name == f"{checkout.number}.pdf"
+    assert content.startswith(b"%PDF")
+
+    ask(checkout, 400)
+    send()
+    send_due()
+
+    _, notice = mail.outbox
+    assert notice.to == ["owner@acacia.test"]
+    assert "KES 400.00 of a top-up was given back" in notice.subject

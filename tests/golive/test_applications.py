@@ -1,0 +1,432 @@
+"""What members do in the console until their application is submitted."""
+
+import os
+import stat
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import IntegrityError, connection, transaction
+from django.test import Client
+from django.urls import reverse
+
+from tests.golive.applications import (
+    COMPANY,
+    DETAILS,
+    NAME,
+    PDF,
+    by,
+    draft,
+    in_review,
+    reviewer,
+    submitted,
+)
+from tests.golive.files import pdf, photo_with_place, picture
+from tests.golive.files import sent as file
+from tests.world.clients import approve
+from verification.backoffice.models import AuditEvent
+from verification.checks.tasks import run_due
+from verification.console import golive
+from verification.console.golive_forms import KINDS, TOLD
+from verification.golive import applications, decisions, inspection
+from verification.golive.documents import content_of
+from verification.golive.inspection import Fault, turn
+from verification.golive.models import Application, Document, DocumentKind
+from verification.reports.models import Report
+from workspaces.models import Account, LedgerEntry, Workspace
+from workspaces.operator import OPERATOR_ID
+
+
+def stored() -> list[str]:
+    folder = django_settings.STORAGES["documents"]["OPTIONS"]["location"]
+    return sorted(os.listdir(folder)) if os.path.exists(folder) else []
+
+
+def test_a_company_is_described_and_shown_again(owner):
+    assert owner.told("golive-company", COMPANY) == ["Saved."]
+
+    application = Application.objects.get()
+    assert (application.company_name, application.status) == (NAME, "DRAFT")
+    assert application.details == DETAILS
+    html = owner.page("golive-company")
+    for said in ("PVT-AB12CD3", "P051234567X", "+254712345678", "101-1000"):
+        assert said in html
+    assert Workspace.objects.get().go_live == "NONE"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"company_name": ""},
+        {"company_name": "x" * 201},
+        {"registration_number": ""},
+        {"registration_number": "\0"},
+        {"kra_pin": "12345"},
+        {"kra_pin": "P05123456XX"},
+        {"country": "XX"},
+        {"contact_email": "nobody"},
+        {"contact_phone": "0712"},
+        {"contact_phone": "+254712345678;ext=1"},
+        {"volume": "9"},
+        {"purpose": "x" * 501},
+    ],
+)
+def test_a_company_that_cannot_be_is_told(owner, wrong):
+    html = owner.post("golive-company", {**COMPANY, **wrong}).content.decode()
+
+    assert "<title>Error:" in html
+    assert not Application.objects.exists()
+
+
+def test_numbers_that_decide_a_test_are_no_companies_in_production(owner, settings):
+    settings.GO_LIVE_ENVIRONMENT = "production"
+    fields = {**COMPANY, "registration_number": "SBX-0000000"}
+
+    html = owner.post("golive-company", fields).content.decode()
+
+    assert "Enter the number as on the certificate" in html
+    assert not Application.objects.exists()
+
+
+def test_a_document_is_kept_sealed_under_a_random_name(owner, settings):
+    owner.post("golive-company", COMPANY)
+    name = "../../../etc/cron.d/CR12 of Grace.pdf"
+
+    told = owner.told("golive-hand-in", file(pdf(), name), kind="cr12")
+
+    assert told[-1] == "The document is kept."
+    document = Document.objects.get()
+    assert (document.kind, document.content_type) == ("CR12", "application/pdf")
+    assert document.name == "CR12 of Grace.pdf"
+    assert content_of(document) == pdf()
+    path = settings.STORAGES["documents"]["OPTIONS"]["location"] / document.file
+    assert path.name.isalnum()
+    assert b"%PDF" not in path.read_bytes()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for elsewhere in (f"/documents/{document.file}", f"/static/{document.file}"):
+        assert owner.http.get(elsewhere).status_code == 404
+
+
+def test_files_of_an_account_or_a_workspace_are_limited_a_minute(
+    owner, admin, stranger, monkeypatch
+):
+    monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 2)
+    owner.post("golive-company", COMPANY)
+    for _ in range(2):
+        assert owner.told("golive-hand-in", file(pdf()), kind="cr12")
+
+    for member in (owner, admin):
+        refused = member.post("golive-hand-in", file(pdf()), kind="cr12")
+
+        assert refused.status_code == 429
+        assert refused["Retry-After"] == "60"
+        assert "Please wait a minute" in refused.content.decode()
+    stranger.post("golive-company", COMPANY)
+    assert stranger.told("golive-hand-in", file(pdf()), kind="cr12")
+
+
+def test_member_is_asked_to_send_a_file_again_while_others_are_looked_into(
+    owner, monkeypatch
+):
+    owner.post("golive-company", COMPANY)
+    monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
+    with turn():
+        refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
+
+    assert refused.status_code == 503
+    assert refused["Retry-After"] == "60"
+    assert "Send it again in a minute" in refused.content.decode()
+    assert not Document.objects.exists()
+
+
+def test_a_photo_loses_where_it_was_taken(owner):
+    owner.post("golive-company", COMPANY)
+    sent = file(photo_with_place(), "id.jpg", "image/jpeg")
+
+    owner.post("golive-hand-in", sent, kind="director-id")
+
+    assert b"Acacia Phones" not in content_of(Document.objects.get())
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        ({}, "Choose a file"),
+        ({"file": "no file at all"}, "Choose a file"),
+        (file(b""), "The file is empty"),
+        (file(picture(), "cr12.pdf"), "not what its name says"),
+        (file(b"<svg/>", "a.svg", "image/svg+xml"), "This is no PDF, JPEG or PNG"),
+    ],
+)
+def test_what_is_not_taken_says_why_and_leaves_nothing(owner, sent, says):
+    owner.post("golive-company", COMPANY)
+    before = stored()
+
+    html = owner.post("golive-hand-in", sent, kind="cr12").content.decode()
+
+    assert says in html
+    assert "<title>Error:" in html
+    assert not Document.objects.exists()
+    assert stored() == before
+
+
+def test_every_fault_of_a_file_has_words_for_it():
+    assert set(TOLD) == set(Fault)
+    assert set(KINDS) == set(DocumentKind)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_replaced_document_is_gone_from_the_storage(owner):
+    owner.post("golive-company", COMPANY)
+    before = stored()
+    for content in (pdf(), pdf() + b"\n"):
+        owner.post("golive-hand-in", file(content), kind="cr12")
+
+    assert Document.objects.get().size == len(pdf()) + 1
+    assert len(stored()) == len(before) + 1
+
+
+def test_a_body_larger_than_any_document_is_refused_unread(owner):
+    url = owner.url("golive-hand-in", kind="cr12")
+    big = b"x" * (django_settings.MAX_UPLOAD_BYTES + 1)
+
+    for path in (url, "/accounts/login/", "/admin/"):
+        answer = owner.http.post(path, big, content_type="application/octet-stream")
+        assert answer.status_code == 413
+    assert "too large" in answer.content.decode()
+
+
+def test_documents_are_downloaded_by_who_may_hand_them_in_and_never_shown(
+    owner, admin, viewer, stranger
+):
+    document = draft(owner.member).documents.get(kind="CR12").pk
+
+    for visitor in (owner, admin):
+        answer = visitor.get("golive-document", document=document)
+        assert answer.content == pdf()
+        assert answer["Content-Disposition"] == 'attachment; filename="cr12.pdf"'
+        assert answer["X-Content-Type-Options"] == "nosniff"
+        assert answer["Cache-Control"] == "no-store"
+        assert "sandbox" in answer["Content-Security-Policy"]
+    assert viewer.get("golive-document", document=document).status_code == 403
+    assert stranger.get("golive-document", document=document).status_code == 404
+    theirs = owner.url("golive-document", document=document)
+    assert stranger.http.get(theirs).status_code == 404
+
+
+def test_submitting_makes_a_business_and_orders_its_check_at_our_cost(owner):
+    Workspace.objects.update(kind="INDIVIDUAL")
+    draft(owner.member)
+
+    told = owner.told("golive-submit", {"confirmed": "on"})
+
+    assert told == ["It is submitted. We write to you when it is decided."]
+    application = Application.objects.select_related("workspace", "report").get()
+    workspace, report = application.workspace, application.report
+    assert (application.status, workspace.go_live) == ("SUBMITTED", "SUBMITTED")
+    assert (workspace.kind, application.submitted_by) == (
+        "BUSINESS",
+        owner.member.user,
+    )
+    assert (report.workspace_id, report.environment) == (OPERATOR_ID, "sandbox")
+    assert report.checks_requested == ["BUSINESS_VERIFICATION"]
+    assert report.subject["registrationNumber"] == "PVT-AB12CD3"
+    charged = LedgerEntry.objects.get(report_id=report.pk)
+    assert charged.account.workspace_id == OPERATOR_ID
+    assert not Report.objects.filter(workspace=workspace).exists()
+    event = AuditEvent.objects.get(action="go-live-application.submitted")
+    assert (event.actor_kind, event.workspace_id) == ("MEMBER", workspace.pk)
+
+
+def test_the_operator_is_billed_in_production_without_a_balance(owner, settings):
+    settings.GO_LIVE_ENVIRONMENT = "production"
+
+    submitted(owner.member)
+
+    account = Account.objects.get(workspace=OPERATOR_ID, environment="production")
+    assert (account.billing, account.balance) == ("POSTPAID", -300)
+
+
+def test_nothing_is_submitted_unless_it_is_confirmed_and_complete(owner):
+    draft(owner.member)
+    assert "<title>Error:" in owner.post("golive-submit").content.decode()
+
+    Document.objects.filter(kind="KRA").delete()
+    told = owner.told("golive-submit", {"confirmed": "on"})
+
+    assert told == ["A document is missing."]
+    assert Application.objects.get().status == "DRAFT"
+    assert Workspace.objects.get().kind == "BUSINESS"
+    assert not Report.objects.exists()
+
+
+def test_a_suspended_workspace_submits_nothing(owner):
+    draft(owner.member)
+    owner.workspace.suspend("Looked at")
+
+    assert owner.post("golive-submit", {"confirmed": "on"}).status_code == 403
+    with pytest.raises(applications.Suspended):
+        applications.submit(owner.member, by(owner.member.user))
+
+
+def test_one_that_is_suspended_while_it_submits_is_told(owner):
+    draft(owner.member)
+
+    def suspended_before_it_is_held(execute, sql, *more):
+        if "FOR NO KEY UPDATE" in sql and not suspended:
+            suspended.append(True)
+            owner.workspace.suspend("Looked at")
+        return execute(sql, *more)
+
+    suspended: list[bool] = []
+    with connection.execute_wrapper(suspended_before_it_is_held):
+        told = owner.told("golive-submit", {"confirmed": "on"})
+
+    assert suspended
+    assert told == ["It cannot be changed now."]
+    assert Application.objects.get().status == "DRAFT"
+
+
+def test_it_is_submitted_once(owner):
+    draft(owner.member)
+    for _ in range(2):
+        owner.post("golive-submit", {"confirmed": "on"})
+
+    assert Report.objects.count() == 1
+
+
+def test_what_is_submitted_cannot_be_changed(owner):
+    submitted(owner.member)
+
+    told = ["It cannot be changed now."]
+    assert owner.told("golive-company", COMPANY) == told
+    assert owner.told("golive-hand-in", file(pdf()), kind="cr12") == told
+    assert owner.told("golive-again") == told
+    assert owner.told("golive-submit", {"confirmed": "on"}) == told
+    before = stored()
+    with pytest.raises(applications.NotEditable):
+        applications.hand_in(
+            owner.member, DocumentKind.CR12, "a.pdf", PDF, by(owner.member.user)
+        )
+    assert stored() == before
+
+
+def test_the_database_keeps_what_was_submitted(owner):
+    application = submitted(owner.member)
+    mine = Application.objects.filter(pk=application.pk)
+
+    for change in (
+        lambda: Document.objects.filter(kind="CR12").delete(),
+        lambda: Document.objects.update(file="another"),
+        lambda: mine.update(company_name="Another"),
+        lambda: mine.update(status="DRAFT"),
+        lambda: mine.delete(),
+        lambda: Application.objects.create(
+            workspace=owner.workspace, company_name="Two", details={}
+        ),
+    ):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            change()
+
+
+def test_a_rejected_application_is_corrected_and_submitted_again(owner):
+    first = in_review(owner.member)
+    decisions.reject(first.pk, by(reviewer()), "The CR12 is of last year")
+    assert "The CR12 is of last year" in owner.page("golive")
+    assert "rejected" in owner.page("dashboard", "production")
+
+    owner.post("golive-again")
+    owner.post("golive-again")
+    assert "The CR12 is of last year" in owner.page("golive")
+    owner.post("golive-company", {**COMPANY, "address": "Kenyatta Avenue 2"})
+    owner.post("golive-hand-in", file(pdf() + b"\n"), kind="cr12")
+    told = owner.told("golive-submit", {"confirmed": "on"})
+
+    assert told[-1] == "It is submitted. We write to you when it is decided."
+    second = Application.objects.get(status="SUBMITTED")
+    assert second.details["address"] == "Kenyatta Avenue 2"
+    assert content_of(second.documents.get(kind="CR12")) == pdf() + b"\n"
+    assert "The CR12 is of last year" not in owner.page("golive")
+    # What was rejected is as it was.
+    first.refresh_from_db()
+    assert (first.status, first.details) == ("REJECTED", DETAILS)
+    assert content_of(first.documents.get(kind="CR12")) == pdf()
+    assert content_of(second.documents.get(kind="KRA")) == pdf()
+
+
+def test_a_form_changes_nothing_it_does_not_show(owner, viewer):
+    tampered = {
+        **COMPANY,
+        "status": "APPROVED",
+        "go_live": "APPROVED",
+        "workspace": str(OPERATOR_ID),
+        "decided_by": "1",
+    }
+    owner.post("golive-company", tampered)
+    viewer.post("golive-company", {**tampered, "company_name": "Mine"})
+
+    application = Application.objects.get()
+    assert (application.status, application.company_name) == ("DRAFT", NAME)
+    assert application.workspace == owner.workspace
+    assert owner.workspace.go_live == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("golive-company", {}),
+        ("golive-hand-in", {"kind": "cr12"}),
+        ("golive-submit", {}),
+        ("golive-again", {}),
+    ],
+)
+def test_a_form_from_elsewhere_changes_nothing(owner, name, more):
+    draft(owner.member)
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(owner.member.user)
+    place = {"workspace": owner.workspace.pk, "environment": "sandbox", **more}
+    fields = {**COMPANY, "company_name": "Mallory", "confirmed": "on"}
+
+    answer = client.post(reverse(f"console:{name}", kwargs=place), fields)
+
+    assert answer.status_code == 403
+    application = Application.objects.get()
+    assert (application.status, application.company_name) == ("DRAFT", NAME)
+
+
+def test_who_was_approved_without_an_application_begins_none(owner):
+    approve(owner.workspace)
+
+    assert "Your company is approved." in owner.page("golive")
+    assert owner.told("golive-company", COMPANY) == ["It cannot be changed now."]
+    with pytest.raises(applications.NotEditable):
+        applications.describe(owner.member, NAME, DETAILS, by(owner.member.user))
+    assert not Application.objects.exists()
+
+
+def test_a_kind_that_is_none_is_not_found(owner):
+    draft(owner.member)
+
+    assert owner.get("golive-hand-in", kind="passport").status_code == 404
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_the_page_tells_each_state_in_both_languages(owner, language):
+    said = {
+        "en": ["Not begun", "Being filled in", "Waiting", "In review", "Approved"],
+        "sw": ["Halijaanzishwa", "Linajazwa", "Linasubiri", "Linapitiwa", "kubaliwa"],
+    }[language]
+    query = {"lang": language}
+
+    def is_told(word):
+        return word in owner.page("golive", query=query)
+
+    assert is_told(said[0])
+    draft(owner.member)
+    assert is_told(said[1])
+    application = applications.submit(owner.member, by(owner.member.user))
+    assert is_told(said[2])
+    decisions.take(application.pk, by(reviewer()))
+    assert is_told(said[3])
+    run_due()
+    decisions.approve(application.pk, by(reviewer()))
+    assert is_told(said[4])

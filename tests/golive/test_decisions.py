@@ -1,0 +1,418 @@
+"""What staff do with an application, and what follows for the workspace."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core import mail
+from django.db import IntegrityError, transaction
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.golive.applications import NAME, by, draft, in_review, reviewer, submitted
+from tests.golive.files import pdf
+from tests.world.clients import person
+from tests.world.members import member
+from tests.world.staff import change, listed_ids, listing, log_in, opened, reveal
+from tests.world.threads import at_once
+from verification.backoffice.models import AuditEvent
+from verification.backoffice.roles import SUPERUSER
+from verification.checks.models import CheckResult
+from verification.checks.tasks import run_due
+from verification.golive import decisions
+from verification.golive.models import Application
+from verification.golive.status import InvalidTransition
+from verification.notifications.delivery import send
+from verification.notifications.models import Kind, Notification
+from verification.notifications.outbox import CannotBeSent, send_again
+from workspaces import keys
+from workspaces.models import ApiKey, Member, Workspace
+
+pytestmark = pytest.mark.django_db
+SENT = {"_form_submitted": "on"}
+KEY = re.compile(r"vrf_live_[0-9A-Za-z]{38}")
+PERSONAL = ["P051234567X", "grace@acacia.test", "+254712345678", "owner@people.test"]
+
+
+def staff(role: str, name: str = "") -> Client:
+    user = User.objects.create_user(name or role.lower(), is_staff=True)
+    user.groups.add(Group.objects.get(name=role))
+    client = Client()
+    log_in(client, user)
+    return client
+
+
+@pytest.fixture
+def office() -> Client:
+    return staff("Reviewer")
+
+
+def act(client: Client, verb: str, application: Application, **fields: str):
+    url = change(application).replace("/change/", f"/{verb}/")
+    return client.post(url, {**SENT, **fields}, follow=True)
+
+
+def told(answer) -> list[str]:
+    return [str(message) for message in answer.context["messages"]]
+
+
+def events(application: Application) -> list[str]:
+    found = AuditEvent.objects.filter(object_id=str(application.pk))
+    acts = found.order_by("id").values_list("action", flat=True)
+    return [a.removeprefix("go-live-application.") for a in acts]
+
+
+def status_of(application: Application) -> str:
+    return Application.objects.values_list("status", flat=True).get(pk=application.pk)
+
+
+def sent_mails() -> list:
+    with transaction.atomic():
+        send()
+    return mail.outbox
+
+
+def test_a_reviewer_takes_reveals_and_approves_and_the_owner_has_a_key(
+    owner, admin, office
+):
+    application = submitted(owner.member)
+    run_due()
+
+    act(office, "take", application)
+    reveal(office, application, "KYB")
+    answer = act(office, "approve", application)
+
+    assert told(answer)[-1] == "It is approved; the key is sent."
+    workspace = Workspace.objects.get(pk=owner.workspace.pk)
+    assert workspace.go_live == "APPROVED"
+    (letter,) = sent_mails()
+    assert letter.to == ["owner@people.test"]
+    (text,) = set(KEY.findall(letter.body))
+    key = keys.find(text)
+    assert (key.workspace, key.environment) == (workspace, "production")
+    assert Application.objects.get().api_key == key
+    http = Client(headers={"Authorization": f"Bearer {text}"})
+    assert http.get("/api/v1/reports").status_code == 200
+    done = [e for e in events(application) if e != "opened"]
+    assert done[-4:] == ["submitted", "taken", "revealed", "approved"]
+    event = AuditEvent.objects.get(action="api-key.created")
+    assert (event.actor, event.object_id) == ("reviewer", str(key.pk))
+
+
+@pytest.mark.parametrize("verb", ["take", "approve", "reject"])
+def test_stale_dialog_says_that_the_application_was_decided_meanwhile(
+    owner, admin, office, verb
+):
+    application = in_review(admin.member)
+    decisions.approve(application.pk, by(reviewer()))
+    before = events(application)
+
+    answer = act(office, verb, application, reason="Late")
+
+    assert "decided meanwhile. It is approved now" in told(answer)[-1]
+    assert [e for e in events(application) if e != "opened"] == before
+    assert f"/{verb}/" not in opened(office, change(application))
+
+
+def test_other_owners_and_who_applied_are_told_without_the_key(owner, admin):
+    member(owner.workspace, "OWNER", "second")
+    application = in_review(admin.member)
+    decisions.approve(application.pk, by(reviewer()))
+
+    letters = {letter.to[0]: letter for letter in sent_mails()}
+
+    assert set(letters) == {f"{n}@people.test" for n in ("owner", "second", "admin")}
+    with_key = {to for to, letter in letters.items() if KEY.search(letter.body)}
+    assert with_key == {"owner@people.test"}
+
+
+def test_the_mail_is_in_both_languages(owner):
+    decisions.approve(in_review(owner.member).pk, by(reviewer()))
+
+    (letter,) = sent_mails()
+
+    assert "is approved" in letter.subject
+    assert "imekubaliwa" in letter.subject
+    assert len(KEY.findall(letter.body)) == 2
+
+
+def test_the_key_is_kept_nowhere_once_its_mail_is_sent(owner):
+    decisions.approve(in_review(owner.member).pk, by(reviewer()))
+    message = Notification.objects.get(kind=Kind.GO_LIVE_KEY)
+    raw = Notification.objects.filter(pk=message.pk).extra(select={"raw": "context"})
+    text = message.context["key"]
+    assert text.encode() not in bytes(raw.get().raw)
+
+    sent_mails()
+
+    message = Notification.objects.get(pk=message.pk)
+    assert (message.status, message.context) == ("SENT", None)
+    with pytest.raises(CannotBeSent):
+        send_again(message)
+    assert ApiKey.objects.get(environment="production").digest != text.encode()
+
+
+@pytest.mark.parametrize("status", ["FAILED", "CANCELLED"])
+def test_a_key_that_could_not_be_sent_is_forgotten_and_can_be_replaced(owner, status):
+    decisions.approve(in_review(owner.member).pk, by(reviewer()))
+    message = Notification.objects.filter(kind=Kind.GO_LIVE_KEY)
+
+    # As anybody writes it, the purge in SQL included.
+    message.update(status=status, next_attempt_at=None)
+
+    assert message.get().context is None
+    key = ApiKey.objects.get(environment="production")
+    fields = {"ends": "0"}
+    answer = owner.post("keys-rotate", fields, "production", key=key.pk)
+    assert KEY.search(answer.content.decode())
+
+
+def test_before_approval_there_is_no_production_key(owner):
+    draft(owner.member)
+
+    with pytest.raises(keys.NotApproved):
+        keys.issue(owner.workspace, environment="production", name="x")
+    assert not ApiKey.objects.filter(environment="production").exists()
+
+
+def test_a_rejection_tells_its_reason_and_nothing_without_one(owner, office):
+    application = in_review(owner.member)
+
+    act(office, "reject", application)
+    assert status_of(application) == "IN_REVIEW"
+    act(office, "reject", application, reason="The CR12 is of last year")
+
+    assert status_of(application) == "REJECTED"
+    assert Workspace.objects.get(pk=owner.workspace.pk).go_live == "REJECTED"
+    event = AuditEvent.objects.get(action="go-live-application.rejected")
+    assert event.reason == "The CR12 is of last year"
+    (letter,) = sent_mails()
+    assert letter.body.count("The CR12 is of last year") == 2
+    assert not ApiKey.objects.filter(environment="production").exists()
+
+
+def test_nothing_is_approved_while_the_check_runs(owner, office):
+    application = submitted(owner.member)
+    act(office, "take", application)
+
+    assert "has not completed" in told(act(office, "approve", application))[-1]
+
+    assert status_of(application) == "IN_REVIEW"
+    assert Workspace.objects.get(pk=owner.workspace.pk).go_live == "IN_REVIEW"
+    assert not ApiKey.objects.filter(environment="production").exists()
+    run_due()
+    act(office, "approve", application)
+    assert status_of(application) == "APPROVED"
+
+
+def test_a_check_that_failed_is_run_again_and_does_not_approve(
+    owner, office, settings, request
+):
+    settings.GO_LIVE_ENVIRONMENT = "production"
+    application = in_review(owner.member)
+    assert CheckResult.objects.get().failure_code == "PROVIDER_NOT_CONFIGURED"
+    assert "has not completed" in told(act(office, "approve", application))[-1]
+
+    assert "no source for" in told(act(office, "check_again", application))[-1]
+    request.getfixturevalue("live_source")
+
+    act(office, "check_again", application)
+
+    assert CheckResult.objects.get().attempt == 2
+    assert "checked-again" in events(application)
+    # It runs: there is nothing to run again.
+    assert act(office, "check_again", application).status_code == 403
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject", "take"])
+def test_nothing_is_decided_twice_or_out_of_turn(owner, verb):
+    application = in_review(owner.member)
+    decisions.approve(application.pk, by(reviewer()))
+    again = {
+        "approve": lambda: decisions.approve(application.pk, by(reviewer())),
+        "reject": lambda: decisions.reject(application.pk, by(reviewer()), "No"),
+        "take": lambda: decisions.take(application.pk, by(reviewer())),
+    }
+
+    with pytest.raises(InvalidTransition):
+        again[verb]()
+
+    assert ApiKey.objects.filter(environment="production").count() == 1
+    assert Notification.objects.filter(kind=Kind.GO_LIVE_KEY).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_approve_at_once_one_does(owner):
+    application = in_review(owner.member)
+    people = [reviewer("one"), reviewer("two")]
+
+    done = at_once(2, lambda n: decisions.approve(application.pk, by(people[n])))
+
+    assert sorted(type(each).__name__ for each in done) == [
+        "Application",
+        "InvalidTransition",
+    ]
+    assert ApiKey.objects.filter(environment="production").count() == 1
+
+
+@pytest.mark.parametrize("role", ["OWNER", "VIEWER"])
+def test_nobody_decides_about_a_workspace_of_their_own(owner, role):
+    application = submitted(owner.member)
+    run_due()
+    insider = staff(SUPERUSER, "insider")
+    user = User.objects.get(username="insider")
+    mine = Member.objects.create(workspace=owner.workspace, user=user, role=role)
+    refused = "You have to do with this workspace: somebody else decides."
+    assert told(act(insider, "take", application))[-1] == refused
+    decisions.take(application.pk, by(reviewer()))
+
+    assert told(act(insider, "approve", application))[-1] == refused
+    assert told(act(insider, "reject", application, reason="x"))[-1] == refused
+
+    assert status_of(application) == "IN_REVIEW"
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Application.objects.update(status="REJECTED", reason="x", decided_by=user)
+    mine.delete()
+
+
+def test_a_suspended_workspace_is_not_approved(owner):
+    application = in_review(owner.member)
+    owner.workspace.suspend("Looked at")
+
+    with pytest.raises(decisions.Refused, match="suspended"):
+        decisions.approve(application.pk, by(reviewer()))
+
+
+def test_the_database_refuses_what_the_verbs_refuse(owner):
+    application = submitted(owner.member)
+    mine = Application.objects.filter(pk=application.pk)
+    user, key = (
+        reviewer(),
+        ApiKey.objects.create(
+            workspace=owner.workspace, name="x", environment="production", digest=b"x"
+        ),
+    )
+    when = application.submitted_at
+    taken = {"taken_by": user, "taken_at": when}
+    decided = {**taken, "decided_by": user, "decided_at": when}
+
+    for wrong in (
+        {"status": "APPROVED", **decided, "api_key": key},
+        {"status": "REJECTED", **decided, "reason": "x"},
+        {"status": "IN_REVIEW", "taken_by": owner.member.user, "taken_at": when},
+        {"status": "IN_REVIEW"},
+    ):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            mine.update(**wrong)
+    mine.update(status="IN_REVIEW", **taken)
+    for wrong in (
+        # Its check has not run.
+        {"status": "APPROVED", **decided, "api_key": key},
+        {"status": "REJECTED", **decided},
+        {"status": "SUBMITTED", "taken_by": None, "taken_at": None},
+    ):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            mine.update(**wrong)
+    mine.update(status="REJECTED", **decided, reason="x")
+    for wrong in ({"reason": "y"}, {"decided_at": now()}, {"status": "APPROVED"}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            mine.update(**wrong)
+
+
+@pytest.mark.parametrize("role", ["Operations", "Finance"])
+def test_other_roles_neither_see_nor_decide(owner, role):
+    application = in_review(owner.member)
+    client = staff(role)
+
+    assert client.get(change(application)).status_code == 403
+    for verb in ("take", "approve", "reject", "check_again"):
+        url = change(application).replace("/change/", f"/{verb}/")
+        assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
+    assert status_of(application) == "IN_REVIEW"
+
+
+def test_a_member_tampers_with_the_back_office_in_vain(owner):
+    application = in_review(owner.member)
+
+    for verb in ("approve", "reject", "change"):
+        url = change(application).replace("/change/", f"/{verb}/")
+        assert owner.http.post(url, {**SENT, "reason": "x"}).status_code == 404
+    assert status_of(application) == "IN_REVIEW"
+
+
+@pytest.mark.parametrize("verb", ["take", "approve", "reject", "check_again"])
+def test_opening_a_dialog_and_a_form_from_elsewhere_change_nothing(owner, verb):
+    application = submitted(owner.member)
+    if verb in {"approve", "reject"}:
+        run_due()
+        decisions.take(application.pk, by(reviewer()))
+    before = status_of(application)
+    url = change(application).replace("/change/", f"/{verb}/")
+    user = User.objects.create_user("grace", is_staff=True)
+    user.groups.add(Group.objects.get(name="Reviewer"))
+    client = Client(enforce_csrf_checks=True)
+    log_in(client, user)
+
+    client.get(url)
+    assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
+
+    assert status_of(application) == before
+
+
+def test_the_page_shows_everything_side_by_side_and_masks_people(
+    owner, api, office, django_assert_max_num_queries
+):
+    api.create(person())
+    application = in_review(owner.member)
+
+    with django_assert_max_num_queries(24):
+        html = opened(office, change(application))
+
+    for shown in (NAME, "Loans to people", "101-1000", "risk", "CR12", "Owner"):
+        assert shown in html
+    for personal in PERSONAL:
+        assert personal not in html
+    assert "/documents/" not in html
+    reveal(office, application, "KYB")
+    html = opened(office, change(application))
+    for personal in PERSONAL:
+        assert personal in html
+    assert html.count(f"{application.pk}/documents/") == 4
+
+
+def test_documents_are_read_after_a_reason_and_each_time_is_recorded(owner, office):
+    application = in_review(owner.member)
+    document = application.documents.get(kind="DIRECTOR_ID")
+    url = change(application).replace("/change/", f"/documents/{document.pk}")
+    assert office.get(url).status_code == 404
+
+    reveal(office, application, "KYB")
+    for _ in range(2):
+        answer = office.get(url)
+        assert answer.content == pdf()
+
+    assert answer["Content-Disposition"].startswith("attachment; ")
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert answer["Cache-Control"] == "no-store"
+    read = AuditEvent.objects.filter(action="go-live-application.document-read")
+    assert [event.fields for event in read] == [["DIRECTOR_ID"]] * 2
+
+
+def test_a_document_of_another_application_is_not_found(owner, stranger, office):
+    mine, theirs = in_review(owner.member), in_review(stranger.member)
+    document = theirs.documents.get(kind="CR12")
+    reveal(office, mine, "KYB")
+
+    url = change(mine).replace("/change/", f"/documents/{document.pk}")
+
+    assert office.get(url).status_code == 404
+
+
+def test_what_waits_is_listed_and_nothing_else(owner, stranger, office):
+    waits, decided = submitted(owner.member), in_review(stranger.member)
+    decisions.reject(decided.pk, by(reviewer()), "No")
+
+    found = listed_ids(office, Application, waits="staff")
+
+    assert found == {str(waits.pk)}
+    assert NAME in opened(office, listing(Application))

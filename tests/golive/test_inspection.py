@@ -1,0 +1,289 @@
+import gc
+import html
+import io
+import resource
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+from PIL import Image
+from pypdf import PdfReader
+
+from tests.golive import files
+from tests.golive.applications import COMPANY
+from tests.golive.files import pdf, picture
+from verification.console import golive
+from verification.console.golive_forms import TOLD
+from verification.golive import inspection
+from verification.golive.inspection import (
+    MOST_BYTES,
+    Busy,
+    Fault,
+    Unacceptable,
+    inspect,
+    turn,
+)
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+ZIP = b"PK\x03\x04" + b"\0" * 200
+
+
+def fault(name: str, declared: str, content: bytes) -> str:
+    with pytest.raises(Unacceptable) as refused:
+        inspect(name, declared, content)
+    return refused.value.fault
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "content"),
+    [
+        ("cr12.pdf", "application/pdf", pdf()),
+        ("CR12.PDF", "application/octet-stream", pdf()),
+        ("id.jpeg", "image/jpeg", picture()),
+        ("id.jpg", "", picture("JPEG", mode="L")),
+        ("id.png", "image/png", picture("PNG", mode="P")),
+        ("id.png", "image/png; charset=binary", picture("PNG", mode="RGBA")),
+        ("scan.png", "image/png", picture("PNG", mode="1")),
+    ],
+)
+def test_documents_are_taken(name, declared, content):
+    found = inspect(name, declared, content)
+
+    assert found.content_type in {"application/pdf", "image/jpeg", "image/png"}
+    assert found.content
+
+
+def test_a_pdf_is_kept_byte_by_byte_as_it_may_be_signed():
+    signed = files.pdf_with_text("Certificate of incorporation")
+
+    assert inspect("c.pdf", "application/pdf", signed).content == signed
+    assert len(PdfReader(io.BytesIO(signed)).pages) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "content", "why"),
+    [
+        ("cr12.pdf", "application/pdf", b"", Fault.EMPTY),
+        ("cr12.pdf", "application/pdf", pdf() + b"\0" * MOST_BYTES, Fault.TOO_LARGE),
+        ("logo.svg", "image/svg+xml", SVG, Fault.UNKNOWN),
+        ("logo.png", "image/png", SVG, Fault.UNKNOWN),
+        ("page.pdf", "application/pdf", b"<html><script>", Fault.UNKNOWN),
+        ("all.zip", "application/zip", ZIP, Fault.UNKNOWN),
+        ("cr12.pdf", "application/pdf", ZIP, Fault.UNKNOWN),
+        ("id.gif", "image/gif", picture("GIF"), Fault.UNKNOWN),
+        ("id.png", "image/png", picture("JPEG"), Fault.LIES),
+        ("cr12.pdf", "application/pdf", picture("JPEG"), Fault.LIES),
+        ("id.jpg", "image/jpeg", pdf(), Fault.LIES),
+        ("id.jpg", "image/png", picture("JPEG"), Fault.LIES),
+        ("run.exe", "application/pdf", pdf(), Fault.LIES),
+        ("noname", "application/pdf", pdf(), Fault.LIES),
+        ("id.jpg", "image/jpeg", picture("JPEG")[:200], Fault.DAMAGED),
+        ("id.png", "image/png", picture("PNG")[:40], Fault.DAMAGED),
+        ("a.pdf", "application/pdf", b"%PDF-1.7 nothing", Fault.DAMAGED),
+        ("a.pdf", "application/pdf", b"%PDF-1.7\n%%EOF", Fault.DAMAGED),
+        ("a.pdf", "application/pdf", pdf() + ZIP * 20, Fault.DAMAGED),
+    ],
+)
+def test_what_is_no_document_or_lies_is_refused(name, declared, content, why):
+    assert fault(name, declared, content) == why
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        files.pdf_with("/JavaScript", JS="app.alert(1)"),
+        files.pdf_with("/URI", JS="app.alert(1)"),
+        files.pdf_with_a_script_by_another_name(),
+        files.pdf_with("/Launch", F="calc.exe"),
+        files.pdf_with("/SubmitForm", F="https://elsewhere.test/"),
+        files.pdf_with("/GoToR", F="//elsewhere.test/share"),
+        files.pdf_with("/URI", XFA="<xdp>"),
+        files.pdf_that_carries_a_file(),
+        files.pdf().replace(b"startxref", b"/JavaScript\nstartxref"),
+    ],
+)
+def test_a_pdf_that_does_more_than_show_something_is_refused(content):
+    assert fault("a.pdf", "application/pdf", content) == Fault.ACTIVE
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        files.pdf_that_opens_with("<</S/URI/URI(https://elsewhere.test/)>>"),
+        files.pdf_that_opens_with("<</S/Named/N/Print>>"),
+        files.pdf_that_opens_with("<</S/GoTo/D[3 0 R/Fit]/Next<</S/URI/URI(x)>>>>"),
+        files.pdf_with_object("<</F(//elsewhere.test/a)/Length 0>>stream\n\nendstream"),
+        files.pdf_with_object("<</Ref<</F(a.pdf)>>/Length 0>>stream\n\nendstream"),
+        files.pdf_with_object("<</Type/Filespec/FS/URL/F(https://elsewhere.test)>>"),
+        files.pdf_with_object("<</Type/F/F(//elsewhere.test/a)>>"),
+        files.pdf_with_object("<</S/Thread/D 0/F(//elsewhere.test/a.pdf)>>"),
+        # The value of another object's /S.
+        files.pdf_with_object("/SubmitForm"),
+    ],
+)
+def test_actions_on_opening_and_external_files_are_refused(content):
+    assert fault("a.pdf", "application/pdf", content) == Fault.ACTIVE
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        files.pdf_that_opens_with("[3 0 R/XYZ null null 0]"),
+        files.pdf_that_opens_with("<</S/GoTo/D[3 0 R/Fit]>>"),
+        # The flags of an annotation, and a thread of articles.
+        files.pdf_with_object("<</Subtype/Link/F 4/A<</S/URI/URI(https://a.test)>>>>"),
+        files.pdf_with_object("<</Type/Thread/F 3 0 R>>"),
+    ],
+)
+def test_pdf_that_opens_at_a_place_is_taken(content):
+    assert inspect("a.pdf", "application/pdf", content).content == content
+
+
+def test_links_and_places_within_a_pdf_are_no_harm():
+    for word in ("/URI", "/GoTo"):
+        assert inspect("a.pdf", "application/pdf", files.pdf_with(word))
+
+
+def test_what_is_small_and_opens_into_something_huge_is_refused():
+    bomb = files.huge_picture()
+    assert len(bomb) < 10_000
+    assert fault("id.png", "image/png", bomb) == Fault.BOMB
+    for times in (1, 2):
+        bomb = files.pdf_bomb(times)
+        assert len(bomb) < 1_000_000
+        assert fault("a.pdf", "application/pdf", bomb) == Fault.BOMB
+
+
+def test_packed_objects_are_taken_until_they_are_more_than_is_kept_open():
+    few = files.pdf_with_packed_objects(4, 1000)
+    assert inspect("a.pdf", "application/pdf", few).content == few
+    for many in (
+        files.pdf_with_packed_objects(4, 9 * 1024 * 1024),
+        files.pdf_with_packed_objects(1, 1000, "[/ASCII85Decode/FlateDecode]"),
+    ):
+        assert len(many) < 100_000
+        assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
+
+
+def test_what_is_too_long_to_be_looked_at_is_refused():
+    script = files.pdf_with_a_script_beside_a_long_list()
+    assert fault("a.pdf", "application/pdf", script) == Fault.BOMB
+
+
+def test_tables_of_objects_are_taken_until_they_are_more_than_is_kept_open():
+    changed_often = files.pdf_with_tables(20, 1000)
+    assert inspect("a.pdf", "application/pdf", changed_often).content == changed_often
+    for many in (files.pdf_with_tables(65, 0), files.pdf_with_tables(2, 5_000_000)):
+        assert len(many) < 100_000
+        assert fault("a.pdf", "application/pdf", many) == Fault.BOMB
+
+
+def test_locked_and_endless_pdfs_are_refused():
+    locked = files.pdf_with_password()
+    assert fault("a.pdf", "application/pdf", locked) == Fault.ENCRYPTED
+    long = files.pdf_with_pages(201)
+    assert fault("a.pdf", "application/pdf", long) == Fault.TOO_LONG
+
+
+def test_where_and_by_what_a_photo_was_taken_is_not_kept():
+    sent = files.photo_with_place()
+    assert b"Acacia Phones" in sent
+    assert b"Taken at home" in sent
+
+    kept = inspect("id.jpg", "image/jpeg", sent).content
+
+    with Image.open(io.BytesIO(kept)) as picture:
+        assert not picture.getexif()
+        # It was turned as the camera said: the hint is gone.
+        assert picture.size == (40, 60)
+        assert "comment" not in picture.info
+    assert b"Acacia Phones" not in kept
+    assert b"Taken at home" not in kept
+
+
+def test_what_stands_beside_and_behind_a_picture_is_not_kept():
+    kept = inspect("id.png", "image/png", files.png_with_words()).content
+
+    assert b"Taken at home" not in kept
+    assert b"PK\x03\x04" not in kept
+
+
+def test_a_large_scan_is_made_as_large_as_is_read():
+    kept = inspect("a.png", "image/png", picture("PNG", (6000, 3000))).content
+
+    with Image.open(io.BytesIO(kept)) as scan:
+        assert scan.size == (4000, 2000)
+
+
+def test_machine_looks_into_one_file_at_a_time(monkeypatch):
+    sent = ("a.pdf", "application/pdf", files.pdf())
+    with ThreadPoolExecutor(2) as another:
+        with turn():
+            waiting = another.submit(inspect, *sent)
+            another.submit(inspect, *sent)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.2)
+            # A process lends few threads to files, and none to what is refused anyway.
+            with pytest.raises(Busy):
+                inspect(*sent)
+            assert fault("a.txt", "text/plain", files.pdf()) == Fault.LIES
+        assert waiting.result(20).content
+        monkeypatch.setattr(inspection, "WAIT_SECONDS", 0.1)
+        with turn(), pytest.raises(Busy):
+            another.submit(inspect, *sent).result()
+
+
+def test_file_that_is_not_read_in_time_is_busy(monkeypatch):
+    monkeypatch.setattr(inspection, "WALL_SECONDS", 0.01)
+
+    with pytest.raises(Busy):
+        inspect("a.pdf", "application/pdf", files.pdf())
+
+
+def test_large_documents_need_less_than_the_limits():
+    scan = picture("PNG", (6300, 6300), "RGBA", compress_level=1)
+
+    assert inspect("a.png", "image/png", scan).content
+    assert inspect("a.pdf", "application/pdf", files.pdf_with_pages(200)).content
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_hostile_files_cost_the_web_process_no_memory(owner, monkeypatch):
+    monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 100_000)
+    owner.post("golive-company", COMPANY)
+    heavy = files.pdf_of_many_objects(b"<</A" + b"<<>>/A" * 18 + b" 0>>")
+    light = [
+        files.huge_picture(),
+        picture("PNG", (1000, 1000))[:-30],
+        files.huge_picture(),
+        files.pdf_with_tables(2, 5_000_000),
+        files.pdf_with_packed_objects(4, 9 * 1024 * 1024),
+        files.pdf_that_opens_with("<</S/Named/N/Print>>"),
+    ]
+    send(owner, heavy[:2_000_000] + b"%%EOF")
+    before = rss_after_collecting()
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    assert str(TOLD[Fault.BOMB]) in send(owner, heavy)
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - begun.ru_utime - begun.ru_stime
+    assert cpu < inspection.CPU_SECONDS + 2
+    assert used.ru_maxrss * 1024 < inspection.MEMORY_BYTES
+    for number in range(99):
+        assert "<title>Error:" in send(owner, light[number % len(light)])
+    assert rss_after_collecting() < before + 20 * 1024 * 1024
+
+
+def send(owner, content: bytes) -> str:
+    name = "a.png" if content.startswith(b"\x89") else "a.pdf"
+    file = files.sent(content, name, "application/octet-stream")
+    return html.unescape(
+        owner.post("golive-hand-in", file, kind="cr12").content.decode()
+    )
+
+
+def rss_after_collecting() -> int:
+    gc.collect()
+    return psutil.Process().memory_info().rss

@@ -1,0 +1,81 @@
+"""Where documents are kept, and that nobody but the service reads them."""
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from django.test import override_settings
+from environs import Env
+
+from tests.fakes.buckets import bucket as bucket
+from tests.golive.applications import draft
+from tests.golive.files import pdf
+from verification.golive.documents import content_of, forget, store
+from verification.golive.models import Document
+from verification.settings import STORAGES
+from verification.settings.documents import document_storage
+
+
+@pytest.fixture
+def in_bucket(bucket, monkeypatch, tmp_path):
+    """As the environment configures it."""
+    for name, value in {
+        "DOCUMENTS_BUCKET": "kyb",
+        "DOCUMENTS_S3_URL": bucket.url,
+        "DOCUMENTS_S3_REGION": "af-south-1",
+        "DOCUMENTS_S3_ADDRESSING": "path",
+        "DOCUMENTS_S3_ACCESS_KEY": "AKIATEST",
+        "DOCUMENTS_S3_SECRET_KEY": "of no worth",
+    }.items():
+        monkeypatch.setenv(name, value)
+    kept = {**STORAGES, "documents": document_storage(Env(), tmp_path)}
+    with override_settings(STORAGES=kept):
+        yield bucket
+
+
+def document(stored) -> Document:
+    return Document(file=stored.name, data_key=stored.data_key)
+
+
+def test_a_bucket_holds_what_only_the_service_reads(in_bucket, db):
+    stored = store(pdf())
+
+    ((path, sealed),) = in_bucket.objects.items()
+    assert path == f"/kyb/{stored.name}"
+    assert b"%PDF" not in sealed
+    assert in_bucket.headers[0]["x-amz-acl"] == "private"
+    assert content_of(document(stored)) == pdf()
+    forget(stored.name)
+    assert in_bucket.objects == {}
+
+
+def test_a_storage_that_deletes_nothing_keeps_nobody_from_going_on(
+    in_bucket, db, caplog
+):
+    stored = store(pdf())
+    in_bucket.keeps_all = True
+
+    forget(stored.name)
+
+    assert f"document {stored.name} is left in the storage" in caplog.text
+
+
+def test_a_file_is_not_forgotten_while_a_row_names_it(owner):
+    found = draft(owner.member).documents.get(kind="CR12")
+
+    forget(found.file)
+
+    assert content_of(found) == pdf()
+
+
+def test_a_file_that_was_put_in_place_of_another_is_not_read(owner):
+    one, two = draft(owner.member).documents.order_by("id")[:2]
+    one.file = two.file
+
+    with pytest.raises(InvalidTag):
+        content_of(one)
+
+
+def test_the_same_file_is_sealed_differently_each_time(db):
+    one, two = store(pdf()), store(pdf())
+
+    assert one.name != two.name
+    assert one.data_key != two.data_key

@@ -1,0 +1,396 @@
+import re
+
+import pytest
+import time_machine
+from django.utils.timezone import now
+
+from tests.documents.test_consent_receipts import read as pdf_text
+from tests.world.orders import EMPLOYMENT, PAYER
+from tests.world.subject import NAME, words
+from verification.checks.models import CheckResult
+from verification.consents.models import Consent, ConsentRecord
+from verification.notifications.models import Block
+from verification.notifications.recipients import block
+
+pytestmark = pytest.mark.django_db
+
+
+def records(visitor):
+    found = ConsentRecord.objects.filter(report_id=visitor.report_id)
+    return [record.happened for record in found]
+
+
+def test_a_subject_grants_and_the_report_moves_on(api, ask):
+    visitor = ask()
+    visitor.enter()
+
+    answer = visitor.grant()
+
+    assert (answer.status_code, answer["Location"]) == (303, visitor.page)
+    api.work()
+    report = api.report(visitor.report_id)
+    assert report["status"] == "READY"
+    assert report["consentState"]["status"] == "GRANTED"
+    assert "You agreed to the checks" in visitor.text()
+
+
+def test_the_record_holds_what_was_shown(ask):
+    visitor = ask()
+    page = words(visitor.enter().content.decode())
+
+    visitor.grant()
+
+    record = ConsentRecord.objects.get()
+    assert record.evidence["typedName"] == NAME
+    assert record.evidence["confirmedBy"] == "DATE_OF_BIRTH"
+    assert record.evidence["address"] == "127.0.0.1"
+    assert (record.language, record.notice_version) == ("en", "ke-2026-11d")
+    for line in record.evidence["text"].splitlines():
+        for part in line.split(": ", 1):
+            assert part in page
+
+
+def test_a_receipt_tells_number_time_hash_and_how_to_withdraw(ask):
+    visitor = ask()
+    visitor.enter()
+    visitor.grant()
+
+    html = visitor.text()
+
+    record = ConsentRecord.objects.get()
+    assert record.number in html
+    assert bytes(record.notice_sha256).hex() in html
+    assert "<svg" in html
+    assert f"{visitor.page}withdraw" in html
+    pdf = visitor.get("receipt.pdf")
+    assert pdf["Content-Type"] == "application/pdf"
+    assert pdf.content.startswith(b"%PDF")
+
+
+def test_declining_needs_nothing_and_takes_a_reason(api, ask):
+    visitor = ask()
+    visitor.enter()
+    assert b"need not say" in visitor.get("decline").content
+
+    visitor.post("decline", reason="I did not apply")
+
+    report = api.report(visitor.report_id)
+    assert report["status"] == "FAILED"
+    assert report["failure"]["code"] == "CONSENT_DECLINED"
+    assert ConsentRecord.objects.get().evidence["reason"] == "I did not apply"
+    assert "You did not agree" in visitor.text()
+
+
+def test_a_consent_is_withdrawn_by_the_same_link(api, ask):
+    visitor = ask()
+    visitor.enter()
+    visitor.grant()
+    visitor.enter()
+
+    assert b"Withdraw your consent?" in visitor.get("withdraw").content
+    visitor.post("withdraw")
+
+    assert records(visitor) == ["GRANTED", "WITHDRAWN"]
+    assert api.report(visitor.report_id)["status"] == "CANCELLED"
+    assert "You withdrew your consent" in visitor.text()
+
+
+@pytest.mark.parametrize("verb", ["grant", "decline", "withdraw"])
+def test_a_double_click_is_one_answer(ask, verb):
+    visitor = ask()
+    visitor.enter()
+    form = visitor.form()
+    if verb == "withdraw":
+        visitor.grant()
+
+    first, second = visitor.post(verb, **form), visitor.post(verb, **form)
+
+    assert first.status_code == second.status_code == 303
+    assert len(records(visitor)) == len(set(records(visitor)))
+    assert visitor.get().status_code == 200
+
+
+def test_a_tab_that_stayed_open_cannot_undo_what_the_other_did(ask):
+    visitor = ask()
+    visitor.enter()
+    form = visitor.form()
+    visitor.post("decline")
+
+    late = visitor.post("grant", **form)
+
+    assert late["Location"] == visitor.page
+    assert records(visitor) == ["DECLINED"]
+
+
+def test_a_wrong_person_says_so_without_confirming_anything(api, ask):
+    visitor = ask()
+    visitor.open()
+
+    done = visitor.browser.post(visitor.page + "not-me", follow=True)
+
+    assert "No check is made" in done.content.decode()
+    assert ConsentRecord.objects.get().evidence["reason"] == "NOT_ME"
+    assert api.report(visitor.report_id)["status"] == "FAILED"
+
+
+def test_a_report_that_knows_nothing_of_its_subject_asks_at_once(ask):
+    visitor = ask(
+        subject={"dateOfBirth": None, "idNumber": None, **EMPLOYMENT},
+        checksRequested=["EMPLOYER_VERIFICATION"],
+    )
+    visitor.open()
+
+    page = words(visitor.text())
+
+    assert "wants to check your details" in page
+    assert "Amina" not in page
+    visitor.grant()
+    assert ConsentRecord.objects.get().evidence["confirmedBy"] == "NO_CHALLENGE"
+
+
+def test_grant_after_the_report_was_cancelled_changes_nothing(api, ask):
+    visitor = ask()
+    visitor.enter()
+    form = visitor.form()
+    api.post(f"/reports/{visitor.report_id}/cancel")
+
+    visitor.post("grant", **form)
+
+    assert records(visitor) == []
+    page = visitor.get()
+    assert page.status_code == 410
+    assert b"has cancelled its request" in page.content
+
+
+BORN_2013 = {"day": "27", "month": "3", "year": "2013"}
+
+
+def test_a_subject_under_18_reads_what_happens_instead_and_cannot_grant(api, ask_minor):
+    visitor = ask_minor()
+    visitor.open()
+    visitor.confirm(**BORN_2013)
+
+    page = words(visitor.text())
+
+    assert "You are under 18" in page
+    assert "A parent or guardian decides with Acacia Lenders" in page
+    visitor.post("grant", name=NAME, agreed="on", shown="")
+    assert records(visitor) == []
+    assert Consent.objects.get().status == "PENDING"
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_a_subject_under_18_tells_the_client(api, ask_minor, language):
+    visitor = ask_minor()
+    visitor.open()
+    visitor.confirm(**BORN_2013)
+    visitor.get(lang=language)
+    shown = words(visitor.text())
+
+    visitor.post("under-age")
+
+    report = api.report(visitor.report_id)
+    assert report["status"] == "FAILED"
+    assert report["consentState"]["reason"] == "UNDER_AGE"
+    record = ConsentRecord.objects.get()
+    assert record.evidence["text"] in shown
+    assert record.evidence["confirmedBy"] == "DATE_OF_BIRTH"
+    heading = {
+        "en": "A parent or guardian decides",
+        "sw": "Mzazi au mlezi ndiye huamua",
+    }
+    assert heading[language] in visitor.text()
+    assert visitor.get("receipt.pdf").status_code == 200
+
+
+def test_an_adult_cannot_decline_as_a_child(ask):
+    visitor = ask()
+    visitor.enter()
+
+    visitor.post("under-age")
+
+    assert records(visitor) == []
+
+
+def test_another_name_is_no_signature_and_the_page_does_not_say_whose_is(ask):
+    visitor = ask(
+        subject={"dateOfBirth": None, "idNumber": None, **EMPLOYMENT},
+        checksRequested=["EMPLOYER_VERIFICATION"],
+    )
+    visitor.open()
+
+    visitor.grant(name="xx")
+
+    page = visitor.text()
+    assert "Type your name as on your ID" in page
+    assert 'href="#id_name"' in page
+    assert "Kamau" not in page
+    assert records(visitor) == []
+    assert Consent.objects.get().wrong_answers == 0
+    visitor.grant(name="Kamau Wanjiku")
+    assert records(visitor) == ["GRANTED"]
+
+
+def test_signatures_of_one_link_are_limited(ask):
+    visitor = ask()
+
+    # Within one minute of the clock.
+    with time_machine.travel(now().replace(second=1), tick=False):
+        visitor.enter()
+        form = {**visitor.form(), "name": "xx"}
+        statuses = [visitor.post("grant", **form).status_code for _ in range(11)]
+
+    assert statuses == [303] * 10 + [429]
+
+
+def test_who_decides_for_a_company_signs_with_name_and_position(api, ask_company):
+    visitor = ask_company()
+    visitor.open()
+    visitor.confirm(answer="PVT-12345")
+    form = visitor.form()
+    assert "the name you type, your position if you decide for a company" in words(
+        visitor.text()
+    )
+
+    for wrong in ({}, {"position": " "}, {"position": "Director", "name": "Achieng"}):
+        visitor.post("grant", **form | wrong)
+        assert "<title>Error: " in visitor.text()
+        assert records(visitor) == []
+    visitor.post("grant", **form | {"name": "Achieng Ouma", "position": "Director"})
+
+    evidence = ConsentRecord.objects.get().evidence
+    assert evidence["typedName"] == "Achieng Ouma"
+    assert evidence["position"] == "Director"
+    assert evidence["confirmedBy"] == "REGISTRATION_NUMBER"
+    page = words(visitor.text())
+    assert "Signed by Achieng Ouma" in page
+    assert "Position Director" in page
+
+
+def granted(ask, **members):
+    visitor = ask(**members)
+    visitor.enter()
+    visitor.grant()
+    return visitor
+
+
+def test_the_page_of_a_grant_tells_how_far_the_checks_are(api, ask):
+    visitor = granted(ask)
+    assert "They have begun" in words(visitor.text())
+
+    api.work()
+
+    page = words(visitor.text())
+    assert "They are done, and Acacia Lenders has the results" in page
+    assert "begun" not in page
+    assert "Acacia Lenders gets the results" not in page
+
+
+def test_a_grant_leads_the_subject_who_pays_on_to_the_payment(api, ask):
+    visitor = granted(ask, paymentMode="CANDIDATE")
+    state = api.report(visitor.report_id)["paymentState"]
+
+    html = visitor.text()
+
+    assert "They begin when you have paid KES 250.00" in words(html).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+    assert f'class="button" href="{state["paymentUrl"]}"' in html
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_grant_leads_nobody_to_the_payment_of_somebody_else(api, ask, draft):
+    visitor = granted(ask, paymentMode="THIRD_PARTY", payer=PAYER, draft=draft)
+
+    html = visitor.text()
+
+    assert "/p/" not in html
+    waits = "Somebody else was asked to pay" in html
+    assert waits is not draft
+
+
+def test_a_grant_names_the_client_for_a_payer_whom_no_message_reaches(ask):
+    visitor = granted(ask, paymentMode="THIRD_PARTY", payer=PAYER)
+    address = [("EMAIL", PAYER["email"])]
+    block(visitor.consent.report.workspace_id, address, Block.Reason.UNWANTED)
+
+    page = words(visitor.text())
+
+    assert "was asked to pay" not in page
+    assert "Somebody else has to pay, and Acacia Lenders has the link for it." in page
+
+
+def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):
+    visitor = granted(ask)
+    assert "Then no check is made" in words(visitor.text("withdraw"))
+    api.work()
+    assert "All checks were made. Withdrawing does not undo" in words(
+        visitor.text("withdraw")
+    )
+
+    visitor.post("withdraw")
+
+    page = words(visitor.text())
+    assert "All checks had been made before" in page
+    assert "not started" not in page
+    receipt = pdf_text(visitor.get("receipt.pdf").content)
+    assert "All checks had been made before; what was found" in receipt
+    assert "not started" not in receipt
+    assert "not run" not in receipt
+    changes = api.get(f"/reports/{visitor.report_id}/events").json()["events"]
+    assert changes[-1]["trigger"] == "consent withdrawn"
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_withdrawal_before_any_check_says_so(ask, draft):
+    visitor = granted(ask, draft=draft)
+
+    visitor.post("withdraw")
+
+    html = visitor.text()
+    assert ticks(html) == {False: ["Not made"] * 3}
+    page = words(html)
+    assert "Acacia Lenders sees that you withdrew. No check was made." in page
+    assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
+
+
+@pytest.mark.parametrize(
+    ("language", "made", "waits", "not_made"),
+    [
+        ("en", "Made", "Waiting", "Not made"),
+        ("sw", "Umefanywa", "Unasubiri", "Haukufanywa"),
+    ],
+)
+def test_only_checks_that_were_made_have_a_tick(ask, language, made, waits, not_made):
+    visitor = granted(ask)
+    visitor.get("", lang=language)
+    results = CheckResult.objects.filter(report_id=visitor.report_id)
+    assert ticks(visitor.text()) == {False: [waits] * results.count()}
+
+    first = results.first()
+    results.exclude(pk=first.pk).update(
+        status="CANCELLED", next_attempt_at=None, completed_at=now()
+    )
+    results.filter(pk=first.pk).update(
+        status="COMPLETED", next_attempt_at=None, completed_at=now()
+    )
+
+    assert ticks(visitor.text()) == {
+        True: [made],
+        False: [not_made] * (results.count() - 1),
+    }
+
+
+def ticks(html):
+    """What is said of the checks on the page, by whether they have a tick."""
+    told = {}
+    found = r'<li( class="made")?><strong>[^<]+</strong><br><small>([^<]+)</small>'
+    for tick, state in re.findall(found, html):
+        told.setdefault(bool(tick), []).append(state)
+    return told
+
+
+def test_withdrawing_is_a_button(ask):
+    visitor = granted(ask)
+
+    assert f'class="button other" href="{visitor.page}withdraw"' in visitor.text()

@@ -1,0 +1,131 @@
+from collections.abc import Callable, Sequence
+
+import pytest
+from django.db import connection
+from django.utils.timezone import now
+
+from tests.world.logs import log_lines as log_lines
+from verification.jobs import batches, heartbeat
+from verification.jobs.batches import in_steps, sweep
+from verification.jobs.heartbeat import Flag
+from verification.jobs.models import Job
+
+FINISH = """
+UPDATE jobs_job SET gave_up_at = %(at)s WHERE id IN (
+    SELECT id FROM jobs_job WHERE gave_up_at IS NULL LIMIT %(limit)s
+)
+"""
+
+
+def jobs(count: int) -> list[int]:
+    rows = [
+        Job(function="tests.jobs.tasks.nothing", arguments=[]) for _ in range(count)
+    ]
+    return [job.pk for job in Job.objects.bulk_create(rows)]
+
+
+def waiting():
+    return Job.objects.filter(gave_up_at=None)
+
+
+def swept(fails: Callable[[int], object] = bool) -> list[int]:
+    """The ids that the verb was called with; it finishes those that do not fail."""
+    called = []
+
+    def verb(pk: int) -> None:
+        called.append(pk)
+        fails(pk)
+        Job.objects.filter(pk=pk).update(gave_up_at=now())
+
+    sweep(waiting(), verb)
+    return called
+
+
+def left() -> Sequence[int]:
+    return list(waiting().values_list("pk", flat=True))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(batches, "AT_ONCE", 2)
+    monkeypatch.setattr(batches, "STEP", 2)
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    flag = Flag()
+    monkeypatch.setattr(heartbeat, "stopping", flag)
+    return flag
+
+
+def test_each_row_is_dealt_with_once(db):
+    ids = jobs(5)
+
+    assert swept() == ids
+    assert left() == []
+
+
+def test_a_bad_row_holds_up_no_other_and_is_met_once_a_run(db, log_lines):
+    ids = jobs(5)
+
+    def fails(pk):
+        if pk in ids[:3]:
+            raise ValueError("Wanjiku Kamau")
+
+    assert swept(fails) == ids
+    assert swept(fails) == left() == ids[:3]
+    written = [line["message"] for line in log_lines()]
+    assert f"jobs.Job {ids[0]} is left for the next run: ValueError" in written
+    assert "Wanjiku" not in str(log_lines())
+
+
+def test_a_row_that_has_gone_is_no_error(db, log_lines):
+    first, second = jobs(2)
+
+    def fails(pk):
+        if pk == first:
+            Job.objects.filter(pk=first).delete()
+            Job.objects.get(pk=first)
+
+    assert swept(fails) == [first, second]
+    assert left() == log_lines() == []
+
+
+def test_it_ends_when_the_cluster_stops(db, stopping):
+    ids = jobs(3)
+
+    def fails(pk):
+        stopping.set()
+
+    assert swept(fails) == ids[:1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_connection_costs_one_row():
+    ids = jobs(3)
+
+    def fails(pk):
+        if pk == ids[0]:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    assert swept(fails) == ids
+    assert left() == ids[:1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5])
+def test_steps_go_on_until_nothing_is_left(db, count):
+    jobs(count)
+
+    in_steps(FINISH, at=now())
+
+    assert left() == []
+
+
+def test_no_step_is_begun_when_the_cluster_stops(db, stopping):
+    ids = jobs(1)
+    stopping.set()
+
+    in_steps(FINISH, at=now())
+
+    assert left() == ids

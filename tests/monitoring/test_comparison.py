@@ -1,0 +1,292 @@
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils.timezone import now
+
+from monitoring import tasks
+from monitoring.comparison import NotCompared
+from monitoring.models import Alert, Baseline, Run
+from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
+from tests.world.clients import Api
+from tests.world.orders import REFUSED
+from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.world.staff import change, opened
+from verification.api.event_shapes import EVENTS
+from verification.checks.models import CheckResult
+from verification.jobs.models import Job
+from verification.reports.models import Report
+from webhooks.events import envelope
+from webhooks.models import Event
+
+DAY = timedelta(days=1)
+
+
+def due(api: Api) -> Run:
+    """The run of a rule, launched a day later and not worked off."""
+    let_pass(DAY)
+    tasks.run_due()
+    return Run.objects.latest("number")
+
+
+def compare(*runs: Run) -> None:
+    tasks.compare(*(str(run.report_id) for run in runs))
+
+
+def find(run: Run, **details: Any) -> None:
+    """Have the only check of the run end, with these details."""
+    result = CheckResult.objects.get(report=run.report_id)
+    result.finding = {"summary": "", "flags": [], "details": details}
+    result.status, result.completed_at = "COMPLETED", now()
+    result.next_attempt_at, result.risk_level = None, "LOW"
+    result.save()
+    Report.objects.filter(pk=run.report_id).update(status="READY", completed_at=now())
+
+
+def ask_about(run: Run, id_number: str) -> None:
+    report = Report.objects.get(pk=run.report_id)
+    report.subject = {**report.subject, "idNumber": id_number}
+    report.save()
+
+
+@pytest.fixture
+def made(api: Api) -> dict[str, Any]:
+    """A rule whose baseline was found."""
+    rule = make(api)
+    work(api)
+    return rule
+
+
+def test_nothing_of_what_was_found_stands_in_the_database_in_clear(
+    api: Api, made: dict[str, Any], staff
+):
+    run = due(api)
+    find(run)
+    result = CheckResult.objects.get(report=run.report_id)
+    flag = {"code": "ON_A_LIST", "severity": "HIGH", "message": ""}
+    result.finding = {**result.finding, "flags": [flag]}
+    result.save()
+    compare(run)
+
+    (alert,) = alerts(api)
+    assert "new flag ON_A_LIST" in alert["message"]
+    assert "new flag ON_A_LIST" in opened(staff, change(Alert.objects.get()))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT a::text, message FROM monitoring_alert a")
+        row, message = cursor.fetchone()
+    assert "ON_A_LIST" not in row
+    assert b"ON_A_LIST" not in bytes(message)
+
+
+def test_an_end_is_told_to_a_job_that_compares_it(api: Api, made: dict[str, Any]):
+    run = due(api)
+    api.work()
+
+    job = Job.objects.filter(function="monitoring.tasks.compare").latest("id")
+    assert job.arguments == [str(run.report_id)]
+
+
+def test_the_same_run_compared_again_is_told_once(api: Api):
+    make(api, id_number=CHANGING)
+    work(api)
+    run = due(api)
+    api.work()
+
+    for _ in range(3):
+        compare(run)
+
+    assert Alert.objects.count() == 1
+    assert Event.objects.filter(name="monitoring.alert.created").count() == 1
+
+
+def test_an_older_run_that_ends_after_a_newer_one_says_nothing_new(api: Api, made):
+    older, newer = due(api), due(api)
+    find(newer, name="second")
+    compare(newer)
+
+    find(older, name="first")
+    compare(older)
+
+    assert Alert.objects.count() == 0
+    assert Baseline.objects.get().run_number == newer.number
+
+
+def test_of_two_runs_in_one_job_each_is_compared_with_the_one_before(api: Api, made):
+    first, second, third = due(api), due(api), due(api)
+    for run, name in ((first, "a"), (second, "b"), (third, "a")):
+        find(run, firstName=name)
+    Baseline.objects.all().delete()
+
+    compare(third, first, second)
+
+    found = [alert["changes"][0] for alert in alerts(api)]
+    assert [(c["old"], c["new"]) for c in found] == [("b", "a"), ("a", "b")]
+
+
+def test_a_check_that_completes_by_a_retry_is_compared(api: Api):
+    made = make(api, id_number=CHANGING)
+    work(api)
+    run = due(api)
+    ask_about(run, REFUSED)
+    api.work()
+    compare(run)
+    assert api.report(str(run.report_id))["status"] == "FAILED"
+    assert alerts(api) == []
+
+    ask_about(run, CHANGING)
+    assert api.post(f"/reports/{run.report_id}/retry").status_code == 200
+    api.work()
+    compare(run)
+
+    (alert,) = alerts(api)
+    assert (alert["monitoringId"], alert["reportId"]) == (
+        made["id"],
+        str(run.report_id),
+    )
+    result = CheckResult.objects.get(report=run.report_id)
+    assert (result.status, result.attempt) == ("COMPLETED", 2)
+
+
+def test_a_run_that_failed_changes_nothing_and_the_next_is_compared_with_the_last_found(
+    api: Api, made
+):
+    before = Baseline.objects.get().said
+    run = due(api)
+    ask_about(run, REFUSED)
+    work(api)
+    assert api.report(str(run.report_id))["status"] == "FAILED"
+    assert Baseline.objects.get().said == before
+
+    due(api)
+    work(api)
+
+    assert alerts(api) == []
+    assert Baseline.objects.get().run_number == 3
+
+
+def test_what_a_cancelled_run_had_found_is_compared_by_the_sweep(api: Api):
+    make(api, "IDENTITY", "KRA_PIN", id_number=CHANGING)
+    work(api)
+    run = due(api)
+    late = CheckResult.objects.filter(report=run.report_id, name="KRA_PIN")
+    late.update(next_attempt_at=now() + DAY, turn_at=now() + DAY)
+    api.work()
+    assert api.post(f"/reports/{run.report_id}/cancel").status_code == 200
+
+    tasks.compare_left()
+    assert alerts(api) == []
+    long_ago = now() - timedelta(hours=1)
+    Run.objects.update(created_at=long_ago)
+    Report.objects.filter(completed_at__isnull=False).update(completed_at=long_ago)
+    tasks.compare_left()
+
+    (alert,) = alerts(api)
+    assert {change["checkName"] for change in alert["changes"]} == {"IDENTITY"}
+
+
+def test_a_run_whose_job_was_lost_is_compared_by_the_sweep_once(api: Api):
+    make(api, id_number=CHANGING)
+    work(api)
+    due(api)
+    api.work()
+    long_ago = now() - timedelta(minutes=3)
+    Run.objects.filter(compared_at=None).update(created_at=long_ago)
+    Report.objects.update(completed_at=long_ago)
+
+    tasks.compare_left()
+    tasks.compare_left()
+
+    assert Alert.objects.count() == 1
+    assert not Run.objects.filter(compared_at=None).exists()
+
+
+def test_a_finding_that_was_erased_is_no_change(api: Api, made):
+    run = due(api)
+    api.work()
+    CheckResult.objects.filter(report=run.report_id).update(finding=None)
+
+    compare(run)
+
+    assert alerts(api) == []
+    assert Baseline.objects.get().run_number == 1
+
+
+def test_a_rule_that_is_deleted_during_its_run_ends_without_an_alert(api: Api):
+    made = make(api, id_number=CHANGING)
+    work(api)
+    run = due(api)
+    assert api.delete(f"/monitoring/{made['id']}").status_code == 204
+
+    api.work()
+    compare(run)
+    tasks.compare_left()
+
+    report = api.report(str(run.report_id))
+    assert (report["status"], report["monitoringId"]) == ("READY", made["id"])
+    assert alerts(api) == []
+    assert Run.objects.count() == Baseline.objects.count() == 0
+
+
+def test_alerts_outlive_their_rule(api: Api):
+    made = make(api, id_number=CHANGING)
+    work(api)
+    let_pass(DAY)
+    work(api)
+    (before,) = alerts(api)
+
+    assert api.delete(f"/monitoring/{made['id']}").status_code == 204
+
+    assert alerts(api) == [before]
+    assert api.report(before["reportId"])["status"] == "READY"
+
+
+def test_a_paused_rule_is_told_what_its_last_run_found(api: Api):
+    made = make(api, id_number=CHANGING)
+    work(api)
+    due(api)
+    assert api.post(f"/monitoring/{made['id']}/pause").status_code == 200
+
+    work(api)
+
+    assert len(alerts(api)) == 1
+
+
+def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
+    broken = make(api, id_number=CHANGING)
+    make(api, id_number=CHANGING, reference="well")
+    work(api)
+    Baseline.objects.filter(rule=broken["id"]).update(said=b"nonsense")
+    let_pass(DAY)
+    tasks.run_due()
+    api.work()
+    runs = list(Run.objects.filter(compared_at=None))
+    assert len(runs) == 2
+
+    with pytest.raises(NotCompared, match="1 of 2"):
+        compare(*runs)
+
+    (alert,) = alerts(api)
+    assert alert["monitoringId"] != broken["id"]
+    long_ago = now() - timedelta(minutes=3)
+    Run.objects.update(created_at=long_ago)
+    Report.objects.update(completed_at=long_ago)
+    tasks.compare_left()
+    assert str(Run.objects.get(compared_at=None).rule_id) == broken["id"]
+
+
+def test_one_alert_a_run_lists_the_changes_of_every_check(api: Api):
+    make(api, "IDENTITY", "CRB_SCORE", id_number=CHANGING)
+    work(api)
+    let_pass(DAY)
+    work(api)
+
+    (alert,) = alerts(api)
+    assert {c["checkName"] for c in alert["changes"]} == {"IDENTITY", "CRB_SCORE"}
+    assert alert["title"] == "2 checks changed"
+    event = Event.objects.get(name="monitoring.alert.created")
+    assert event.payload["alert"] | {"monitoringId": alert["monitoringId"]} == alert
+    sent = json.loads(envelope(event))
+    read = EVENTS[event.name].model_validate(sent)
+    assert read.model_dump(mode="json", by_alias=True) == sent

@@ -1,0 +1,225 @@
+import copy
+from typing import Any
+
+import pytest
+from django.utils.timezone import now
+
+from monitoring.models import Rule, Run
+from tests.monitoring.rules import make, rule, work
+from tests.world.clients import ATTESTED, HOSTED, Api, codes
+from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.world.orders import movements, rows
+from verification.checks.models import CheckDefinition
+from webhooks.models import Event
+
+COMPANY = {
+    "subjectType": "COMPANY",
+    "fullName": "Baobab Ltd",
+    "registrationNumber": "PVT-1",
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    body = copy.deepcopy(rule())
+    *way, last = path.split("/")
+    place: Any = body
+    for step in way:
+        place = place[step]
+    place[last] = value
+    return body
+
+
+def without(name: str) -> dict[str, Any]:
+    return {key: value for key, value in rule().items() if key != name}
+
+
+def told(api: Api, body: Any) -> dict[str, str]:
+    before = rows()
+    problem = api.refused("/monitoring", body)
+    assert problem["code"] == "validation-failed", problem
+    assert rows() == before
+    return {at.removeprefix("#/"): code for at, code in codes(problem).items()}
+
+
+def test_a_rule_is_answered_with_its_schedule(api: Api):
+    made = make(api, "IDENTITY", "KRA_PIN", cadence="MONTHLY", reference="loan-1")
+
+    stored = Rule.objects.get()
+    assert made["id"] == str(stored.pk)
+    assert made["checkNames"] == ["IDENTITY", "KRA_PIN"]
+    assert (made["cadence"], made["status"]) == ("MONTHLY", "ACTIVE")
+    assert (made["reference"], made["recentAlerts"]) == ("loan-1", [])
+    assert made["nextRunAt"] > made["createdAt"]
+    assert made["subject"]["lastName"] == "Kamau"
+    assert api.get(f"/monitoring/{made['id']}").json() == made
+
+
+def test_creating_a_rule_is_billed_once_and_is_the_clients_attestation(api: Api):
+    before = now()
+    make(api, "IDENTITY")
+
+    assert movements(api) == [("CHARGE", -50, 1)]
+    consent = Run.objects.get().report.consent
+    assert consent.status == "ATTESTED"
+    assert consent.attestation["method"] == "OTHER"
+    assert consent.attestation["policyVersion"] == "monitoring rule"
+    assert consent.attestation["obtainedAt"] >= f"{before:%Y-%m-%dT%H:%M:%S}"
+
+
+def test_a_consent_that_is_sent_is_that_of_every_run(api: Api):
+    make(api, consent={**ATTESTED, "evidenceReference": "form-17"})
+
+    consent = Run.objects.get().report.consent
+    assert consent.attestation["evidenceReference"] == "form-17"
+
+
+def test_where_no_check_needs_consent_none_is_recorded(api: Api):
+    make(api, "BUSINESS_VERIFICATION", subject=COMPANY)
+
+    assert Rule.objects.get().consent is None
+    assert not hasattr(Run.objects.get().report, "consent")
+
+
+@pytest.mark.parametrize("name", ["subject", "checkNames", "cadence"])
+def test_a_member_that_is_left_out_is_named(api: Api, name: str):
+    assert told(api, without(name))[name] == "required"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("cadence", "HOURLY", {"cadence": "invalid-choice"}),
+        ("cadence", "monthly", {"cadence": "invalid-choice"}),
+        ("cadence", 1, {"cadence": "invalid-choice"}),
+        ("cadence", None, {"cadence": "required"}),
+        ("checkNames", "IDENTITY", {"checkNames": "invalid-type"}),
+        ("checkNames", [], {"checkNames": "too-few"}),
+        ("checkNames", ["IDENTITY"] * 2, {"checkNames/1": "duplicate"}),
+        ("checkNames", ["IDENTITY", "NOPE"], {"checkNames/1": "unknown-check"}),
+        ("checkNames", [7], {"checkNames/0": "invalid-type"}),
+        (
+            "checkNames",
+            ["BUSINESS_VERIFICATION"],
+            {"checkNames/0": "subject-type-not-accepted"},
+        ),
+        ("subject", "Wanjiku", {"subject": "invalid-type"}),
+        ("subject/fullName", "W" * 10_000, {"subject/fullName": "too-long"}),
+        ("subject/idNumber", None, {"subject/idNumber": "missing-input"}),
+        ("subject/idNumer", "1", {"subject/idNumer": "unknown-member"}),
+        ("reference", "r" * 101, {"reference": "too-long"}),
+        ("reference", 7, {"reference": "invalid-type"}),
+        ("checksRequested", ["IDENTITY"], {"checksRequested": "unknown-member"}),
+        ("draft", True, {"draft": "unknown-member"}),
+        ("purpose", "Loan", {"purpose": "unknown-member"}),
+        ("paymentMode", "CANDIDATE", {"paymentMode": "unknown-member"}),
+        ("consent", HOSTED, {"consent/mode": "not-allowed-here"}),
+        (
+            "consent",
+            {**ATTESTED, "obtained": False},
+            {"consent/obtained": "consent-required"},
+        ),
+        (
+            "consent",
+            {**ATTESTED, "obtainedAt": "2999-01-01T00:00:00Z"},
+            {"consent/obtainedAt": "out-of-range"},
+        ),
+    ],
+)
+def test_what_breaks_a_rule_is_named_and_nothing_is_made(
+    api: Api, path: str, value: Any, expected: dict[str, str]
+):
+    assert told(api, changed(path, value)) == expected
+
+
+def test_all_that_is_wrong_is_told_together(api: Api):
+    body = {"subject": {"subjectType": "INDIVIDUAL"}, "cadence": "X", "z": 1}
+
+    assert told(api, body) == {
+        "cadence": "invalid-choice",
+        "checkNames": "required",
+        "subject/fullName": "required",
+        "z": "unknown-member",
+    }
+
+
+@pytest.mark.parametrize("body", [[], "text", 7])
+def test_a_body_that_is_no_object_is_malformed(api: Api, body: Any):
+    answer = api.post("/monitoring", body)
+    assert answer.json()["code"] == "malformed-body"
+
+
+def test_a_check_that_is_not_offered_is_refused(api: Api):
+    CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
+    assert told(api, rule()) == {"checkNames/0": "inactive-check"}
+
+
+def test_a_live_key_refuses_reserved_numbers(live_api: Api):
+    found = told(live_api, rule(id_number="90000007"))
+    assert found == {"subject/idNumber": "not-allowed-here"}
+
+
+def test_who_cannot_pay_for_the_first_run_has_no_rule(live_api: Api):
+    before = rows()
+
+    problem = live_api.refused("/monitoring", rule("CRB_FULL"))
+
+    assert (problem["status"], problem["code"]) == (402, "insufficient-balance")
+    assert "650.00" in problem["detail"]
+    assert rows() == before
+
+
+def test_a_repeated_request_with_its_key_makes_one_rule(api: Api):
+    body = rule()
+    first = api.post("/monitoring", body, Idempotency_Key="k1")
+    again = api.post("/monitoring", body, Idempotency_Key='"k1"')
+    work(api)
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    assert again["Idempotent-Replayed"] == "true"
+    assert "Idempotent-Replayed" not in first
+    assert Rule.objects.count() == Run.objects.count() == 1
+    assert movements(api) == [("CHARGE", -50, 1)]
+
+
+def test_a_key_that_belongs_to_another_request_is_refused(api: Api):
+    api.post("/monitoring", rule(), Idempotency_Key="k1")
+
+    problem = api.refused("/monitoring", rule("KRA_PIN"), Idempotency_Key="k1")
+
+    assert (problem["status"], problem["code"]) == (422, "idempotency-key-reused")
+    other = {"reports": [{}]}
+    assert api.refused("/reports", other, Idempotency_Key="k1")["code"] in {
+        "idempotency-key-reused",
+        "validation-failed",
+    }
+
+
+def test_a_refused_request_is_not_remembered(api: Api):
+    api.refused("/monitoring", without("cadence"), Idempotency_Key="k1")
+    assert api.post("/monitoring", rule(), Idempotency_Key="k1").status_code == 201
+
+
+def test_the_same_request_twice_makes_two_rules(api: Api):
+    assert make(api)["id"] != make(api)["id"]
+    assert Rule.objects.count() == 2
+
+
+def test_the_first_run_raises_the_events_of_a_report(api: Api):
+    make(api)
+    work(api)
+
+    assert sorted(Event.objects.values_list("name", flat=True)) == [
+        "check.completed",
+        "report.created",
+        "report.ready",
+    ]
+
+
+def test_very_long_names_that_are_allowed_are_searched_and_shown(api: Api):
+    name = "Wanjikũ " * 24 + "Kamau"
+    made = make(api, subject={**rule()["subject"], "fullName": name})
+
+    assert made["subject"]["fullName"] == name
+    found = api.get("/monitoring", search="wanjikũ kamau").json()
+    assert found["totalElements"] == 1

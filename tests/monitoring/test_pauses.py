@@ -1,0 +1,390 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.utils.timezone import now
+
+from monitoring import tasks
+from monitoring.models import PauseReason, Rule, Run
+from monitoring.pauses import pause, pause_for_staff, resume_for_staff
+from tests.monitoring.rules import CHANGING, let_pass, make, pay_in, stored, work
+from tests.world.clients import ATTESTED, HOSTED, Api, codes, person
+from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
+from tests.world.orders import movements
+from tests.world.staff import act
+from verification.checks.models import CheckDefinition
+from verification.consents.decisions import grant, withdraw
+from verification.consents.models import Consent
+from verification.consents.records import Evidence
+from verification.jobs.models import Job
+from verification.notifications.models import Notification
+from verification.notifications.tasks import send_due
+from verification.reports.models import Report
+from verification.values.wire import utc_text
+from workspaces.models import Account
+
+DAY = timedelta(days=1)
+
+
+def withdrawn(api: Api, **subject: Any) -> None:
+    """The subject gives consent to a report by the hosted link, and withdraws it."""
+    item = {**person(**subject), "checksRequested": ["IDENTITY"], "consent": HOSTED}
+    made = api.create(item)
+    consent = Consent.objects.get(report=made["id"])
+    evidence = Evidence(typed_name=consent.report.subject_name)
+    grant(consent.pk, consent.generation, evidence)
+    withdraw(consent.pk, consent.generation, Evidence(), "")
+
+
+def anew(**members: Any) -> dict[str, Any]:
+    return {"consent": {**ATTESTED, "obtainedAt": utc_text(now()), **members}}
+
+
+def resume(api: Api, rule: Rule, body: Any = None) -> Any:
+    return api.post(f"/monitoring/{rule.pk}/resume", {} if body is None else body)
+
+
+def standing(rule: Rule) -> tuple[str, str]:
+    rule.refresh_from_db()
+    return rule.status, rule.pause_reason
+
+
+def told() -> list[Notification]:
+    tasks.tell_paused()
+    return list(Notification.objects.filter(kind="MONITORING_PAUSED").order_by("id"))
+
+
+def test_a_paused_rule_makes_no_runs_and_says_why_and_since_when(api: Api):
+    made = make(api)
+
+    paused = api.post(f"/monitoring/{made['id']}/pause").json()
+
+    assert (paused["status"], paused["pauseReason"]) == ("PAUSED", "BY_CLIENT")
+    assert paused["pausedAt"]
+    assert paused["nextRunAt"] is None
+    let_pass(2 * DAY)
+    tasks.run_due()
+    assert Run.objects.count() == 1
+    assert api.post(f"/monitoring/{made['id']}/pause").json() == paused
+
+
+def test_a_rule_that_is_resumed_keeps_its_times(api: Api):
+    made = make(api)
+    api.post(f"/monitoring/{made['id']}/pause")
+
+    resumed = api.post(f"/monitoring/{made['id']}/resume", {}).json()
+
+    assert resumed == made
+
+
+def test_a_rule_resumed_late_runs_once_and_then_at_its_times(api: Api):
+    rule = stored(api)
+    api.post(f"/monitoring/{rule.pk}/pause")
+    let_pass(timedelta(days=5, hours=3))
+
+    assert resume(api, rule).status_code == 200
+    tasks.run_due()
+    tasks.run_due()
+
+    rule.refresh_from_db()
+    assert Run.objects.count() == 1
+    assert rule.next_run_at == rule.starts_at + timedelta(days=6)
+
+
+def test_resuming_an_active_rule_changes_nothing(api: Api):
+    made = make(api)
+    assert api.post(f"/monitoring/{made['id']}/resume", {}).json() == made
+
+
+def test_a_withdrawal_pauses_all_rules_on_that_subject(api: Api, another_api: Api):
+    ours = [stored(api), stored(api, "KRA_PIN"), stored(api, "CRB_SCORE")]
+    another, elsewhere = stored(api, id_number="23456789"), stored(another_api)
+
+    withdrawn(api)
+
+    for rule in ours:
+        assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+        assert rule.consent_withdrawn_at == rule.paused_at
+    for rule in (another, elsewhere):
+        assert standing(rule) == ("ACTIVE", "")
+
+
+def test_a_withdrawal_in_the_other_environment_pauses_nothing(api: Api, live_api: Api):
+    rule = stored(live_api)
+    withdrawn(api)
+    assert standing(rule) == ("ACTIVE", "")
+
+
+def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeypatch):
+    rule = stored(api)
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("verification.consents.decisions.stop", fails)
+    with pytest.raises(RuntimeError):
+        withdrawn(api)
+
+    assert standing(rule) == ("ACTIVE", "")
+
+
+def test_a_withdrawal_stops_runs_that_are_under_way_and_gives_their_price_back(
+    api: Api,
+):
+    make(api, "IDENTITY")
+    withdrawn(api)
+
+    run = Run.objects.get()
+    report = api.report(str(run.report_id))
+    assert report["status"] == "CANCELLED"
+    assert report["checkResults"][0]["status"] == "CANCELLED"
+    kinds = [(kind, amount) for kind, amount, _ in movements(api)]
+    assert kinds.count(("CHARGE", -50)) == kinds.count(("REVERSAL", 50))
+
+
+def test_a_rule_whose_subject_withdrew_needs_a_consent_to_go_on(api: Api):
+    rule = stored(api)
+    withdrawn(api)
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
+
+    assert (problem["status"], problem["code"]) == (409, "rule-not-resumable")
+    assert problem["pauseReason"] == "CONSENT_WITHDRAWN"
+    assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+
+
+def test_a_consent_given_after_the_withdrawal_is_that_of_the_next_run(api: Api):
+    rule = stored(api)
+    withdrawn(api)
+    consent = anew(evidenceReference="form-2")
+
+    assert resume(api, rule, consent).json()["status"] == "ACTIVE"
+
+    let_pass(DAY)
+    tasks.run_due()
+    report = Run.objects.get().report
+    assert report.consent.attestation["evidenceReference"] == "form-2"
+
+
+def test_a_consent_from_before_the_withdrawal_does_not_do(api: Api):
+    rule = stored(api)
+    withdrawn(api)
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": ATTESTED})
+
+    assert codes(problem) == {"#/consent/obtainedAt": "out-of-range"}
+    assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+
+
+def test_a_second_withdrawal_needs_a_later_consent_again(api: Api):
+    rule = stored(api)
+    withdrawn(api)
+    consent = anew()
+    withdrawn(api)
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", consent)
+
+    assert codes(problem) == {"#/consent/obtainedAt": "out-of-range"}
+
+
+@pytest.mark.parametrize(
+    ("consent", "at", "code"),
+    [
+        (HOSTED, "#/consent/mode", "not-allowed-here"),
+        ({**ATTESTED, "obtained": False}, "#/consent/obtained", "consent-required"),
+        ({"mode": "CUSTOMER_ATTESTED"}, "#/consent/obtained", "required"),
+        ({**ATTESTED, "x": 1}, "#/consent/x", "unknown-member"),
+        ("yes", "#/consent", "invalid-type"),
+    ],
+)
+def test_a_consent_that_would_not_do_for_a_report_resumes_nothing(
+    api: Api, consent: Any, at: str, code: str
+):
+    rule = stored(api)
+    withdrawn(api)
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": consent})
+
+    assert codes(problem)[at] == code
+    assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+
+
+def test_a_consent_nobody_asked_for_is_refused(api: Api):
+    rule = stored(api)
+    api.post(f"/monitoring/{rule.pk}/pause")
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", anew())
+
+    assert codes(problem) == {"#/consent": "not-allowed-here"}
+
+
+def lend(api: Api, amount: int) -> None:
+    Account.objects.filter(pk=api.account.pk).update(credit_limit=amount)
+
+
+def test_a_rule_is_not_resumed_while_the_balance_does_not_cover_a_run(
+    live_api: Api, staff
+):
+    rule = stored(live_api)
+    let_pass(DAY)
+    tasks.run_due()
+    pay_in(live_api, 49)
+
+    problem = live_api.refused(f"/monitoring/{rule.pk}/resume", {})
+
+    assert (problem["status"], problem["code"]) == (402, "insufficient-balance")
+    assert "Top up" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert standing(rule) == ("PAUSED", "INSUFFICIENT_BALANCE")
+    lend(live_api, 1)
+    assert resume(live_api, rule).status_code == 200
+
+
+def test_a_rule_is_not_resumed_while_a_check_is_not_offered(api: Api, staff):
+    rule = stored(api, "KRA_PIN")
+    definition = CheckDefinition.objects.filter(name="KRA_PIN")
+    definition.update(active=False)
+    let_pass(DAY)
+    tasks.run_due()
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
+
+    assert (problem["status"], problem["code"]) == (409, "rule-not-resumable")
+    assert problem["pauseReason"] == "CHECK_INACTIVE"
+    assert "KRA_PIN" in problem["detail"]
+    assert "KRA_PIN" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert standing(rule) == ("PAUSED", "CHECK_INACTIVE")
+    definition.update(active=True)
+    assert resume(api, rule).status_code == 200
+
+
+def test_what_staff_paused_staff_alone_resume(api: Api):
+    rule = stored(api)
+    assert pause_for_staff(rule.pk)
+    assert not pause_for_staff(rule.pk)
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
+
+    assert (problem["code"], problem["pauseReason"]) == (
+        "rule-not-resumable",
+        "BY_STAFF",
+    )
+    assert resume_for_staff(rule.pk)
+    assert standing(rule) == ("ACTIVE", "")
+
+
+def test_a_withdrawal_does_not_hand_what_staff_paused_to_the_client(api: Api):
+    rule = stored(api)
+    pause_for_staff(rule.pk)
+    withdrawn(api)
+
+    problem = api.refused(f"/monitoring/{rule.pk}/resume", anew())
+    assert problem["pauseReason"] == "BY_STAFF"
+
+    assert resume_for_staff(rule.pk)
+    assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+    assert resume(api, rule, anew()).status_code == 200
+    assert standing(rule) == ("ACTIVE", "")
+
+
+def test_staff_pausing_a_withdrawn_rule_do_not_forget_the_withdrawal(api: Api):
+    rule = stored(api)
+    withdrawn(api)
+    assert pause_for_staff(rule.pk)
+    assert resume_for_staff(rule.pk)
+    assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+
+
+def test_who_was_paused_already_keeps_the_reason(api: Api):
+    rule = stored(api)
+    api.post(f"/monitoring/{rule.pk}/pause")
+    rule.refresh_from_db()
+
+    assert pause([rule], PauseReason.CHECK_INACTIVE) == 0
+    assert standing(rule) == ("PAUSED", "BY_CLIENT")
+
+
+def test_one_message_tells_of_all_rules_that_one_job_paused(live_api: Api):
+    rules = [stored(live_api, reference=f"loan-{n}") for n in range(12)]
+    let_pass(DAY)
+    tasks.run_due()
+
+    (message,) = told()
+    assert told() == [message]
+    send_due()
+
+    (sent,) = mail.outbox
+    assert sent.to == ["owner@acacia.test"]
+    assert sent.subject == "12 monitoring rules are paused"
+    assert "the balance did not cover the next run" in sent.body
+    assert f"{rules[0].pk} (loan-0)" in sent.body
+    assert "and 2 more" in sent.body
+    assert "POST /api/v1/monitoring/ID/resume" in sent.body
+    assert "Wanjiku" not in sent.body
+
+
+def test_each_reason_environment_and_workspace_has_its_own_message(
+    api: Api, live_api: Api, another_api: Api
+):
+    stored(live_api), stored(live_api, "KRA_PIN")
+    stored(api, "KRA_PIN", id_number=CHANGING), stored(another_api, "KRA_PIN")
+    stored(api)
+    let_pass(DAY)
+    CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
+    tasks.run_due()
+    withdrawn(api)
+
+    contexts = [n.context for n in told()]
+    found = {(c["workspace"], c["environment"], c["reason"]) for c in contexts}
+    assert found == {
+        ("Acacia Lenders", "production", "INSUFFICIENT_BALANCE"),
+        ("Acacia Lenders", "production", "CHECK_INACTIVE"),
+        ("Acacia Lenders", "sandbox", "CHECK_INACTIVE"),
+        ("Acacia Lenders", "sandbox", "CONSENT_WITHDRAWN"),
+        ("Baobab Bank", "sandbox", "CHECK_INACTIVE"),
+    }
+    assert len(contexts) == 5
+
+
+def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
+    api: Api, live_api: Api
+):
+    api.post(f"/monitoring/{stored(api).pk}/pause")
+    pause_for_staff(stored(api).pk)
+    over = stored(live_api)
+    let_pass(DAY)
+    tasks.run_due()
+    assert standing(over) == ("PAUSED", "INSUFFICIENT_BALANCE")
+    pay_in(live_api, 50)
+    resume(live_api, over)
+
+    assert told() == []
+
+
+def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
+    rule = stored(live_api)
+    let_pass(DAY)
+    tasks.run_due()
+    assert len(told()) == 1
+    lend(live_api, 50)
+    resume(live_api, rule)
+    lend(live_api, 0)
+    tasks.run_due()
+
+    assert len(told()) == 2
+
+
+def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
+    stored(live_api)
+    let_pass(DAY)
+    tasks.run_due()
+
+    job = Job.objects.get(function="monitoring.tasks.tell_paused")
+    assert job.due_at < now() + timedelta(minutes=1)
+
+
+def test_a_resumed_rule_has_the_old_reports_still(api: Api):
+    make(api)
+    work(api)
+    withdrawn(api)
+    assert Report.objects.filter(monitoring_id__isnull=False, status="READY").exists()

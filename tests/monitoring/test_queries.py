@@ -1,0 +1,257 @@
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F
+from django.utils.timezone import now
+
+from monitoring import tasks
+from monitoring.models import Alert, Rule
+from tests.monitoring.rules import alerts, raised, stored
+from tests.world.clients import Api, codes
+from workspaces.models import Workspace
+
+
+def rules(api: Api, **query: Any) -> dict[str, Any]:
+    answer = api.get("/monitoring", **query)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def ids(page: dict[str, Any]) -> list[str]:
+    return [row["id"] for row in page["content"]]
+
+
+@pytest.fixture
+def five(api: Api) -> list[str]:
+    """Ids of five rules, newest first, two of them of the same moment."""
+    made = [stored(api, id_number=str(20000000 + n)) for n in range(5)]
+    same = Rule.objects.filter(pk__in=[made[1].pk, made[2].pk])
+    same.update(created_at=made[1].created_at)
+    return [str(r.pk) for r in Rule.objects.order_by("-created_at", "-id")]
+
+
+def test_rules_are_listed_newest_first_in_one_total_order(api: Api, five: list[str]):
+    assert ids(rules(api)) == five
+    pages = [rules(api, page=number, size=2) for number in range(4)]
+    assert [one for page in pages for one in ids(page)] == five
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5, 6, 200])
+def test_every_page_tells_the_exact_total(api: Api, five: list[str], size: int):
+    for number in range(-(-5 // size) + 2):
+        page = rules(api, page=number, size=size)
+        assert page["totalElements"] == 5
+        assert page["totalPages"] == -(-5 // size)
+        assert page["first"] is (number == 0)
+        assert page["last"] is (number >= page["totalPages"] - 1)
+        assert ids(page) == five[number * size : (number + 1) * size]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"page": -1}, "out-of-range"),
+        ({"size": 0}, "out-of-range"),
+        ({"size": 201}, "out-of-range"),
+        ({"page": "x"}, "invalid-type"),
+        ({"search": "s" * 201}, "too-long"),
+        ({"status": "ACTIVE"}, "unknown-parameter"),
+    ],
+)
+def test_a_wrong_parameter_is_named(api: Api, query: dict[str, Any], code: str):
+    answer = api.get("/monitoring", **query)
+    assert codes(answer.json()) == {next(iter(query)): code}
+
+
+@pytest.fixture
+def wanted(api: Api, another_api: Api, live_api: Api) -> Rule:
+    """One rule to be found, among others of ours and of others."""
+    for other in (another_api, live_api):
+        stored(other, subject=SUBJECT, reference="loan-4711")
+    stored(api, id_number="33333333")
+    return stored(api, subject=SUBJECT, reference="loan-4711")
+
+
+SUBJECT = {
+    "subjectType": "INDIVIDUAL",
+    "fullName": "Atieno Nyambura Ochieng",
+    "idNumber": "2345-6789",
+    "email": "Atieno@example.com",
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nyambura",
+        "nyam",
+        "ATIENO NYAMBURA",
+        "a o",
+        "23456789",
+        "2345 6789",
+        "2345-6789",
+        "atieno@example.com",
+        "loan-4711",
+        "  Ochieng ",
+    ],
+)
+def test_a_rule_is_found_by(api: Api, wanted: Rule, text: str):
+    found = rules(api, search=text)
+    assert (ids(found), found["totalElements"]) == ([str(wanted.pk)], 1)
+
+
+def test_a_rule_is_found_by_its_id(api: Api, wanted: Rule):
+    assert ids(rules(api, search=str(wanted.pk))) == [str(wanted.pk)]
+
+
+@pytest.mark.parametrize(
+    "text", ["2345678", "atieno@example", "loan-471", "Kimani", "%", "_", "\\", "'"]
+)
+def test_a_rule_is_not_found_by(api: Api, wanted: Rule, text: str):
+    assert ids(rules(api, search=text)) == []
+
+
+def test_a_rule_shows_its_newest_ten_alerts(api: Api):
+    made, other = stored(api), stored(api, id_number="33333333")
+    report = raised(api, other).report_id
+    newest = [raised(api, made, report_id=report) for _ in range(13)][:2:-1]
+
+    shown = api.get(f"/monitoring/{made.pk}").json()["recentAlerts"]
+
+    assert [alert["id"] for alert in shown] == [str(alert.pk) for alert in newest]
+    in_list = {row["id"]: row["recentAlerts"] for row in rules(api)["content"]}
+    assert in_list[str(made.pk)] == shown
+    assert len(in_list[str(other.pk)]) == 1
+
+
+def test_lists_cost_the_same_however_long_they_are(
+    api: Api, django_assert_max_num_queries
+):
+    for _ in range(12):
+        made = stored(api)
+        raised(api, made)
+    for path in ("/monitoring", "/monitoring/alerts"):
+        # Key and rate, rows, total, alerts, and two around each plan.
+        with django_assert_max_num_queries(9):
+            assert api.get(path, size=10).json()["totalElements"] == 12
+
+
+@pytest.fixture
+def various(api: Api, another_api: Api, live_api: Api) -> list[Alert]:
+    """Ours, newest first; others have some, too."""
+    raised(another_api), raised(live_api)
+    made = stored(api)
+    ours = [
+        raised(api, made, severity="INFO", read=True),
+        raised(api, made, severity="WARNING"),
+        raised(api, made, severity="CRITICAL"),
+        raised(api, made, severity="INFO", actioned=True),
+    ]
+    return ours[::-1]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"read": "false"}, [0, 1, 2]),
+        ({"read": "true"}, [3]),
+        ({"severity": "INFO"}, [0, 3]),
+        ({"severity": "INFO", "read": "true"}, [3]),
+        ({"severity": "CRITICAL", "read": "true"}, []),
+        ({"page": 1, "size": 3}, [3]),
+        ({"page": 9}, []),
+    ],
+)
+def test_alerts_are_filtered_and_counted(
+    api: Api, various: list[Alert], query: dict[str, Any], expected: list[int]
+):
+    page = api.get("/monitoring/alerts", **query).json()
+
+    assert ids(page) == [str(various[number].pk) for number in expected]
+    total = {**query, "page": 0, "size": 200}
+    assert page["totalElements"] == len(alerts(api, **total))
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"read": "yes"}, "invalid-choice"),
+        ({"severity": "info"}, "invalid-choice"),
+        ({"search": "x"}, "unknown-parameter"),
+    ],
+)
+def test_a_wrong_filter_of_alerts_is_named(api: Api, query: dict[str, str], code: str):
+    answer = api.get("/monitoring/alerts", **query)
+    assert codes(answer.json()) == {next(iter(query)): code}
+
+
+@pytest.mark.parametrize("method", ["patch", "put"])
+def test_read_all_marks_ours_alone(
+    api: Api, another_api: Api, live_api: Api, various: list[Alert], method: str
+):
+    answer = getattr(api, method)("/monitoring/alerts/read-all")
+
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert alerts(api, read="false") == []
+    assert len(alerts(api, read="true")) == 4
+    assert len(alerts(api, severity="INFO")) == 2
+    for other in (another_api, live_api):
+        assert len(alerts(other, read="false")) == 1
+
+
+@pytest.mark.parametrize("method", ["patch", "put"])
+def test_read_all_takes_no_body_and_no_other_method(api: Api, method: str):
+    answer = getattr(api, method)("/monitoring/alerts/read-all", {"read": True})
+    assert answer.status_code == 400
+    assert api.post("/monitoring/alerts/read-all").status_code == 405
+
+
+def test_an_alert_is_marked_and_unmarked(api: Api):
+    made = raised(api)
+    path = f"/monitoring/alerts/{made.pk}"
+
+    assert api.patch(path, {"read": True}).json()["read"] is True
+    marked = api.patch(path, {"actioned": True}).json()
+    assert (marked["read"], marked["actioned"]) == (True, True)
+    unmarked = api.patch(path, {"read": False}).json()
+    assert (unmarked["read"], unmarked["actioned"]) == (False, True)
+    assert api.patch(path, {}).json() == unmarked
+    assert alerts(api) == [unmarked]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"read": "true"}, {"#/read": "invalid-type"}),
+        ({"actioned": 1}, {"#/actioned": "invalid-type"}),
+        ({"title": "x"}, {"#/title": "unknown-member"}),
+    ],
+)
+def test_nothing_else_of_an_alert_can_be_edited(api: Api, body: Any, code: Any):
+    made = raised(api)
+    answer = api.patch(f"/monitoring/alerts/{made.pk}", body)
+    assert codes(answer.json()) == code
+    made.refresh_from_db()
+    assert (made.read, made.actioned) == (False, False)
+
+
+def test_an_unknown_alert_is_not_found(api: Api):
+    answer = api.patch(f"/monitoring/alerts/{uuid.uuid4()}", {"read": True})
+    assert answer.status_code == 404
+
+
+def test_alerts_are_kept_as_long_as_their_workspace_says(api: Api, another_api: Api):
+    Workspace.objects.filter(pk=api.workspace.pk).update(retention_days=30)
+    old, young, others = raised(api), raised(api), raised(another_api)
+    month_ago = now() - timedelta(days=31)
+    Alert.objects.filter(pk__in=[old.pk, others.pk]).update(created_at=month_ago)
+
+    tasks.purge_alerts()
+
+    assert {a.pk for a in Alert.objects.all()} == {young.pk, others.pk}
+    Alert.objects.update(created_at=F("created_at") - timedelta(days=400))
+    tasks.purge_alerts()
+    assert not Alert.objects.exists()

@@ -1,0 +1,357 @@
+import re
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+
+from tests.notifications.messages import CONTEXT, LINK, sms, wanted
+from verification import links
+from verification.notifications.models import BOTH, Kind, Language, Notification
+from verification.notifications.templates import (
+    as_gsm,
+    gsm_length,
+    write_letter,
+    write_sms,
+)
+
+REFERENCE = {
+    "requester": "Acacia Lenders",
+    "subjectName": "Wanjiku Kamau",
+    "refereeName": "Otieno Odhiambo",
+    "employer": "Baobab Traders",
+    "link": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+}
+WEBHOOK = {
+    "workspace": "Acacia Lenders",
+    "environment": "production",
+    "url": "https://hooks.acacia.test/",
+    "failures": 4,
+    "failingSince": "2026-11-20T08:15:30.123456Z",
+    "reason": "FAILING",
+    "docs": "https://verify.test/api/v1/docs",
+}
+RECEIPT = {
+    "requester": "Acacia Lenders",
+    "number": "C-0123-4567-89AB",
+    "decision": "GRANTED",
+    "link": LINK,
+}
+PAYMENT = {
+    "requester": "Acacia Lenders",
+    "number": "P-0123-4567-89AB",
+    "amount": "12,500.00",
+    "currency": "KES",
+    "link": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+    "ways": ["MPESA", "CARD"],
+}
+TOP_UP = {**PAYMENT, "workspace": "Acacia Lenders"}
+LOW_BALANCE = {
+    "workspace": "Acacia Lenders",
+    "workspaceId": "01a1fdf7-5903-7576-abdc-61d58c0fa44f",
+    "currency": "KES",
+    "balance": "-50.00",
+    "credit": "500.00",
+    "available": "450.00",
+    "threshold": "1,000.00",
+    "topUpUrl": "",
+}
+TROUBLE = {
+    "count": 2,
+    "lines": ["Payment in doubt: P-0123-4567-89AB Money could not be given back"],
+    "more": 1,
+    "url": "https://verify.test/admin/",
+}
+PAUSED = {
+    "workspace": "Acacia Lenders",
+    "environment": "production",
+    "reason": "INSUFFICIENT_BALANCE",
+    "count": 12,
+    "rules": ["019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f (loan-4711)"] * 10,
+    "more": 2,
+}
+LINK_WANTED = {
+    "workspace": "Acacia Lenders",
+    "reportId": "01a1fdf7-5903-7576-abdc-61d58c0fa44f",
+    "reference": "LN-2041",
+    "canResend": False,
+    "url": "https://verify.test/console/",
+}
+ACCOUNT = {
+    "operator": "Verification reports",
+    "url": LINK,
+    "resetUrl": LINK,
+    "what": "password",
+}
+INVITATION = {
+    "workspace": "Acacia Lenders",
+    "by": "Grace Wambui",
+    "role": "ADMIN",
+    "url": LINK,
+    "expiresAt": "2026-12-05T08:15:30.123456Z",
+    "operator": "Verification reports",
+}
+GO_LIVE = {
+    "workspace": "Acacia Lenders",
+    "company": "Acacia Lenders Limited",
+    "operator": "Verification reports",
+    "url": LINK,
+    "key": "vrf_live_0123456789ABCDEFGHIJKLMNOPQRSTUV35Llxk",
+    "reason": "The CR12 is of last year",
+}
+CODE = {
+    "requester": "Acacia Lenders",
+    "operator": "Verification reports",
+    "code": "012345",
+}
+CONTEXTS = {
+    Kind.CONSENT_REQUEST: CONTEXT,
+    Kind.CONSENT_REMINDER: CONTEXT,
+    Kind.CONSENT_LOCKED: CONTEXT,
+    Kind.CONSENT_RECEIPT: RECEIPT,
+    Kind.REFERENCE_REQUEST: REFERENCE,
+    Kind.REFERENCE_REMINDER: REFERENCE,
+    Kind.REFERENCE_RECEIPT: {**RECEIPT, "decision": "SUBMITTED"},
+    Kind.PAYMENT_REQUEST: PAYMENT,
+    Kind.PAYMENT_REMINDER: PAYMENT,
+    Kind.PAYMENT_SHORT: PAYMENT,
+    Kind.PAYMENT_RECEIPT: PAYMENT,
+    Kind.PAYMENT_REFUNDED: PAYMENT,
+    Kind.PAYMENT_TROUBLE: TROUBLE,
+    Kind.TOP_UP_RECEIPT: TOP_UP,
+    Kind.TOP_UP_REFUNDED: TOP_UP,
+    Kind.LOW_BALANCE: LOW_BALANCE,
+    Kind.MONITORING_PAUSED: PAUSED,
+    Kind.NEW_LINK_WANTED: LINK_WANTED,
+    Kind.WEBHOOK_FAILING: WEBHOOK,
+    Kind.WEBHOOK_DISABLED: WEBHOOK,
+    Kind.INVITATION: INVITATION,
+    Kind.STAFF_INVITATION: {**INVITATION, "name": "Njeri Kamau"},
+    Kind.ACCOUNT_CONFIRM: ACCOUNT,
+    Kind.ACCOUNT_EXISTS: ACCOUNT,
+    Kind.ACCOUNT_RESET: ACCOUNT,
+    Kind.ACCOUNT_CHANGED: ACCOUNT,
+    Kind.GO_LIVE_KEY: GO_LIVE,
+    Kind.GO_LIVE_APPROVED: GO_LIVE,
+    Kind.GO_LIVE_REJECTED: GO_LIVE,
+    Kind.GO_LIVE_NAME: {**GO_LIVE, "wanted": "Acacia Limited", "isApproved": True},
+    Kind.SANDBOX_ADDRESS: CODE,
+    Kind.CONSENT_CODE: CODE,
+}
+TO_OWNERS = {
+    Kind.TOP_UP_RECEIPT,
+    Kind.TOP_UP_REFUNDED,
+    Kind.PAYMENT_TROUBLE,
+    Kind.LOW_BALANCE,
+    Kind.MONITORING_PAUSED,
+    Kind.NEW_LINK_WANTED,
+    Kind.WEBHOOK_FAILING,
+    Kind.WEBHOOK_DISABLED,
+}
+ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
+TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
+# These carry a document.
+RECEIPTS = {Kind.CONSENT_RECEIPT, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
+BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, *RECEIPTS}
+# In one language, and without a link.
+CODES = {Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE}
+BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
+WITHOUT_DEADLINE = {
+    Kind.CONSENT_LOCKED,
+    Kind.PAYMENT_REFUNDED,
+}
+DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
+
+
+@pytest.fixture(autouse=True)
+def no_attachments(settings: Any) -> None:
+    settings.NOTIFICATION_ATTACHMENTS = {}
+
+
+def written(kind: Kind, language: str = "en", **fields: Any) -> Notification:
+    context = {**CONTEXTS[kind], **fields.pop("context", {})}
+    want = wanted(kind=kind, language=language, context=context)
+    return Notification(
+        id=UUID(int=1),
+        kind=want.kind,
+        channel=fields.pop("channel", want.channel),
+        recipient=want.recipient,
+        context=want.context,
+        language=want.language,
+        sandbox=fields.pop("sandbox", False),
+    )
+
+
+def by_sms(kind: Kind, language: str = "en", **fields: Any) -> str:
+    return write_sms(written(kind, language, channel=sms().channel, **fields))
+
+
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", Kind)
+def test_every_email_is_written_in_both_languages(kind: Kind, language: str):
+    letter = write_letter(written(kind, language))
+
+    assert 5 < len(letter.subject) < 100
+    for word in ("{", "}", "None", "&#", "\n\n\n"):
+        assert word not in letter.subject + letter.text
+    if language == "sw":
+        assert letter.subject != write_letter(written(kind)).subject
+
+
+@pytest.mark.parametrize("language", [*Language.values, BOTH])
+@pytest.mark.parametrize("kind", BY_SMS)
+def test_every_sms_says_in_two_parts_who_asks_and_operates_and_how_to_block(
+    kind: Kind, language: str, settings: Any
+):
+    settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
+    context = {"requester": "Acacia Lenders", "undone": True}
+    context["expiresAt"] = "2026-12-15T08:15:30.123456Z"
+    text = by_sms(kind, language, context=context)
+
+    assert gsm_length(text) <= 306
+    words = {"en": "Block", "sw": "Izuie", BOTH: "Block/Izuie"}
+    for said in ("Acacia Lenders", "Verification reports", LINK):
+        assert text.count(said) == 1
+    assert f"{words[language]}: {links.block_url(UUID(int=1))} " in text
+
+
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", BY_SMS)
+@pytest.mark.parametrize("sandbox", [True, False])
+@pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
+def test_every_sms_fits_into_two_parts_with_its_link(
+    kind: Kind, language: str, sandbox: bool, name: str, settings: Any
+):
+    settings.OPERATOR_NAME = name
+    text = by_sms(kind, language, context={"requester": name}, sandbox=sandbox)
+
+    assert gsm_length(text) <= 306
+    assert LINK in text
+    assert as_gsm(text) == text
+    assert text.startswith("SANDBOX") is sandbox
+    assert name[:10] in text
+
+
+@pytest.mark.parametrize("language", Language.values)
+def test_who_asks_why_where_and_until_when_is_said(language: str):
+    letter = write_letter(written(Kind.CONSENT_REQUEST, language))
+
+    month = {"en": "December", "sw": "Disemba"}[language]
+    for said in ("Acacia Lenders", "Loan application", LINK, f"5 {month} 2026, 11:15"):
+        assert said in letter.text
+    assert "M-Pesa" in letter.text
+    assert "Wanjiku" in letter.text
+
+
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", Kind)
+def test_every_email_names_the_operator_and_the_contact(
+    kind: Kind, language: str, settings: Any
+):
+    settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
+    letter = write_letter(written(kind, language))
+
+    assert "\n--\nUhakika (0800 111 222)" in letter.text
+    assert "whoever runs" not in letter.text
+    assert "huduma hii" not in letter.text
+
+
+def test_failing_receiver_is_not_promised_ten_attempts_when_it_is_blocked():
+    letter = write_letter(written(Kind.WEBHOOK_FAILING))
+
+    assert "up to ten times over three days, but only once" in letter.text
+
+
+def test_a_sandbox_email_says_so_in_its_subject():
+    letter = write_letter(written(Kind.CONSENT_REQUEST, sandbox=True))
+    assert letter.subject.startswith("[SANDBOX] ")
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_a_receipt_says_what_was_decided(decision: str):
+    letter = write_letter(written(Kind.CONSENT_RECEIPT, context={"decision": decision}))
+    assert (LINK in letter.text) is (decision == "GRANTED")
+    assert "C-0123-4567-89AB" in letter.subject
+
+
+@pytest.mark.parametrize("language", [*Language.values, BOTH])
+@pytest.mark.parametrize("kind", [Kind.PAYMENT_REQUEST, Kind.PAYMENT_REMINDER])
+def test_who_is_asked_to_pay_is_told_how_much_and_that_no_pin_is_asked_for(
+    kind: Kind, language: str
+):
+    for text in (write_letter(written(kind, language)).text, by_sms(kind, language)):
+        for said in ("KES 12,500.00", "PIN", LINK):
+            assert said in text
+
+
+def test_what_people_typed_is_text_on_one_line():
+    name = "A & <b>B</b> {{ link }}\r\nBcc: eve@evil.test\u202e"
+    letter = write_letter(written(Kind.CONSENT_REQUEST, context={"requester": name}))
+
+    shown = "A & <b>B</b> {{ link }} Bcc: eve@evil.test"
+    assert letter.subject == f"{shown} asks for your consent"
+    assert f"{shown} would like" in letter.text
+
+
+def test_letters_that_gsm_lacks_are_replaced_by_their_likeness():
+    assert as_gsm("Wanjikũ – “ñ” ‘é’ 中") == "Wanjiku - \"ñ\" 'é' ?"  # noqa: RUF001
+    assert gsm_length("[a]€") == 7
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_where_nobody_knows_the_language_an_email_is_in_both(kind: Kind):
+    english, kiswahili = (write_letter(written(kind, one)) for one in Language.values)
+    letter = write_letter(written(kind, BOTH, sandbox=True))
+
+    assert letter.subject == f"[SANDBOX] {english.subject} / {kiswahili.subject}"
+    assert letter.text.startswith("Kiswahili hapa chini.\n\nHello")
+    assert letter.text.index(english.text.strip()) < letter.text.index(kiswahili.text)
+
+
+@pytest.mark.parametrize("kind", BY_SMS)
+@pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
+def test_where_nobody_knows_the_language_an_sms_is_in_both_and_in_two_parts(
+    kind: Kind, name: str, settings: Any
+):
+    settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
+    text = by_sms(kind, BOTH, context={"requester": name}, sandbox=True)
+
+    assert gsm_length(text) <= 306
+    assert text.count(LINK) == 1
+    assert as_gsm(text) == text
+    assert name[:10] in text
+    if kind not in WITHOUT_DEADLINE:
+        assert re.search("(nswer|Pay) by 5 Dec: ", text)
+        assert "hadi 5 Dis." in text
+
+
+def test_every_template_belongs_to_a_kind():
+    names = {
+        path.name for path in (settings.BASE_DIR / "templates/notifications").iterdir()
+    }
+    wanted_names = {
+        f"{kind.lower()}.{channel}.{language}.txt"
+        for channel, kinds in {"email": list(Kind), "sms": [*BY_SMS, *CODES]}.items()
+        for kind in kinds
+        for language in [
+            *Language.values,
+            *(["both"] if channel == "sms" and kind not in CODES else []),
+        ]
+    }
+    footers = {f"footer.email.{language}.txt" for language in Language.values} | {
+        f"footer.sms.{language}.txt" for language in [*Language.values, "both"]
+    }
+    assert names == wanted_names | footers
+
+
+@pytest.mark.parametrize("language", Language.values)
+def test_code_for_sandbox_messages_fits_into_two_parts(language: str):
+    name = "Savings and Credit Co-operative " * 6
+    text = by_sms(Kind.SANDBOX_ADDRESS, language, context={"requester": name})
+
+    assert gsm_length(text) <= 306
+    assert "012345" in text
+    assert "/b/" in text
+    assert "Savings" in text

@@ -1,0 +1,408 @@
+"""One workspace's money under anything its client, staff, workers and crashes do.
+
+The machine keeps a model of its own: what each check should have cost when it was
+ordered, and what was put in or taken out. The balance must be what that model says
+after every step, whatever happened; it never looks at the ledger's entries.
+
+To add rules, subclass `Machine`: wrap whatever might crash in `attempt`, and what it
+moves in `put_in`. `play` runs a machine.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+from django.core.management import call_command
+from django.db import OperationalError, transaction
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as some
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.checks.engine import definitions, let_time_pass, work_until_done
+from tests.payments.crashing import Killed, crash_at
+from tests.world.clients import Api, person
+from verification.checks.catalogue import CATALOGUE
+from verification.checks.claims import Claim, claim
+from verification.checks.inquiries import ask
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.results import record
+from verification.providers import registry
+from verification.reports.models import Report
+from workspaces import ledger
+from workspaces.models import Account
+
+# Clear, recovers, down for good, slow, refused.
+DIGITS = some.sampled_from("04568")
+CHECKS = some.lists(
+    some.sampled_from(["IDENTITY", "KRA_PIN", "CRB_SCORE"]), min_size=1, unique=True
+)
+PICK = some.integers(0, 999)
+AMOUNTS = some.decimals("0.01", 2000, places=2)
+GIVEN_BACK = {"FAILED", "CANCELLED"}
+
+
+@dataclass
+class Order:
+    """A report as the model knows it, and what it should cost."""
+
+    reference: str
+    digit: str
+    checks: Sequence[str]
+    reuse: bool
+    prices: dict[str, Decimal]
+
+    @property
+    def total(self) -> Decimal:
+        return sum(self.prices.values(), Decimal(0))
+
+    def item(self) -> dict[str, Any]:
+        asked = {"checksRequested": self.checks, "reuse": self.reuse}
+        return {**person(idNumber=f"7000000{self.digit}"), **asked}
+
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self, api: Api, done: Counter[str]) -> None:
+        super().__init__()
+        self.api, self.done = api, done
+        self.savepoint = transaction.savepoint()
+        self.orders: dict[str, Order] = {}
+        self.prices = {entry.name: entry.price for entry in CATALOGUE}
+        # What was put in, less what was taken out.
+        self.paid_in = Decimal(0)
+        # How far below zero the balance may go; None for any amount.
+        self.limit: Decimal | None = Decimal(0)
+        self.numbers = count()
+        # What workers that were slow or died hold in their hands.
+        self.late: list[Claim] = []
+        self.crash: tuple[int, bool] | None = None
+
+    # What the model knows
+
+    def spent(self) -> Decimal:
+        """What was launched and not given back, at the prices it was ordered for."""
+        results = CheckResult.objects.filter(
+            report__payment_mode="SELF", report__launched_at__isnull=False
+        ).exclude(status__in=GIVEN_BACK)
+        kept = results.values_list("report__reference", "name")
+        return sum((self.orders[of].prices[name] for of, name in kept), Decimal(0))
+
+    def balance(self) -> Decimal:
+        return self.paid_in - self.spent()
+
+    def can_pay(self, amount: Decimal) -> bool:
+        if not amount or self.limit is None:
+            return True
+        return self.balance() + self.limit >= amount
+
+    def priced(self, order: Order) -> Order:
+        """The same at today's prices; what was answered before is free."""
+        results = CheckResult.objects.filter(status="COMPLETED", reused_from_id=None)
+        answered = {
+            (self.orders[of].digit, name)
+            for of, name in results.values_list("report__reference", "name")
+        }
+        prices = {
+            name: Decimal(0)
+            if order.reuse and (order.digit, name) in answered
+            else self.prices[name]
+            for name in order.checks
+        }
+        return replace(order, prices=prices)
+
+    def report(self, pick: int, **wanted: Any) -> Report | None:
+        """One of those there are, the same for the same number."""
+        found = list(Report.objects.filter(**wanted).order_by("reference"))
+        return found[pick % len(found)] if found else None
+
+    # What happens
+
+    def attempt(self, what: str, do: Callable[[], Any]) -> Any:
+        """What it answered, or None: it crashed, and who asked for it cannot know how
+        far it came."""
+        self.done[what] += 1
+        if self.crash is None:
+            return do()
+        (number, killed), self.crash = self.crash, None
+        try:
+            with crash_at(number, self.done, killed=killed):
+                return do()
+        except (Killed, OperationalError, transaction.TransactionManagementError):
+            return None
+        finally:
+            # What runs outside of any transaction but the test's has marked that one.
+            transaction.set_rollback(False)
+
+    def post(self, what: str, path: str, body: Any = None) -> int | None:
+        answer = self.attempt(what, lambda: self.api.post(path, body))
+        if answer is None or answer.status_code == 503:
+            return None
+        return int(answer.status_code)
+
+    def put_in(self, what: str, amount: Decimal, do: Callable[[], Any]) -> None:
+        """Money in, or out when below 0; refused when an account may not pay it."""
+        allowed = amount > 0 or self.can_pay(-amount)
+        before = self.api.account.balance
+
+        def refused() -> bool:
+            try:
+                do()
+            except ledger.InsufficientBalance:
+                return True
+            return False
+
+        was_refused = self.attempt(what, refused)
+        moved = self.api.account.balance != before
+        if was_refused is None:
+            assert allowed or not moved
+        else:
+            assert (was_refused, moved) == (not allowed, allowed)
+        if moved:
+            self.paid_in += amount
+
+    @initialize(digits=some.permutations("058"), checks=CHECKS)
+    def begin(self, digits: list[str], checks: list[str]) -> None:
+        """With something for every rule: ended in each way, on its way, a draft."""
+        self.top_up(Decimal(5000))
+        self.order(digits, checks, reuse=False, draft=False)
+        self.work(much_later=False)
+        self.order(digits[:1], checks, reuse=True, draft=False)
+        self.order(digits[1:], checks, reuse=True, draft=True)
+
+    @rule(number=some.integers(1, 25), killed=some.booleans())
+    def the_next_one_crashes(self, number: int, killed: bool) -> None:
+        self.crash = (number, killed)
+
+    @rule(
+        digits=some.lists(DIGITS, min_size=1, max_size=3),
+        checks=CHECKS,
+        reuse=some.booleans(),
+        draft=some.booleans(),
+    )
+    def order(
+        self, digits: list[str], checks: list[str], reuse: bool, draft: bool
+    ) -> None:
+        orders = [
+            self.priced(Order(f"r{next(self.numbers):04}", digit, checks, reuse, {}))
+            for digit in digits
+        ]
+        items = [{**one.item(), "reference": one.reference} for one in orders]
+        total = sum((one.total for one in orders), Decimal(0))
+        allowed = draft or self.can_pay(total)
+
+        code = self.post("order", "/reports", {"reports": items, "draft": draft})
+
+        names = [one.reference for one in orders]
+        made = Report.objects.filter(reference__in=names).count()
+        assert made in {0, len(orders)}
+        if code is not None:
+            assert (code, made) == ((201, len(orders)) if allowed else (402, 0))
+        if made:
+            assert allowed
+            self.orders |= {one.reference: one for one in orders}
+
+    @rule(pick=PICK)
+    def launch_a_draft(self, pick: int) -> None:
+        if report := self.report(pick, status="DRAFT"):
+            self.launch(report)
+
+    @rule(pick=PICK)
+    def launch_any(self, pick: int) -> None:
+        if report := self.report(pick):
+            self.launch(report)
+
+    def launch(self, report: Report) -> None:
+        is_draft = report.status == "DRAFT"
+        order = self.priced(self.orders[report.reference])
+        allowed = is_draft and self.can_pay(order.total)
+
+        code = self.post("launch", f"/reports/{report.pk}/launch")
+
+        report.refresh_from_db()
+        launched = is_draft and report.launched_at is not None
+        assert allowed or not launched
+        if code is not None:
+            refused = 402 if is_draft else 409
+            assert (code, launched) == ((200, True) if allowed else (refused, False))
+        if launched:
+            self.orders[report.reference] = order
+
+    @rule(pick=PICK, digit=DIGITS, checks=CHECKS, reuse=some.booleans())
+    def edit(self, pick: int, digit: str, checks: list[str], reuse: bool) -> None:
+        report = self.report(pick, status="DRAFT") or self.report(pick)
+        if report is None:
+            return
+        was_draft = report.status == "DRAFT"
+        before = set(report.results.values_list("pk", flat=True))
+        order = self.priced(Order(report.reference, digit, checks, reuse, {}))
+
+        code = self.post("edit", f"/reports/{report.pk}/draft", order.item())
+
+        edited = before.isdisjoint(report.results.values_list("pk", flat=True))
+        assert was_draft or not edited
+        if code is not None:
+            assert (code, edited) == ((200, True) if was_draft else (409, False))
+        if edited:
+            self.orders[report.reference] = order
+
+    @rule(pick=PICK)
+    def cancel(self, pick: int) -> None:
+        if report := self.report(pick, completed_at=None) or self.report(pick):
+            code = self.post("cancel", f"/reports/{report.pk}/cancel")
+            assert code in {None, 409 if report.is_ended else 200}
+
+    @rule(pick=PICK)
+    def retry_a_failed_one(self, pick: int) -> None:
+        if report := self.report(pick, status__in=["FAILED", "PARTIAL"]):
+            self.retry(report)
+
+    @rule(pick=PICK)
+    def retry_any(self, pick: int) -> None:
+        if report := self.report(pick):
+            self.retry(report)
+
+    def retry(self, report: Report) -> None:
+        failed = report.results.filter(status="FAILED").values_list("name", flat=True)
+        prices = self.orders[report.reference].prices
+        total = sum((prices[name] for name in failed), Decimal(0))
+        can = report.is_ended and report.status != "CANCELLED" and bool(failed)
+        allowed = can and self.can_pay(total)
+
+        code = self.post("retry", f"/reports/{report.pk}/retry")
+
+        was_ended = report.is_ended
+        report.refresh_from_db()
+        assert allowed or report.is_ended == was_ended
+        assert code in {None, 200 if allowed else 402 if can else 409}
+
+    @rule(amount=AMOUNTS)
+    def top_up(self, amount: Decimal) -> None:
+        account = self.api.account
+        self.put_in(
+            "top up",
+            amount,
+            lambda: ledger.top_up(
+                account.workspace, account.environment, amount, actor="t", note=""
+            ),
+        )
+
+    @rule(amount=AMOUNTS, sign=some.sampled_from([1, -1]))
+    def adjust(self, amount: Decimal, sign: int) -> None:
+        moved = ledger.Movement(
+            self.api.account.pk, ledger.Kind.ADJUSTMENT, sign * amount, "tests"
+        )
+        self.put_in("adjust", sign * amount, lambda: ledger.record(moved))
+
+    @rule(
+        billing=some.sampled_from(["PREPAID", "POSTPAID"]),
+        limit=some.sampled_from([0, 100, 1000, None]),
+    )
+    def change_terms(self, billing: str, limit: int | None) -> None:
+        if billing == "PREPAID":
+            limit = limit or 0
+        if limit is not None and self.balance() < -limit:
+            return
+        self.limit = None if limit is None else Decimal(limit)
+        Account.objects.filter(pk=self.api.account.pk).update(
+            billing=billing,
+            credit_limit=(limit or 0) if billing == "PREPAID" else 0,
+            ceiling=limit if billing == "POSTPAID" else None,
+        )
+
+    @rule(check=some.sampled_from(["IDENTITY", "CRB_SCORE"]), price=AMOUNTS)
+    def change_a_price(self, check: str, price: Decimal) -> None:
+        self.prices[check] = price
+        for definition in CheckDefinition.objects.filter(name=check):
+            definition.price = price
+            definition.save()
+
+    # What workers do
+
+    @rule(much_later=some.booleans())
+    def work(self, much_later: bool) -> None:
+        if much_later:
+            let_time_pass()
+        self.attempt("work", self.api.work)
+
+    @rule(many=some.integers(1, 5))
+    def a_worker_dies_or_is_slow(self, many: int) -> None:
+        let_time_pass()
+        self.late += self.attempt("claim", lambda: claim(many)) or []
+
+    @rule()
+    def reports_are_cancelled_in_the_hands_of_a_worker(self) -> None:
+        let_time_pass()
+        claims = claim(3)
+        self.late += claims
+        for report_id in {claimed.report.pk for claimed in claims}:
+            code = self.post("cancel", f"/reports/{report_id}/cancel")
+            assert code in {None, 200, 409}
+
+    # Without a precondition, as all rules here: when a check is due depends on the
+    # clock, and what Hypothesis draws may not.
+    @rule()
+    def a_slow_worker_comes_back(self) -> None:
+        if not self.late:
+            return
+        claims, self.late = self.late, []
+        known = definitions()
+        answers = [(one, _answer_to(one, known)) for one in claims]
+        self.attempt("late", lambda: record(answers, known))
+
+    # What must hold
+
+    @invariant()
+    def the_balance_is_what_the_model_says(self) -> None:
+        assert self.api.account.balance == self.balance()
+
+    def teardown(self) -> None:
+        try:
+            self.crash = None
+            work_until_done(self.api)
+            self.the_balance_is_what_the_model_says()
+            call_command("audit_ledger", stdout=io.StringIO())
+        finally:
+            transaction.savepoint_rollback(self.savepoint)
+
+
+def play(
+    machine: Callable[[Counter[str]], RuleBasedStateMachine],
+    *,
+    operations: int,
+    steps: int,
+) -> Counter[str]:
+    """Run machines until so many operations were done; what was done how often."""
+    done: Counter[str] = Counter()
+    while done.total() - done["crash"] < operations:
+        run_state_machine_as_test(
+            lambda: machine(done),
+            settings=settings(
+                # The first is always the simplest there is, and half of the steps
+                # find nothing to do.
+                max_examples=1 + 2 * operations // steps,
+                stateful_step_count=steps,
+                deadline=None,
+                database=None,
+                # Making a failing example smaller would take minutes.
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    return done
+
+
+def _answer_to(claimed: Claim, known: Any) -> Any:
+    policy = known[claimed.definition_id].retry_policy
+    route = registry.route_for(claimed.name, "production", "KE")
+    return ask(route.providers[0], claimed, policy)

@@ -1,0 +1,402 @@
+"""Operators are told by e-mail of what needs somebody about payments, once a cause."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import time_machine
+from django.utils.timezone import now
+
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.world.clients import Api
+from tests.world.payments import EMAIL, candidate, end, opened, sent
+from tests.world.refunds import WANGARI, ask, paid, send
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.threads import at_once
+from verification.notifications.models import Notification
+from verification.notifications.templates import write_letter
+from verification.payments.alerts import (
+    clear_doubt,
+    count_refused_signature,
+    raise_doubt,
+)
+from verification.payments.checkouts import CheckoutNotOpened
+from verification.payments.models import Checkout, Doubt, Refund, Trouble
+from verification.payments.refunds import give_back_undone, reject, resolve_doubts
+from verification.payments.tasks import (
+    alert_operators,
+    purge_payment_events,
+    reconcile_payments,
+    tell_operators,
+)
+
+pytestmark = pytest.mark.django_db
+SIGNATURE = "x-paystack-signature"
+
+
+@pytest.fixture(autouse=True)
+def operators(settings: Any) -> None:
+    settings.OPERATOR_ALERTS = ["ops@operator.test", "cfo@operator.test"]
+
+
+def doubted(api: Api) -> Checkout:
+    return end(opened(api.create(candidate())), currency="USD")
+
+
+def letters() -> list[Notification]:
+    return list(Notification.objects.filter(kind="PAYMENT_TROUBLE").order_by("id"))
+
+
+def told(**later: float) -> list[str]:
+    """What the next e-mail says, which goes to both and names nobody."""
+    before = {one.pk for one in letters()}
+    with time_machine.travel(now() + timedelta(**later), tick=False):
+        tell_operators()
+    new = [one for one in letters() if one.pk not in before]
+    if not new:
+        return []
+    assert [one.recipient for one in new] == ["ops@operator.test", "cfo@operator.test"]
+    texts = {write_letter(one).text for one in new}
+    (text,) = texts
+    assert EMAIL not in text
+    assert "Wanjiku" not in text
+    return [line[2:] for line in text.splitlines() if line.startswith("- ")]
+
+
+def test_a_doubt_is_told_once(api: Api):
+    checkout = doubted(api)
+
+    assert told() == [
+        f"Payment in doubt: {checkout.number} Another currency was paid than asked"
+    ]
+    assert told(days=1) == []
+
+
+def test_nothing_is_told_where_nothing_came_up(api: Api):
+    end(opened(api.create(candidate())))
+
+    assert told() == []
+
+
+def test_what_a_person_has_seen_to_meanwhile_is_no_news(api: Api):
+    checkout = doubted(api)
+    resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], "Given back by hand.")
+
+    assert told() == []
+    # The same doubt of the same payment, but another time.
+    raise_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
+    assert len(told(days=1)) == 1
+
+
+def test_each_refund_that_failed_is_told(paystack_api: Api, paystack: FakePaystack):
+    checkout = paid(paystack_api, paystack)
+    paystack.refund_fails = True
+    for _ in range(2):
+        ask(checkout, 10)
+        send()
+        paystack.settle_refunds()
+        send()
+
+    line = f"Refund needs somebody: {checkout.number} Money could not be given back"
+    assert told() == [line, line]
+
+
+def test_refused_signatures_are_counted_and_told_when_their_day_is_over(
+    paystack_api: Api,
+):
+    day = f"{now():%Y-%m-%d}"
+    for signature in ("0", "1", ""):
+        assert sent(b"{}", {SIGNATURE: signature}).status_code == 401
+    # What strays in here claims to be nobody's.
+    assert sent(b"{}", {}).status_code == 401
+
+    assert told() == []
+    assert told(days=1) == [
+        f"Signatures refused: 3 events of {day} were refused,"
+        " as their signature was wrong"
+    ]
+    assert told(days=2) == []
+
+
+def test_books_that_differ_are_told_once_however_often_they_are_read(
+    paystack_api: Api, paystack: FakePaystack
+):
+    checkout = paid(paystack_api, paystack)
+    transaction = paystack.transactions.pop(checkout.reference)
+    transaction.reference = EMAIL
+    paystack.transactions[EMAIL] = transaction
+    Checkout.objects.all().update(paid_at=now() - timedelta(days=9))
+    lines = [
+        f"Books differ: paystack {transaction.id}"
+        " 250.00 KES was paid there, for nothing of ours"
+    ]
+
+    for day, expected in ((1, lines), (2, [])):
+        with time_machine.travel(now() + timedelta(days=day), tick=False):
+            reconcile_payments()
+            transaction.paid_at = now()
+            assert told() == expected
+
+
+def test_books_that_cannot_be_read_are_told(paystack_api: Api, paystack: FakePaystack):
+    paystack.faults.status = 503
+    yesterday = f"{now() - timedelta(days=1):%Y-%m-%d}"
+
+    for _ in range(2):
+        reconcile_payments()
+
+    assert told() == [f"Books not read: paystack, {yesterday}: SOURCE_UNAVAILABLE"]
+
+
+def test_a_difference_that_is_a_doubt_is_told_as_one(
+    paystack_api: Api, paystack: FakePaystack
+):
+    checkout = paid(paystack_api, paystack)
+    paystack.fail(checkout.reference)
+
+    with time_machine.travel(now() + timedelta(days=1), tick=False):
+        reconcile_payments()
+        (line,) = told()
+
+    assert line.endswith("The provider's books say something else")
+
+
+def test_many_are_counted(api: Api):
+    checkout = doubted(api)
+    Trouble.objects.all().delete()
+    Trouble.objects.bulk_create(
+        Trouble(kind="BOOKS", cause=str(n), message=f"T{n}", checkout=checkout)
+        for n in range(53)
+    )
+
+    lines = told()
+
+    assert lines[49].endswith("T49")
+    assert lines[50:] == ["and 3 more"]
+
+
+def test_without_an_address_it_waits_for_one(api: Api, settings: Any):
+    settings.OPERATOR_ALERTS, addresses = [], settings.OPERATOR_ALERTS
+    doubted(api)
+    assert told() == []
+
+    settings.OPERATOR_ALERTS = addresses
+    assert len(told(days=1)) == 1
+
+
+def test_it_is_forgotten_after_three_months(api: Api):
+    doubted(api)
+
+    for days, left in ((89, 1), (91, 0)):
+        with time_machine.travel(now() + timedelta(days=days)):
+            purge_payment_events()
+        assert Trouble.objects.count() == left
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_jobs_at_once_tell_once():
+    count_refused_signature()
+    Trouble.objects.update(created_at=now() - timedelta(days=1))
+
+    at_once(3, lambda number: tell_operators())
+
+    assert len(letters()) == 2
+
+
+def test_readiness_tells_how_many_payments_are_in_doubt(api: Api, client: Any):
+    doubted(api)
+
+    assert client.get("/readyz").json()["paymentsInDoubt"] == 1
+
+
+def test_a_refund_that_is_rejected_after_an_edit_asked_anew_needs_a_person(
+    api: Api, settings: Any
+):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(100)
+    made = api.create(candidate(draft=True))
+    checkout = end(opened(made))
+    ask(checkout, 50)
+    send()
+    waits = ask(checkout, 100)
+    edit = {"purpose": "Another purpose", "checksRequested": ["IDENTITY"]}
+    assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
+    send()
+    Trouble.objects.all().delete()
+
+    reject(waits.pk, by=WANGARI)
+
+    checkout.refresh_from_db()
+    assert (checkout.refundable, checkout.doubt) == (100, "PAYS_NOTHING")
+    assert [line.split(" ", 4)[4] for line in told()] == [
+        "Money stays that pays for nothing any more"
+    ]
+    resolve_doubts(checkout.pk, ["PAYS_NOTHING"], "The payer wants no more of it.")
+    checkout.refresh_from_db()
+    assert checkout.kept_because
+    # And the ledger adds up, as after every test.
+
+
+def test_a_rejected_refund_of_what_still_pays_needs_nobody(api: Api, settings: Any):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    checkout = paid(api)
+
+    reject(ask(checkout, 100).pk, by=WANGARI)
+
+    checkout.refresh_from_db()
+    assert checkout.doubt == ""
+
+
+# Alerts within minutes
+
+
+def alerted(**later: float) -> list[str]:
+    """What the next alert says."""
+    before = {one.pk for one in letters()}
+    with time_machine.travel(now() + timedelta(**later), tick=False):
+        alert_operators()
+    new = [one for one in letters() if one.pk not in before]
+    assert len(new) in {0, 2}
+    texts = {write_letter(one).text for one in new}
+    return [
+        line[2:] for text in texts for line in text.splitlines() if line[:2] == "- "
+    ]
+
+
+def test_checkout_that_does_not_open_is_alerted_once_an_hour(
+    paystack_api: Api, paystack: FakePaystack, client: Any
+):
+    paystack.faults.status = 500
+    made = paystack_api.create(candidate())
+    for _ in range(2):
+        with pytest.raises(CheckoutNotOpened):
+            opened(made)
+
+    with time_machine.travel(now().replace(minute=59), tick=False):
+        (line,) = alerted()
+    assert line.startswith("Checkout not opened: 2 pages of paystack to pay on did not")
+    assert client.get("/readyz").json()["checkoutsNotOpened"] == 2
+
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)
+    assert alerted() == []
+    hour = Trouble.objects.get()
+    assert hour.times == 3
+    # The next hour's is told when the pause is over.
+    Trouble.objects.create(
+        kind="UNOPENED", cause=hour.cause[:-2] + "99", message="pages", times=4
+    )
+    assert alerted(minutes=40) == []
+    (line,) = alerted(minutes=130)
+    assert line == "Checkout not opened: 4 pages"
+    assert told(days=1) == []
+
+
+def test_payment_that_nobody_takes_any_more_is_alerted(live_api: Api, settings: Any):
+    settings.PAYMENT_PROVIDER = "shop"
+    settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
+    made = live_api.create(candidate())
+    settings.PAYMENT_PROVIDER = ""
+
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)
+
+    (line,) = alerted()
+    assert "pages of nobody to pay on did not open: PAYMENT_PROVIDER_NOT" in line
+    assert not Checkout.objects.exists()
+
+
+def test_refund_that_waits_for_somebody_is_alerted_at_once(
+    paystack_api: Api, paystack: FakePaystack, client: Any
+):
+    checkout = paid(paystack_api, paystack)
+    ask(checkout, 10)
+    send()
+    assert alerted() == []
+
+    paystack.refunds[0].status = "needs-attention"
+    send()
+
+    (line,) = alerted()
+    told = "A refund waits for somebody, or for days"
+    assert line == f"Refund needs somebody: {checkout.number} {told}"
+    assert client.get("/readyz").json()["refundsWaiting"] == 1
+    paystack.refunds[0].status = "pending"
+    paystack.settle_refunds()
+    send()
+    assert client.get("/readyz").json()["refundsWaiting"] == 0
+
+
+@pytest.fixture
+def parts(api: Api) -> list[Checkout]:
+    """Two checkouts of 100 and 150 that together paid for a cancelled report."""
+    made = api.create(candidate())
+    found = [end(opened(made), pays=100), end(opened(made), pays=150)]
+    api.post(f"/reports/{made['id']}/cancel")
+    return found
+
+
+def left_to_staff(checkout: Checkout, amount: str) -> str:
+    told = f"{checkout.number} KES {amount} of it was not done: staff decide"
+    return f"Refund needs somebody: {told}"
+
+
+def test_each_part_is_alerted_when_one_is_in_doubt(parts: list[Checkout]):
+    first, second = parts
+    raise_doubt(first.pk, Doubt.DISPUTED)
+
+    give_back_undone()
+
+    assert not Refund.objects.exists()
+    assert sorted(alerted()) == sorted(
+        [left_to_staff(first, "100.00"), left_to_staff(second, "150.00")]
+    )
+    assert alerted() == []
+
+
+def test_part_is_alerted_when_money_of_its_payment_went_back_elsewhere(api: Api):
+    made = api.create(candidate())
+    checkout = end(opened(made))
+    Checkout.objects.update(refunded_elsewhere=1)
+    api.post(f"/reports/{made['id']}/cancel")
+
+    give_back_undone()
+
+    assert alerted() == [left_to_staff(checkout, "250.00")]
+
+
+def test_part_is_not_alerted_once_staff_have_decided(parts: list[Checkout]):
+    first, second = parts
+    raise_doubt(first.pk, Doubt.DISPUTED)
+    give_back_undone()
+
+    resolve_doubts(first.pk, ["DISPUTED"], "The bank took it all")
+    # Nothing is decided about the other part before the rule has looked at it again.
+    assert alerted() == []
+    give_back_undone()
+    assert alerted() == [left_to_staff(second, "150.00")]
+
+
+@pytest.mark.parametrize("by_staff", [True, False])
+def test_part_is_not_alerted_once_it_is_given_back(
+    parts: list[Checkout], by_staff: bool
+):
+    first, second = parts
+    raise_doubt(first.pk, Doubt.DISPUTED)
+    give_back_undone()
+
+    if by_staff:
+        ask(second)
+    else:
+        clear_doubt(first.pk, Doubt.DISPUTED)
+        give_back_undone()
+
+    assert left_to_staff(second, "150.00") not in alerted()
+
+
+def test_other_troubles_wait_for_the_daily_mail(api: Api):
+    doubted(api)
+
+    assert alerted() == []
+    assert len(told()) == 1

@@ -1,0 +1,409 @@
+"""Another amount than was asked: too much goes back, too little waits for the rest."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils.timezone import now
+
+from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.fakes.stripe import FakeStripe
+from tests.world.clients import Api
+from tests.world.orders import PAYER
+from tests.world.payments import (
+    PRICE,
+    candidate,
+    end,
+    look,
+    opened,
+    payment_of,
+    send,
+    taking,
+)
+from tests.world.refunds import GRACE, WANGARI, ask
+from tests.world.refunds import paystack_api as paystack_api
+from verification.notifications.models import Notification
+from verification.notifications.templates import write_letter
+from verification.payments.links import (
+    expire_payments,
+    remind_payers,
+    send_new_payment_link,
+)
+from verification.payments.models import Checkout, Payment, Refund
+from verification.payments.polling import look_at_due
+from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import (
+    NotRefundable,
+    give_up_payment,
+    reject,
+    unfinished_part,
+)
+from verification.payments.settlement import settle
+from verification.providers.checkout import CheckoutSeen, CheckoutState
+
+
+def came(made: dict[str, Any], amount: int) -> Checkout:
+    """This much is paid for what is asked for now."""
+    return end(opened(made), pays=amount)
+
+
+def messages(kind: str) -> list[dict[str, Any]]:
+    found = Notification.objects.filter(kind=kind, channel="EMAIL").order_by("id")
+    return [one.context for one in found]
+
+
+def given_back() -> dict[str, Decimal]:
+    """What each cause has given back, once the provider has done so."""
+    send_refunds()
+    refunds = Refund.objects.filter(status="DONE").order_by("id")
+    return {refund.cause: refund.amount for refund in refunds}
+
+
+def test_too_much_pays_and_the_surplus_goes_back_once(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    taker.pays = 25_100
+    taker.pay(checkout.reference)
+    for _ in range(3):
+        send(taker)
+        look(checkout)
+
+    assert live_api.report(made["id"])["status"] == "RUNNING"
+    assert (checkout.paid_amount, checkout.counted_amount) == (251, 250)
+    assert checkout.kept == 250
+    send_refunds()
+    if hasattr(taker, "settle_refunds"):
+        taker.settle_refunds()
+    Refund.objects.filter(next_try_at__isnull=False).update(next_try_at=now())
+    assert given_back() == {"OVERPAID": 1}
+    (told,) = messages("PAYMENT_REFUNDED")
+    assert (told["amount"], told["number"]) == ("1.00", checkout.number)
+    (receipt,) = messages("PAYMENT_RECEIPT")
+    assert receipt["amount"] == "250.00"
+    assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [("en", "was KES 1.00 more than"), ("sw", "Ulilipa KES 1.00 zaidi ya kiasi")],
+)
+def test_receipt_mail_names_the_surplus_that_goes_back(
+    api: Api, language: str, told: str
+):
+    for pays in (250, 251):
+        checkout = opened(api.create(candidate(reuse=False)))
+        Checkout.objects.filter(pk=checkout.pk).update(language=language)
+        end(checkout, pays=pays)
+
+    mails = Notification.objects.filter(kind="PAYMENT_RECEIPT").order_by("id")
+
+    letters = [write_letter(mail, attach=False).text for mail in mails]
+    assert [told in letter for letter in letters] == [False, True]
+
+
+def test_a_surplus_stands_in_the_way_of_nothing(api: Api):
+    made = api.create(candidate(), draft=True)
+    checkout = came(made, 251)
+    assert given_back() == {"OVERPAID": 1}
+
+    refused = api.post(f"/reports/{made['id']}/draft", {"checksRequested": ["KRA_PIN"]})
+    assert refused.status_code == 409
+    assert api.post(f"/reports/{made['id']}/launch").status_code == 200
+    api.post(f"/reports/{made['id']}/cancel")
+    checkout.refresh_from_db()
+    assert unfinished_part(checkout) == PRICE
+    ask(checkout)
+    send_refunds()
+    assert payment_of(made).status == "REFUNDED"
+
+
+def test_too_little_pays_nothing_until_the_rest_comes(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    first = opened(made)
+    taker.pays = 10_000
+    taker.pay(first.reference)
+    look(first)
+
+    assert (first.is_part, first.is_counted, first.doubt) == (True, False, "")
+    assert live_api.report(made["id"])["status"] == "PENDING_PAYMENT"
+    (told,) = messages("PAYMENT_SHORT")
+    assert (told["paid"], told["amount"]) == ("100.00", "150.00")
+    assert not Refund.objects.exists()
+
+    taker.pays = None
+    rest = opened(made)
+    assert (rest.amount, rest.pk) == (150, opened(made).pk)
+    taker.pay(rest.reference)
+    look(rest, first)
+
+    assert live_api.report(made["id"])["status"] == "RUNNING"
+    assert (first.is_counted, first.counted_amount) == (True, 100)
+    assert (rest.is_counted, rest.counted_amount, rest.is_part) == (True, 150, False)
+    (receipt,) = messages("PAYMENT_RECEIPT")
+    assert (receipt["number"], receipt["amount"]) == (rest.number, "250.00")
+    assert given_back() == {}
+
+
+def test_a_rest_that_the_provider_does_not_take_is_not_asked_for(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    taker.pays = int(PRICE * 100) - 100
+    taker.pay(checkout.reference)
+    look(checkout)
+
+    assert not Checkout.objects.get(pk=checkout.pk).is_part
+    refund = Refund.objects.get()
+    assert (refund.cause, refund.amount) == ("SHORT", PRICE - 1)
+    assert payment_of(made).is_outstanding
+    assert messages("PAYMENT_SHORT") == []
+
+
+def test_parts_add_up_until_they_are_enough_and_the_surplus_goes_back(api: Api):
+    made = api.create(candidate())
+    came(made, 100)
+    came(made, 30)
+    assert payment_of(made).status == "PENDING"
+    last = came(made, 125)
+
+    assert payment_of(made).status == "PAID"
+    assert last.amount == 120
+    counted = Checkout.objects.order_by("id").values_list("counted_amount", flat=True)
+    assert list(counted) == [100, 30, 120]
+    assert given_back() == {"OVERPAID": 5}
+
+
+def test_the_whole_paid_beside_a_part_pays_alone(api: Api):
+    made = api.create(candidate())
+    whole = opened(made)
+    Checkout.objects.update(url="")
+    part = came(made, 100)
+
+    end(whole)
+
+    assert (whole.is_counted, whole.counted_amount) == (True, PRICE)
+    part.refresh_from_db()
+    assert (part.is_counted, part.is_part) == (False, False)
+    assert given_back() == {"SHORT": 100}
+    assert payment_of(made).status == "PAID"
+
+
+def test_an_older_checkout_that_brings_more_than_the_rest_gives_back_the_surplus(
+    api: Api,
+):
+    made = api.create(candidate())
+    whole = opened(made)
+    Checkout.objects.update(url="")
+    came(made, 200)
+
+    end(whole, pays=80)
+
+    assert whole.counted_amount == 50
+    assert given_back() == {"OVERPAID": 30}
+
+
+def test_a_payer_gets_all_of_too_little_back_once_and_can_pay_anew(api: Api):
+    made = api.create(candidate())
+    first = came(made, 100)
+    came(made, 30)
+    payment = payment_of(made)
+
+    give_up_payment(payment.pk)
+    give_up_payment(payment.pk)
+
+    send_refunds()
+    refunds = Refund.objects.order_by("amount").values_list("amount", "cause", "status")
+    assert list(refunds) == [(30, "SHORT", "DONE"), (100, "SHORT", "DONE")]
+    assert sorted(one["amount"] for one in messages("PAYMENT_REFUNDED")) == [
+        "100.00",
+        "30.00",
+    ]
+    whole = opened(made)
+    assert whole.amount == PRICE
+    end(whole)
+    first.refresh_from_db()
+    assert (payment_of(made).status, first.is_counted) == ("PAID", False)
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_too_little_goes_back_when_the_link_expires(api: Api, draft: bool):
+    made = api.create(candidate(), draft=draft)
+    came(made, 100)
+    past = now() - timedelta(hours=2)
+    Payment.objects.update(expires_at=past)
+    expire_payments()
+
+    assert payment_of(made).status == "EXPIRED"
+    assert given_back() == {"SHORT": 100}
+    assert api.report(made["id"])["status"] == ("DRAFT" if draft else "FAILED")
+
+
+def test_too_little_by_an_expired_link_of_a_draft_goes_back(api: Api):
+    made = api.create(candidate(), draft=True)
+    checkout = opened(made)
+    Payment.objects.update(status="EXPIRED", expires_at=now() - timedelta(minutes=1))
+
+    end(checkout, pays=100)
+
+    assert given_back() == {"SHORT": 100}
+    assert payment_of(made).status == "EXPIRED"
+
+
+def test_too_little_goes_back_when_the_report_is_cancelled(api: Api):
+    made = api.create(candidate())
+    came(made, 100)
+
+    api.post(f"/reports/{made['id']}/cancel")
+
+    assert given_back() == {"SHORT": 100}
+
+
+def test_too_little_goes_back_to_who_paid_it_when_a_draft_is_edited(api: Api):
+    made = api.create(
+        candidate(paymentMode="THIRD_PARTY", payer=PAYER),
+        draft=True,
+    )
+    came(made, 100)
+    edit = {"checksRequested": ["IDENTITY"], "paymentMode": "CANDIDATE"}
+    assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
+
+    assert given_back() == {"SHORT": 100}
+    told = Notification.objects.get(kind="PAYMENT_REFUNDED", channel="EMAIL")
+    assert told.recipient == PAYER["email"]
+
+
+def test_reminders_and_new_links_ask_for_the_rest(api: Api):
+    made = api.create(candidate())
+    came(made, 100)
+    moment = now()
+    Payment.objects.update(
+        link_made_at=moment - timedelta(days=8), expires_at=moment + timedelta(days=6)
+    )
+
+    remind_payers()
+    send_new_payment_link(payment_of(made).pk)
+
+    assert messages("PAYMENT_REMINDER")[-1]["amount"] == "150.00"
+    assert messages("PAYMENT_REQUEST")[-1]["amount"] == "150.00"
+    assert opened(made).amount == 150
+
+
+def test_staff_give_back_a_part_as_a_whole(api: Api, settings: Any):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(10)
+    part = came(api.create(candidate()), 100)
+    with pytest.raises(NotRefundable, match="give all of it back"):
+        ask(part, 40)
+
+    refund = ask(part, by=GRACE)
+
+    part.refresh_from_db()
+    assert not part.is_part
+    reject(refund.pk, by=WANGARI)
+    part.refresh_from_db()
+    # It waits for no rest any more, and somebody has to say what becomes of it.
+    assert part.doubt == "PAYS_NOTHING"
+
+
+def test_what_was_paid_in_parts_is_given_back_in_parts(api: Api):
+    made = api.create(candidate())
+    first, rest = came(made, 200), came(made, 50)
+    api.post(f"/reports/{made['id']}/cancel")
+    first.refresh_from_db()
+    assert (unfinished_part(first), unfinished_part(rest)) == (200, 50)
+
+    ask(first)
+    send_refunds()
+    rest.refresh_from_db()
+    assert (payment_of(made).status, unfinished_part(rest)) == ("PAID", 50)
+    ask(rest)
+    send_refunds()
+    assert payment_of(made).status == "REFUNDED"
+
+
+def test_nothing_paid_is_left_to_a_person(api: Api):
+    checkout = opened(api.create(candidate()))
+
+    settle(checkout.pk, CheckoutSeen(CheckoutState.PAID, Decimal(0), "KES", "T1"))
+
+    checkout.refresh_from_db()
+    assert checkout.doubt == "OTHER_CURRENCY"
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule"),
+    [
+        ({"counted_amount": 251}, "what_counts_was_paid"),
+        ({"counted_amount": 0}, "what_counts_was_paid"),
+        ({"is_counted": False}, "what_counts_was_paid"),
+        (
+            {"is_counted": False, "counted_amount": 0, "is_part": True, "refunded": 1},
+            "a_part_is_kept_whole",
+        ),
+    ],
+)
+def test_the_database_keeps_to_what_was_paid(
+    api: Api, broken: dict[str, Any], rule: str
+):
+    checkout = end(opened(api.create(candidate())))
+
+    with pytest.raises(IntegrityError, match=rule), transaction.atomic():
+        Checkout.objects.filter(pk=checkout.pk).update(**broken)
+
+
+@pytest.mark.parametrize("how", ["cancel", "edit"])
+def test_what_is_open_is_closed_at_the_provider_when_it_is_wanted_no_more(
+    stripe_taker: FakeStripe, live_api: Api, how: str
+):
+    made = live_api.create(candidate(), draft=True)
+    first, second = opened(made), None
+    Checkout.objects.update(url="")
+    second = opened(made)
+    # The payer of one is faster.
+    stripe_taker.pay(second.reference)
+    path, body = f"/reports/{made['id']}/cancel", None
+    if how == "edit":
+        path = f"/reports/{made['id']}/draft"
+        body = {"checksRequested": ["CRB_SCORE"]}
+    assert live_api.post(path, body).status_code == 200
+
+    for _ in range(2):
+        look_at_due()
+
+    sessions = {
+        one["client_reference_id"]: one["status"]
+        for one in stripe_taker.sessions.values()
+    }
+    assert sessions == {first.reference: "expired", second.reference: "complete"}
+    first.refresh_from_db()
+    assert first.status == "EXPIRED"
+    assert given_back() == {"NOT_ASKED": PRICE}
+
+
+@pytest.fixture
+def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
+    yield from taking(FakeStripe(), settings)
+
+
+def test_what_was_reversed_at_the_first_look_is_told_as_it_is(
+    paystack_api: Api, paystack: FakePaystack
+):
+    made = paystack_api.create(candidate())
+    checkout = opened(made)
+    paystack.pay(checkout.reference)
+    paystack.give_back(checkout.reference, 25_000)
+    paystack.transactions[checkout.reference].status = "reversed"
+
+    look(checkout)
+
+    assert (checkout.status, checkout.doubt) == ("REVERSED", "")
+    assert payment_of(made).status == "FAILED"

@@ -1,0 +1,373 @@
+"""Every rule of the audit: rows that break it, by hand, are found."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils.timezone import now
+
+from tests.fakes.paystack import paystack as paystack
+from tests.workspaces.test_commands import differences, execute, run
+from tests.world.clients import Api
+from tests.world.payments import candidate, end, opened
+from tests.world.refunds import WANGARI, ask, paid, received, send, topped_up
+from tests.world.refunds import paystack_api as paystack_api
+from verification.checks.models import CheckResult
+from verification.payments.models import Checkout, Payment
+from verification.payments.refunds import give_back_undone, reject, resolve_doubts
+from verification.reports.models import Report
+
+# Breaks rows on purpose, which the check after each test of this folder would find.
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _the_ledger_adds_up():
+    """In place of the one that looks after each test: here the ledger is broken."""
+
+
+@pytest.fixture
+def busy(api: Api, settings) -> Api:
+    """Payments and top-ups in every state that money can be in."""
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(300)
+    paid(api)
+    ask(paid(api), 100)
+    ask(paid(api))
+    send()
+    opened(api.create(candidate()))
+    end(opened(api.create(candidate())), currency="USD")
+    made = api.create(candidate())
+    late = opened(made)
+    api.post(f"/reports/{made['id']}/cancel")
+    end(late)
+    topped_up(api, 1000)
+    ask(topped_up(api, 500), 200)
+    reject(ask(topped_up(api, 700)).pk, by=WANGARI)
+    send()
+    return api
+
+
+def report_checkout(**wanted: object) -> Checkout:
+    found = Checkout.objects.filter(report__isnull=False, is_counted=True, **wanted)
+    return found.earliest("id")
+
+
+def test_payments_that_add_up_are_counted(busy: Api):
+    assert run("audit_ledger").endswith("and 8 paid checkouts.\n")
+
+
+def balance() -> None:
+    execute(
+        """UPDATE workspaces_account a SET balance = coalesce((
+            SELECT sum(amount) FROM workspaces_ledgerentry e WHERE e.account_id = a.id
+        ), 0)"""
+    )
+
+
+NOT_TOPPED_UP = "checkout was paid and did not top up its account by its amount"
+NOT_THERE = "entry is of a checkout or refund that does not exist"
+
+
+def test_a_paid_top_up_that_did_not_top_up_is_found(busy: Api):
+    execute(
+        "DELETE FROM workspaces_ledgerentry WHERE kind = 'TOP_UP' AND amount = 1000"
+    )
+    balance()
+
+    assert differences() == [NOT_TOPPED_UP]
+
+
+def test_a_top_up_of_another_amount_is_found(busy: Api):
+    execute("UPDATE workspaces_ledgerentry SET amount = 1001 WHERE amount = 1000")
+    balance()
+
+    assert differences() == [NOT_TOPPED_UP]
+
+
+def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
+    execute(
+        "UPDATE payments_checkout SET is_counted = false, counted_amount = 0, "
+        "doubts = '{OTHER_CURRENCY}' WHERE amount = 1000"
+    )
+
+    assert differences() == ["checkout topped up an account though it does not count"]
+
+
+def test_an_entry_of_a_checkout_that_does_not_exist_is_found(busy: Api):
+    execute("DELETE FROM payments_checkout WHERE amount = 1000")
+
+    assert differences() == [NOT_THERE]
+
+
+def test_an_adjustment_for_no_refund_is_found(busy: Api):
+    execute("UPDATE workspaces_ledgerentry SET note = 'refund' WHERE amount = -200")
+
+    assert differences() == [
+        NOT_THERE,
+        "refund is DONE of 200.00 and moved its account by 0",
+    ]
+
+
+def test_a_refund_that_did_not_leave_the_balance_is_found(busy: Api):
+    execute("DELETE FROM workspaces_ledgerentry WHERE amount = -200")
+    balance()
+
+    assert differences() == ["refund is DONE of 200.00 and moved its account by 0"]
+
+
+def test_a_rejected_refund_that_did_not_come_back_is_found(busy: Api):
+    execute(
+        "DELETE FROM workspaces_ledgerentry WHERE kind = 'ADJUSTMENT' AND amount = 700"
+    )
+    balance()
+
+    assert differences() == [
+        "refund is REJECTED of 700.00 and moved its account by -700.00"
+    ]
+
+
+def test_refunds_that_are_not_what_a_checkout_says_are_found(busy: Api):
+    execute("UPDATE payments_checkout SET refunded = 99 WHERE refunded = 100")
+
+    assert differences() == [
+        "checkout has given back 99.00 but its refunds make 100.00"
+    ]
+
+
+def test_more_given_back_than_was_paid_is_found(busy: Api):
+    execute("SET CONSTRAINTS ALL IMMEDIATE")
+    execute(
+        "ALTER TABLE payments_checkout DROP CONSTRAINT "
+        "no_more_is_given_back_than_was_paid"
+    )
+    execute("UPDATE payments_checkout SET refunded = 251 WHERE refunded = 100")
+    execute("UPDATE payments_refund SET amount = 251 WHERE amount = 100")
+
+    assert "checkout has given back more than was paid" in differences()
+
+
+def test_a_payment_of_another_environment_is_found(busy: Api):
+    checkout = report_checkout()
+    execute(
+        "UPDATE payments_checkout SET environment = 'production', provider = 'stripe' "
+        "WHERE id = %s",
+        checkout.pk,
+    )
+
+    assert differences() == ["checkout is of another environment than what it pays"]
+
+
+def test_a_paid_payment_that_no_checkout_paid_is_found(busy: Api):
+    execute(
+        "UPDATE payments_checkout SET is_counted = false, counted_amount = 0 "
+        "WHERE id = %s",
+        report_checkout().pk,
+    )
+
+    assert differences() == [
+        "checkout keeps 250.00 that counts for nothing, without a reason",
+        "payment is PAID and no checkout paid it",
+    ]
+
+
+def test_a_payment_of_another_amount_is_found(busy: Api):
+    execute(
+        "UPDATE payments_payment SET amount = 249 WHERE id = %s",
+        report_checkout().payment_id,
+    )
+
+    assert differences() == [
+        "payment asks for 249.00 and its checks cost 250.00",
+        "payment was paid by another amount or currency",
+    ]
+
+
+def test_a_payment_that_was_paid_twice_is_found(busy: Api):
+    execute("DROP INDEX a_payment_is_paid_once")
+    first, second = (
+        Checkout.objects.filter(
+            report__isnull=False, is_counted=True, refunded=0
+        ).first(),
+        report_checkout(refunded=100),
+    )
+    execute(
+        "UPDATE payments_checkout SET payment_id = %s WHERE id = %s",
+        *(first.payment_id, second.pk),
+    )
+
+    assert differences() == [
+        "payment is PAID and no checkout paid it",
+        "payment was settled by more than one checkout",
+    ]
+
+
+def test_a_refunded_payment_whose_money_was_kept_is_found(busy: Api):
+    execute(
+        "UPDATE payments_payment SET status = 'REFUNDED' WHERE id = %s",
+        report_checkout(refunded=100).payment_id,
+    )
+
+    assert differences() == ["payment is REFUNDED though not all of it was given back"]
+
+
+def test_a_payment_that_was_given_back_and_is_not_refunded_is_found(busy: Api):
+    execute("UPDATE payments_payment SET status = 'PAID' WHERE status = 'REFUNDED'")
+
+    assert differences() == ["payment is PAID though all of it was given back"]
+
+
+def test_money_that_was_counted_for_an_unpaid_payment_is_found(busy: Api):
+    execute(
+        "UPDATE payments_payment SET status = 'PENDING', paid_at = NULL WHERE id = %s",
+        report_checkout().payment_id,
+    )
+
+    assert differences() == [
+        "checkout has paid a payment that is PENDING",
+        "report has run for 250.00 and its payment is PENDING",
+    ]
+
+
+def test_money_that_was_counted_for_a_payment_that_went_is_found(busy: Api):
+    execute(
+        "DELETE FROM payments_payment WHERE id = %s",
+        report_checkout(refunded=100).payment_id,
+    )
+
+    assert differences() == [
+        "checkout has paid what is not there, and was not given back",
+        "report has run for 250.00 and its payment is not there",
+    ]
+
+
+def test_a_report_that_ran_unpaid_is_found(busy: Api):
+    execute(
+        "UPDATE payments_checkout SET is_counted = false, counted_amount = 0 "
+        "WHERE refunded = 100"
+    )
+    execute(
+        "UPDATE payments_payment SET status = 'EXPIRED', paid_at = NULL WHERE id = %s",
+        Checkout.objects.get(refunded=100).payment_id,
+    )
+
+    assert differences() == [
+        "checkout keeps 150.00 that counts for nothing, without a reason",
+        "report has run for 250.00 and its payment is EXPIRED",
+    ]
+
+
+def test_a_report_that_was_paid_too_little_is_found(api: Api):
+    made = api.create(candidate())
+    Payment.objects.update(amount=1)
+    end(opened(made))
+
+    assert api.report(made["id"])["status"] == "RUNNING"
+    assert differences() == ["payment asks for 1.00 and its checks cost 250.00"]
+
+
+def test_a_report_that_waits_for_what_was_paid_is_found(api: Api):
+    made = api.create(candidate())
+    end(opened(made))
+    Report.objects.update(status="PENDING_PAYMENT")
+
+    assert differences() == ["report still waits for its payment, which is PAID"]
+
+
+def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api):
+    checkout = end(opened(api.create(candidate())), currency="USD")
+    assert checkout.doubt == "OTHER_CURRENCY"
+    kept = checkout.paid_amount
+
+    assert run("audit_ledger")
+    Checkout.objects.update(doubts=[])
+    assert differences() == [
+        f"checkout keeps {kept} that counts for nothing, without a reason"
+    ]
+
+    Checkout.objects.update(doubts=["OTHER_CURRENCY"])
+    with pytest.raises(ValueError, match="Say what was found"):
+        resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], " ")
+    kept = "The payer wants it kept for the next report"
+    assert resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], kept)
+    assert run("audit_ledger")
+
+
+def test_a_surplus_whose_refund_failed_is_not_forgotten(paystack_api, paystack):
+    made = paystack_api.create(candidate())
+    late = opened(made)
+    paystack_api.post(f"/reports/{made['id']}/cancel")
+    paystack.refund_fails = True
+    received(late, paystack)
+    send()
+    paystack.settle_refunds()
+    send()
+    late.refresh_from_db()
+    assert late.doubt == "REFUND_FAILED"
+
+    Checkout.objects.update(doubts=[])
+
+    assert differences() == [
+        "checkout keeps 250.00 that counts for nothing, without a reason"
+    ]
+
+
+def test_a_surplus_that_is_kept_without_a_reason_is_found(busy: Api):
+    execute(
+        "UPDATE payments_checkout SET paid_amount = 260 WHERE id = %s",
+        report_checkout(refunded=0).pk,
+    )
+
+    assert differences() == [
+        "checkout keeps 10.00 on top of what counts, without a reason"
+    ]
+
+
+def test_a_part_that_no_payment_waits_for_is_found(api: Api):
+    made = api.create(candidate())
+    end(opened(made), pays=100)
+    assert run("audit_ledger")
+
+    execute("UPDATE payments_payment SET status = 'CANCELLED'")
+
+    assert differences() == ["checkout is a part that no payment waits for"]
+
+
+def test_parts_that_do_not_make_the_payment_are_found(api: Api):
+    made = api.create(candidate())
+    end(opened(made), pays=100)
+    end(opened(made))
+    assert run("audit_ledger")
+
+    execute(
+        "UPDATE payments_checkout SET counted_amount = 99, paid_amount = 99 "
+        "WHERE counted_amount = 100"
+    )
+
+    assert differences() == ["payment was paid by another amount or currency"]
+
+
+def test_money_kept_for_checks_that_were_not_done_is_found(api: Api):
+    checkout = paid(api)
+    api.post(f"/reports/{checkout.report_id}/cancel")
+    run("audit_ledger")
+
+    kept = "checkout keeps 250.00 for checks that were not done, without a reason"
+    Checkout.objects.update(accounted_at=now())
+    assert differences() == [kept]
+
+    # Nobody looked for days.
+    Checkout.objects.update(accounted_at=None)
+    Report.objects.update(completed_at=now() - timedelta(days=2))
+    assert differences() == [kept]
+    give_back_undone()
+    run("audit_ledger")
+
+
+def test_money_given_back_for_checks_that_were_done_is_found(api: Api):
+    checkout = paid(api)
+    api.post(f"/reports/{checkout.report_id}/cancel")
+    give_back_undone()
+    scores = CheckResult.objects.filter(name="CRB_SCORE")
+    scores.update(status="COMPLETED")
+
+    assert differences() == ["refund gives back what was done"]

@@ -1,0 +1,230 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils.timezone import now
+
+from tests.consents.test_decisions import EVIDENCE
+from tests.fakes.checkouts import CheckoutServer
+from tests.world.clients import HOSTED, Api, person
+from tests.world.payments import PRICE, candidate, end, look, opened, pay, payment_of
+from tests.world.refunds import GRACE
+from verification import links
+from verification.backoffice.roles import Staff
+from verification.consents.decisions import grant
+from verification.consents.models import Consent
+from verification.notifications.models import BOTH, Notification
+from verification.payments.checkouts import (
+    REUSED_FOR,
+    CheckoutNotOpened,
+    PaymentClosed,
+    begin,
+    open_checkout,
+)
+from verification.payments.models import Checkout, Refund
+from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import ask_for_refund
+from verification.providers.checkout import CheckoutState
+from verification.reports.models import Report
+from webhooks.models import Event
+
+
+def test_a_paid_report_runs_and_says_so(api: Api):
+    made = api.create(candidate())
+    assert made["status"] == "PENDING_PAYMENT"
+    assert made["paymentState"]["status"] == "PENDING"
+    paid = pay(api, made)
+    assert (paid["status"], paid["paymentState"]["status"]) == ("RUNNING", "PAID")
+    assert paid["paymentState"]["paidAt"]
+    api.work()
+    assert api.report(made["id"])["status"] == "READY"
+    (event,) = Event.objects.filter(name="payment.paid")
+    assert event.payload["payment"]["amount"] == {"amount": 250.0, "currency": "KES"}
+
+
+def test_a_failed_attempt_leaves_the_payment_to_be_tried_again(api: Api):
+    made = api.create(candidate())
+    end(opened(made), CheckoutState.FAILED)
+    assert api.report(made["id"])["paymentState"]["status"] == "FAILED"
+    assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
+    assert pay(api, made)["paymentState"]["status"] == "PAID"
+
+
+def test_what_is_paid_twice_is_given_back_once(api: Api):
+    made = api.create(candidate())
+    first = opened(made)
+    Checkout.objects.update(url="")
+    second = opened(made)
+    assert first.pk != second.pk
+    end(first)
+    end(second)
+    send_refunds()
+    (refund,) = Refund.objects.all()
+    assert (refund.checkout, refund.amount, refund.status) == (second, PRICE, "DONE")
+    assert api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+def test_another_currency_pays_nothing_and_waits_for_a_person(api: Api):
+    made = api.create(candidate())
+    checkout = end(opened(made), currency="USD")
+    assert (checkout.status, checkout.doubt) == ("PAID", "OTHER_CURRENCY")
+    assert not checkout.is_counted
+    with pytest.raises(PaymentClosed, match="EXAMINED"):
+        opened(made)
+    assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
+
+
+def test_money_for_a_cancelled_report_is_given_back(api: Api):
+    made = api.create(candidate())
+    checkout = opened(made)
+    assert api.post(f"/reports/{made['id']}/cancel").status_code == 200
+    end(checkout)
+    send_refunds()
+    assert Refund.objects.get().status == "DONE"
+    assert payment_of(made).status == "CANCELLED"
+
+
+def test_a_checkout_beside_another_is_another(api: Api):
+    made = api.create(candidate())
+    payment, first = payment_of(made), opened(made)
+
+    assert open_checkout(payment.pk, payment.generation) == first
+    assert open_checkout(payment.pk, payment.generation, beside=True) != first
+
+
+def test_messages_after_paying_are_in_the_language_of_the_page(api: Api):
+    made = api.create(candidate())
+    payment = payment_of(made)
+    asked = Notification.objects.get(kind="PAYMENT_REQUEST")
+    checkout = open_checkout(payment.pk, payment.generation)
+    begin(checkout, "sw")
+    end(checkout)
+    ask_for_refund(checkout.pk, PRICE, reason="Asked for", by=GRACE)
+    send_refunds()
+
+    told = Notification.objects.exclude(pk=asked.pk).order_by("id")
+    assert asked.language == BOTH
+    assert [(one.kind, one.language) for one in told] == [
+        ("PAYMENT_RECEIPT", "sw"),
+        ("PAYMENT_REFUNDED", "sw"),
+    ]
+    link = links.payment_url(payment.pk, payment.generation)
+    assert {one.context["link"] for one in told} == {link}
+
+
+def test_the_payer_is_asked_when_the_subject_has_consented(api: Api):
+    made = api.create(candidate(consent=HOSTED))
+    state = made["paymentState"]
+    assert (made["status"], state["status"]) == ("PENDING_CONSENT", "PENDING")
+    assert (state["paymentUrl"], state["expiresAt"]) == (None, None)
+    with pytest.raises(PaymentClosed, match="WAITS_FOR_CONSENT"):
+        opened(made)
+
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+
+    asked = api.report(made["id"])
+    assert asked["status"] == "PENDING_PAYMENT"
+    assert asked["paymentState"]["paymentUrl"]
+    assert pay(api, made)["status"] == "RUNNING"
+
+
+def test_a_draft_asks_for_both_at_once_and_is_launched_when_it_has_both(api: Api):
+    made = api.create(candidate(consent=HOSTED), draft=True)
+    assert made["consentState"]["consentUrl"]
+    assert made["paymentState"]["paymentUrl"]
+    launch = f"/reports/{made['id']}/launch"
+    both = ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING"]
+    assert api.refused(launch)["reasons"] == both
+
+    pay(api, made)
+    assert api.refused(launch)["reasons"] == both[:1]
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+
+    assert api.post(launch).json()["status"] == "RUNNING"
+
+
+def test_what_was_paid_is_not_edited_to_cost_something_else(api: Api):
+    made = api.create(candidate(), draft=True)
+    pay(api, made)
+    path = f"/reports/{made['id']}/draft"
+
+    for edit in ({"checksRequested": ["IDENTITY"]}, {"paymentMode": "SELF"}):
+        assert api.refused(path, edit)["code"] == "report-not-editable"
+    assert api.post(path, {"purpose": "Another loan"}).status_code == 200
+    assert api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+def test_what_was_given_back_is_not_launched_and_asked_anew_by_an_edit(api: Api):
+    made = api.create(candidate(), draft=True)
+    checkout = end(opened(made))
+    ada = Staff(1, "ada")
+    ask_for_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
+    launch = f"/reports/{made['id']}/launch"
+
+    # Also while it is on its way.
+    assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
+    send_refunds()
+    refunded = api.report(made["id"])["paymentState"]
+    assert (refunded["status"], refunded["paymentUrl"]) == ("REFUNDED", None)
+    assert refunded["paidAt"]
+    assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
+
+    api.post(f"/reports/{made['id']}/draft", {"purpose": "Another loan"})
+    assert pay(api, made)["paymentState"]["status"] == "PAID"
+    assert api.post(launch).json()["status"] == "RUNNING"
+
+
+def test_a_payer_who_comes_back_is_led_to_the_checkout_that_is_open(api: Api):
+    made = api.create(candidate())
+
+    assert opened(made) == opened(made)
+    Checkout.objects.update(created_at=now() - REUSED_FOR)
+    assert opened(made).created_at > now() - timedelta(minutes=1)
+    assert Checkout.objects.count() == 2
+
+
+def test_the_link_of_a_draft_that_was_edited_meanwhile_opens_nothing(api: Api):
+    made = api.create(candidate(), draft=True)
+    payment = payment_of(made)
+    edit = {"checksRequested": ["IDENTITY"]}
+    assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
+
+    with pytest.raises(PaymentClosed, match="REPLACED"):
+        open_checkout(payment.pk, payment.generation)
+
+
+def test_a_report_without_its_subject_takes_no_money(api: Api):
+    made = api.create(candidate())
+    Report.objects.update(subject=None)
+
+    with pytest.raises(PaymentClosed, match="REPORT_ENDED"):
+        opened(made)
+
+
+@pytest.mark.parametrize("faults", [{"status": 500}, {"html": True}, {"half": True}])
+def test_a_provider_that_opens_nothing_is_tried_again(
+    taker: CheckoutServer, live_api: Api, faults: dict[str, Any]
+):
+    made = live_api.create(candidate())
+    for name, value in faults.items():
+        setattr(taker.faults, name, value)
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)
+    for name in faults:
+        setattr(taker.faults, name, None)
+
+    checkout = opened(made)
+    taker.pay(checkout.reference)
+    look(checkout)
+
+    assert live_api.report(made["id"])["status"] == "RUNNING"
+
+
+def test_a_payer_without_an_address_is_sent_the_link_by_the_client(api: Api):
+    made = api.create({**person(), "paymentMode": "CANDIDATE"})
+
+    assert made["paymentState"]["paymentUrl"]
+    assert not Notification.objects.exists()
+    assert pay(api, made)["status"] == "RUNNING"

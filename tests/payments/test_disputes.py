@@ -1,0 +1,353 @@
+"""Disputes and refunds at the provider itself: entries, holds, and what is polled."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib.admin.models import LogEntry
+from django.db import IntegrityError, transaction
+from django.utils.timezone import now
+
+from tests.fakes.checkouts import CheckoutServer
+from tests.workspaces.test_commands import differences, execute
+from tests.world.clients import Api, person
+from tests.world.payments import candidate, look, opened, payment_of, send
+from tests.world.refunds import GRACE, ask
+from tests.world.refunds import send as send_refunds
+from tests.world.staff import superuser as superuser
+from verification.jobs.models import Job
+from verification.payments.checkouts import begin, open_top_up
+from verification.payments.disputes import record_disputes
+from verification.payments.models import Checkout, Dispute, Refund
+from verification.payments.polling import LOOKS, look_at_due
+from verification.payments.reconciliation import reconcile_yesterday
+from verification.payments.refunds import (
+    NotRefundable,
+    record_refund_elsewhere,
+    resolve_doubts,
+)
+from verification.payments.registry import provider_named
+from verification.providers.checkout import DisputeSeen, DisputeState
+from workspaces import ledger
+from workspaces.models import Account
+
+# As each of them writes it.
+WON = {"paystack": {"resolution": "declined"}, "stripe": {"status": "won"}}
+LOST = {"paystack": {"resolution": "merchant-accepted"}, "stripe": {"status": "lost"}}
+ENDED = {"paystack": "resolve", "stripe": "closed"}
+
+
+def topped_up(api: Api, taker: CheckoutServer, amount: int = 500) -> Checkout:
+    checkout = open_top_up(api.account, Decimal(amount), "owner")
+    begin(checkout, "en")
+    taker.pay(checkout.reference)
+    look(checkout)
+    return checkout
+
+
+def end(taker: Any, checkout: Checkout, how: dict[str, Any]) -> None:
+    """The dispute ends so, and the provider tells of it."""
+    name = checkout.provider
+    taker.dispute(checkout.reference, ENDED[name], **how[name])
+    send(taker)
+    look(checkout)
+
+
+def test_a_top_up_in_dispute_is_held_at_once_and_comes_back_when_won(
+    taker: CheckoutServer, live_api: Api
+):
+    before = live_api.account.balance
+    checkout = topped_up(live_api, taker)
+    taker.dispute(checkout.reference)
+
+    for _ in range(2):
+        send(taker)
+        look(checkout)
+
+    account = live_api.account
+    assert (account.balance, account.taken_back) == (before, 500)
+    assert (checkout.doubt, checkout.disputed, checkout.refundable) == (
+        "DISPUTED",
+        500,
+        0,
+    )
+    with pytest.raises(NotRefundable):
+        ask(checkout, 1)
+    end(taker, checkout, WON)
+    account = live_api.account
+    assert (account.balance, account.taken_back) == (before + 500, 0)
+    assert (checkout.doubt, Dispute.objects.get().status) == ("", "WON")
+    moved = account.entries.filter(kind="ADJUSTMENT", checkout_id=checkout.pk)
+    assert sorted(entry.amount for entry in moved) == [-500, 500]
+
+
+def test_a_lost_dispute_is_taken_from_the_balance(taker: CheckoutServer, live_api: Api):
+    before = live_api.account.balance
+    checkout = topped_up(live_api, taker)
+    taker.dispute(checkout.reference)
+    send(taker)
+    look(checkout)
+
+    for _ in range(2):
+        end(taker, checkout, LOST)
+
+    assert live_api.account.balance == before
+    assert Dispute.objects.get().status == "LOST"
+    assert checkout.doubt == "DISPUTE_LOST"
+    assert live_api.account.entries.filter(kind="ADJUSTMENT").count() == 1
+
+
+def test_what_was_spent_before_a_dispute_is_owed_and_orders_wait(
+    taker: CheckoutServer, live_api: Api
+):
+    account = live_api.account
+    Account.objects.filter(pk=account.pk).update(credit_limit=0)
+    checkout = topped_up(live_api, taker)
+    balance = live_api.account.balance
+    ledger.record(
+        ledger.Movement(
+            account.pk, ledger.Kind.ADJUSTMENT, -(balance - 100), "spent on reports"
+        )
+    )
+    taker.dispute(checkout.reference)
+    send(taker)
+    look(checkout)
+
+    assert live_api.account.balance == -400
+    refused = live_api.post("/reports", {"reports": [person()]})
+    assert refused.status_code == 402
+    with pytest.raises(ledger.InsufficientBalance):
+        ledger.record(
+            ledger.Movement(account.pk, ledger.Kind.ADJUSTMENT, Decimal(-1), "tests")
+        )
+    with pytest.raises(IntegrityError, match="never_overdrawn"), transaction.atomic():
+        Account.objects.filter(pk=account.pk).update(balance=-401)
+    assert live_api.account.balance == -400
+    topped_up(live_api, taker, 1000)
+    assert live_api.account.balance == 600
+    assert live_api.post("/reports", {"reports": [person()]}).status_code == 201
+
+
+def test_a_dispute_of_a_payment_is_recorded_and_a_lost_one_says_why(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    taker.pay(checkout.reference)
+    look(checkout)
+    taker.dispute(checkout.reference)
+    end(taker, checkout, LOST)
+
+    assert (checkout.doubt, checkout.disputed) == ("DISPUTE_LOST", 250)
+    assert payment_of(made).status == "PAID"
+    found = "The payer told their bank that they did not know us"
+    Checkout.objects.update(doubts=[])
+    assert differences() == ["checkout has lost 250.00 by a dispute, without a reason"]
+    Checkout.objects.update(doubts=["DISPUTE_LOST"])
+    resolve_doubts(checkout.pk, ["DISPUTE_LOST"], found)
+
+
+def test_a_dispute_whose_event_is_lost_is_found_by_the_reconciliation(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = topped_up(live_api, taker)
+    taker.dispute(checkout.reference)
+
+    with time_machine.travel(now() + timedelta(days=1)):
+        reconcile_yesterday()
+    look(checkout)
+    assert Dispute.objects.get().status == "OPEN"
+
+    # Nor is its end told, days later.
+    name = checkout.provider
+    taker.dispute(checkout.reference, ENDED[name], **LOST[name])
+    with time_machine.travel(now() + timedelta(days=9)):
+        reconcile_yesterday()
+    look(checkout)
+    assert Dispute.objects.get().status == "LOST"
+
+
+def dispute_during_refund(taker: Any, api: Api, how: dict[str, Any] | None) -> Checkout:
+    """A disputed top-up of 500 whose refund was under way, and then fails."""
+    checkout = topped_up(api, taker)
+    taker.refund_fails = True
+    ask(checkout)
+    send_refunds()
+    taker.dispute(checkout.reference)
+    send(taker)
+    look(checkout)
+    if how:
+        end(taker, checkout, how)
+    assert (checkout.refunded, checkout.disputed) == (500, 0)
+    taker.settle_refunds()
+    return checkout
+
+
+@pytest.mark.parametrize("how", [None, LOST])
+def test_dispute_holds_the_money_of_a_refund_that_fails(
+    taker: CheckoutServer, live_api: Api, how: dict[str, Any] | None
+):
+    before = live_api.account.balance
+    checkout = dispute_during_refund(taker, live_api, how)
+    Job.objects.filter(function=LOOKS).delete()
+
+    send_refunds()
+
+    assert Job.objects.filter(function=LOOKS, due_at__lte=now()).exists()
+    look_at_due()
+    checkout.refresh_from_db()
+    assert (checkout.refunded, checkout.disputed, checkout.refundable) == (0, 500, 0)
+    assert (live_api.account.balance, live_api.account.taken_back) == (before, 500)
+
+
+@pytest.mark.parametrize("how", [None, LOST])
+def test_reconciliation_finds_a_dispute_that_holds_too_little(
+    taker: CheckoutServer, live_api: Api, how: dict[str, Any] | None
+):
+    checkout = dispute_during_refund(taker, live_api, how)
+    send_refunds()
+    Checkout.objects.update(next_look_at=None)
+
+    with time_machine.travel(now() + timedelta(days=9)):
+        reconcile_yesterday()
+        look_at_due()
+
+    checkout.refresh_from_db()
+    assert (checkout.disputed, checkout.refundable) == (500, 0)
+
+
+def test_dispute_that_the_provider_does_not_show_is_looked_at_again(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = topped_up(live_api, taker)
+    taker.dispute(checkout.reference)
+    taker.faults.path, taker.faults.status = "/dispute", 500
+    send(taker)
+    look(checkout)
+    assert (checkout.disputed, checkout.doubt) == (0, "DISPUTED")
+
+    taker.faults.status = None
+    with time_machine.travel(now() + timedelta(minutes=3)):
+        look_at_due()
+
+    checkout.refresh_from_db()
+    assert (checkout.disputed, checkout.next_look_at) == (500, None)
+
+
+def test_open_dispute_holds_what_another_frees(taker: CheckoutServer, live_api: Api):
+    checkout = topped_up(live_api, taker)
+    name, amount = checkout.transaction, Decimal(500)
+    first = DisputeSeen("1", name, DisputeState.OPEN, amount, "KES")
+    second = replace(first, dispute="2")
+    record_disputes(checkout.pk, [first, second])
+
+    record_disputes(checkout.pk, [second, replace(first, state=DisputeState.WON)])
+
+    held = Dispute.objects.order_by("provider_dispute").values_list("held", flat=True)
+    assert list(held) == [0, 500]
+
+
+def elsewhere(checkout: Checkout) -> list[Any]:
+    provider = provider_named(checkout.provider)
+    return list(provider.given_back_of(checkout.transaction))
+
+
+def test_a_refund_at_the_provider_is_recorded_once_by_staff(
+    taker: CheckoutServer, live_api: Api
+):
+    before = live_api.account.balance
+    checkout = topped_up(live_api, taker)
+    taker.give_back(checkout.reference, 20_000)
+    look(checkout)
+    assert checkout.doubt == "REFUNDED_ELSEWHERE"
+    (found,) = elsewhere(checkout)
+
+    record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
+
+    checkout.refresh_from_db()
+    assert (checkout.doubt, checkout.refunded, checkout.refundable) == ("", 200, 300)
+    assert live_api.account.balance == before + 300
+    refund = Refund.objects.get()
+    assert (refund.cause, refund.status, refund.provider_refund) == (
+        "ELSEWHERE",
+        "DONE",
+        found.refund,
+    )
+    with pytest.raises(NotRefundable, match="recorded already"):
+        record_refund_elsewhere(checkout.pk, found, reason="Again", by=GRACE)
+    look(checkout)
+    assert checkout.doubt == ""
+
+
+def test_a_refund_at_the_provider_of_spent_money_is_owed(
+    taker: CheckoutServer, live_api: Api
+):
+    Account.objects.filter(pk=live_api.account.pk).update(credit_limit=0)
+    checkout = topped_up(live_api, taker)
+    left = live_api.account.balance
+    ledger.record(
+        ledger.Movement(live_api.account.pk, ledger.Kind.ADJUSTMENT, -left, "spent")
+    )
+    taker.give_back(checkout.reference, 50_000)
+    (found,) = elsewhere(checkout)
+
+    record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
+
+    assert live_api.account.balance == -500
+
+
+def test_a_payment_that_was_given_back_at_the_provider_is_refunded(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    taker.pay(checkout.reference)
+    look(checkout)
+    taker.give_back(checkout.reference, 25_000)
+    (found,) = elsewhere(checkout)
+
+    record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
+
+    assert payment_of(made).status == "REFUNDED"
+
+
+def test_staff_record_what_the_providers_api_says(
+    taker: CheckoutServer, live_api: Api, superuser: Any
+):
+    checkout = topped_up(live_api, taker)
+    made = taker.give_back(checkout.reference, 20_000)
+    name = str(made["id"] if isinstance(made, dict) else made.id)
+    path = "/admin/payments/checkout/"
+    chosen = {"action": "record_elsewhere", "_selected_action": str(checkout.pk)}
+
+    asked = superuser.post(path, chosen).content.decode()
+    assert f'value="{name}"' in asked
+    assert "200.00" in asked
+    assert not Refund.objects.exists()
+    superuser.post(path, {**chosen, "refund": "made up", "reason": "x"})
+    assert not Refund.objects.exists()
+    done = {**chosen, "refund": name, "reason": "Their wish"}
+    for _ in range(2):
+        superuser.post(path, done)
+
+    assert Refund.objects.get().amount == 200
+    (told,) = LogEntry.objects.filter(object_id=str(checkout.pk))
+    assert f"recorded refund {name} of 200.00: Their wish" in str(told)
+
+
+@pytest.mark.parametrize("table", ["dispute", "checkout"])
+def test_a_hold_that_does_not_add_up_is_found(
+    taker: CheckoutServer, live_api: Api, table: str
+):
+    checkout = topped_up(live_api, taker)
+    taker.dispute(checkout.reference)
+    look(checkout)
+    column = {"dispute": "held", "checkout": "disputed"}[table]
+
+    execute(f"UPDATE payments_{table} SET {column} = 499")  # noqa: S608
+
+    assert differences()
+    execute(f"UPDATE payments_{table} SET {column} = 500")  # noqa: S608

@@ -1,0 +1,41 @@
+import pytest
+
+from tests.payments.crashing import played_source
+from tests.payments.ledger_machine import Machine, play
+from tests.world.clients import Api
+from workspaces.models import ApiKey
+
+HAPPENED = [
+    "order",
+    "launch",
+    "edit",
+    "cancel",
+    "retry",
+    "top up",
+    "adjust",
+    "work",
+    "claim",
+    "late",
+    "crash",
+]
+
+
+@pytest.fixture
+def prepaid_api(live_api: Api):
+    """A prepaid client whose checks are answered, and who is not held up by limits."""
+    limits = {"creates_per_minute": 10**6, "requests_per_minute": 10**6}
+    ApiKey.objects.update(**limits)
+    with played_source():
+        yield live_api
+
+
+def test_nothing_that_happens_in_any_order_breaks_the_books(prepaid_api: Api):
+    play(lambda done: Machine(prepaid_api, done), operations=250, steps=25)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_ten_thousand_operations_leave_the_books_in_order(prepaid_api: Api):
+    done = play(lambda done: Machine(prepaid_api, done), operations=10_000, steps=40)
+
+    assert all(done[what] > 100 for what in HAPPENED), done

@@ -1,0 +1,140 @@
+"""`POST /reports/{id}/payment/resend`: another link, and the one before is dead."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.world.clients import HOSTED, Api, person
+from tests.world.orders import PAYER, report_in
+from tests.world.payments import candidate, end, opened, pay, payment_of
+from verification.backoffice.roles import Staff
+from verification.notifications.models import Notification
+from verification.payments.checkouts import PaymentClosed, open_checkout
+from verification.payments.links import send_new_payment_link
+from verification.payments.models import Payment
+from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import ask_for_refund
+
+
+def resend(api: Api, made: dict):
+    return api.post(f"/reports/{made['id']}/payment/resend")
+
+
+def a_minute_passes() -> None:
+    Payment.objects.update(link_made_at=now() - timedelta(seconds=61))
+
+
+@pytest.mark.parametrize("draft", [True, False])
+def test_the_payer_is_sent_another_link(api: Api, draft: bool):
+    item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+    made = api.create(item, draft=draft)
+    Payment.objects.update(expires_at=now() + timedelta(days=1))
+    a_minute_passes()
+
+    answer = resend(api, made)
+
+    assert answer.status_code == 200
+    state = answer.json()
+    assert state == api.report(made["id"])["paymentState"]
+    assert state["paymentUrl"] != made["paymentState"]["paymentUrl"]
+    left = datetime.fromisoformat(state["expiresAt"]) - now()
+    assert left > timedelta(days=13, hours=23)
+    old, new = Notification.objects.filter(kind="PAYMENT_REQUEST").order_by("id")
+    assert (old.status, new.status) == ("CANCELLED", "PENDING")
+    assert new.recipient == PAYER["email"]
+    assert new.context["link"] == state["paymentUrl"]
+
+
+def test_the_link_before_opens_no_checkout(api: Api):
+    made = api.create(candidate())
+    a_minute_passes()
+    resend(api, made)
+
+    with pytest.raises(PaymentClosed, match="REPLACED"):
+        open_checkout(payment_of(made).pk, 1)
+    assert pay(api, made)["status"] == "RUNNING"
+
+
+def test_what_was_opened_by_the_link_before_can_be_paid(api: Api):
+    made = api.create(candidate())
+    checkout = opened(made)
+    a_minute_passes()
+    resend(api, made)
+
+    assert end(checkout).is_counted
+    assert api.report(made["id"])["status"] == "RUNNING"
+
+
+def test_a_link_is_sent_once_a_minute(api: Api):
+    made = api.create(candidate())
+
+    answer = resend(api, made)
+
+    assert (answer.status_code, answer.json()["code"]) == (429, "rate-limited")
+    assert 0 < int(answer["Retry-After"]) <= 60
+    a_minute_passes()
+    assert resend(api, made).status_code == 200
+    assert resend(api, made).status_code == 429
+
+
+def test_a_draft_that_expired_is_asked_anew(api: Api):
+    made = api.create(candidate(), draft=True)
+    past = now() - timedelta(hours=1)
+    Payment.objects.update(status="EXPIRED", expires_at=past, reminded_at=past)
+    a_minute_passes()
+
+    assert resend(api, made).json()["status"] == "PENDING"
+    assert payment_of(made).reminded_at is None
+    assert pay(api, made)["paymentState"]["status"] == "PAID"
+
+
+def refused(api: Api, made: dict) -> str:
+    a_minute_passes()
+    problem = api.refused(f"/reports/{made['id']}/payment/resend")
+    assert (problem["status"], problem["code"]) == (409, "payment-not-resendable")
+    return problem["paymentStatus"]
+
+
+def test_who_is_not_asked_yet_gets_no_link(api: Api):
+    made = api.create(candidate(consent=HOSTED))
+
+    assert refused(api, made) == "PENDING"
+    problem = api.refused(f"/reports/{made['id']}/payment/resend")
+    assert "consented" in problem["detail"]
+
+
+@pytest.mark.parametrize("status", ["DRAFT", "RUNNING", "CANCELLED"])
+def test_what_the_workspace_pays_asks_nobody(api: Api, status: str):
+    assert refused(api, {"id": report_in(api, status)}) == "NOT_REQUIRED"
+
+
+def test_what_is_paid_expired_cancelled_or_given_back_needs_no_link(api: Api):
+    paid, expired, cancelled, refunded = api.create(*[candidate()] * 4)
+    pay(api, paid)
+    Payment.objects.filter(report=expired["id"]).update(expires_at=now())
+    api.post(f"/reports/{cancelled['id']}/cancel")
+    checkout = end(opened(refunded))
+    ada = Staff(1, "ada")
+    ask_for_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
+    send_refunds()
+
+    said = [refused(api, made) for made in (paid, expired, cancelled, refunded)]
+    assert said == ["PAID", "EXPIRED", "CANCELLED", "REFUNDED"]
+
+
+def test_it_takes_no_body_and_no_parameters(api: Api):
+    made = api.create(candidate())
+    path = f"/reports/{made['id']}/payment/resend"
+
+    assert api.refused(path, {"amount": 1})["code"] == "validation-failed"
+    assert api.refused(f"{path}?now=1")["code"] == "validation-failed"
+
+
+def test_staff_and_payers_get_one_in_the_same_way(api: Api):
+    made = api.create(candidate())
+    a_minute_passes()
+
+    send_new_payment_link(payment_of(made).pk)
+
+    assert payment_of(made).generation == 2

@@ -1,0 +1,158 @@
+"""A draft that was paid: for whom, by whom, and what the payer was told."""
+
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db import connection
+
+from tests.documents.test_payment_receipts import read
+from tests.world.clients import Api, person
+from tests.world.payer import Payer
+from tests.world.payments import EMAIL, PRICE, candidate, end, opened, pay, payment_of
+from tests.world.refunds import ask, send
+from verification.backoffice.roles import Staff
+from verification.documents.receipts import payment_receipt_pdf
+from verification.notifications.models import Notification
+from verification.notifications.tasks import send_due
+from verification.payments.audit import DIFFERENCES
+from verification.payments.models import Checkout, Refund
+from verification.payments.refunds import reject
+
+pytestmark = pytest.mark.django_db
+
+OTHER = person(fullName="Otieno Ouma", idNumber="87654321", email="ouma@example.test")
+PAYER = {"name": "Amina", "email": "amina@payer.test"}
+
+
+@pytest.fixture
+def paid(api: Api) -> dict[str, Any]:
+    made = api.create(candidate(reference="LN-1"), draft=True)
+    pay(api, made)
+    return made
+
+
+@pytest.fixture
+def paid_by_amina(api: Api) -> dict[str, Any]:
+    item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+    made = api.create(item, draft=True)
+    pay(api, made)
+    return made
+
+
+def draft(made: dict[str, Any]) -> str:
+    return f"/reports/{made['id']}/draft"
+
+
+def not_adding_up() -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(DIFFERENCES, [10])
+        return cursor.fetchall()
+
+
+def told_of_refunds() -> set[str]:
+    found = Notification.objects.filter(kind="PAYMENT_REFUNDED")
+    return {notification.recipient for notification in found}
+
+
+def test_what_a_subject_paid_is_not_edited_to_be_about_another(api: Api, paid):
+    problem = api.refused(draft(paid), {"subject": OTHER["subject"]})
+
+    assert problem["code"] == "report-not-editable"
+    assert "names another one" in problem["detail"]
+    assert api.report(paid["id"])["subject"]["idNumber"] == "12345678"
+
+
+def test_details_of_the_same_subject_are_put_right_after_payment(api: Api, paid):
+    same = person(fullName="Wanjiku W. Kamau", email="new@example.test")["subject"]
+
+    edited = api.post(draft(paid), {"subject": same})
+
+    assert edited.status_code == 200, edited.content
+    assert edited.json()["paymentState"]["status"] == "PAID"
+
+
+def test_the_payer_who_has_paid_is_not_edited_away(api: Api, paid_by_amina):
+    other = {"name": "Baraka", "email": "b@payer.test"}
+
+    problem = api.refused(draft(paid_by_amina), {"payer": other})
+    same = api.post(draft(paid_by_amina), {"payer": PAYER, "purpose": "Other"})
+
+    assert problem["code"] == "report-not-editable"
+    assert same.status_code == 200, same.content
+    assert payment_of(paid_by_amina).payer["name"] == "Amina"
+
+
+def test_a_receipt_stays_as_it_was_paid(api: Api, paid_by_amina):
+    payer = Payer(paid_by_amina["id"])
+    payer.open()
+    before = payer.reads()
+    edit = {"purpose": "Something else", "subject": OTHER["subject"]}
+    assert api.post(draft(paid_by_amina), edit).status_code == 200
+    api.workspace.name = "Renamed"
+    api.workspace.save()
+
+    assert payer.reads() == before
+    text = read(payment_receipt_pdf(Checkout.objects.get(), "en"))
+    assert "Loan application" in text
+    assert "Acacia Lenders" in text
+    assert "Something else" not in text
+    send_due()
+    (receipt,) = (one for one in mail.outbox if "receipt" in one.subject.lower())
+    assert receipt.to == ["amina@payer.test"]
+    assert "Loan application" in read(receipt.attachments[0][1])
+
+
+def test_a_receipt_is_kept_sealed(api: Api, paid):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT receipt FROM payments_checkout")
+        ((sealed,),) = cursor.fetchall()
+
+    assert EMAIL.encode() not in bytes(sealed)
+    assert Checkout.objects.get().receipt["payer"]["email"] == EMAIL
+
+
+def test_who_paid_is_told_of_the_refund(api: Api, paid):
+    same = person(email="new@example.test")["subject"]
+    assert api.post(draft(paid), {"subject": same}).status_code == 200
+    ask(Checkout.objects.get())
+
+    send()
+
+    assert told_of_refunds() == {EMAIL}
+
+
+@pytest.mark.parametrize("amount", [249, PRICE])
+def test_what_was_given_back_in_part_is_not_launched(api: Api, paid, amount):
+    launch = f"/reports/{paid['id']}/launch"
+    ask(Checkout.objects.get(), amount)
+    assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
+    send()
+    assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
+
+    edit = {"subject": OTHER["subject"]}
+    asked = api.post(draft(paid), edit).json()["paymentState"]
+
+    assert (asked["status"], asked["amount"]["amount"]) == ("PENDING", PRICE)
+    send()
+    first = Checkout.objects.get()
+    assert (first.refunded, first.doubt) == (PRICE, "")
+    assert told_of_refunds() == {EMAIL}
+    assert not_adding_up() == []
+    end(opened(paid))
+    assert api.post(launch).json()["status"] == "RUNNING"
+    assert not_adding_up() == []
+
+
+def test_an_edit_asks_anew_only_once_it_is_decided(api: Api, paid, settings):
+    settings.REFUND_NEEDS_SECOND_ABOVE = 100
+    launch = f"/reports/{paid['id']}/launch"
+    refund = ask(Checkout.objects.get(), 200)
+    assert refund.status == Refund.Status.REQUESTED
+
+    edited = api.post(draft(paid), {"purpose": "Other"})
+
+    assert edited.json()["paymentState"]["status"] == "PAID"
+    assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
+    reject(refund.pk, by=Staff(2, "staff wangari"))
+    assert api.post(launch).json()["status"] == "RUNNING"

@@ -1,0 +1,62 @@
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.payments.ledger_machine import play
+from tests.payments.payment_machine import PaymentMachine
+from tests.payments.test_ledger_machine import prepaid_api as prepaid_api
+from tests.world.clients import Api
+from verification.payments import registry
+
+HAPPENED = [
+    "order paid by others",
+    "edit paid by others",
+    "cancel paid by others",
+    "retry paid by others",
+    "launch paid by others",
+    "top up by checkout",
+    "open",
+    "prompt",
+    "pay",
+    "pay too much",
+    "pay too little",
+    "give up",
+    "dispute",
+    "record elsewhere",
+    "event",
+    "look",
+    "expire",
+    "refund",
+    "give back undone",
+    "decide",
+    "send",
+    "late look",
+    "late refund",
+    "crash",
+]
+
+
+@pytest.fixture
+def paid_api(prepaid_api: Api, settings: Any) -> Iterator[Api]:
+    """The same client, of an installation that takes payments by the shop."""
+    settings.PAYMENT_PROVIDER = "shop"
+    settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(150)
+    registry._live.cache_clear()
+    yield prepaid_api
+    registry._live.cache_clear()
+
+
+def test_no_payment_in_any_order_breaks_the_books(paid_api: Api):
+    play(lambda done: PaymentMachine(paid_api, done), operations=200, steps=40)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("half", ["first", "second"])
+def test_ten_thousand_operations_leave_both_books_in_order(paid_api: Api, half: str):
+    done = play(lambda done: PaymentMachine(paid_api, done), operations=5_000, steps=60)
+
+    assert [what for what in HAPPENED if not done[what]] == []

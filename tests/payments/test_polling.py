@@ -1,0 +1,319 @@
+"""Asking providers what became of checkouts: by the clock, and when something comes."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import time_machine
+from django.db import connection
+from django.utils.timezone import now
+
+from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.world.clients import Api
+from tests.world.logs import LogLines
+from tests.world.payments import candidate, end, look, opened, send
+from tests.world.refunds import paystack_api as paystack_api
+from verification.jobs.models import Job
+from verification.payments import polling
+from verification.payments.checkouts import CheckoutNotOpened, begin, open_checkout
+from verification.payments.models import Checkout, Payment, SandboxCheckout
+from verification.payments.polling import LOOKS, look_at_due, look_now
+from verification.payments.registry import _live, provider_named
+from verification.payments.sandbox import play
+from verification.payments.settlement import settle
+from verification.providers.checkout import CheckoutState, RefundAsked
+
+
+def at(checkout: Checkout, **later: float) -> Any:
+    return time_machine.travel(checkout.created_at + timedelta(**later), tick=False)
+
+
+def test_a_checkout_is_looked_at_by_the_clock(taker: CheckoutServer, live_api: Api):
+    checkout = opened(live_api.create(candidate()))
+    looked = []
+
+    for minute in range(250):
+        before = len(taker.requests)
+        with at(checkout, minutes=minute):
+            look_at_due()
+        if len(taker.requests) > before:
+            looked.append(minute)
+
+    assert looked == [1, 5, 15, 60, 120, 180, 240]
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 15, 60, 120, 180])
+def test_a_lost_event_loses_nothing(taker: CheckoutServer, live_api: Api, minutes: int):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    for earlier in (1, 5, 15, 60, 120, 180):
+        if earlier < minutes:
+            with at(checkout, minutes=earlier):
+                look_at_due()
+    taker.faults.events_lost = True
+    taker.pay(checkout.reference)
+
+    with at(checkout, minutes=minutes):
+        look_at_due()
+
+    assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+def test_who_comes_back_without_paying_has_not_paid(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    taker.abandon(checkout.reference)
+
+    look(checkout)
+
+    assert checkout.status == "OPEN"
+    assert live_api.report(made["id"])["paymentState"]["status"] == "PENDING"
+
+
+def test_a_checkout_that_nobody_pays_is_left_alone_in_the_end(api: Api):
+    checkout = opened(api.create(candidate()))
+
+    for days in (4, 16.9):
+        with at(checkout, days=days):
+            look(checkout)
+        assert checkout.status == "OPEN"
+        assert checkout.next_look_at == checkout.created_at + timedelta(
+            days=days, hours=6
+        )
+    with at(checkout, days=17.1):
+        look(checkout)
+
+    assert (checkout.status, checkout.next_look_at) == ("EXPIRED", None)
+
+
+def test_a_page_that_its_provider_has_ended_is_left_alone_sooner(api: Api):
+    checkout = opened(api.create(candidate()))
+    play(checkout.reference, CheckoutState.EXPIRED)
+
+    with at(checkout, hours=73):
+        look(checkout)
+
+    assert (checkout.status, checkout.next_look_at) == ("EXPIRED", None)
+
+
+def test_what_is_paid_as_long_as_the_link_lives_needs_no_event(
+    paystack_api: Api, paystack: FakePaystack
+):
+    made = paystack_api.create(candidate())
+    checkout = opened(made)
+    for hours in range(73, 13 * 24, 6):
+        with at(checkout, hours=hours):
+            look_at_due()
+    paystack.pay(checkout.reference)
+
+    with at(checkout, hours=13 * 24 + 6):
+        look_at_due()
+
+    assert paystack_api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+def test_what_is_paid_after_that_is_found_by_its_event(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    with at(checkout, days=18):
+        look(checkout)
+        taker.pay(checkout.reference)
+        send(taker)
+        look_at_due()
+
+    assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+FAULTS: list[dict[str, Any]] = [
+    {"status": 500},
+    {"status": 503},
+    {"status": 401},
+    {"html": True},
+    {"half": True},
+]
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=str)
+def test_a_provider_that_is_out_of_order_is_asked_again(
+    taker: CheckoutServer, live_api: Api, faults: dict[str, Any]
+):
+    made = live_api.create(candidate())
+    checkout = opened(made)
+    taker.pay(checkout.reference)
+    for name, value in faults.items():
+        setattr(taker.faults, name, value)
+
+    look(checkout)
+    assert (checkout.status, checkout.unanswered) == ("OPEN", 1)
+    assert checkout.next_look_at < now() + timedelta(minutes=3)
+    look(checkout)
+    assert checkout.unanswered == 2
+
+    for name in faults:
+        setattr(taker.faults, name, None)
+    with at(checkout, minutes=10):
+        look_at_due()
+    checkout.refresh_from_db()
+    assert (checkout.status, checkout.unanswered) == ("PAID", 0)
+
+
+def test_a_provider_that_has_gone_is_asked_hourly_for_ever(
+    taker: CheckoutServer, live_api: Api, settings: Any
+):
+    checkout = opened(live_api.create(candidate()))
+    known, settings.PAYMENT_PROVIDERS = settings.PAYMENT_PROVIDERS, {}
+    for hours in range(200, 220):
+        with at(checkout, hours=hours):
+            look(checkout)
+    assert checkout.next_look_at == checkout.created_at + timedelta(hours=220)
+
+    settings.PAYMENT_PROVIDERS = known
+    taker.pay(checkout.reference)
+    with at(checkout, hours=220):
+        look_at_due()
+
+    checkout.refresh_from_db()
+    assert checkout.is_counted
+
+
+def test_one_unreadable_answer_holds_up_no_other(
+    taker: CheckoutServer, live_api: Api, monkeypatch: Any, log_lines: LogLines
+):
+    odd, even = (opened(one) for one in live_api.create(candidate(), candidate()))
+    adapter, name = type(provider_named(odd.provider)), "Wanjiku Canary"
+    look_up = adapter.look
+
+    def unreadable(self: Any, reference: str, session: str) -> Any:
+        if reference == odd.reference:
+            raise KeyError(name)
+        return look_up(self, reference, session)
+
+    monkeypatch.setattr(adapter, "look", unreadable)
+    taker.pay(even.reference)
+    look(odd, even)
+
+    assert (odd.status, odd.unanswered) == ("OPEN", 1)
+    assert even.is_counted
+    assert "Canary" not in str(log_lines())
+
+
+@pytest.mark.parametrize("paid", [True, False])
+def test_what_comes_while_a_look_is_under_way_is_looked_at(
+    api: Api, monkeypatch: Any, paid: bool
+):
+    checkout = opened(api.create(candidate()))
+    if paid:
+        SandboxCheckout.objects.update(
+            state="PAID", paid_amount=checkout.amount, paid_at=now()
+        )
+    settled = []
+
+    def settle_late(*arguments: Any) -> bool:
+        if not settled:
+            look_now(checkout.pk)
+        settled.append(arguments)
+        return settle(*arguments)
+
+    monkeypatch.setattr(polling, "settle", settle_late)
+    look(checkout)
+
+    assert len(settled) == 2
+    assert checkout.is_counted is paid
+    assert (checkout.next_look_at is None) is paid
+
+
+def test_a_look_that_died_is_made_again(api: Api, monkeypatch: Any):
+    checkout = opened(api.create(candidate()))
+    monkeypatch.setattr(polling, "settle", lambda *a: 1 / 0)
+    end(checkout)
+    assert (checkout.status, checkout.is_counted) == ("OPEN", False)
+    monkeypatch.undo()
+
+    look_at_due()
+    checkout.refresh_from_db()
+    assert checkout.status == "OPEN"
+    with time_machine.travel(now() + polling.LEASE, tick=False):
+        look_at_due()
+    checkout.refresh_from_db()
+    assert checkout.is_counted
+
+
+def test_a_job_waits_for_the_next_look(api: Api):
+    checkout = opened(api.create(candidate()))
+    Job.objects.all().delete()
+
+    look_at_due()
+
+    assert Job.objects.get(function=LOOKS).due_at == checkout.next_look_at
+
+
+def test_what_was_opened_although_its_answer_was_lost_is_found(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(candidate())
+    payment = Payment.objects.get(report_id=made["id"])
+    checkout = open_checkout(payment.pk, payment.generation)
+    taker.faults.half = True
+    with pytest.raises(CheckoutNotOpened):
+        begin(checkout, "en")
+    taker.faults.half = False
+    taker.pay(checkout.reference)
+
+    look(checkout)
+
+    assert checkout.is_counted
+
+
+def test_the_sandbox_asks_no_live_provider(taker: CheckoutServer, api: Api):
+    made = api.create(candidate())
+    end(opened(made))
+
+    assert api.report(made["id"])["paymentState"]["status"] == "PAID"
+    assert taker.requests == []
+    assert not _live.cache_info().currsize
+
+
+def test_no_transaction_is_open_while_a_provider_is_asked(
+    taker: CheckoutServer, live_api: Api, monkeypatch: Any
+):
+    checkout = opened(live_api.create(candidate()))
+    adapter, depth = type(provider_named(checkout.provider)), []
+    look_up = adapter.look
+
+    def watched(self: Any, *arguments: str) -> Any:
+        depth.append(connection.in_atomic_block)
+        return look_up(self, *arguments)
+
+    monkeypatch.setattr(adapter, "look", watched)
+    look(checkout)
+
+    # In a thread of its own, whose connection nobody has used.
+    assert depth == [False]
+
+
+def test_what_is_given_back_at_the_provider_by_others_is_told_once(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = opened(live_api.create(candidate()))
+    taker.pay(checkout.reference)
+    look(checkout)
+    asked = RefundAsked(
+        str(uuid4()), checkout.reference, checkout.transaction, Decimal(100), "KES"
+    )
+    provider_named(checkout.provider).refund(asked)
+    send(taker)
+    look(checkout)
+    assert (checkout.doubt, checkout.refunded) == ("REFUNDED_ELSEWHERE", 0)
+
+    Checkout.objects.update(doubts=[])
+    look(checkout)
+
+    assert checkout.doubt == ""

@@ -1,0 +1,121 @@
+"""Which provider takes money: the sandbox its own, production what is configured."""
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.checkouts import CheckoutServer
+from tests.world.clients import Api, codes, person
+from tests.world.orders import PAYER, rows
+from tests.world.payments import candidate, opened, payment_of
+from verification.payments.checkouts import CheckoutNotOpened, open_top_up
+from verification.payments.models import Checkout
+from verification.payments.registry import (
+    NoPaymentProvider,
+    checkout_provider,
+    provider_named,
+    providers,
+    takes_payments,
+)
+from workspaces.models import Account
+
+MODES = [
+    {"paymentMode": "CANDIDATE"},
+    {"paymentMode": "THIRD_PARTY", "payer": PAYER},
+]
+
+
+def test_the_sandbox_has_the_built_in_provider_and_no_other(taker: CheckoutServer):
+    assert checkout_provider("sandbox").name == "sandbox"
+    assert takes_payments("sandbox")
+
+
+def test_production_has_what_is_configured(taker: CheckoutServer, settings: Any):
+    assert checkout_provider("production").name == settings.PAYMENT_PROVIDER
+    assert takes_payments("production")
+    assert provider_named(settings.PAYMENT_PROVIDER) in providers()
+
+
+@pytest.mark.parametrize("name", ["", "sandbox", "paystack", "of nobody"])
+def test_production_never_gets_play_money_or_what_has_no_keys(settings: Any, name: str):
+    settings.PAYMENT_PROVIDER, settings.PAYMENT_PROVIDERS = name, {}
+
+    with pytest.raises(NoPaymentProvider):
+        checkout_provider("production")
+    assert not takes_payments("production")
+    assert [provider.name for provider in providers()] == ["sandbox"]
+
+
+def test_production_checkouts_are_opened_at_the_live_provider(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = opened(live_api.create(candidate()))
+
+    assert checkout.url.startswith(taker.url)
+    assert checkout.environment == "production"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("draft", [True, False])
+def test_who_could_never_pay_is_not_asked(
+    live_api: Api, mode: dict[str, Any], draft: bool
+):
+    item, before = {**person(), **mode}, rows()
+
+    for path in ("/reports", "/reports/quote"):
+        problem = live_api.refused(path, {"reports": [item], "draft": draft})
+        assert codes(problem) == {"#/reports/0/paymentMode": "not-allowed-here"}
+    assert rows() == before
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_draft_is_not_edited_to_ask_whom_nobody_takes_money_from(
+    live_api: Api, mode: dict[str, Any]
+):
+    made = live_api.create(person(), draft=True)
+
+    problem = live_api.refused(f"/reports/{made['id']}/draft", mode)
+
+    assert codes(problem) == {"#/paymentMode": "not-allowed-here"}
+    assert live_api.report(made["id"])["paymentMode"] == "SELF"
+
+
+def test_a_draft_that_asked_can_be_paid_by_its_workspace(
+    taker: CheckoutServer, live_api: Api, settings: Any
+):
+    made = live_api.create(candidate(), draft=True)
+    settings.PAYMENT_PROVIDER = ""
+    path = f"/reports/{made['id']}/draft"
+
+    problem = live_api.refused(path, {"purpose": "Another loan"})
+    assert codes(problem) == {"#/paymentMode": "not-allowed-here"}
+    answer = live_api.post(path, {"paymentMode": "SELF"})
+    assert answer.json()["paymentState"]["status"] == "NOT_REQUIRED"
+
+
+def test_nothing_is_opened_where_nobody_takes_money_any_more(
+    taker: CheckoutServer, live_api: Api, settings: Any
+):
+    made = live_api.create(candidate())
+    settings.PAYMENT_PROVIDER = ""
+
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)
+    with pytest.raises(CheckoutNotOpened):
+        open_top_up(Account.objects.get(environment="production"), 500, "owner")
+
+    assert not Checkout.objects.exists()
+    assert payment_of(made).status == "PENDING"
+
+
+def test_what_was_opened_at_one_provider_is_not_begun_without_its_keys(
+    taker: CheckoutServer, live_api: Api, settings: Any
+):
+    made = live_api.create(candidate())
+    opened(made)
+    Checkout.objects.update(url="")
+    settings.PAYMENT_PROVIDERS = {settings.PAYMENT_PROVIDER: ("none.such", {})}
+    settings.PAYMENT_PROVIDER = "none"
+
+    with pytest.raises(CheckoutNotOpened):
+        opened(made)

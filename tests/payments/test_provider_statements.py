@@ -1,0 +1,158 @@
+"""How many statements an order costs: it must not grow with what is ordered.
+
+Django's log of statements is counted: BEGIN, COMMIT and each COPY are in it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.world.clients import HOSTED, Api, person
+from tests.world.orders import report_in, two_checks
+from verification.checks.models import CheckDefinition
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def warm(api: Api) -> Api:
+    """A client whose key was used within the minute, by a process that has ordered."""
+    api.post("/reports/quote", {"reports": [person()]})
+    return api
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    seen: list[str] = []
+    with CaptureQueriesContext(connection) as captured:
+        yield seen
+    seen += [query["sql"] for query in captured.captured_queries]
+
+
+def cost(do: Callable[[], object]) -> int:
+    with statements() as seen:
+        do()
+    return len(seen)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "k-1"}])
+@pytest.mark.parametrize("consent", [person()["consent"], HOSTED])
+def test_one_report_costs_at_most_14_statements(warm: Api, headers, consent):
+    body = {"reports": [{**person(), "consent": consent}]}
+
+    with statements() as seen:
+        assert warm.post("/reports", body, **headers).status_code == 201
+
+    assert len(seen) <= 14, "\n".join(sql[:100] for sql in seen)
+    assert seen.count("BEGIN") == seen.count("COMMIT") == len(headers)
+
+
+def test_without_a_key_all_that_one_report_writes_is_one_statement(warm: Api):
+    with statements() as seen:
+        warm.create(person())
+
+    writes = [sql for sql in seen if "INSERT" in sql or "UPDATE" in sql]
+    counted, written = writes
+    assert "workspaces_ratecount" in counted
+    assert "reports_report" in written
+    assert "workspaces_account" in written
+    # Workers are called when the rows are there to be seen.
+    assert seen.index(written) < len(seen) - 1
+    assert "pg_notify" in seen[-1]
+
+
+def test_billing_adds_no_statement(warm: Api):
+    def create() -> int:
+        # Nothing is used again, so the checks cost what they are priced at.
+        return cost(lambda: warm.create({**person(), "reuse": False}))
+
+    create()
+    billed = create()
+    charged = warm.account.balance
+    CheckDefinition.objects.update(price=0)
+    create()
+    unbilled = create()
+
+    assert warm.account.balance == charged < 0
+    assert billed == unbilled
+
+
+def test_a_batch_of_500_costs_no_more_than_one_of_200(warm: Api):
+    costs = [
+        cost(lambda n=n: warm.create(*[person(idNumber=str(i)) for i in range(n)]))
+        for n in (200, 500)
+    ]
+
+    # One counts the checks beyond the first hundred as further requests.
+    assert costs[0] == costs[1] <= 18
+
+
+def test_a_refused_batch_costs_one_statement_more_than_a_refused_report(warm: Api):
+    wrong = {**person(), "purpose": ""}
+
+    one = cost(lambda: warm.refused("/reports", {"reports": [wrong]}))
+    many = cost(lambda: warm.refused("/reports", {"reports": [wrong] * 500}))
+
+    # One counts the checks beyond the first hundred as further requests.
+    assert one + 1 == many <= 6
+
+
+def test_a_quote_of_500_costs_one_statement_more_than_of_one(warm: Api):
+    def quote(count: int) -> int:
+        body = {"reports": [person(idNumber=str(n)) for n in range(count)]}
+        return cost(lambda: warm.post("/reports/quote", body))
+
+    # One counts the checks beyond the first hundred as further requests.
+    assert quote(1) + 1 == quote(500) <= 5
+
+
+def test_a_list_costs_the_same_for_one_and_for_200(warm: Api):
+    def listed(size: int) -> int:
+        return cost(lambda: warm.get("/reports", size=size))
+
+    warm.create(*[person()] * 200)
+
+    assert listed(1) == listed(200) <= 6
+
+
+@pytest.mark.parametrize("status", ["READY", "FAILED", "DRAFT", "PENDING_PAYMENT"])
+def test_a_report_is_read_in_few_statements(warm: Api, status: str):
+    report_id = report_in(warm, status)
+
+    assert cost(lambda: warm.report(report_id)) <= 6
+
+
+def test_a_report_is_read_as_cheaply_with_many_checks(warm: Api):
+    few = warm.create({**person(), "checksRequested": ["IDENTITY"]})
+    six = ["IDENTITY", "KRA_PIN", "CRB_SCORE", "CRB_FULL", "CRB_STANDARD"]
+    many = warm.create({**person(), "checksRequested": six})
+    warm.work()
+
+    assert cost(lambda: warm.report(few["id"])) == cost(lambda: warm.report(many["id"]))
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"),
+    [("launch", "DRAFT"), ("cancel", "RUNNING"), ("retry", "FAILED")],
+)
+def test_a_verb_is_carried_out_in_few_statements(warm: Api, verb: str, status: str):
+    report_id = report_in(warm, status)
+
+    with statements() as seen:
+        assert warm.post(f"/reports/{report_id}/{verb}").status_code == 200
+
+    assert len(seen) <= 20, "\n".join(sql[:100] for sql in seen)
+
+
+def test_an_edit_is_carried_out_in_few_statements(warm: Api):
+    made = warm.create({**two_checks(), "consent": HOSTED}, draft=True)
+    body = {"subject": person(idNumber="7")["subject"], "paymentMode": "CANDIDATE"}
+
+    with statements() as seen:
+        answer = warm.post(f"/reports/{made['id']}/draft", body)
+        assert answer.status_code == 200
+
+    assert len(seen) <= 30, "\n".join(sql[:100] for sql in seen)

@@ -1,0 +1,194 @@
+"""Paying while something else happens: whatever comes first, the money is right."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from django.db.models import F
+from django.utils.timezone import now
+
+from tests.fakes.checkouts import CheckoutServer
+from tests.world.clients import Api
+from tests.world.payments import candidate, opened, payment_of, sent
+from tests.world.threads import at_once
+from verification.payments.links import send_new_payment_link
+from verification.payments.models import (
+    Checkout,
+    Payment,
+    PaymentEvent,
+    Refund,
+    SandboxCheckout,
+)
+from verification.payments.polling import look_at_due, look_now
+from verification.payments.refund_transfers import send_refunds
+from verification.payments.sandbox import play
+from verification.payments.tasks import expire_payments, remind_payers
+from verification.providers.checkout import CheckoutState
+from verification.reports.models import Report
+from webhooks.models import Event
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAID = CheckoutState.PAID
+
+
+def is_consistent(made: dict[str, Any]) -> None:
+    """What must hold of a report and its money, whoever came first."""
+    report = Report.objects.select_related("payment").get(pk=made["id"])
+    payment = report.payment
+    checkouts = Checkout.objects.filter(report=report)
+    counted = checkouts.filter(is_counted=True).count()
+    assert counted == (payment.status == "PAID")
+    assert Event.objects.filter(name="payment.paid").count() == counted
+    if report.status in {"RUNNING", "PARTIAL", "READY"}:
+        assert payment.status == "PAID"
+    if payment.status == "PAID" and report.status == "PENDING_PAYMENT":
+        raise AssertionError("paid, and not moved on")
+    assert not report.results.filter(next_attempt_at__isnull=False).exists() or (
+        report.status == "RUNNING"
+    )
+    # What did not pay the report goes back, whole and once.
+    surplus = checkouts.filter(status="PAID", is_counted=False)
+    assert not surplus.exclude(refunded=F("paid_amount")).exists()
+    assert Refund.objects.filter(checkout__report=report).count() == surplus.count()
+
+
+def two_checkouts(made: dict[str, Any]) -> list[Checkout]:
+    first = opened(made)
+    Checkout.objects.update(created_at=now() - timedelta(minutes=30))
+    return [first, opened(made)]
+
+
+def looks(checkouts: list[Checkout]) -> None:
+    look_now(*(checkout.pk for checkout in checkouts))
+    look_at_due()
+
+
+def all_at_once(*deeds: Callable[[], Any], times: int = 2) -> None:
+    answers = at_once(len(deeds) * times, lambda n: deeds[n % len(deeds)]())
+    assert [a for a in answers if isinstance(a, Exception)] == []
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_of_two_payments_at_once_one_counts(api: Api, attempt: int):
+    made = api.create(candidate())
+    checkouts = two_checkouts(made)
+    for checkout in checkouts:
+        play(checkout.reference, PAID)
+
+    all_at_once(partial(looks, checkouts), times=6)
+    settled()
+
+    assert Report.objects.get(pk=made["id"]).status == "RUNNING"
+    is_consistent(made)
+    send_refunds()
+    assert Refund.objects.get().status == "DONE"
+
+
+def settled() -> None:
+    """Whatever a look in another thread has left is looked at."""
+    Checkout.objects.update(next_look_at=now())
+    look_at_due()
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_paying_cancelling_and_expiring_at_once_end_consistently(
+    api: Api, attempt: int
+):
+    made = api.create(candidate())
+    checkouts = two_checkouts(made)
+    Checkout.objects.update(created_at=now() - timedelta(hours=2))
+    Payment.objects.update(expires_at=now() - timedelta(minutes=1))
+    for checkout in checkouts:
+        play(checkout.reference, PAID)
+
+    all_at_once(
+        partial(looks, checkouts[:1]),
+        partial(looks, checkouts[1:]),
+        partial(api.post, f"/reports/{made['id']}/cancel"),
+        expire_payments,
+    )
+    settled()
+
+    is_consistent(made)
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_paying_editing_and_launching_a_draft_at_once_end_consistently(
+    api: Api, attempt: int
+):
+    made = api.create(candidate(), draft=True)
+    checkout = opened(made)
+    play(checkout.reference, PAID)
+    path = f"/reports/{made['id']}"
+
+    all_at_once(
+        partial(looks, [checkout]),
+        partial(api.post, f"{path}/draft", {"checksRequested": ["IDENTITY"]}),
+        partial(api.post, f"{path}/launch"),
+        remind_payers,
+    )
+    settled()
+
+    is_consistent(made)
+
+
+def test_opening_and_replacing_a_link_at_once_leaves_one_that_works(api: Api):
+    made = api.create(candidate())
+    payment = payment_of(made)
+    Payment.objects.update(link_made_at=now() - timedelta(hours=1))
+
+    answers = at_once(
+        6, lambda n: send_new_payment_link(payment.pk) if n % 2 else open_it(made)
+    )
+
+    assert payment_of(made).generation == 2
+    refused = {type(a).__name__ for a in answers if isinstance(a, Exception)}
+    assert refused <= {"TooSoon", "PaymentClosed"}
+    play(opened(made).reference, PAID)
+    settled()
+    is_consistent(made)
+
+
+def open_it(made: dict[str, Any]) -> None:
+    opened(made)
+
+
+def test_the_same_event_many_times_at_once_is_one(taker: CheckoutServer, live_api: Api):
+    made = live_api.create(candidate())
+    taker.pay(opened(made).reference)
+    signed = taker.signed(taker.events[-1])
+
+    answers = at_once(8, lambda n: sent(*signed).status_code)
+    at_once(4, lambda n: look_at_due())
+
+    assert answers == [200] * 8
+    assert PaymentEvent.objects.count() == 1
+    is_consistent(made)
+    assert live_api.report(made["id"])["status"] == "RUNNING"
+
+
+def test_two_clusters_ask_about_each_checkout_once(
+    taker: CheckoutServer, live_api: Api
+):
+    made = live_api.create(*[candidate() for _ in range(20)])
+    for one in made:
+        opened(one)
+    Checkout.objects.update(next_look_at=now())
+    taker.requests.clear()
+
+    all_at_once(look_at_due, times=4)
+
+    assert len(taker.requests) == 20
+    assert not Checkout.objects.filter(next_look_at__lte=now()).exists()
+
+
+@pytest.fixture(autouse=True)
+def _books_agree() -> Iterator[None]:
+    """The sandbox gives back no more than it took."""
+    yield
+    for checkout in SandboxCheckout.objects.exclude(paid_amount=None):
+        given = sum(float(amount) for amount in checkout.refunds.values())
+        assert given <= float(checkout.paid_amount)

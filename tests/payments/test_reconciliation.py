@@ -1,0 +1,318 @@
+import io
+import logging
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.utils.timezone import now
+
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.fakes.stripe import stripe_api as stripe_api
+from tests.world.clients import Api
+from tests.world.payments import candidate, look, opened
+from tests.world.refunds import ask, paid, send
+from tests.world.refunds import paystack_api as paystack_api
+from verification.payments import reconciliation, registry
+from verification.payments.models import (
+    BooksCompared,
+    Checkout,
+    Refund,
+    SandboxCheckout,
+)
+from verification.payments.tasks import reconcile_payments
+
+pytestmark = pytest.mark.django_db
+
+
+def today() -> str:
+    return f"{now():%Y-%m-%d}"
+
+
+def reconcile(*arguments: str) -> str:
+    """What it prints, when all agrees."""
+    out = io.StringIO()
+    call_command("reconcile_payments", "--from", today(), *arguments, stdout=out)
+    return out.getvalue()
+
+
+def differences(*arguments: str) -> list[str]:
+    out = io.StringIO()
+    with pytest.raises(CommandError, match=r"The books have \d+ differences"):
+        call_command("reconcile_payments", "--from", today(), *arguments, stdout=out)
+    return out.getvalue().splitlines()
+
+
+def doubts() -> list[str]:
+    return [one.doubt for one in Checkout.objects.exclude(doubts=[])]
+
+
+def test_books_that_agree_are_told(api: Api, paystack_api, paystack):
+    paid(api)
+    ask(paid(paystack_api, paystack))
+    send()
+    paystack.settle_refunds()
+    send()
+    paid(paystack_api, paystack)
+    opened(paystack_api.create(candidate()))
+
+    assert reconcile() == "The books of sandbox, paystack agree.\n"
+
+
+def test_what_is_paid_there_and_not_here_is_looked_at_again(paystack_api, paystack):
+    checkout = opened(paystack_api.create(candidate()))
+    Checkout.objects.update(next_look_at=None)
+    paystack.pay(checkout.reference)
+
+    assert differences("--dry-run") == [
+        f"paystack {checkout.pk} is paid there and OPEN here"
+    ]
+    assert Checkout.objects.get().next_look_at is None
+    assert len(differences()) == 1
+    assert Checkout.objects.get().next_look_at is not None
+    look(checkout)
+    assert reconcile()
+    assert doubts() == []
+
+
+def test_what_is_paid_at_the_end_of_its_link_is_found(paystack_api, paystack):
+    checkout = opened(paystack_api.create(candidate()))
+    began = now() - timedelta(days=16)
+    Checkout.objects.update(created_at=began, status="EXPIRED", next_look_at=None)
+    paystack.transactions[checkout.reference].created_at = began
+    paystack.pay(checkout.reference)
+
+    assert differences() == [f"paystack {checkout.pk} is paid there and EXPIRED here"]
+
+    look(checkout)
+    assert checkout.is_counted
+
+
+def test_what_was_paid_there_for_nothing_of_ours_is_told(paystack_api, paystack):
+    checkout = paid(paystack_api, paystack)
+    transaction = paystack.transactions.pop(checkout.reference)
+    transaction.reference = "wanjiku@example.test"
+    paystack.transactions[transaction.reference] = transaction
+
+    told = differences("--dry-run", "--provider", "paystack")
+
+    number = transaction.id
+    assert told == [
+        f"paystack {number} 250.00 KES was paid there, for nothing of ours",
+        f"paystack {checkout.pk} is paid here and UNKNOWN there",
+    ]
+
+
+def test_what_is_paid_here_and_not_there_is_put_in_doubt(paystack_api, paystack):
+    checkout = paid(paystack_api, paystack)
+    paystack.fail(checkout.reference)
+
+    assert differences() == [f"paystack {checkout.pk} is paid here and FAILED there"]
+
+    assert doubts() == ["BOOKS_DIFFER"]
+
+
+@pytest.mark.parametrize(
+    ("there", "fault"),
+    [
+        ({"amount": 24900}, "249.00 KES was paid there, 250.00 KES here"),
+        ({"currency": "USD"}, "250.00 USD was paid there, 250.00 KES here"),
+        ({"id": 7}, "is transaction 7 there"),
+    ],
+)
+def test_another_amount_currency_or_transaction_is_put_in_doubt(
+    paystack_api, paystack, there, fault
+):
+    checkout = paid(paystack_api, paystack)
+    for name, value in there.items():
+        setattr(paystack.transactions[checkout.reference], name, value)
+
+    assert differences() == [f"paystack {checkout.pk} {fault}"]
+
+    assert doubts() == ["BOOKS_DIFFER"]
+
+
+def test_what_was_paid_on_the_day_before_we_learnt_of_it_agrees(paystack_api, paystack):
+    checkout = paid(paystack_api, paystack)
+    transaction = paystack.transactions[checkout.reference]
+    transaction.paid_at -= timedelta(days=1)
+
+    assert reconcile("--provider", "paystack")
+
+
+@pytest.mark.parametrize("age", [0, 7, 30])
+def test_a_refund_that_has_failed_there_since_is_put_in_doubt(
+    paystack_api, paystack: FakePaystack, age: int
+):
+    checkout = paid(paystack_api, paystack)
+    refund = ask(checkout, 100)
+    send()
+    paystack.settle_refunds()
+    send()
+    Refund.objects.update(ended_at=now() - timedelta(days=age))
+    paystack.refunds[0].status = "failed"
+
+    assert differences() == [
+        f"paystack {checkout.pk} refund {refund.pk} is DONE here and FAILED there"
+    ]
+    assert doubts() == ["BOOKS_DIFFER"]
+
+
+def test_a_refund_that_failed_here_and_was_done_is_found(paystack_api, paystack):
+    checkout = paid(paystack_api, paystack)
+    ask(checkout, 100)
+    paystack.refund_fails = True
+    send()
+    paystack.settle_refunds()
+    send()
+    paystack.refunds[0].status = "processed"
+
+    (told,) = differences()
+
+    assert told.endswith("is FAILED here and DONE there")
+    assert doubts() == ["REFUND_FAILED, BOOKS_DIFFER"]
+
+
+def test_the_sandbox_is_compared_too(api: Api):
+    checkout = paid(api)
+    counted = {"is_counted": True, "counted_amount": checkout.counted_amount}
+    Checkout.objects.update(
+        paid_amount=Decimal(249), is_counted=False, counted_amount=0
+    )
+
+    told = differences("--dry-run")
+    Checkout.objects.update(paid_amount=checkout.amount, **counted)
+
+    assert told == [f"sandbox {checkout.pk} 250.00 KES was paid there, 249.00 KES here"]
+
+
+def test_books_of_stripe_are_compared(live_api: Api, stripe_api, settings):
+    settings.PAYMENT_PROVIDER = "stripe"
+    options = {
+        "secret_key": stripe_api.key,
+        "webhook_secrets": (stripe_api.secret,),
+        "url": stripe_api.url,
+        "opened": [stripe_api.host],
+        "checkout_origin": stripe_api.url,
+    }
+    path = "verification.providers.stripe_checkout.StripeCheckout"
+    settings.PAYMENT_PROVIDERS = {"stripe": (path, options)}
+    registry._live.cache_clear()
+    known = opened(live_api.create(candidate()))
+    lost = opened(live_api.create(candidate()))
+    for checkout in (known, lost):
+        stripe_api.pay(checkout.reference)
+    look(known)
+
+    assert differences() == [f"stripe {lost.pk} is paid there and OPEN here"]
+
+    registry._live.cache_clear()
+
+
+def test_books_that_cannot_be_read_are_told(paystack_api, paystack):
+    paystack.faults.status = 503
+
+    with pytest.raises(CommandError, match="books of paystack were not read: Paystack"):
+        reconcile()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--to", "2026-01-01"], "--to is before --from"),
+        (["--to", "yesterday"], "'yesterday' is not a day"),
+        (["--provider", "mpesa"], "'mpesa' is none of sandbox"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(db, arguments, told):
+    with pytest.raises(CommandError, match=told):
+        reconcile(*arguments)
+
+
+def test_the_job_logs_differences_and_goes_on_past_books_it_cannot_read(
+    api: Api, paystack_api, paystack, caplog
+):
+    checkout = paid(api)
+    Checkout.objects.update(paid_at=now() - timedelta(days=1))
+    SandboxCheckout.objects.update(state="FAILED", paid_amount=None, paid_at=None)
+    paystack.faults.status = 503
+
+    with caplog.at_level(logging.ERROR):
+        reconcile_payments()
+
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.getMessage() for record in errors] == [
+        f"books differ: sandbox {checkout.pk} is paid here and FAILED there",
+        "the books of paystack were not read: SOURCE_UNAVAILABLE",
+    ]
+    assert doubts() == ["BOOKS_DIFFER"]
+
+
+def test_no_line_holds_personal_data(paystack_api, paystack):
+    paid(paystack_api, paystack)
+    for transaction in list(paystack.transactions.values()):
+        del paystack.transactions[transaction.reference]
+        transaction.reference = "wanjiku@example.test"
+        paystack.transactions[transaction.reference] = transaction
+
+    for line in differences("--dry-run"):
+        assert re.fullmatch(r"[\w.:, -]+", line)
+
+
+def test_a_day_whose_books_could_not_be_read_is_read_later(paystack_api, paystack):
+    checkout = opened(paystack_api.create(candidate()))
+    Checkout.objects.update(next_look_at=None)
+    paystack.pay(checkout.reference)
+    paystack.faults.status = 503
+    with time_machine.travel(now() + timedelta(days=1)):
+        reconcile_payments()
+    assert Checkout.objects.get().next_look_at is None
+
+    paystack.faults.status = None
+    for days in (4, 5):
+        with time_machine.travel(now() + timedelta(days=days)):
+            reconcile_payments()
+
+    assert Checkout.objects.get().next_look_at is not None
+    compared = BooksCompared.objects.get(provider="paystack")
+    assert compared.day == (now() + timedelta(days=4)).date()
+
+
+def test_one_payment_that_is_not_answered_holds_up_no_other(paystack_api, paystack):
+    first, second = paid(paystack_api, paystack), paid(paystack_api, paystack)
+    for one in (first, second):
+        paystack.transactions[one.reference].paid_at -= timedelta(days=1)
+    paystack.transactions[second.reference].status = "failed"
+    paystack.faults.path = f"/verify/{first.reference}"
+    paystack.faults.status = 503
+
+    assert differences("--provider", "paystack") == [
+        f"paystack {first.pk} is paid here: SOURCE_UNAVAILABLE",
+        f"paystack {second.pk} is paid here and FAILED there",
+    ]
+
+    assert doubts() == ["BOOKS_DIFFER"]
+
+
+def test_a_row_that_cannot_be_read_holds_up_no_other_provider(
+    paystack_api, paystack, monkeypatch, caplog
+):
+    def unreadable(*arguments):
+        yield {}["Wanjiku Canary"]
+
+    monkeypatch.setattr(reconciliation, "providers", lambda: [broken, sound])
+    broken, sound = paystack.adapter(), paystack.adapter()
+    monkeypatch.setattr(broken, "paid_between", unreadable)
+    checkout = paid(paystack_api, paystack)
+    Checkout.objects.update(paid_at=now() - timedelta(days=1))
+    paystack.fail(checkout.reference)
+
+    reconcile_payments()
+
+    assert "the books of paystack were not read: KeyError" in caplog.text
+    assert "Canary" not in caplog.text
+    assert doubts() == ["BOOKS_DIFFER"]

@@ -1,0 +1,347 @@
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.world.clients import Api, person
+from tests.world.payments import EMAIL, PRICE, candidate, end, payment_of
+from tests.world.payments import opened as opened_checkout
+from tests.world.refunds import ask, paid, send, topped_up
+from tests.world.staff import act, change, listed_ids, listing, log_in, opened, reveal
+from tests.world.staff import staff as staff
+from tests.world.staff import superuser as superuser
+from verification.db.ids import numbered
+from verification.payments.alerts import raise_doubt
+from verification.payments.models import (
+    Checkout,
+    Doubt,
+    Payment,
+    PaymentEvent,
+    Refund,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def checkout(api: Api) -> Checkout:
+    return paid(api)
+
+
+def browser(name: str, *permissions: str, **client: bool) -> Client:
+    user = User.objects.create_user(name, is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    opened = Client(**client)
+    log_in(opened, user)
+    return opened
+
+
+def finance(name: str, **options: bool) -> Client:
+    return browser(name, "view_checkout", "change_refund", **options)
+
+
+def answer(checkout: Checkout, **given: str) -> dict[str, str]:
+    """What the page of a refund sends."""
+    filled = {"amount": "250", "left": str(checkout.refundable), "reason": "Closed"}
+    return {"confirmed": "yes", **filled, **given}
+
+
+def event_of(checkout: Checkout) -> PaymentEvent:
+    return PaymentEvent.objects.create(
+        provider="sandbox",
+        event_id="E1",
+        type="charge.success",
+        checkout=checkout,
+        body_sha256=b"0" * 32,
+        body={"email": EMAIL},
+    )
+
+
+def logged(row: object) -> list[str]:
+    entries = LogEntry.objects.filter(object_id=str(row.pk))
+    return list(entries.values_list("change_message", flat=True))
+
+
+def test_every_list_and_page_of_payments_opens(api: Api, checkout, superuser, staff):
+    topped_up(api, 1000)
+    act(superuser, "refund", checkout, **answer(checkout))
+    event_of(checkout)
+    for client in (superuser, staff):
+        for model in (Payment, Checkout, Refund, PaymentEvent):
+            assert str(model.objects.first().pk) in opened(client, listing(model))
+            for row in model.objects.all():
+                opened(client, change(row))
+
+
+@pytest.mark.parametrize("model", [Payment, Checkout, Refund, PaymentEvent])
+def test_a_list_of_payments_costs_the_same_however_many_rows(
+    api: Api, superuser, model, django_assert_max_num_queries
+):
+    for number in range(4):
+        made = paid(api)
+        act(superuser, "refund", made, **answer(made, amount="1"))
+        PaymentEvent.objects.create(
+            provider="sandbox", event_id=number, checkout=made, body_sha256=b""
+        )
+    with django_assert_max_num_queries(7):
+        opened(superuser, listing(model))
+
+
+def test_all_of_a_payment_is_within_reach_of_its_checkout(checkout, superuser):
+    act(superuser, "refund", checkout, **answer(checkout))
+    page = opened(superuser, change(checkout))
+
+    for row in (Refund.objects.get(), event_of(checkout)):
+        assert change(row) in page or change(row) in opened(superuser, change(checkout))
+    assert change(checkout) in opened(superuser, change(Payment.objects.get()))
+    assert change(checkout.report) in page
+
+
+def test_payers_and_bodies_of_events_are_masked_until_revealed(
+    api: Api, checkout, superuser, staff
+):
+    payer = {"name": "Amina", "email": "amina@payer.test"}
+    made = api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
+    rows = [(payment_of(made), "amina@payer.test"), (event_of(checkout), EMAIL)]
+
+    for row, personal in rows:
+        assert personal not in opened(superuser, change(row))
+        reveal(superuser, row)
+        assert personal in opened(superuser, change(row))
+        assert personal not in opened(staff, change(row))
+
+
+@pytest.mark.parametrize("model", [Checkout, Payment])
+@pytest.mark.parametrize("typed", ["{}", " {} ", "lower", "spaces"])
+def test_a_payment_is_found_by_the_number_of_its_receipt(
+    api: Api, checkout, superuser, model, typed
+):
+    paid(api)
+    number = checkout.number
+    ways = {"lower": number.lower(), "spaces": number.replace("-", " ")}
+    row = checkout if model is Checkout else checkout.report.payment
+
+    found = listed_ids(superuser, model, q=ways.get(typed, typed.format(number)))
+
+    assert found == {str(row.pk)}
+
+
+@pytest.mark.parametrize("typed", ["P-0000-0000-0000", "P-0000", "P-%%%%-____-0000"])
+def test_by_what_is_no_number_nothing_is_found(checkout, superuser, typed):
+    for model in (Checkout, Payment):
+        assert listed_ids(superuser, model, q=typed) == set()
+
+
+def test_a_receipts_number_is_found_by_an_index(checkout):
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+
+    assert (
+        "checkouts_by_number"
+        in numbered(Checkout.objects.all(), "P", checkout.number).explain()
+    )
+
+
+def test_money_is_given_back_after_a_page_that_asks(checkout, superuser):
+    data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
+    page = superuser.post(listing(Checkout), data).content.decode()
+    assert 'value="250.00"' in page
+    assert not Refund.objects.exists()
+
+    told = act(superuser, "refund", checkout, **answer(checkout))
+
+    assert told == ["KES 250.00 is given back."]
+    refund = Refund.objects.get()
+    assert (refund.amount, refund.requested_by) == (PRICE, "staff admin")
+    assert any("Closed" in message for message in logged(checkout))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"reason": " "}, {"amount": "0"}, {"amount": "1.001"}, {"amount": ""}]
+)
+def test_a_refund_that_is_not_filled_in_well_is_asked_for_again(
+    checkout, superuser, wrong
+):
+    data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
+    page = superuser.post(listing(Checkout), {**data, **answer(checkout, **wrong)})
+
+    assert "errorlist" in page.content.decode()
+    assert not Refund.objects.exists()
+
+
+def test_a_page_that_is_sent_twice_gives_back_once(checkout, superuser):
+    sent = answer(checkout, amount="100")
+
+    act(superuser, "refund", checkout, **sent)
+    (told,) = act(superuser, "refund", checkout, **sent)
+
+    assert "Somebody else has given something back" in told
+    assert Refund.objects.count() == 1
+
+
+def test_the_part_of_checks_that_were_not_done_has_a_button(api: Api, superuser):
+    item = person(idNumber="90000008", kraPin="A900000000Z", email=EMAIL)
+    checkout = paid(api, subject=item["subject"])
+    api.work()
+    data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
+    page = superuser.post(listing(Checkout), data).content.decode()
+    assert "Give back 200.00 for checks" in page
+
+    act(superuser, "refund", checkout, **answer(checkout, part="yes"))
+
+    assert Refund.objects.get().amount == 200
+
+
+def test_nothing_is_given_back_of_what_was_not_paid(api: Api, superuser):
+    checkout = opened_checkout(api.create(candidate()))
+
+    (told,) = act(superuser, "refund", checkout)
+
+    assert "can be given back" in told
+
+
+def test_a_large_refund_needs_a_second_person_and_both_are_in_the_history(
+    checkout, settings
+):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    grace, wangari = finance("grace"), finance("wangari")
+    told = act(grace, "refund", checkout, **answer(checkout))
+    assert told == ["KES 250.00 waits for a second person."]
+    refund = Refund.objects.get()
+
+    (refused,) = act(grace, "approve", refund, confirmed="yes")
+    assert "Another person" in refused
+    User.objects.filter(username="grace").update(username="Grace ")
+    (refused,) = act(grace, "approve", refund, confirmed="yes")
+    assert "Another person" in refused
+    act(wangari, "approve", refund)
+    assert Refund.objects.get().status == "REQUESTED"
+    act(wangari, "approve", refund, confirmed="yes")
+
+    send()
+    refund.refresh_from_db()
+    assert (refund.status, refund.decided_by) == ("DONE", "staff wangari")
+    assert logged(refund) == ["approved"]
+
+
+def test_a_refund_is_rejected_after_a_page_that_asks(checkout, settings, superuser):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    act(superuser, "refund", checkout, **answer(checkout))
+    refund = Refund.objects.get()
+
+    act(superuser, "reject", refund)
+    assert Refund.objects.get().status == "REQUESTED"
+    act(superuser, "reject", refund, confirmed="yes")
+
+    assert Refund.objects.get().status == "REJECTED"
+    assert logged(refund) == ["rejected"]
+
+
+def test_who_may_only_look_moves_no_money(checkout, settings, superuser):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    looks = browser("looks", "view_checkout", "view_refund", "change_checkout")
+    act(looks, "refund", checkout, **answer(checkout))
+    assert not Refund.objects.exists()
+
+    act(superuser, "refund", checkout, **answer(checkout))
+    for action in ("approve", "reject"):
+        act(looks, action, Refund.objects.get(), confirmed="yes")
+    assert Refund.objects.get().status == "REQUESTED"
+
+
+def test_a_form_from_elsewhere_moves_no_money(checkout):
+    client = finance("grace", enforce_csrf_checks=True)
+    data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
+
+    refused = client.post(listing(Checkout), {**data, **answer(checkout)})
+
+    assert refused.status_code == 403
+    assert not Refund.objects.exists()
+
+
+def test_staff_have_the_provider_asked_now(checkout, superuser):
+    act(superuser, "look", checkout)
+
+    checkout.refresh_from_db()
+    assert checkout.next_look_at <= now()
+    assert logged(checkout) == ["asked the provider"]
+
+
+def test_a_doubt_is_found_and_cleared_with_a_reason(api: Api, checkout, superuser):
+    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
+    assert listed_ids(superuser, Checkout, doubt="any") == {str(doubted.pk)}
+    assert listed_ids(superuser, Checkout, doubt="OTHER_CURRENCY") == {str(doubted.pk)}
+    assert listed_ids(superuser, Checkout, doubt="DISPUTED") == set()
+
+    asked = why(superuser, doubted)
+    assert "Another currency was paid than asked" in asked
+    assert Checkout.objects.exclude(doubts=[]).exists()
+    clear(superuser, doubted, asked)
+
+    assert not Checkout.objects.exclude(doubts=[]).exists()
+    assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
+
+
+def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
+    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
+    asked = why(superuser, doubted)
+    raise_doubt(doubted.pk, Doubt.DISPUTED)
+
+    clear(superuser, doubted, asked)
+    clear(superuser, doubted, asked)
+
+    doubted.refresh_from_db()
+    assert doubted.doubt == "DISPUTED"
+    for url in (listing(Checkout), change(doubted), change(doubted.report)):
+        assert Doubt.DISPUTED.label in opened(superuser, url)
+    assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
+
+
+def why(client: Client, checkout: Checkout) -> str:
+    """The page that asks for the reason."""
+    data = {"action": "clear_doubt", "_selected_action": [checkout.pk]}
+    return client.post(listing(Checkout), data).content.decode()
+
+
+def clear(client: Client, checkout: Checkout, asked: str) -> None:
+    """Answer the page that asks why, for the doubts that it named."""
+    member = f"doubts-{checkout.pk}"
+    seen = re.findall(rf'name="{member}" value="(\w+)"', asked)
+    act(client, "clear_doubt", checkout, reason="Sent back by hand", **{member: seen})
+
+
+def test_checkouts_are_found_by_provider_and_by_their_report(checkout, superuser):
+    found = {str(checkout.pk)}
+    assert listed_ids(superuser, Checkout, provider="sandbox") >= found
+    assert listed_ids(superuser, Checkout, provider="stripe") == set()
+    assert listed_ids(superuser, Checkout, q=str(checkout.report_id)) >= found
+
+
+def test_staff_send_a_new_payment_link(api: Api, superuser):
+    payment = payment_of(api.create(candidate()))
+    (told,) = act(superuser, "resend", payment)
+    assert "within the last minute" in told
+    Payment.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    act(superuser, "resend", payment)
+
+    payment.refresh_from_db()
+    assert payment.generation == 2
+    assert logged(payment) == ["sent a new link"]
+
+
+def test_what_was_paid_for_checks_that_were_not_done_is_listed(api: Api, superuser):
+    paid(api)
+    cancelled = paid(api)
+    api.post(f"/reports/{cancelled.report_id}/cancel")
+
+    assert listed_ids(superuser, Checkout, undone="part") == {str(cancelled.pk)}
+
+    ask(cancelled)
+    assert listed_ids(superuser, Checkout, undone="part") == set()

@@ -1,0 +1,278 @@
+from decimal import Decimal
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from tests.fakes.paystack import paystack as paystack
+from tests.world.clients import Api, person
+from tests.world.payments import EMAIL, PRICE, candidate, end, opened, payment_of
+from tests.world.refunds import GRACE, WANGARI, ask, paid, send, topped_up
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.threads import at_once
+from verification.backoffice.roles import Staff
+from verification.notifications.models import Notification
+from verification.payments.models import Checkout, Refund
+from verification.payments.refunds import (
+    NotRefundable,
+    approve,
+    ask_for_refund,
+    ask_for_unfinished_part,
+    reject,
+    unfinished_part,
+)
+from workspaces.ledger import Kind, Movement, record
+from workspaces.models import Account, LedgerEntry
+
+pytestmark = pytest.mark.django_db
+
+# The source refuses it.
+FAILS = person(idNumber="90000008", email=EMAIL)["subject"]
+
+
+def state(api: Api, checkout: Checkout) -> str:
+    return api.report(str(checkout.report_id))["paymentState"]["status"]
+
+
+def test_a_payment_that_is_wholly_given_back_is_refunded(api: Api):
+    checkout = paid(api)
+
+    refund = ask(checkout)
+    assert state(api, checkout) == "PAID"
+    send()
+
+    refund.refresh_from_db()
+    assert (refund.status, refund.amount) == ("DONE", PRICE)
+    assert state(api, checkout) == "REFUNDED"
+    told = Notification.objects.filter(kind="PAYMENT_REFUNDED")
+    assert told.get().context["amount"] == "250.00"
+
+
+def test_a_payment_that_is_given_back_in_part_stays_paid(api: Api):
+    checkout = paid(api)
+
+    ask(checkout, 100)
+    send()
+
+    assert state(api, checkout) == "PAID"
+    ask(checkout)
+    assert state(api, checkout) == "PAID"
+    send()
+    assert state(api, checkout) == "REFUNDED"
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "250.01", "0.001", "100.005", "NaN"])
+def test_only_what_was_paid_is_given_back(api: Api, amount: str):
+    checkout = paid(api)
+
+    with pytest.raises(NotRefundable, match=r"KES 250\.00 can still"):
+        ask(checkout, amount)
+
+    assert not Refund.objects.exists()
+
+
+def test_nothing_is_given_back_without_a_reason_or_a_payment(api: Api):
+    unpaid = opened(api.create(candidate()))
+    with pytest.raises(NotRefundable, match="Nothing was paid"):
+        ask_for_refund(unpaid.pk, PRICE, reason="They asked", by=GRACE)
+    with pytest.raises(NotRefundable, match="Say why"):
+        ask_for_refund(paid(api).pk, PRICE, reason=" ", by=GRACE)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_give_all_back_at_once_one_is_refused(api: Api):
+    checkout = paid(api)
+
+    answers = at_once(2, lambda n: ask(checkout, PRICE, (GRACE, WANGARI)[n]))
+
+    assert sorted(type(one).__name__ for one in answers) == ["NotRefundable", "Refund"]
+    checkout.refresh_from_db()
+    assert checkout.refunded == PRICE
+
+
+def test_what_was_decided_by_an_old_page_is_refused(api: Api):
+    checkout = paid(api)
+    ask(checkout, 100, left=PRICE)
+
+    with pytest.raises(NotRefundable, match="Somebody else"):
+        ask(checkout, 100, left=PRICE)
+
+
+def test_a_large_refund_waits_for_another_person(api: Api, settings):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
+    checkout = paid(api)
+    refund = ask(checkout)
+    send()
+    assert Refund.objects.get().status == "REQUESTED"
+
+    with pytest.raises(NotRefundable, match="Another person"):
+        approve(refund.pk, by=GRACE)
+    approve(refund.pk, by=WANGARI)
+    send()
+
+    assert Refund.objects.get().status == "DONE"
+    with pytest.raises(NotRefundable, match="It is DONE already"):
+        reject(refund.pk, by=WANGARI)
+
+
+def test_who_has_changed_their_name_is_the_same_person(api: Api, settings):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    refund = ask(paid(api))
+
+    with pytest.raises(NotRefundable, match="Another person"):
+        approve(refund.pk, by=Staff(GRACE.user, "staff Grace W."))
+    with pytest.raises(NotRefundable, match="Another person"):
+        approve(refund.pk, by=Staff(None, "service"))
+
+
+@pytest.mark.parametrize("who", [GRACE.user, None])
+def test_the_database_refuses_a_large_refund_by_one_person(api: Api, settings, who):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    refund = ask(paid(api))
+
+    with (
+        pytest.raises(IntegrityError, match="decided_by_another"),
+        transaction.atomic(),
+    ):
+        Refund.objects.filter(pk=refund.pk).update(
+            status="APPROVED", next_try_at=refund.created_at, decided_by_user=who
+        )
+
+
+def test_small_refunds_that_make_a_large_one_wait_too(api: Api, settings):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(150)
+    checkout = paid(api)
+
+    refunds = [ask(checkout, 100), ask(checkout, 50), ask(checkout, 50)]
+
+    waits = [refund.status == "REQUESTED" for refund in refunds]
+    assert waits == [False, False, True]
+
+
+def test_what_was_rejected_can_be_given_back_by_another_refund(api: Api, settings):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
+    checkout = paid(api)
+    reject(ask(checkout).pk, by=WANGARI)
+    send()
+    assert state(api, checkout) == "PAID"
+
+    approve(ask(checkout).pk, by=WANGARI)
+    send()
+
+    assert state(api, checkout) == "REFUNDED"
+
+
+def test_of_a_doubly_paid_report_the_second_goes_back_and_the_first_stays(api: Api):
+    made = api.create(candidate())
+    first = opened(made)
+    Checkout.objects.update(url="")
+    second = end(opened(made))
+    end(first)
+    send()
+
+    with pytest.raises(NotRefundable, match=r"KES 0\.00 can still"):
+        ask(first, 1)
+    assert state(api, second) == "PAID"
+    ask(second)
+    send()
+    assert state(api, second) == "REFUNDED"
+
+
+def test_a_surplus_that_was_given_back_stands_in_no_way_of_a_retry(api: Api):
+    made = api.create(candidate(subject=FAILS))
+    first = opened(made)
+    Checkout.objects.update(url="")
+    second = opened(made)
+    end(first)
+    end(second)
+    send()
+    api.work()
+
+    assert api.post(f"/reports/{made['id']}/retry").status_code == 200
+
+
+def test_a_report_whose_payment_was_given_back_is_not_retried(api: Api):
+    checkout = paid(api, subject=FAILS)
+    api.work()
+    ask(checkout, 1)
+
+    problem = api.refused(f"/reports/{checkout.report_id}/retry")
+
+    assert problem["code"] == "report-not-retryable"
+    assert "given back" in problem["detail"]
+
+
+def test_a_draft_whose_payment_is_on_its_way_back_is_not_launched(api: Api):
+    checkout = paid(api, draft=True)
+    ask(checkout)
+
+    problem = api.refused(f"/reports/{checkout.report_id}/launch")
+
+    assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
+
+
+def test_the_part_of_checks_that_were_not_done_is_given_back_once(api: Api):
+    checkout = paid(api, subject=FAILS | {"kraPin": "A900000000Z"})
+    assert unfinished_part(checkout) == 0
+    api.work()
+    assert api.report(str(checkout.report_id))["status"] == "PARTIAL"
+
+    refund = ask_for_unfinished_part(checkout.pk, reason="Not done", by=GRACE)
+
+    assert refund.amount == 200
+    with pytest.raises(NotRefundable, match="no part of checks"):
+        ask_for_unfinished_part(checkout.pk, reason="Not done", by=GRACE)
+
+
+def test_a_top_up_that_is_given_back_leaves_the_balance(api: Api):
+    checkout = topped_up(api, 1000)
+
+    ask(checkout, 400)
+    send()
+
+    api.account.refresh_from_db()
+    assert api.account.balance == 600
+    entry = LedgerEntry.objects.get(kind="ADJUSTMENT")
+    assert (entry.amount, entry.checkout_id) == (-400, checkout.pk)
+
+
+@pytest.mark.parametrize("credit", [0, 5000])
+def test_a_top_up_that_was_spent_is_not_given_back(paystack_api, paystack, credit):
+    checkout = topped_up(paystack_api, 1000, paystack)
+    Account.objects.update(credit_limit=credit)
+    spend(paystack_api, 1)
+
+    with pytest.raises(NotRefundable, match="has spent"):
+        ask(checkout)
+
+    checkout.refresh_from_db()
+    assert (checkout.refunded, paystack_api.account.balance) == (0, 999)
+    ask(checkout, 999)
+    assert paystack_api.account.balance == 0
+
+
+def test_a_rejected_refund_of_a_top_up_restores_the_balance(api: Api, settings):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    checkout = topped_up(api, 1000)
+
+    reject(ask(checkout).pk, by=WANGARI)
+
+    assert api.account.balance == 1000
+
+
+def test_a_refund_of_who_was_asked_before_is_not_told_to_who_is_asked_now(api: Api):
+    made = api.create(candidate(draft=True))
+    checkout = opened(made)
+    payer = {"name": "Amina", "email": "amina@payer.test"}
+    edit = {"paymentMode": "THIRD_PARTY", "payer": payer}
+    assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
+
+    end(checkout)
+    send()
+
+    assert Refund.objects.get().status == "DONE"
+    assert payment_of(made).status == "PENDING"
+    assert not Notification.objects.filter(kind="PAYMENT_REFUNDED").exists()
+
+
+def spend(api: Api, amount: int) -> None:
+    record(Movement(api.account.pk, Kind.ADJUSTMENT, Decimal(-amount), "tests"))

@@ -1,0 +1,302 @@
+"""Payers get back by themselves what was not done."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db.models import F
+from django.utils.timezone import now
+
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.world.clients import HOSTED, Api, person
+from tests.world.orders import CLEAR_PIN, REFUSED, SLOW
+from tests.world.payer import payer
+from tests.world.payments import candidate, look, opened
+from tests.world.refunds import GRACE, WANGARI, ask, paid, received, send
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.threads import at_once
+from verification.checks.models import CheckResult
+from verification.consents.models import Consent
+from verification.notifications.tasks import send_due
+from verification.payments.alerts import clear_doubt, raise_doubt
+from verification.payments.models import Checkout, Doubt, Payment, Refund, Trouble
+from verification.payments.refunds import (
+    NotRefundable,
+    ask_for_unfinished_part,
+    give_back_undone,
+    reject,
+    resolve_doubts,
+    unfinished_part,
+)
+from verification.payments.sandbox import play
+from verification.providers.checkout import CheckoutState
+from verification.reports.models import Report
+
+pytestmark = pytest.mark.django_db
+# Of three checks IDENTITY (50) and CRB_SCORE (150) fail, and KRA_PIN (50) does not.
+HALF = {"idNumber": REFUSED, "kraPin": CLEAR_PIN}
+
+
+def ended(api: Api, **subject: Any) -> Checkout:
+    """A checkout whose report has ended."""
+    checkout = paid(api, subject=person(email="w@x.test", **subject)["subject"])
+    api.work()
+    return checkout
+
+
+def later(minutes: int = 11) -> list[tuple[str, Decimal, str]]:
+    """(cause, amount, status) of each refund, so many minutes and a job later."""
+    ended = Report.objects.filter(completed_at__isnull=False)
+    ended.update(completed_at=F("completed_at") - timedelta(minutes=minutes))
+    give_back_undone()
+    found = Refund.objects.order_by("id")
+    return list(found.values_list("cause", "amount", "status"))
+
+
+def test_part_that_was_not_done_is_given_back(api: Api):
+    checkout = ended(api, **HALF)
+    assert later(9) == []
+
+    assert later() == [("NOT_DONE", 200, "APPROVED")]
+
+    send()
+    checkout.refresh_from_db()
+    assert (checkout.refunded, Payment.objects.get().status) == (200, "PAID")
+    assert later() == [("NOT_DONE", 200, "DONE")]
+
+
+def test_payer_is_told_what_was_not_done_and_by_which_way_it_comes_back(
+    paystack_api: Api, paystack: FakePaystack
+):
+    paid(paystack_api, paystack)
+    paystack_api.work()
+    later()
+    send_due()
+    send()
+    paystack.settle_refunds()
+    send()
+    send_due()
+
+    (letter,) = [one for one in mail.outbox if "given back" in one.subject]
+    assert "KES 250.00" in letter.subject
+    assert "- KRA PIN" in letter.body
+    assert "- CRB score" in letter.body
+    assert "to the M-Pesa number or the card that you paid with" in letter.body
+
+
+def test_all_of_a_cancelled_report_is_given_back_at_once(api: Api):
+    checkout = paid(api)
+    api.post(f"/reports/{checkout.report_id}/cancel")
+
+    assert later(0) == [("NOT_DONE", 250, "APPROVED")]
+
+    send()
+    assert Payment.objects.get().status == "REFUNDED"
+
+
+def test_check_that_was_being_asked_is_waited_for(api: Api):
+    checkout = paid(api, subject=person(idNumber=SLOW, email="w@x.test")["subject"])
+    api.work()
+    slow = CheckResult.objects.get(name="IDENTITY")
+    assert slow.status == "RUNNING"
+    CheckResult.objects.filter(pk=slow.pk).update(claims=1)
+    api.post(f"/reports/{checkout.report_id}/cancel")
+    assert later() == []
+
+    CheckResult.objects.filter(pk=slow.pk).update(
+        status="COMPLETED", next_attempt_at=None, completed_at=now()
+    )
+
+    done = sum(r.price for r in CheckResult.objects.filter(status="COMPLETED"))
+    assert later() == [("NOT_DONE", 250 - done, "APPROVED")]
+
+
+def test_finished_report_gives_nothing_back(api: Api):
+    checkout = ended(api)
+
+    assert later() == []
+    checkout.refresh_from_db()
+    assert checkout.accounted_at
+
+
+def test_retry_within_the_grace_keeps_the_money(api: Api):
+    checkout = ended(api, **HALF)
+    assert api.post(f"/reports/{checkout.report_id}/retry").status_code == 200
+
+    assert later() == []
+
+    api.work()
+    assert later(9) == []
+    assert later() == [("NOT_DONE", 200, "APPROVED")]
+    assert api.refused(f"/reports/{checkout.report_id}/retry")["status"] == 409
+
+
+def test_retries_after_the_grace_hold_nothing_back(api: Api, settings: Any):
+    checkout = ended(api, **HALF)
+    retry = f"/reports/{checkout.report_id}/retry"
+    assert api.post(retry).status_code == 200
+    api.work()
+    assert api.post(retry).status_code == 200
+    api.work()
+
+    # The grace is over, counted from the first end; the last one was a moment ago.
+    settings.REFUND_UNDONE_AFTER_MINUTES = 0
+    refused = api.refused(retry)
+    assert refused["status"] == 409
+    assert "minutes after they first failed" in refused["detail"]
+    assert later() == [("NOT_DONE", 200, "APPROVED")]
+
+
+def test_what_a_draft_was_paid_for_goes_back_when_its_subject_declines(api: Api):
+    item = candidate(consent=HOSTED, draft=True)
+    checkout = received(opened(api.create(item)), None)
+    assert later() == []
+
+    Consent.objects.update(status="DECLINED")
+
+    assert later(0) == [("NOT_DONE", 250, "APPROVED")]
+    send()
+    report = f"/reports/{checkout.report_id}"
+    assert api.refused(f"{report}/launch")["reasons"] == [
+        "CONSENT_OUTSTANDING",
+        "PAYMENT_OUTSTANDING",
+    ]
+    assert api.post(f"{report}/draft", {"consent": HOSTED}).status_code == 200
+    assert api.report(str(checkout.report_id))["paymentState"]["status"] == "PENDING"
+    assert later(0) == [("NOT_DONE", 250, "DONE")]
+
+
+def test_nobody_pays_for_a_draft_that_its_subject_refuses(api: Api):
+    visitor = payer(api, consent=HOSTED, draft=True)
+    Consent.objects.update(status="DECLINED")
+
+    assert "You need not pay any more" in visitor.reads()
+
+
+def test_part_of_a_payment_goes_back_when_the_subject_declines(api: Api):
+    checkout = opened(api.create(candidate(consent=HOSTED, draft=True)))
+    play(checkout.reference, CheckoutState.PAID, pays=Decimal(100))
+    look(checkout)
+    assert checkout.is_part
+    Consent.objects.update(status="DECLINED")
+
+    assert later(0) == [("SHORT", 100, "APPROVED")]
+
+
+def test_payment_that_came_in_parts_goes_back_in_parts(api: Api):
+    made = api.create(candidate())
+    for amount in (100, 150):
+        checkout = opened(made)
+        play(checkout.reference, CheckoutState.PAID, pays=Decimal(amount))
+        look(checkout)
+    api.post(f"/reports/{made['id']}/cancel")
+
+    assert later(0) == [("NOT_DONE", 100, "APPROVED"), ("NOT_DONE", 150, "APPROVED")]
+
+
+def test_surplus_is_no_part_of_what_was_not_done(api: Api):
+    checkout = opened(api.create(candidate()))
+    play(checkout.reference, CheckoutState.PAID, pays=Decimal(300))
+    look(checkout)
+    api.post(f"/reports/{checkout.report_id}/cancel")
+
+    assert [one[:2] for one in later(0)] == [("OVERPAID", 50), ("NOT_DONE", 250)]
+
+
+def test_large_part_needs_no_second_person(api: Api, settings: Any):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    ended(api, **HALF)
+
+    assert later() == [("NOT_DONE", 200, "APPROVED")]
+
+
+def test_what_staff_gave_back_is_not_given_back_again(api: Api):
+    checkout = ended(api, **HALF)
+    ask(checkout, 120)
+
+    assert later() == [("STAFF", 120, "APPROVED"), ("NOT_DONE", 80, "APPROVED")]
+    with pytest.raises(NotRefundable):
+        ask_for_unfinished_part(checkout.pk, reason="Not done", by=GRACE)
+
+
+def test_part_whose_refund_was_rejected_is_given_back(api: Api, settings: Any):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    refund = ask(ended(api, **HALF), 250)
+    assert later() == [("STAFF", 250, "REQUESTED")]
+
+    reject(refund.pk, by=WANGARI)
+
+    assert later()[1:] == [("NOT_DONE", 200, "APPROVED")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_at_once_give_back_once(api: Api):
+    checkouts = [ended(api, **HALF) for _ in range(3)]
+    Report.objects.update(completed_at=now() - timedelta(hours=1))
+
+    assert at_once(4, lambda _: give_back_undone()) == [None] * 4
+
+    assert Refund.objects.count() == 3
+    for checkout in checkouts:
+        checkout.refresh_from_db()
+        assert checkout.refunded == 200
+
+
+# What staff decide
+
+
+def test_part_of_a_payment_in_doubt_is_left_to_staff(api: Api):
+    checkout = ended(api, **HALF)
+    raise_doubt(checkout.pk, Doubt.DISPUTED)
+
+    assert later() == []
+    told = Trouble.objects.filter(message__contains="staff decide")
+    assert told.get().message == "KES 200.00 of it was not done: staff decide"
+    assert unfinished_part(checkout) == 200
+
+    clear_doubt(checkout.pk, Doubt.DISPUTED)
+    assert later() == [("NOT_DONE", 200, "APPROVED")]
+
+
+def test_staff_who_clear_the_doubt_say_why_the_part_stays(api: Api):
+    checkout = ended(api, **HALF)
+    raise_doubt(checkout.pk, Doubt.DISPUTED)
+    later()
+
+    resolve_doubts(checkout.pk, ["DISPUTED"], "The bank took it all")
+
+    assert later() == []
+    checkout.refresh_from_db()
+    assert checkout.kept_because == "The bank took it all"
+
+
+def test_doubt_that_was_cleared_before_the_end_holds_nothing_back(api: Api):
+    checkout = paid(api, subject=person(email="w@x.test", **HALF)["subject"])
+    raise_doubt(checkout.pk, Doubt.BOOKS_DIFFER)
+    resolve_doubts(checkout.pk, ["BOOKS_DIFFER"], "It was another day")
+    api.work()
+
+    assert later() == [("NOT_DONE", 200, "APPROVED")]
+
+
+def test_refund_that_failed_is_left_to_staff(paystack_api: Api, paystack: FakePaystack):
+    checkout = paid(paystack_api, paystack)
+    paystack_api.work()
+    later()
+    paystack.refund_fails = True
+    send()
+    paystack.settle_refunds()
+    send()
+
+    assert later() == [("NOT_DONE", 250, "FAILED")]
+    checkout.refresh_from_db()
+    assert checkout.doubts == ["REFUND_FAILED"]
+    paystack.refund_fails = False
+    ask(checkout)
+    send()
+    paystack.settle_refunds()
+    send()
+    assert later()[1:] == [("STAFF", 250, "DONE")]

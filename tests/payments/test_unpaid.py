@@ -1,0 +1,220 @@
+"""Who does not pay is reminded once, and in the end nobody can pay any more."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import QuerySet
+from django.utils.timezone import now
+
+from tests.consents.test_decisions import EVIDENCE
+from tests.world.clients import HOSTED, Api
+from tests.world.payments import EMAIL, candidate, end, opened, pay, payment_of
+from verification.consents.decisions import grant, withdraw
+from verification.consents.models import Consent
+from verification.notifications.models import Notification
+from verification.payments.checkouts import PaymentClosed
+from verification.payments.models import Checkout, Payment, Refund
+from verification.payments.refund_transfers import send_refunds
+from verification.payments.tasks import expire_payments, remind_payers
+from webhooks.models import Event
+
+PAST = timedelta(minutes=1)
+
+
+def over(made: dict[str, Any]) -> None:
+    """The time to pay is over, as are the checkouts that were opened in it."""
+    Payment.objects.filter(report=made["id"]).update(expires_at=now() - PAST)
+    Checkout.objects.update(created_at=now() - timedelta(hours=2))
+    expire_payments()
+
+
+def reminders() -> QuerySet[Notification]:
+    return Notification.objects.filter(kind="PAYMENT_REMINDER")
+
+
+def test_a_report_that_nobody_pays_has_failed(api: Api):
+    made = api.create(candidate())
+    over(made)
+    over(made)
+
+    report = api.report(made["id"])
+    assert (report["status"], report["failure"]["code"]) == (
+        "FAILED",
+        "PAYMENT_EXPIRED",
+    )
+    assert report["paymentState"]["status"] == "EXPIRED"
+    assert report["paymentState"]["paymentUrl"] is None
+    assert {r["status"] for r in report["checkResults"]} == {"CANCELLED"}
+    (event,) = Event.objects.filter(name="report.failed")
+    assert event.payload["failure"]["code"] == "PAYMENT_EXPIRED"
+    moves = api.get(f"/reports/{made['id']}/events").json()["events"]
+    assert [m["trigger"] for m in moves] == ["created", "payment expired"]
+
+
+def test_the_timeline_shows_that_it_was_paid(api: Api):
+    made = api.create(candidate())
+    pay(api, made)
+
+    move = api.get(f"/reports/{made['id']}/events").json()["events"][-1]
+    assert (move["from"], move["to"]) == ("PENDING_PAYMENT", "RUNNING")
+    assert (move["trigger"], move["actor"]) == ("paid", "payer")
+
+
+def test_what_has_time_left_or_was_paid_does_not_expire(api: Api):
+    waits, paid = api.create(candidate(), candidate())
+    pay(api, paid)
+    expire_payments()
+    over(paid)
+
+    assert payment_of(waits).status == "PENDING"
+    assert payment_of(paid).status == "PAID"
+    assert api.report(paid["id"])["status"] == "RUNNING"
+
+
+def test_a_failed_attempt_expires_as_well(api: Api):
+    made = api.create(candidate())
+    opened(made)
+    Payment.objects.update(status="FAILED")
+    over(made)
+
+    assert api.report(made["id"])["status"] == "FAILED"
+
+
+def test_who_is_paying_when_time_is_up_may_end_it(api: Api):
+    made = api.create(candidate())
+    checkout = opened(made)
+    Payment.objects.update(expires_at=now() - PAST)
+    expire_payments()
+    assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
+
+    end(checkout)
+    expire_payments()
+
+    assert api.report(made["id"])["status"] == "RUNNING"
+
+
+def test_who_pays_when_all_is_over_gets_it_back(api: Api):
+    made = api.create(candidate())
+    checkout = opened(made)
+    over(made)
+    assert api.report(made["id"])["status"] == "FAILED"
+
+    end(checkout)
+    send_refunds()
+
+    assert Refund.objects.get(checkout=checkout).status == "DONE"
+    assert api.report(made["id"])["status"] == "FAILED"
+    assert not Event.objects.filter(name="payment.paid").exists()
+
+
+def test_nothing_can_be_opened_once_the_time_is_over(api: Api):
+    made = api.create(candidate())
+    Payment.objects.update(expires_at=now() - PAST)
+
+    # Also before a job has written it down.
+    assert api.report(made["id"])["paymentState"]["paymentUrl"] is None
+    with pytest.raises(PaymentClosed, match="EXPIRED"):
+        opened(made)
+
+
+def test_a_draft_stays_one_and_cannot_be_launched(api: Api):
+    made = api.create(candidate(), draft=True)
+    over(made)
+
+    report = api.report(made["id"])
+    assert (report["status"], report["paymentState"]["status"]) == ("DRAFT", "EXPIRED")
+    problem = api.refused(f"/reports/{made['id']}/launch")
+    assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
+    assert not Event.objects.filter(name="report.failed").exists()
+
+
+def test_time_does_not_pass_while_consent_is_awaited(api: Api):
+    made = api.create(candidate(consent=HOSTED))
+    Payment.objects.update(link_made_at=now() - timedelta(days=20))
+    over(made)
+    remind_payers()
+    assert payment_of(made).status == "PENDING"
+    assert not Notification.objects.filter(kind__startswith="PAYMENT").exists()
+
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+
+    report = api.report(made["id"])
+    left = payment_of(made).expires_at - now()
+    assert (report["status"], report["paymentState"]["status"]) == (
+        "PENDING_PAYMENT",
+        "PENDING",
+    )
+    assert timedelta(days=13, hours=23) < left <= timedelta(days=14)
+    api.work()
+    assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
+
+
+def test_a_payer_is_reminded_once_at_half_time(api: Api):
+    made = api.create(candidate())
+    Payment.objects.update(
+        link_made_at=now() - timedelta(days=6, hours=23),
+        expires_at=now() + timedelta(days=7, hours=1),
+    )
+    remind_payers()
+    assert not reminders().exists()
+
+    Payment.objects.update(link_made_at=now() - timedelta(days=7, hours=2))
+    for _ in range(3):
+        remind_payers()
+
+    reminder = reminders().get()
+    assert reminder.recipient == EMAIL
+    assert reminder.context["link"] == made["paymentState"]["paymentUrl"]
+
+
+def test_nobody_is_reminded_of_what_is_over_paid_or_not_asked(api: Api):
+    items = [candidate(), candidate(), candidate(), candidate(consent=HOSTED)]
+    expired, paid, cancelled, waits = api.create(*items)
+    pay(api, paid)
+    assert api.post(f"/reports/{cancelled['id']}/cancel").status_code == 200
+    Payment.objects.update(link_made_at=now() - timedelta(days=13))
+    Payment.objects.filter(report=expired["id"]).update(expires_at=now() - PAST)
+
+    remind_payers()
+
+    assert not reminders().exists()
+    assert payment_of(waits).reminded_at is None
+
+
+@pytest.mark.parametrize("end_it", ["expire", "cancel", "withdraw", "pay"])
+def test_who_cannot_pay_any_more_is_not_asked_to(api: Api, end_it: str):
+    made = api.create(candidate(consent=HOSTED))
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+    asked = Notification.objects.filter(kind="PAYMENT_REQUEST")
+    assert asked.get().status == "PENDING"
+
+    if end_it == "expire":
+        over(made)
+    elif end_it == "cancel":
+        api.post(f"/reports/{made['id']}/cancel")
+    elif end_it == "withdraw":
+        withdraw(consent.pk, consent.generation, EVIDENCE, "")
+    else:
+        pay(api, made)
+
+    assert asked.get().status == "CANCELLED"
+    status = {"expire": "EXPIRED", "pay": "PAID"}.get(end_it, "CANCELLED")
+    assert api.report(made["id"])["paymentState"]["status"] == status
+    assert api.report(made["id"])["paymentState"]["paymentUrl"] is None
+
+
+def test_money_that_comes_after_a_withdrawal_is_given_back(api: Api):
+    made = api.create(candidate(consent=HOSTED))
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+    checkout = opened(made)
+    withdraw(consent.pk, consent.generation, EVIDENCE, "")
+
+    end(checkout)
+    send_refunds()
+
+    assert Refund.objects.get(checkout=checkout).status == "DONE"
+    assert api.report(made["id"])["status"] == "CANCELLED"

@@ -1,0 +1,92 @@
+"""Forgetting what events said, and what is told of a wrong configuration."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.checks import run_checks
+from django.utils.timezone import now
+
+from tests.world.payments import EMAIL
+from verification.payments.models import PaymentEvent
+from verification.payments.tasks import purge_payment_events
+
+LIVE_KEY = "sk_live_of_no_worth"
+
+
+@pytest.mark.django_db
+def test_bodies_of_events_are_forgotten_after_90_days():
+    for age in (89, 91):
+        PaymentEvent.objects.create(
+            provider="paystack",
+            event_id=age,
+            type="charge.success",
+            body_sha256=b"0" * 32,
+            body={"email": EMAIL},
+            received_at=now() - timedelta(days=age),
+        )
+
+    purge_payment_events()
+
+    bodies = {event.event_id: event.body for event in PaymentEvent.objects.all()}
+    assert bodies == {"89": {"email": EMAIL}, "91": None}
+
+
+@pytest.fixture
+def configured(settings):
+    settings.OPERATOR_ALERTS = ["ops@operator.test"]
+
+    def configure(name: str, **providers: dict) -> list[str]:
+        settings.PAYMENT_PROVIDER = name
+        table = {name: ("", options) for name, options in providers.items()}
+        settings.PAYMENT_PROVIDERS = table
+        return [found.id for found in run_checks() if found.id.startswith("payments.")]
+
+    return configure
+
+
+PAYSTACK = {"secret_key": LIVE_KEY, "fallback_email": "pay.example.org"}
+STRIPE = {"secret_key": LIVE_KEY, "webhook_secrets": ("whsec_x",)}
+
+
+def test_a_whole_configuration_and_none_are_well(configured):
+    assert configured("") == []
+    assert configured("paystack", paystack=PAYSTACK, stripe=STRIPE) == []
+
+
+@pytest.mark.parametrize("name", ["paystack", "stripe", "mpesa"])
+def test_a_provider_without_its_keys_is_an_error(configured, name):
+    assert configured(name) == ["payments.E001"]
+
+
+def test_stripe_without_webhook_secrets_is_warned_of(configured):
+    stripe = {**STRIPE, "webhook_secrets": ()}
+    assert configured("stripe", stripe=stripe) == ["payments.W002"]
+
+
+@pytest.mark.parametrize("name", ["paystack", "stripe"])
+def test_another_server_is_asked_by_https_unless_it_is_ours(configured, name):
+    known = {"paystack": PAYSTACK, "stripe": STRIPE}[name]
+    other = {**known, "url": "http://127.0.0.1:9000"}
+    assert configured(name, **{name: other}) == ["payments.E003"]
+    for host in ("127.0.0.1", "127.0.0.1:9000"):
+        ours = {**other, "opened": [host], "secret_key": "sk_test_of_no_worth"}
+        assert configured(name, **{name: ours}) == []
+
+
+def test_a_test_key_is_an_error_unless_in_development(configured, settings):
+    paystack = {**PAYSTACK, "secret_key": "sk_test_of_no_worth"}
+    assert configured("paystack", paystack=paystack) == ["payments.E002"]
+    settings.DEBUG = True
+    assert configured("paystack", paystack=paystack) == []
+
+
+def test_paystack_without_an_address_for_those_who_have_none_is_warned_of(configured):
+    paystack = {**PAYSTACK, "fallback_email": ""}
+    assert configured("paystack", paystack=paystack) == ["payments.W003"]
+
+
+def test_payments_of_which_nobody_is_told_are_warned_of(configured, settings):
+    settings.OPERATOR_ALERTS = []
+
+    assert configured("paystack", paystack=PAYSTACK) == ["payments.W004"]
+    assert configured("") == []

@@ -1,0 +1,95 @@
+"""Somebody has come back from the provider and waits to be told."""
+
+from typing import Any
+
+import pytest
+import time_machine
+from django.utils.timezone import now
+
+from tests.world.clients import Api
+from tests.world.payer import payer
+from tests.world.payments import candidate, end, look, opened
+from verification.jobs.models import Job
+from verification.payments import polling
+from verification.payments.models import Checkout
+from verification.payments.polling import LOOKS, PAUSE, look_at_due, look_soon
+from verification.payments.sandbox import play
+from verification.payments.settlement import settle
+from verification.providers.checkout import CheckoutState
+
+
+def looks(checkout: Checkout) -> int:
+    """Run what is due now, and say whether this checkout was among it."""
+    before = checkout.looked_at
+    look_at_due()
+    checkout.refresh_from_db()
+    return int(checkout.looked_at != before)
+
+
+def test_a_payer_who_waits_has_the_provider_asked_once_in_five_seconds(api: Api):
+    checkout = opened(api.create(candidate()))
+    with time_machine.travel(now(), tick=False) as clock:
+        for _ in range(3):
+            assert look_soon(checkout.pk)
+        assert looks(checkout) == 1
+        # It was answered within the last seconds.
+        assert not look_soon(checkout.pk)
+        assert looks(checkout) == 0
+        clock.shift(PAUSE)
+        assert look_soon(checkout.pk)
+        assert looks(checkout) == 1
+
+
+def test_what_is_paid_is_not_asked_about_again_by_a_payer_who_waits(api: Api):
+    checkout = end(opened(api.create(candidate())))
+
+    with time_machine.travel(now() + PAUSE):
+        assert not look_soon(checkout.pk)
+
+
+def test_who_comes_back_during_a_look_has_another_one_follow_it(
+    api: Api, monkeypatch: Any
+):
+    checkout = opened(api.create(candidate()))
+    came_back = []
+
+    def answered_before_the_payer_paid(*arguments: Any) -> bool:
+        done = settle(*arguments)
+        if not came_back:
+            play(checkout.reference, CheckoutState.PAID)
+            came_back.extend(look_soon(checkout.pk) for _ in range(2))
+        return done
+
+    monkeypatch.setattr(polling, "settle", answered_before_the_payer_paid)
+    with time_machine.travel(now(), tick=False) as clock:
+        look(checkout)
+        assert came_back == [True, True]
+        assert (checkout.status, looks(checkout)) == ("OPEN", 0)
+        assert checkout.looked_at is not None
+        due = checkout.looked_at + PAUSE
+        assert Job.objects.filter(function=LOOKS, due_at__lte=due).exists()
+        clock.shift(PAUSE)
+        assert looks(checkout) == 1
+
+    assert checkout.is_counted
+
+
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("back", ["before", "meanwhile"])
+def test_while_a_look_is_under_way_nobody_is_told_that_nothing_was_paid(
+    api: Api, monkeypatch: Any, back: str, lost: bool
+):
+    visitor = payer(api)
+    home, read = visitor.choose("lost" if lost else "pay"), []
+    if back == "before":
+        visitor.come_back(home)
+
+    def read_meanwhile(*arguments: Any) -> bool:
+        read.append(visitor.reload() if back == "before" else visitor.come_back(home))
+        return settle(*arguments)
+
+    monkeypatch.setattr(polling, "settle", read_meanwhile)
+    look(visitor.checkout)
+
+    assert ["We are asking" in page for page in read] == [True]
+    assert "You paid" in visitor.reload()

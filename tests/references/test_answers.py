@@ -1,0 +1,331 @@
+import json
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils.timezone import now
+
+from tests.checks.engine import only_result, paid
+from tests.references.employment import (
+    ANSWERS,
+    EVIDENCE,
+    NOT_EMPLOYED,
+    NOTICE,
+    asked,
+    days_pass,
+    events,
+    item,
+    messages,
+    result_of,
+)
+from tests.webhooks.deliveries import configured
+from tests.world.clients import Api
+from tests.world.threads import at_once
+from verification.api.event_shapes import EVENTS
+from verification.consents.links import TooSoon
+from verification.notifications.models import Notification
+from verification.references.answers import ReferenceClosed, decline, resend, submit
+from verification.references.models import Reference
+from verification.references.tasks import chase_references
+from webhooks.events import envelope
+from webhooks.models import Event
+
+
+def test_an_answer_makes_the_report_ready(paying_api: Api):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    assert paying_api.report(str(reference.report_id))["status"] == "RUNNING"
+    paying_api.work()
+
+    report = paying_api.report(str(reference.report_id))
+    (result,) = report["checkResults"]
+    assert (report["status"], report["riskScore"]) == ("READY", 5)
+    assert (result["status"], result["flags"]) == ("COMPLETED", [])
+    assert result["details"] == {
+        "employerName": "BARAKA LOGISTICS LIMITED",
+        "employerMatch": "MATCH",
+        "employed": True,
+        "employeeName": None,
+        "nameMatch": None,
+        "jobTitle": "Manager, fleet",
+        "jobTitleMatch": "MATCH",
+        "employmentStart": "2019-03-15",
+        "employmentEnd": "2023-06-30",
+        "datesMatch": "MATCH",
+        "wouldRehire": True,
+        "refereeName": "Amina Said",
+        "refereeTitle": "Head of Operations",
+        "remarks": "Always on time.",
+    }
+    assert result["evidence"]["provider"] == "referee"
+    assert result["evidence"]["providerReference"] == str(reference.pk)
+    assert paid() == {"CHARGE": -500}
+
+
+def test_the_order_of_events_is_that_of_what_happened(paying_api: Api):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+
+    assert events() == [
+        "report.created",
+        "reference.submitted",
+        "check.completed",
+        "report.ready",
+    ]
+
+
+def test_the_event_has_the_shape_of_the_openapi_document(paying_api: Api):
+    configured(paying_api.workspace)
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+    sent = json.loads(envelope(Event.objects.get(name="reference.submitted")))
+
+    read = EVENTS["reference.submitted"].model_validate(sent)
+    assert read.model_dump(mode="json", by_alias=True) == sent
+    assert sent["data"]["report"]["status"] == "PROCESSING"
+    assert sent["data"]["checkResultId"] == str(only_result().pk)
+    assert sent["data"]["reference"]["id"] == str(reference.pk)
+    assert sent["data"]["reference"]["refereeName"] == "Amina Said"
+
+
+def test_differences_are_flags_and_not_failures(paying_api: Api):
+    reference = asked(paying_api)
+    said = {"employer": "Simba Haulage", "jobTitle": "Driver", "wouldRehire": "NO"}
+    submit(reference.pk, 1, ANSWERS | said | {"employedTo": None}, EVIDENCE)
+    paying_api.work()
+
+    result = result_of(paying_api, reference)
+    assert [(flag["code"], flag["severity"]) for flag in result["flags"]] == [
+        ("EMPLOYER_MISMATCH", "MEDIUM"),
+        ("JOB_TITLE_MISMATCH", "MEDIUM"),
+        ("DATES_MISMATCH", "MEDIUM"),
+        ("WOULD_NOT_REHIRE", "HIGH"),
+    ]
+    assert (result["score"], result["riskLevel"]) == (75, "HIGH")
+
+
+def test_an_employment_that_never_was_is_a_flag(paying_api: Api):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, NOT_EMPLOYED, EVIDENCE)
+    paying_api.work()
+
+    result = result_of(paying_api, reference)
+    assert [flag["code"] for flag in result["flags"]] == ["EMPLOYMENT_NOT_FOUND"]
+    assert result["score"] == 80
+    assert result["details"]["employed"] is False
+
+
+def test_how_it_was_answered_is_kept(paying_api: Api):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+    stored = Reference.objects.get()
+    assert stored.answers == ANSWERS
+    assert stored.evidence == {
+        "address": "192.0.2.9",
+        "userAgent": "Opera Mini",
+        "language": "sw",
+        "reason": "",
+        **NOTICE,
+    }
+    assert stored.submitted_at is not None
+
+
+def test_a_referee_who_declines_fails_the_check(paying_api: Api):
+    reference = asked(paying_api)
+    decline(reference.pk, 1, EVIDENCE, "I left the company")
+    decline(reference.pk, 1, EVIDENCE, "")
+    paying_api.work()
+
+    result = result_of(paying_api, reference)
+    assert result["failure"]["code"] == "REFEREE_DECLINED"
+    assert not result["failure"]["retryable"]
+    assert Reference.objects.get().evidence["reason"] == "I left the company"
+    assert "reference.submitted" not in events()
+    assert paid() == {"CHARGE": -500, "REVERSAL": 500}
+
+
+def test_the_same_answers_twice_are_one_answer(paying_api: Api):
+    reference = asked(paying_api)
+    first = submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    again = submit(reference.pk, 1, ANSWERS | {"wouldRehire": "NO"}, EVIDENCE)
+    paying_api.work()
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+    assert again.submitted_at == first.submitted_at
+    assert again.answers["wouldRehire"] == "YES"
+    assert events().count("reference.submitted") == 1
+
+
+def test_the_other_answer_comes_too_late(paying_api: Api):
+    reference = asked(paying_api)
+    decline(reference.pk, 1, EVIDENCE, "")
+    with pytest.raises(ReferenceClosed, match="DECLINED"):
+        submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_answers_at_once_one_wins(transactional_db, paying_api: Api):
+    reference = asked(paying_api)
+
+    def either(number: int) -> str:
+        if number % 2:
+            return submit(reference.pk, 1, ANSWERS, EVIDENCE).status
+        return decline(reference.pk, 1, EVIDENCE, "").status
+
+    said = at_once(6, either)
+
+    assert len({answer for answer in said if isinstance(answer, str)}) == 1
+    assert sum(isinstance(answer, ReferenceClosed) for answer in said) == 3
+    assert events().count("reference.submitted") <= 1
+
+
+def test_a_cancelled_report_takes_no_answer(paying_api: Api):
+    reference = asked(paying_api)
+    paying_api.post(f"/reports/{reference.report_id}/cancel")
+
+    with pytest.raises(ReferenceClosed, match="REPORT_ENDED"):
+        submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    with pytest.raises(ReferenceClosed, match="REPORT_ENDED"):
+        decline(reference.pk, 1, EVIDENCE, "")
+    assert only_result().status == "CANCELLED"
+    assert only_result().next_attempt_at is None
+
+
+def test_a_new_link_replaces_the_old_one(paying_api: Api):
+    reference = asked(paying_api)
+    with pytest.raises(TooSoon):
+        resend(reference.pk)
+    days_pass(13)
+    resend(reference.pk)
+
+    (_, old), (_, new) = messages()
+    assert old != new
+    with pytest.raises(ReferenceClosed, match="REPLACED"):
+        submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    # The check wakes when the old link would have expired, and waits on.
+    days_pass(1)
+    paying_api.work()
+    assert only_result().next_attempt_at == Reference.objects.get().expires_at
+    submit(reference.pk, 2, ANSWERS, EVIDENCE)
+    paying_api.work()
+    assert paying_api.report(str(reference.report_id))["status"] == "READY"
+
+
+def test_who_has_answered_gets_no_new_link(paying_api: Api):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    with pytest.raises(ReferenceClosed, match="SUBMITTED"):
+        resend(reference.pk)
+
+
+def test_who_has_not_answered_is_reminded_once_after_three_days(paying_api: Api):
+    asked(paying_api)
+    days_pass(2)
+    chase_references()
+    assert len(messages()) == 1
+    days_pass(1)
+    chase_references()
+    chase_references()
+    days_pass(5)
+    chase_references()
+
+    (request, link), (reminder, same) = messages()
+    assert (request, reminder) == ("REFERENCE_REQUEST", "REFERENCE_REMINDER")
+    assert link == same
+
+
+@pytest.mark.parametrize("ended", ["submitted", "declined", "cancelled"])
+def test_who_need_not_answer_is_not_reminded(paying_api: Api, ended: str):
+    reference = asked(paying_api)
+    if ended == "submitted":
+        submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    elif ended == "declined":
+        decline(reference.pk, 1, EVIDENCE, "")
+    else:
+        paying_api.post(f"/reports/{reference.report_id}/cancel")
+    days_pass(4)
+    chase_references()
+
+    assert len(messages()) == 1
+
+
+def test_links_of_reports_that_were_stopped_expire_too(paying_api: Api):
+    reference = asked(paying_api)
+    paying_api.post(f"/reports/{reference.report_id}/cancel")
+    days_pass(14)
+    chase_references()
+
+    reference.refresh_from_db()
+    assert reference.status == "EXPIRED"
+    assert only_result().status == "CANCELLED"
+
+
+def test_the_net_ends_a_check_whose_link_expired(paying_api: Api):
+    reference = asked(paying_api)
+    Reference.objects.update(expires_at=now())
+    chase_references()
+    paying_api.work()
+
+    failure = result_of(paying_api, reference)["failure"]
+    assert failure["code"] == "REFEREE_NO_ANSWER"
+
+
+def test_a_request_that_was_not_sent_yet_is_not_sent_after_an_answer(paying_api: Api):
+    reference = asked(paying_api)
+    decline(reference.pk, 1, EVIDENCE, "")
+
+    request = Notification.objects.get(kind="REFERENCE_REQUEST")
+    assert request.status == "CANCELLED"
+
+
+def test_the_database_refuses_what_does_not_agree(paying_api: Api):
+    reference = asked(paying_api)
+    for wrong in (
+        {"status": "SUBMITTED"},
+        {"status": "DECLINED"},
+        {"submitted_at": now()},
+        {"answers": b"sealed"},
+    ):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Reference.objects.filter(pk=reference.pk).update(**wrong)
+    reference.pk = reference.id = None
+    with pytest.raises(IntegrityError), transaction.atomic():
+        reference.save(force_insert=True)
+
+
+def test_answers_are_in_no_log_and_in_no_column_as_they_are(paying_api: Api, log_lines):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+    chase_references()
+
+    logged = str(log_lines()).lower()
+    for personal in ("amina", "baraka", "wanjiku", "always on time", "/r/"):
+        assert personal not in logged
+    stored = Reference.objects.values_list().get()
+    assert "amina" not in str(stored).lower()
+
+
+def test_erased_answers_end_the_check_without_a_finding(paying_api: Api):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    Reference.objects.update(answers=None, evidence=None)
+    paying_api.work()
+
+    failure = result_of(paying_api, reference)["failure"]
+    assert failure["code"] == "SUBJECT_ERASED"
+
+
+def test_a_suspended_client_waits_and_loses_no_answer(paying_api: Api):
+    made = paying_api.create(item())
+    paying_api.work()
+    paying_api.workspace.suspend("Unpaid invoices")
+    submit(Reference.objects.get().pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+    paying_api.workspace.resume()
+    days_pass(1)
+    paying_api.work()
+
+    assert paying_api.report(made["id"])["status"] == "READY"

@@ -1,0 +1,234 @@
+from datetime import timedelta
+
+import pytest
+from django.core import mail
+from django.utils.timezone import now
+
+from tests.checks.engine import let_time_pass, only_result, paid
+from tests.checks.source import source as source
+from tests.references.employment import (
+    ANSWERS,
+    EVIDENCE,
+    asked,
+    days_pass,
+    events,
+    item,
+    messages,
+    result_of,
+)
+from tests.world.clients import Api
+from verification import links
+from verification.checks import inquiries
+from verification.checks.claims import claim
+from verification.checks.models import CheckResult
+from verification.jobs.models import Job
+from verification.notifications.models import Kind, Notification
+from verification.notifications.tasks import send_due
+from verification.references import requests
+from verification.references.answers import ReferenceClosed, submit
+from verification.references.models import Reference
+
+
+def test_the_referee_is_asked_once_by_a_link(paying_api: Api):
+    reference = asked(paying_api)
+    let_time_pass()
+    paying_api.work()
+
+    sent = Notification.objects.get(kind="REFERENCE_REQUEST")
+    link = links.reference_url(reference.pk, 1)
+    assert sent.recipient == "amina@baraka.test"
+    assert sent.channel == "EMAIL"
+    assert (
+        sent.context.items()
+        >= {
+            "requester": "Acacia Lenders",
+            "subjectName": "Wanjiku Kamau",
+            "refereeName": "Amina Said",
+            "employer": "Baraka Logistics Ltd",
+            "link": link,
+        }.items()
+    )
+    assert bytes(reference.token_digest) == links.digest(link.rpartition("/")[2])
+
+
+def test_a_referee_is_asked_in_both_languages(paying_api: Api):
+    asked(paying_api)
+    send_due()
+
+    (message,) = mail.outbox
+    assert message.subject == (
+        "A reference for Wanjiku Kamau / Uthibitisho wa kazi wa Wanjiku Kamau"
+    )
+    assert message.body.count("/r/") == 2
+
+
+@pytest.mark.parametrize("environment", ["sandbox", "production"])
+def test_what_is_sent_to_referees_for_the_sandbox_is_marked_so(
+    paying_api: Api, environment: str
+):
+    reference = asked(paying_api)
+    reference.report.environment = environment
+
+    for kind in (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER):
+        wanted = requests.message(kind, reference.report, reference)
+        assert wanted.sandbox is (environment == "sandbox")
+        assert wanted.workspace_id == paying_api.workspace.pk
+
+
+def test_a_check_that_waits_for_its_referee_is_due_when_the_link_expires(
+    paying_api: Api,
+):
+    reference = asked(paying_api)
+
+    result = only_result()
+    assert (result.status, result.tries, result.claims) == ("RUNNING", 0, 0)
+    assert result.next_attempt_at == result.turn_at == reference.expires_at
+    assert timedelta(days=13) < reference.expires_at - now() <= timedelta(days=14)
+    assert claim(10) == []
+    assert paid() == {"CHARGE": -500}
+
+
+def test_other_checks_do_not_wait_for_the_referee(paying_api: Api):
+    ordered = item() | {"checksRequested": ["IDENTITY", "EMPLOYER_VERIFICATION"]}
+    made = paying_api.create(ordered)
+    paying_api.work()
+
+    report = paying_api.report(made["id"])
+    assert report["status"] == "PARTIAL"
+    assert [r["status"] for r in report["checkResults"]] == ["FAILED", "RUNNING"]
+
+
+def test_a_live_source_is_asked_instead_where_there_is_one(paying_api: Api, source):
+    paying_api.create(item())
+    paying_api.work()
+
+    assert [asked["check"] for asked in source.asked] == ["EMPLOYER_VERIFICATION"]
+    assert not Reference.objects.exists()
+
+
+def test_nobody_is_asked_in_the_sandbox(api: Api):
+    made = api.create(item())
+    api.work()
+
+    assert api.report(made["id"])["status"] == "READY"
+    assert not Reference.objects.exists()
+    assert messages() == []
+
+
+def test_who_does_not_answer_in_time_fails_the_check(paying_api: Api):
+    reference = asked(paying_api)
+    days_pass(14)
+    with pytest.raises(ReferenceClosed, match="EXPIRED"):
+        submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+
+    assert result_of(paying_api, reference)["failure"] == {
+        "code": "REFEREE_NO_ANSWER",
+        "message": "The referee did not answer in time.",
+        "retryable": True,
+    }
+    reference.refresh_from_db()
+    assert reference.status == "EXPIRED"
+    assert events()[-2:] == ["check.failed", "report.failed"]
+    assert paid() == {"CHARGE": -500, "REVERSAL": 500}
+
+
+def test_a_retry_asks_anew_by_another_link(paying_api: Api):
+    first = asked(paying_api)
+    days_pass(14)
+    paying_api.work()
+    paying_api.post(f"/reports/{first.report_id}/retry")
+    paying_api.work()
+
+    second = Reference.objects.get(attempt=2)
+    (_, old), (kind, new) = messages()
+    assert (kind, old != new) == ("REFERENCE_REQUEST", True)
+    with pytest.raises(ReferenceClosed, match="EXPIRED"):
+        submit(first.pk, 1, ANSWERS, EVIDENCE)
+    submit(second.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+    assert paying_api.report(str(first.report_id))["status"] == "READY"
+
+
+def test_a_worker_that_dies_after_asking_has_asked_once(paying_api: Api):
+    paying_api.create(item())
+    (claimed,) = claim(1)
+    requests.ask_referee(claimed)  # and it dies
+    let_time_pass()
+    paying_api.work()
+
+    assert len(messages()) == 1
+    assert only_result().next_attempt_at == Reference.objects.get().expires_at
+
+
+def test_a_worker_that_comes_late_does_not_put_off_what_was_submitted(
+    paying_api: Api, monkeypatch
+):
+    reference = asked(paying_api)
+    CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
+    read = requests.ask_referee
+
+    def overtaken(claimed):
+        outcome = read(claimed)
+        submit(reference.pk, 1, ANSWERS, EVIDENCE)
+        return outcome
+
+    monkeypatch.setattr(inquiries, "ask_referee", overtaken)
+    paying_api.work()
+    paying_api.work()
+
+    assert paying_api.report(str(reference.report_id))["status"] == "READY"
+
+
+def test_nobody_is_asked_for_a_report_that_was_cancelled_meanwhile(paying_api: Api):
+    made = paying_api.create(item())
+    (claimed,) = claim(1)
+    paying_api.post(f"/reports/{made['id']}/cancel")
+
+    requests.ask_referee(claimed)
+
+    assert not Reference.objects.exists()
+    assert messages() == []
+
+
+def test_a_referee_who_answers_wakes_the_workers(paying_api: Api):
+    reference = asked(paying_api)
+    Job.objects.all().delete()
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+    woken = Job.objects.values_list("function", flat=True)
+    assert "verification.checks.tasks.run_due" in woken
+    assert only_result().next_attempt_at <= now()
+
+
+def test_trouble_with_asking_is_tried_again_and_logged_without_names(
+    paying_api: Api, monkeypatch, log_lines
+):
+    def broken(*wanted):
+        raise ValueError(f"cannot tell {wanted}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(requests, "notify", broken)
+        made = paying_api.create(item())
+        paying_api.work()
+    assert not Reference.objects.exists()
+    let_time_pass()
+    paying_api.work()
+
+    assert len(messages()) == 1
+    assert paying_api.report(made["id"])["status"] == "RUNNING"
+    logged = str(log_lines())
+    assert "ValueError" in logged
+    assert "amina" not in logged.lower()
+
+
+def test_findings_of_a_referee_are_used_again(paying_api: Api):
+    reference = asked(paying_api)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+    again = paying_api.create(item())
+    paying_api.work()
+
+    (reused,) = paying_api.report(again["id"])["checkResults"]
+    assert reused["reused"]
+    assert len(messages()) == 1

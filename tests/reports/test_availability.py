@@ -1,0 +1,229 @@
+"""Nothing is sold that this installation cannot have answered, or paid."""
+
+from datetime import timedelta
+
+import pytest
+from django.core import mail
+
+from monitoring.models import Rule
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.stripe import FakeStripe
+from tests.monitoring.rules import DAY, launch, rule, standing, stored
+from tests.sources.test_routes import rests
+from tests.world.clients import HOSTED, Api, codes, company, person
+from tests.world.orders import EMPLOYMENT, rows, told
+from tests.world.payer import payer
+from tests.world.payments import candidate, payment_of, taking
+from verification.notifications.tasks import send_due
+from verification.payments.checkouts import open_top_up
+from verification.providers import registry
+from verification.reports.models import Report
+from workspaces.models import Account
+
+pytestmark = pytest.mark.django_db
+MISSING = "check-not-available"
+
+
+def configure(**countries: str) -> None:
+    """Have checks answered for these countries alone: IDENTITY="KE"."""
+    path = "tests.world.clients.Refusing"
+    routes = {check: {country: ["refusing"]} for check, country in countries.items()}
+    registry.configure({"refusing": (path, {})}, routes)
+
+
+@pytest.fixture
+def credit_api(live_api: Api) -> Api:
+    Account.objects.filter(pk=live_api.account.pk).update(credit_limit=10_000)
+    return live_api
+
+
+@pytest.mark.parametrize("path", ["/reports", "/reports/quote"])
+@pytest.mark.parametrize("draft", [False, True])
+def test_check_without_a_source_is_refused(credit_api: Api, path: str, draft: bool):
+    configure(IDENTITY="KE", CRB_SCORE="KE")
+    before = rows()
+
+    body = {"reports": [person()], "draft": draft}
+    problem = credit_api.refused(path, body)
+
+    assert codes(problem) == {"#/reports/0/checksRequested/1": MISSING}
+    assert "no source for KRA_PIN" in problem["errors"][0]["detail"]
+    assert rows() == before
+
+
+def test_check_is_refused_for_a_country_without_a_source(credit_api: Api):
+    configure(IDENTITY="KE", BUSINESS_VERIFICATION="*")
+    abroad = {**person(country="UG"), "checksRequested": ["IDENTITY"]}
+
+    problem = credit_api.refused("/reports", {"reports": [abroad]})
+
+    assert codes(problem) == {"#/reports/0/checksRequested/0": MISSING}
+    assert "about subjects of UG" in problem["errors"][0]["detail"]
+    credit_api.create({**person(), "checksRequested": ["IDENTITY"]})
+    credit_api.create(company(country="UG"))
+
+
+def test_wrong_country_is_told_alone(credit_api: Api):
+    configure()
+
+    assert told(credit_api, person(country="ug")) == {
+        "subject/country": "invalid-choice"
+    }
+
+
+def test_sandbox_and_referees_need_no_source(api: Api, credit_api: Api):
+    configure()
+
+    api.create(person())
+    reference = {
+        **person(**EMPLOYMENT),
+        "checksRequested": ["EMPLOYER_VERIFICATION"],
+    }
+    credit_api.create(reference)
+
+
+def test_source_that_is_left_alone_now_is_still_sold(credit_api: Api):
+    rests("refusing")
+
+    credit_api.create(person())
+
+
+def test_draft_is_neither_edited_nor_launched_without_a_source(credit_api: Api):
+    draft = credit_api.create(person(), draft=True)
+    configure(IDENTITY="KE", KRA_PIN="KE")
+
+    edited = credit_api.refused(f"/reports/{draft['id']}/draft", {"purpose": "Rent"})
+    launched = credit_api.refused(f"/reports/{draft['id']}/launch")
+
+    assert codes(edited) == {"#/checksRequested/2": MISSING}
+    assert codes(launched) == {"#/checksRequested/2": MISSING}
+    credit_api.post(f"/reports/{draft['id']}/draft", {"checksRequested": ["IDENTITY"]})
+    assert credit_api.post(f"/reports/{draft['id']}/launch").status_code == 200
+
+
+def test_failed_check_is_not_retried_without_a_source(credit_api: Api):
+    made = credit_api.create(person())
+    credit_api.work()
+    configure(IDENTITY="KE", KRA_PIN="KE")
+
+    problem = credit_api.refused(f"/reports/{made['id']}/retry")
+
+    assert (problem["status"], problem["code"]) == (409, "report-not-retryable")
+    assert "no source for CRB_SCORE" in problem["detail"]
+
+
+def test_rule_on_a_check_without_a_source_is_refused(credit_api: Api):
+    configure(IDENTITY="KE")
+
+    problem = credit_api.refused("/monitoring", rule("IDENTITY", "KRA_PIN"))
+
+    assert codes(problem) == {"#/checkNames/1": MISSING}
+    assert not Rule.objects.exists()
+    assert not Report.objects.exists()
+
+
+def test_rule_pauses_when_its_check_has_no_source_any_more(credit_api: Api):
+    made = stored(credit_api, "KRA_PIN")
+    configure(IDENTITY="KE")
+
+    assert launch(DAY + timedelta(hours=1)) == []
+
+    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+    problem = credit_api.refused(f"/monitoring/{made.pk}/resume", {})
+    assert "no source for KRA_PIN" in problem["detail"]
+
+
+def test_definition_says_whether_it_can_be_ordered(api: Api, live_api: Api):
+    configure(IDENTITY="KE", BUSINESS_VERIFICATION="*")
+
+    def stands(client: Api, check: str, **query: str) -> tuple[bool, str | None]:
+        found = client.get(f"/checks/definitions/{check}", **query).json()
+        return found["available"], found["unavailableReason"]
+
+    assert stands(live_api, "IDENTITY") == (True, None)
+    available, why = stands(live_api, "IDENTITY", country="UG")
+    assert not available
+    assert "no source for IDENTITY about subjects of UG in production" in why
+    assert stands(live_api, "BUSINESS_VERIFICATION", country="UG") == (True, None)
+    assert stands(live_api, "EMPLOYER_VERIFICATION") == (True, None)
+    assert stands(api, "KRA_PIN") == (True, None)
+    listed = live_api.get("/checks/definitions", country="KE").json()["content"]
+    assert {each["name"] for each in listed if each["available"]} == {
+        "IDENTITY",
+        "BUSINESS_VERIFICATION",
+        "EMPLOYER_VERIFICATION",
+    }
+    assert live_api.get("/checks/definitions", country="Kenya").status_code == 400
+
+
+# What a payer owes
+
+
+@pytest.fixture
+def stripe(settings):
+    yield from taking(FakeStripe(), settings)
+
+
+@pytest.fixture
+def paystack(settings):
+    yield from taking(FakePaystack(), settings)
+
+
+CHEAP = {"checksRequested": ["IDENTITY"]}
+
+
+def test_payer_is_not_asked_for_less_than_the_provider_takes(live_api: Api, stripe):
+    before = rows()
+    body = {"reports": [candidate(), candidate(**CHEAP)]}
+
+    for path in ("/reports", "/reports/quote"):
+        problem = live_api.refused(path, body)
+        assert codes(problem) == {"#/reports/1/paymentMode": "out-of-range"}
+        assert "KES 50.00, and Stripe takes no less than KES 75.00" in str(problem)
+    assert rows() == before
+    live_api.create(candidate())
+
+
+def test_edit_asks_for_no_less_than_the_provider_takes(live_api: Api, stripe):
+    draft = live_api.create(candidate(consent=HOSTED), draft=True)
+    payment = payment_of(draft)
+
+    problem = live_api.refused(f"/reports/{draft['id']}/draft", CHEAP)
+
+    assert codes(problem) == {"#/paymentMode": "out-of-range"}
+    assert payment_of(draft).pk == payment.pk
+    assert len(live_api.report(draft["id"])["checkResults"]) == 3
+
+
+def test_smaller_sums_can_be_paid_by_another_provider(live_api: Api, paystack):
+    live_api.create(candidate(**CHEAP))
+
+
+def test_pages_and_mails_name_the_ways_to_pay(live_api: Api, taker):
+    page = payer(live_api).reads()
+    send_due()
+
+    is_mpesa_taken = isinstance(taker, FakePaystack)
+    provider, ways = (
+        ("Paystack", "M-Pesa or a card") if is_mpesa_taken else ("Stripe", "a card")
+    )
+    assert f"You pay on the page of {provider}, with {ways}." in page
+    (letter,) = [one for one in mail.outbox if "asks you to pay" in one.subject]
+    prompt = ways.replace("M-Pesa", "M-Pesa (by a prompt on your phone)")
+    assert f"and to pay with {prompt}:" in letter.body
+    ombi = "M-Pesa (kwa ombi la malipo kwenye simu yako) au kadi"
+    kadi = ombi if is_mpesa_taken else "kadi"
+    assert f"kisha ulipe kwa {kadi}:" in letter.body
+
+
+def test_sandbox_takes_every_sum(api: Api):
+    api.create(candidate(**CHEAP))
+
+
+def test_top_up_is_no_less_than_the_provider_takes(live_api: Api, stripe, settings):
+    path, options = settings.PAYMENT_PROVIDERS["stripe"]
+    settings.PAYMENT_PROVIDERS = {"stripe": (path, {**options, "minimum": 150})}
+
+    with pytest.raises(ValueError, match="150 to"):
+        open_top_up(live_api.account, 149, "owner")
+    open_top_up(live_api.account, 150, "owner")

@@ -1,0 +1,180 @@
+import pytest
+
+from tests.world.clients import HOSTED, Api, codes, company, person
+from tests.world.orders import REFUSED, STATUSES, movements, report_in, rows, two_checks
+from tests.world.payments import pay
+from tests.world.threads import at_once
+from verification.checks.claims import claim
+from verification.checks.models import CheckDefinition
+from verification.checks.outcomes import Cancelled, Completed, Failed
+from verification.checks.results import record
+
+CHARGED = ("CHARGE", -50, 1)
+BACK = ("REVERSAL", 50, 1)
+# status -> (how its two checks end, what the ledger says afterwards)
+CANCELLED = {
+    "DRAFT": (["CANCELLED", "CANCELLED"], []),
+    "PENDING_CONSENT": (["CANCELLED", "CANCELLED"], [CHARGED, CHARGED, BACK, BACK]),
+    "PENDING_PAYMENT": (["CANCELLED", "CANCELLED"], []),
+    "RUNNING": (["CANCELLED", "CANCELLED"], [CHARGED, CHARGED, BACK, BACK]),
+    "PARTIAL on the way": (["CANCELLED", "COMPLETED"], [CHARGED, CHARGED, BACK]),
+}
+
+PATIENT = {
+    "maxAttempts": 5,
+    "initialDelaySeconds": 10**6,
+    "backoffMultiplier": 1,
+    "maxDelaySeconds": 10**6,
+}
+
+
+def cancel(api: Api, report_id: str) -> dict:
+    answer = api.post(f"/reports/{report_id}/cancel")
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def statuses(report: dict) -> list[str]:
+    return [result["status"] for result in report["checkResults"]]
+
+
+@pytest.mark.parametrize("status", CANCELLED)
+def test_what_has_not_ended_is_cancelled(api: Api, status: str):
+    report_id = report_in(api, status)
+    results, ledger = CANCELLED[status]
+
+    report = cancel(api, report_id)
+
+    assert report["status"] == "CANCELLED"
+    assert report["completedAt"]
+    assert statuses(report) == results
+    assert movements(api) == ledger
+    api.work()
+    assert api.report(report_id) == report
+    assert movements(api) == ledger
+
+
+@pytest.mark.parametrize("status", [s for s in STATUSES if s not in CANCELLED])
+def test_what_has_ended_stays_as_it_is(api: Api, status: str):
+    report_id = report_in(api, status)
+    before, report = rows(), api.report(report_id)
+
+    problem = api.refused(f"/reports/{report_id}/cancel")
+
+    assert (problem["status"], problem["code"]) == (409, "report-not-cancellable")
+    assert problem["reportStatus"] == status.split()[0]
+    assert rows() == before
+    assert api.report(report_id) == report
+
+
+def test_cancelling_takes_no_members(api: Api):
+    report_id = report_in(api, "DRAFT")
+
+    problem = api.refused(f"/reports/{report_id}/cancel", {"reason": "x", "a/b": 1})
+    assert codes(problem) == {"#/reason": "unknown-member", "#/a~1b": "unknown-member"}
+
+
+def test_a_payment_that_is_not_needed_any_more_is_cancelled(api: Api):
+    report = cancel(api, report_in(api, "PENDING_PAYMENT"))
+
+    assert report["paymentState"]["status"] == "CANCELLED"
+    assert report["paymentState"]["paymentUrl"] is None
+
+
+def test_a_payment_that_came_stays_paid(api: Api):
+    made = api.create({**company(), "paymentMode": "CANDIDATE"}, draft=True)
+    pay(api, made)
+
+    assert cancel(api, made["id"])["paymentState"]["status"] == "PAID"
+
+
+def test_a_failed_check_is_given_back_once(api: Api):
+    CheckDefinition.objects.filter(name="KRA_PIN").update(retry_policy=PATIENT)
+    made = api.create(two_checks(idNumber=REFUSED, kraPin="A900000005Z"))
+    api.work()
+
+    assert statuses(api.report(made["id"])) == ["FAILED", "RUNNING"]
+    assert cancel(api, made["id"])["status"] == "CANCELLED"
+    assert movements(api) == [CHARGED, CHARGED, BACK, BACK]
+
+
+FINDING = {
+    "summary": "Found",
+    "flags": [],
+    "details": {},
+    "evidence": {
+        "provider": "sandbox",
+        "providerReference": None,
+        "retrievedAt": "2026-01-20T10:00:00.000000Z",
+        "responseDigest": None,
+        "nameComparison": None,
+        "editions": None,
+        "fieldsNotTold": [],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "ledger"),
+    [
+        (Completed(5, FINDING), "COMPLETED", [CHARGED]),
+        (Failed("SOURCE_DOWN", "Down.", retryable=True), "FAILED", [CHARGED, BACK]),
+        (Cancelled(), "CANCELLED", [CHARGED, BACK]),
+    ],
+)
+def test_a_check_that_is_being_asked_still_records_its_answer(
+    api: Api, outcome, status, ledger
+):
+    made = api.create({**two_checks(), "checksRequested": ["IDENTITY"]})
+    claims = claim(10)
+
+    report = cancel(api, made["id"])
+    record([(c, outcome) for c in claims], definitions())
+
+    assert (report["status"], statuses(report)) == ("CANCELLED", ["RUNNING"])
+    after = api.report(made["id"])
+    assert (after["status"], statuses(after)) == ("CANCELLED", [status])
+    assert movements(api) == ledger
+
+
+def definitions() -> dict:
+    return {definition.pk: definition for definition in CheckDefinition.objects.all()}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_cancellations_at_once_one_cancels(api: Api):
+    report_id = report_in(api, "RUNNING")
+
+    answers = at_once(6, lambda _: api.post(f"/reports/{report_id}/cancel"))
+
+    assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
+    assert sorted(movements(api)) == sorted([CHARGED, CHARGED, BACK, BACK])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_report_that_is_cancelled_while_it_runs_is_billed_for_what_ran(api: Api):
+    made = api.create(*[two_checks(idNumber=str(n)) for n in range(20)])
+
+    def one(number: int) -> None:
+        if number == 0:
+            api.work()
+            return
+        for report in made:
+            api.post(f"/reports/{report['id']}/cancel")
+
+    assert at_once(2, one) == [None, None]
+
+    api.work()
+    ended = [api.report(report["id"]) for report in made]
+    assert {report["status"] for report in ended} <= {"READY", "CANCELLED"}
+    completed = sum(statuses(report).count("COMPLETED") for report in ended)
+    assert api.account.balance == -50 * completed
+
+
+def test_a_cancelled_report_shows_no_consent_link_any_more(api: Api):
+    made = api.create({**person(), "consent": HOSTED})
+
+    api.post(f"/reports/{made['id']}/cancel")
+
+    state = api.get(f"/reports/{made['id']}/consent/state").json()
+    assert state["consentUrl"] is None

@@ -1,0 +1,239 @@
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+
+from tests.world.clients import Api, company, person
+from tests.world.orders import movements, rows, told, two_checks
+from tests.world.staff import change, opened
+from tests.world.threads import at_once
+from verification.checks.models import CheckDefinition
+from verification.reports.models import Report
+from workspaces.ledger import top_up
+from workspaces.models import Account, LedgerEntry
+from workspaces.signup import create_workspace
+
+
+def money(api: Api, amount: int) -> None:
+    top_up(api.workspace, api.environment, Decimal(amount), actor="test", note="")
+
+
+@pytest.fixture
+def postpaid_api(workspace, live_source) -> Api:
+    other = create_workspace(
+        name="Acacia Bank",
+        owner_email="owner@bank.test",
+        billing=Account.Billing.POSTPAID,
+    )
+    return Api(other, "production")
+
+
+def test_each_check_is_charged_once_when_it_is_launched(api: Api):
+    made = api.create(two_checks())
+    api.work()
+
+    entries = LedgerEntry.objects.filter(report_id=made["id"])
+    results = {r["id"] for r in api.report(made["id"])["checkResults"]}
+    assert movements(api) == [("CHARGE", -50, 1)] * 2
+    assert {str(entry.result_id) for entry in entries} == results
+    assert {entry.actor for entry in entries} == {f"key {api.key}"}
+
+
+def test_a_hosted_report_is_charged_when_it_is_created(api: Api):
+    api.create({**two_checks(), "consent": {"mode": "SERVICE_HOSTED"}})
+
+    assert movements(api) == [("CHARGE", -50, 1)] * 2
+
+
+def test_the_sandbox_plays_with_money_without_limit(api: Api):
+    api.create(*[two_checks()] * 300)
+
+    assert api.account.balance == -30_000
+
+
+def test_play_money_leaves_real_money_alone(api: Api, live_api: Api):
+    money(live_api, 10)
+    api.create(two_checks())
+
+    assert live_api.account.balance == 10
+    assert movements(live_api) == [("TOP_UP", 10, None)]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("reports", [1, 2, 60], ids=["alone", "together", "by COPY"])
+def test_who_cannot_pay_for_all_gets_nothing(live_api: Api, reports: int):
+    money(live_api, reports * 300 - 1)
+    before = rows()
+
+    answer = live_api.post("/reports", {"reports": [company()] * reports})
+
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (402, "insufficient-balance")
+    assert f"KES {reports * 300}.00" in problem["detail"]
+    assert f"KES {reports * 300 - 1}.00" in problem["detail"]
+    assert rows() == before
+    assert "topUpUrl" not in problem
+
+
+def test_who_cannot_pay_is_told_where_to(live_api: Api, settings, superuser):
+    settings.PAYMENT_PROVIDER = "paystack"
+    settings.PAYMENT_PROVIDERS = {"paystack": ("", {})}
+
+    answer = live_api.post("/reports", {"reports": [company()]})
+
+    url = answer.json()["topUpUrl"]
+    assert answer.status_code == 402
+    assert f"/t/{live_api.account.pk}/" in url
+    assert url in opened(superuser, change(live_api.account))
+    settings.PAYMENT_PROVIDER = ""
+    assert url not in opened(superuser, change(live_api.account))
+
+
+def test_the_last_shilling_can_be_spent(live_api: Api):
+    money(live_api, 600)
+
+    live_api.create(company(), company())
+
+    assert live_api.account.balance == 0
+
+
+def test_credit_counts_as_money(live_api: Api):
+    money(live_api, 100)
+    Account.objects.filter(pk=live_api.account.pk).update(credit_limit=200)
+
+    live_api.create(company())
+    problem = live_api.refused("/reports", {"reports": [company()]})
+
+    assert live_api.account.balance == -200
+    assert "KES 0.00" in problem["detail"]
+
+
+def test_a_draft_needs_no_money(live_api: Api):
+    assert live_api.create(company(), draft=True)["status"] == "DRAFT"
+
+
+def test_what_others_pay_needs_no_money(live_api: Api, settings):
+    settings.PAYMENT_PROVIDER = "shop"
+    settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
+    made = live_api.create({**company(), "paymentMode": "CANDIDATE"})
+
+    assert made["status"] == "PENDING_PAYMENT"
+    assert movements(live_api) == []
+
+
+def test_a_rule_is_told_before_the_balance(live_api: Api):
+    assert told(live_api, {**company(), "purpose": ""}) == {"purpose": "required"}
+
+
+def test_who_pays_later_has_no_limit(postpaid_api: Api):
+    postpaid_api.create(*[company()] * 10)
+
+    assert postpaid_api.account.balance == -3000
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("reports", [1, 60], ids=["alone", "by COPY"])
+def test_order_beyond_the_ceiling_is_refused(postpaid_api: Api, reports: int):
+    Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=reports * 300)
+    postpaid_api.create(*[company()] * reports)
+    before = rows()
+
+    answer = postpaid_api.post("/reports", {"reports": [company()] * reports})
+
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (402, "insufficient-balance")
+    assert (
+        f"owes KES {reports * 300}.00, of KES {reports * 300}.00" in problem["detail"]
+    )
+    assert "ceiling" in problem["detail"]
+    assert rows() == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_orders_at_once_stay_below_the_ceiling(postpaid_api: Api):
+    Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=1000)
+
+    def order(_: int) -> int:
+        return postpaid_api.post("/reports", {"reports": [company()]}).status_code
+
+    assert sorted(at_once(8, order)) == [201] * 3 + [402] * 5
+    assert postpaid_api.account.balance == -900
+
+
+def test_checks_that_sources_refuse_cost_nothing(live_api: Api):
+    money(live_api, 600)
+    made = live_api.create(company(), person(idNumber="12345678", kraPin="A012345678Z"))
+    charged = live_api.account.balance
+
+    live_api.work()
+
+    reports = [live_api.report(one["id"]) for one in made]
+    failures = [r["failure"] for report in reports for r in report["checkResults"]]
+    assert charged == 50
+    assert live_api.account.balance == 600
+    assert [report["status"] for report in reports] == ["FAILED", "FAILED"]
+    assert {f["code"] for f in failures} == {"SOURCE_REFUSED"}
+    assert not any(f["retryable"] for f in failures)
+    assert len(movements(live_api)) == 1 + 2 * len(failures)
+
+
+def test_what_is_free_is_not_charged(api: Api):
+    CheckDefinition.objects.filter(name="KRA_PIN").update(price=0)
+    made = api.create(two_checks(idNumber="90000008"))
+    api.work()
+
+    assert movements(api) == [("CHARGE", -50, 1), ("REVERSAL", 50, 1)]
+    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 50
+
+
+def test_cents_are_kept(api: Api):
+    CheckDefinition.objects.update(price=Decimal("0.10"))
+
+    made = api.create(*[person()] * 3)
+
+    assert made[0]["paymentState"]["amount"]["amount"] == 0.3
+    assert api.account.balance == Decimal("-0.90")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_requests_at_once_cannot_overdraw(live_api: Api):
+    money(live_api, 1000)
+
+    answers = at_once(8, lambda _: live_api.post("/reports", {"reports": [company()]}))
+
+    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [402] * 5
+    assert live_api.account.balance == 100
+    assert len(movements(live_api)) == 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_200_requests_at_once_money_for_50_pays_50(live_api: Api):
+    money(live_api, 50 * 300)
+
+    def order(_: int) -> int:
+        return live_api.post("/reports", {"reports": [company()]}).status_code
+
+    # Each with a connection of its own, which all have before the first one orders.
+    answered = Counter(at_once(200, order, connected=True))
+
+    assert answered == {201: 50, 402: 150}
+    assert live_api.account.balance == 0
+    assert Report.objects.count() == 50
+    assert movements(live_api) == [
+        ("TOP_UP", 15_000, None),
+        *[("CHARGE", -300, 1)] * 50,
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_requests_and_their_failures_at_once_add_up(live_api: Api):
+    money(live_api, 10_000)
+
+    def one(number: int) -> None:
+        live_api.create(*[company()] * (1 + 4 * number))
+        live_api.work()
+
+    assert at_once(4, one) == [None] * 4
+
+    live_api.work()
+    assert live_api.account.balance == 10_000

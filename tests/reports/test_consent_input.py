@@ -1,0 +1,172 @@
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.world.clients import ATTESTED, HOSTED, Api, company, person
+from tests.world.orders import put, told
+from verification.consents.models import Consent
+
+METHODS = [
+    "CUSTOMER_WEB_FORM",
+    "CUSTOMER_MOBILE_APP",
+    "PAPER_FORM",
+    "VERBAL_RECORDED",
+    "EMAIL",
+    "OTHER",
+]
+
+
+def without_consent(item: dict) -> dict:
+    return {k: v for k, v in item.items() if k != "consent"}
+
+
+def test_a_check_that_needs_consent_is_not_run_without(api: Api):
+    assert told(api, without_consent(person())) == {"consent": "consent-required"}
+
+
+def test_a_check_that_needs_no_consent_runs_without(api: Api):
+    made = api.create(company())
+
+    assert made["status"] == "RUNNING"
+    assert made["consentState"] == {
+        "status": "NOT_REQUIRED",
+        "consentUrl": None,
+        "expiresAt": None,
+        "reason": None,
+    }
+
+
+def test_hosted_consent_waits_with_its_link_for_14_days(api: Api):
+    made = api.create({**person(), "consent": HOSTED})
+
+    state = made["consentState"]
+    expires = datetime.fromisoformat(state["expiresAt"])
+    assert made["status"] == "PENDING_CONSENT"
+    assert state["status"] == "PENDING"
+    assert abs(expires - datetime.now(UTC) - timedelta(days=14)) < timedelta(minutes=1)
+    assert made["paymentState"]["status"] == "NOT_REQUIRED"
+    assert api.get(f"/reports/{made['id']}/consent/state").json() == state
+
+
+def test_every_link_is_its_own(api: Api):
+    items = [{**person(), "consent": HOSTED}] * 120
+
+    urls = {made["consentState"]["consentUrl"] for made in api.create(*items)}
+
+    assert len(urls) == 120
+
+
+@pytest.mark.parametrize("member", [m for m in ATTESTED if m != "mode"])
+def test_hosted_consent_sends_its_mode_alone(api: Api, member: str):
+    item = {**person(), "consent": {**HOSTED, member: ATTESTED[member]}}
+
+    assert told(api, item) == {f"consent/{member}": "not-allowed-here"}
+
+
+def test_hosted_consent_takes_no_evidence(api: Api):
+    item = put({**person(), "consent": HOSTED}, "consent/evidenceReference", "F-1")
+
+    assert told(api, item) == {"consent/evidenceReference": "not-allowed-here"}
+
+
+@pytest.mark.parametrize(
+    "member", ["obtained", "obtainedAt", "method", "policyVersion"]
+)
+def test_an_attestation_is_complete(api: Api, member: str):
+    consent = {k: v for k, v in ATTESTED.items() if k != member}
+
+    assert told(api, {**person(), "consent": consent}) == {
+        f"consent/{member}": "required"
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_attestation_says_how_consent_was_given(api: Api, method: str):
+    consent = {**ATTESTED, "method": method, "evidenceReference": "F-1"}
+
+    made = api.create({**person(), "consent": consent})
+
+    assert made["consentState"]["status"] == "ATTESTED"
+    assert Consent.objects.get().attestation["method"] == method
+
+
+@pytest.mark.parametrize("method", ["FAX", "customer_web_form", ""])
+def test_there_are_no_other_methods(api: Api, method: str):
+    item = {**person(), "consent": {**ATTESTED, "method": method}}
+
+    assert told(api, item) == {"consent/method": "invalid-choice"}
+
+
+def test_consent_not_obtained_is_for_drafts_only(api: Api):
+    item = {**person(), "consent": {"mode": "CUSTOMER_ATTESTED", "obtained": False}}
+
+    assert told(api, item) == {"consent/obtained": "consent-required"}
+    draft = api.create(item, draft=True)
+    assert draft["consentState"] == {
+        "status": "PENDING",
+        "consentUrl": None,
+        "expiresAt": None,
+        "reason": None,
+    }
+
+
+def test_a_draft_may_leave_consent_out(api: Api):
+    made = api.create(without_consent(person()), draft=True)
+
+    assert made["consentState"]["status"] == "NOT_REQUIRED"
+
+
+def test_a_hosted_draft_has_its_link_before_it_is_launched(api: Api):
+    made = api.create({**person(), "consent": HOSTED}, draft=True)
+
+    assert made["status"] == "DRAFT"
+    assert made["consentState"]["status"] == "PENDING"
+    assert made["consentState"]["consentUrl"]
+
+
+def test_consent_given_for_nothing_that_needs_it_is_kept(api: Api):
+    made = api.create({**company(), "consent": HOSTED})
+
+    assert made["status"] == "PENDING_CONSENT"
+
+
+def born(years: int, days: int = 0) -> str:
+    """The birthday of a person who became this old so many days ago, in Nairobi."""
+    today = datetime.now(ZoneInfo("Africa/Nairobi")).date() - timedelta(days=days)
+    # Nobody is born on a day that their 18th year may not have.
+    today -= timedelta(days=(today.month, today.day) == (2, 29))
+    return date(today.year - years, today.month, today.day).isoformat()
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_hosted_consent_is_refused_for_a_subject_under_18(api: Api, draft: bool):
+    item = {**person(dateOfBirth=born(18, days=-1)), "consent": HOSTED}
+
+    problem = api.refused("/reports", {"reports": [item], "draft": draft})
+
+    (error,) = problem["errors"]
+    assert error["pointer"] == "#/reports/0/consent/mode"
+    assert error["code"] == "not-allowed-here"
+    assert "CUSTOMER_ATTESTED with the consent of a parent" in error["detail"]
+
+
+def test_attested_consent_covers_a_subject_under_18(api: Api):
+    made = api.create({**person(dateOfBirth=born(12)), "consent": ATTESTED})
+
+    assert made["consentState"]["status"] == "ATTESTED"
+
+
+def test_a_subject_of_exactly_18_can_be_asked(api: Api):
+    made = api.create({**person(dateOfBirth=born(18)), "consent": HOSTED})
+
+    assert made["consentState"]["status"] == "PENDING"
+
+
+def test_a_draft_cannot_be_edited_to_ask_a_subject_under_18(api: Api):
+    made = api.create({**person(), "consent": HOSTED}, draft=True)
+    subject = person(dateOfBirth=born(15))["subject"]
+
+    problem = api.refused(f"/reports/{made['id']}/draft", {"subject": subject})
+
+    assert problem["errors"][0]["pointer"] == "#/consent/mode"

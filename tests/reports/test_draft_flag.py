@@ -1,0 +1,61 @@
+import pytest
+
+from tests.world.clients import Api, company
+from tests.world.orders import rows, told
+from verification.checks.models import CheckResult
+from verification.jobs.models import Job
+from workspaces.models import LedgerEntry
+
+DRAFT, LAUNCHED = {**company(), "draft": True}, {**company(), "draft": False}
+
+
+@pytest.mark.parametrize(
+    ("top", "item", "status"),
+    [
+        ({}, company(), "RUNNING"),
+        ({"draft": False}, company(), "RUNNING"),
+        ({"draft": True}, company(), "DRAFT"),
+        ({}, DRAFT, "DRAFT"),
+        ({"draft": True}, LAUNCHED, "RUNNING"),
+        ({"draft": False}, DRAFT, "DRAFT"),
+        ({"draft": True}, {**company(), "draft": None}, "DRAFT"),
+    ],
+)
+def test_the_flag_of_a_report_wins_over_the_one_at_the_top(api, top, item, status):
+    assert api.create(item, **top)["status"] == status
+
+
+def test_the_flag_at_the_top_is_for_all_that_do_not_say(api: Api):
+    made = api.create(company(), LAUNCHED, DRAFT, draft=True)
+
+    assert [one["status"] for one in made] == ["DRAFT", "RUNNING", "DRAFT"]
+
+
+@pytest.mark.parametrize("misspelt", ["Draft", "drafts", "isDraft", "draft "])
+def test_a_misspelt_flag_launches_nothing(api: Api, misspelt: str):
+    before = rows()
+
+    assert told(api, company(), **{misspelt: True}).popitem()[1] == "unknown-member"
+    assert told(api, {**company(), misspelt: True}).popitem()[1] == "unknown-member"
+    in_subject = company(**{misspelt: True})
+    assert told(api, in_subject).popitem()[1] == "unknown-member"
+    assert rows() == before
+
+
+def test_of_a_draft_nothing_runs_and_nothing_is_billed(api: Api):
+    made = api.create(company(), draft=True)
+    jobs = Job.objects.count()
+
+    api.work()
+
+    report = api.report(made["id"])
+    assert (report["status"], jobs) == ("DRAFT", 0)
+    assert [r["status"] for r in report["checkResults"]] == ["PENDING"]
+    assert CheckResult.objects.get().next_attempt_at is None
+    assert not LedgerEntry.objects.exists()
+
+
+def test_a_draft_keeps_the_rules_of_a_launched_report(api: Api):
+    nameless = {**company(fullName=None, registrationNumber=None), "purpose": " "}
+
+    assert told(api, nameless, draft=True) == told(api, nameless)

@@ -1,0 +1,287 @@
+from decimal import Decimal
+
+import pytest
+
+from tests.world.clients import ATTESTED, HOSTED, Api, codes, company, person
+from tests.world.orders import PAYER, STATUSES, put, report_in, rows, two_checks
+from tests.world.payments import pay
+from verification.checks.models import CheckDefinition
+from verification.consents.models import Consent, ConsentStatus
+from verification.payments.models import Payment
+from workspaces.models import LedgerEntry
+
+EVERYTHING = {
+    "subject": {"subjectType": "COMPANY", "registrationNumber": "PVT-9"},
+    "checksRequested": ["BUSINESS_VERIFICATION", "CREDITBUREAU_COMP"],
+    "purpose": "Another purpose",
+    "consent": HOSTED,
+    "paymentMode": "THIRD_PARTY",
+    "payer": PAYER,
+    "reuse": False,
+}
+
+
+def edit(api: Api, report_id: str, **members) -> dict:
+    answer = api.post(f"/reports/{report_id}/draft", members)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def refused(api: Api, report_id: str, **members) -> dict[str, str]:
+    return codes(api.refused(f"/reports/{report_id}/draft", members))
+
+
+@pytest.fixture
+def draft(api: Api) -> str:
+    item = {**two_checks(email="wanjiku@acacia.test"), "reference": "A-1"}
+    return api.create(item, draft=True)["id"]
+
+
+def test_members_left_out_stay(api: Api, draft: str):
+    before = api.report(draft)
+
+    after = edit(api, draft, purpose="Another purpose")
+
+    changed = {k for k in after if after[k] != before[k]}
+    assert changed == {"purpose", "updatedAt", "checkResults"}
+    assert after == api.report(draft)
+
+
+def test_an_edit_of_nothing_is_one(api: Api, draft: str):
+    assert edit(api, draft)["status"] == "DRAFT"
+
+
+@pytest.mark.parametrize("member", EVERYTHING)
+def test_a_null_is_a_member_left_out(api: Api, member: str):
+    item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+    made = api.create({**item, "consent": HOSTED}, draft=True)
+    before = api.report(made["id"])
+
+    after = edit(api, made["id"], **{member: None})
+
+    for name in ("subject", "paymentState", "consentState", "paymentMode", "purpose"):
+        assert after[name] == before[name]
+
+
+def test_every_member_can_be_replaced(api: Api, draft: str):
+    after = edit(api, draft, **EVERYTHING)
+
+    assert after["subject"]["registrationNumber"] == "PVT-9"
+    assert after["subject"]["email"] is None
+    assert after["checksRequested"] == EVERYTHING["checksRequested"]
+    assert [r["checkName"] for r in after["checkResults"]] == after["checksRequested"]
+    assert after["purpose"] == "Another purpose"
+    assert after["consentState"]["consentUrl"]
+    assert after["paymentMode"] == "THIRD_PARTY"
+    assert after["paymentState"]["status"] == "PENDING"
+    assert after["paymentState"]["amount"]["amount"] == 1200
+    assert after["reference"] == "A-1"
+
+
+def test_the_subject_is_replaced_whole(api: Api, draft: str):
+    other = {"subjectType": "INDIVIDUAL", "fullName": "Otieno", "idNumber": "7"}
+
+    subject = edit(api, draft, subject=other)["subject"]
+
+    assert (subject["email"], subject["lastName"]) == (None, None)
+    assert api.get("/reports", search="Wanjiku").json()["totalElements"] == 0
+    assert api.get("/reports", search="Otieno").json()["totalElements"] == 1
+    assert api.get("/reports", search="A-1").json()["totalElements"] == 1
+
+
+def test_an_edit_bills_nothing_and_runs_nothing(api: Api, draft: str):
+    edit(api, draft, **EVERYTHING)
+    api.work()
+
+    assert api.report(draft)["status"] == "DRAFT"
+    assert not LedgerEntry.objects.exists()
+
+
+@pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
+def test_only_a_draft_can_be_edited(api: Api, status: str):
+    report = report_in(api, status)
+    before = rows()
+
+    problem = api.refused(f"/reports/{report}/draft", {"purpose": "Other"})
+
+    assert (problem["status"], problem["code"]) == (409, "report-not-editable")
+    assert problem["reportStatus"] == status.split()[0]
+    assert api.report(report)["purpose"] == "Loan application"
+    assert rows() == before
+
+
+@pytest.mark.parametrize("member", ["draft", "reference", "id", "status", "Purpose"])
+def test_other_members_are_unknown(api: Api, draft: str, member: str):
+    for value in (None, "x", True):
+        assert refused(api, draft, **{member: value}) == {
+            f"#/{member}": "unknown-member"
+        }
+
+
+def test_everything_wrong_with_an_edit_is_told_together(api: Api, draft: str):
+    assert refused(
+        api,
+        draft,
+        subject={"subjectType": "INDIVIDUAL", "fullName": "W", "bogus": 1},
+        checksRequested=["KRA_PIN", 5, "NOPE"],
+        purpose="",
+        payer=PAYER,
+        bogus=1,
+    ) == {
+        "#/subject/bogus": "unknown-member",
+        "#/subject/idNumber": "missing-input",
+        "#/checksRequested/1": "invalid-type",
+        "#/checksRequested/2": "unknown-check",
+        "#/purpose": "required",
+        "#/payer": "not-allowed-here",
+        "#/bogus": "unknown-member",
+    }
+
+
+def test_an_edit_keeps_the_rules_together_with_what_stays(api: Api, draft: str):
+    assert refused(api, draft, checksRequested=["BUSINESS_VERIFICATION"]) == {
+        "#/checksRequested/0": "subject-type-not-accepted"
+    }
+    assert refused(api, draft, subject=company()["subject"]).keys() >= {
+        "#/checksRequested/0"
+    }
+    assert refused(api, draft, paymentMode="THIRD_PARTY") == {"#/payer": "required"}
+
+
+def test_a_refused_edit_changes_nothing(api: Api, draft: str):
+    before = api.report(draft)
+
+    refused(api, draft, purpose="Other", checksRequested=["NOPE"])
+
+    assert api.report(draft) == before
+
+
+def test_a_draft_shows_what_it_would_cost_now(api: Api, draft: str):
+    CheckDefinition.objects.filter(name="KRA_PIN").update(price=Decimal("75.50"))
+
+    assert api.report(draft)["paymentState"]["amount"]["amount"] == 125.5
+
+
+def grant(report_id: str, status: str = ConsentStatus.GRANTED) -> None:
+    Consent.objects.filter(report=report_id).update(status=status)
+
+
+@pytest.fixture
+def hosted(api: Api) -> dict:
+    return api.create({**two_checks(), "consent": HOSTED}, draft=True)
+
+
+@pytest.mark.parametrize("member", ["subject", "checksRequested", "purpose"])
+@pytest.mark.parametrize("status", ["GRANTED", "DECLINED", "EXPIRED", "WITHDRAWN"])
+def test_consent_covers_what_was_shown(api: Api, hosted: dict, member, status):
+    grant(hosted["id"], status)
+    edits = put(two_checks(idNumber="7"), "purpose", "Other")
+    edits["checksRequested"] = ["IDENTITY"]
+
+    state = edit(api, hosted["id"], **{member: edits[member]})["consentState"]
+
+    assert state["status"] == "PENDING"
+    assert state["consentUrl"] not in {None, hosted["consentState"]["consentUrl"]}
+
+
+@pytest.mark.parametrize("edits", [{"reuse": False}, {"consent": HOSTED}, {}])
+def test_an_edit_of_what_was_not_shown_keeps_the_consent(api, hosted, edits):
+    grant(hosted["id"])
+
+    assert edit(api, hosted["id"], **edits)["consentState"]["status"] == "GRANTED"
+
+
+def test_a_link_that_was_sent_keeps_working_while_it_is_pending(api, hosted):
+    after = edit(api, hosted["id"], consent=HOSTED, purpose="Other")
+
+    assert after["consentState"] == hosted["consentState"]
+
+
+def test_asking_again_after_a_refusal_makes_a_new_link(api: Api, hosted: dict):
+    grant(hosted["id"], ConsentStatus.DECLINED)
+
+    state = edit(api, hosted["id"], consent=HOSTED)["consentState"]
+
+    assert state["status"] == "PENDING"
+    assert state["consentUrl"] != hosted["consentState"]["consentUrl"]
+
+
+def test_a_draft_is_attested_by_an_edit(api: Api, hosted: dict):
+    state = edit(api, hosted["id"], consent=ATTESTED)["consentState"]
+
+    assert state == {
+        "status": "ATTESTED",
+        "consentUrl": None,
+        "expiresAt": None,
+        "reason": None,
+    }
+
+
+def test_an_attestation_outlives_an_edit(api: Api, draft: str):
+    after = edit(api, draft, purpose="Other", checksRequested=["IDENTITY"])
+
+    assert after["consentState"]["status"] == "ATTESTED"
+    assert Consent.objects.get().attestation["method"] == "CUSTOMER_WEB_FORM"
+
+
+@pytest.fixture
+def paid(api: Api) -> str:
+    item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+    made = api.create(item, draft=True)
+    pay(api, made)
+    return made["id"]
+
+
+@pytest.mark.parametrize(
+    "edits", [{"checksRequested": ["IDENTITY"]}, {"paymentMode": "SELF"}]
+)
+def test_what_was_paid_is_not_edited_away(api: Api, paid: str, edits: dict):
+    problem = api.refused(f"/reports/{paid}/draft", edits)
+
+    assert problem["code"] == "report-not-editable"
+    assert "100.00 KES was paid" in problem["detail"]
+    assert api.report(paid)["paymentState"]["status"] == "PAID"
+
+
+def test_what_costs_the_same_is_edited_after_payment(api: Api, paid: str):
+    after = edit(api, paid, purpose="Other", checksRequested=["KRA_PIN", "IDENTITY"])
+
+    assert after["paymentState"]["status"] == "PAID"
+
+
+def test_another_amount_makes_another_link(api: Api):
+    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+
+    same = edit(api, made["id"], purpose="Other")["paymentState"]
+    other = edit(api, made["id"], checksRequested=["IDENTITY"])["paymentState"]
+    own = edit(api, made["id"], paymentMode="SELF")["paymentState"]
+
+    assert same == made["paymentState"]
+    assert other["paymentUrl"] != same["paymentUrl"]
+    assert other["amount"]["amount"] == 50
+    assert (own["status"], own["paymentUrl"]) == ("NOT_REQUIRED", None)
+
+
+def test_a_payer_goes_with_its_mode(api: Api):
+    item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+    made = api.create(item, draft=True)
+
+    after = edit(api, made["id"], paymentMode="CANDIDATE")
+
+    assert after["paymentMode"] == "CANDIDATE"
+    assert Payment.objects.get().payer is None
+
+
+def test_a_payer_who_was_named_stays_while_there_is_nothing_to_pay(api: Api):
+    api.create(person())
+    api.work()
+    payer = {"name": "Otieno Ltd", "email": "pay@otieno.test"}
+    draft = {**person(), "paymentMode": "THIRD_PARTY", "payer": payer, "draft": True}
+    made = api.create(draft)
+    assert made["paymentState"]["status"] == "NOT_REQUIRED"
+
+    edited = api.post(f"/reports/{made['id']}/draft", {"reuse": False})
+
+    assert edited.status_code == 200, edited.content
+    assert edited.json()["paymentState"]["status"] == "PENDING"
+    assert edited.json()["paymentState"]["amount"]["amount"] == 250

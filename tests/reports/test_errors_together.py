@@ -1,0 +1,167 @@
+from typing import Any
+
+import pytest
+
+from tests.world.clients import ATTESTED, Api, codes, company, person
+from tests.world.orders import PAYER, put, rows, told
+from verification.checks.models import CheckDefinition
+
+WRONG = {
+    "subject": {
+        "subjectType": "INDIVIDUAL",
+        "fullName": 7,
+        "email": "nobody",
+        "registrationNumber": "PVT-1",
+        "nickname": "Shiku",
+    },
+    "checksRequested": [5, "NOPE", "IDENTITY", "IDENTITY", "BUSINESS_VERIFICATION"],
+    "consent": {**ATTESTED, "method": "TELEPATHY", "obtainedAt": "now"},
+    "paymentMode": "THIRD_PARTY",
+    "payer": {"name": ""},
+    "reference": "x" * 101,
+}
+
+
+def test_everything_wrong_with_a_report_is_told_together(api: Api):
+    assert told(api, WRONG) == {
+        "subject/fullName": "invalid-type",
+        "subject/email": "invalid-format",
+        "subject/registrationNumber": "not-allowed-here",
+        "subject/nickname": "unknown-member",
+        "subject/idNumber": "missing-input",
+        "checksRequested/0": "invalid-type",
+        "checksRequested/1": "unknown-check",
+        "checksRequested/3": "duplicate",
+        "checksRequested/4": "subject-type-not-accepted",
+        "purpose": "required",
+        "consent/method": "invalid-choice",
+        "consent/obtainedAt": "invalid-format",
+        "payer/name": "required",
+        "payer/email": "required",
+        "reference": "too-long",
+    }
+
+
+def test_each_place_and_rule_is_told_once(api: Api):
+    problem = api.refused("/reports", {"reports": [WRONG]})
+
+    told_of = [(e["pointer"], e["code"]) for e in problem["errors"]]
+    assert len(told_of) == len(set(told_of))
+    assert problem["detail"] == f"{len(told_of)} rules are broken: see “errors”."
+
+
+def test_errors_come_in_the_order_of_the_request(api: Api):
+    good, wrong = company(), put(company(), "purpose", "")
+    problem = api.refused(
+        "/reports", {"reports": [wrong, good, {"x": 1}, wrong], "drfat": True}
+    )
+
+    numbers = [e["pointer"].split("/")[2:3] for e in problem["errors"]]
+    assert numbers == [[], ["0"], *[["2"]] * (len(numbers) - 3), ["3"]]
+
+
+def test_at_most_100_errors_are_told(api: Api):
+    problem = api.refused(
+        "/reports", {"reports": [put(company(), "purpose", "")] * 150}
+    )
+
+    assert len(problem["errors"]) == 100
+    assert problem["errors"][99]["pointer"] == "#/reports/99/purpose"
+    assert problem["detail"].startswith("More than 100 rules are broken, of which 100 ")
+
+
+@pytest.mark.parametrize("number", [0, 17, 49])
+def test_one_bad_report_of_many_and_nothing_is_created(api: Api, number: int):
+    items = [company()] * 50
+    items[number] = put(company(), "subject/registrationNumber", None)
+    before = rows()
+
+    problem = api.refused("/reports", {"reports": items}, Idempotency_Key="all")
+
+    assert codes(problem) == {
+        f"#/reports/{number}/subject/registrationNumber": "missing-input"
+    }
+    assert rows() == before
+
+
+def test_reports_are_answered_in_the_order_of_the_request(api: Api):
+    items = [company(fullName=f"Company {n}") for n in range(120)]
+
+    made = api.create(*items)
+
+    assert len(made) == 120
+    for number in (0, 1, 57, 119):
+        report = api.report(made[number]["id"])
+        assert report["subject"]["fullName"] == f"Company {number}"
+
+
+def test_a_pointer_escapes_what_a_name_may_hold(api: Api):
+    assert told(api, put(company(), "a~b c%é", 1)) == {
+        "a~0b%20c%25%C3%A9": "unknown-member"
+    }
+    slashed = {**company(), "a/b": 1}
+    assert told(api, slashed) == {"a~1b": "unknown-member"}
+
+
+def test_a_misspelt_payment_mode_does_not_accuse_the_payer(api: Api):
+    item = {**person(), "paymentMode": "THIRDPARTY", "payer": PAYER}
+
+    assert told(api, item) == {"paymentMode": "invalid-choice"}
+
+
+def test_a_check_for_others_asks_for_no_inputs(api: Api):
+    item = {**company(), "checksRequested": ["CRB_FULL"], "consent": ATTESTED}
+
+    assert told(api, item) == {"checksRequested/0": "subject-type-not-accepted"}
+
+
+def test_a_check_that_is_not_offered_is_refused(api: Api):
+    CheckDefinition.objects.filter(name="CRB_SCORE").update(active=False)
+
+    assert told(api, person()) == {"checksRequested/2": "inactive-check"}
+
+
+@pytest.mark.parametrize(
+    ("checks", "errors"),
+    [
+        ([], {"checksRequested": "too-few"}),
+        (["CRB_SCORE"] * 11, {"checksRequested": "too-many"}),
+        (["identity"], {"checksRequested/0": "unknown-check"}),
+        (["AML"], {"checksRequested/0": "unknown-check"}),
+        ([["IDENTITY"], None], dict.fromkeys(["checksRequested/0"], "invalid-type")),
+        (["CRB_SCORE", "CRB_SCORE"], {"checksRequested/1": "duplicate"}),
+    ],
+)
+def test_checks_are_1_to_10_known_names(api: Api, checks: Any, errors: Any):
+    problem = told(api, {**person(), "checksRequested": checks})
+
+    assert problem.items() >= errors.items()
+    assert len(problem) - len(errors) == checks.count(None)
+
+
+@pytest.mark.parametrize("depth", [300, 600, 800])
+def test_what_is_deep_is_refused_and_not_a_crash(api: Api, depth: int):
+    deep: Any = 1
+    for _ in range(depth):
+        deep = [deep]
+    item = put(put(person(), "subject/subjectType", 5), "subject/x", deep)
+
+    assert told(api, item)["subject/x"] == "unknown-member"
+
+
+def test_a_number_is_one_that_everybody_reads_alike(api: Api):
+    check = CheckDefinition.objects.get(name="BUSINESS_VERIFICATION")
+    check.required_inputs += [
+        {"key": "turnover", "type": "NUMBER", "required": True, "label": ""}
+    ]
+    check.save()
+
+    for value, code in {
+        10**30: "out-of-range",
+        -(2**53): "out-of-range",
+        "5": "invalid-type",
+        True: "invalid-type",
+    }.items():
+        assert told(api, company(turnover=value)) == {"subject/turnover": code}
+    made = api.create(company(turnover=2.5))
+    assert api.report(made["id"])["subject"]["turnover"] == 2.5

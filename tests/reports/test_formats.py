@@ -1,0 +1,162 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.world.clients import ATTESTED, Api, person
+from tests.world.orders import put, told
+from verification.reports.models import Report
+
+
+def returned(api: Api, **subject) -> dict:
+    return api.report(api.create(person(**subject))["id"])["subject"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("+254712345678", "+254712345678"),
+        ("+254 712 345-678", "+254712345678"),
+        ("+44 20 7946 0018", "+442079460018"),
+    ],
+)
+def test_a_phone_number_is_kept_in_e164(api: Api, sent: str, kept: str):
+    assert returned(api, phone=sent)["phone"] == kept
+
+
+@pytest.mark.parametrize(
+    "phone",
+    [
+        "0712345678",
+        "+2547123",
+        "+999123456789",
+        "+254712345678 ext. 5",
+        "+1 800 FLOWERS",
+        "+٢٥٤٧١٢٣٤٥٦٧٨",
+        "phone",
+        "+",
+        "+254000000000",
+    ],
+)
+def test_a_phone_number_that_cannot_be_called_is_refused(api: Api, phone: str):
+    assert told(api, person(phone=phone)) == {"subject/phone": "invalid-format"}
+
+
+@pytest.mark.parametrize(
+    "email", ["nobody", "a@", "@b.test", "a b@c.test", "a@b..test"]
+)
+def test_an_email_address_must_be_one(api: Api, email: str):
+    assert told(api, person(email=email)) == {"subject/email": "invalid-format"}
+
+
+def test_an_email_address_is_kept_as_it_was_sent(api: Api):
+    assert returned(api, email="Wan.Jiku+x@acacia.test")["email"] == (
+        "Wan.Jiku+x@acacia.test"
+    )
+
+
+@pytest.mark.parametrize(
+    "day",
+    [
+        "2023-02-29",
+        "1990-13-01",
+        "1990-1-1",
+        "01-02-1990",
+        "19900101",
+        "\u0662000-01-01",
+    ],
+)
+def test_a_date_must_be_a_real_one(api: Api, day: str):
+    refused = told(api, person(dateOfBirth=day))
+
+    assert refused == {"subject/dateOfBirth": "invalid-format"}
+
+
+def test_a_leap_day_is_a_date(api: Api):
+    assert returned(api, dateOfBirth="2024-02-29")["dateOfBirth"] == "2024-02-29"
+
+
+def test_nobody_is_born_in_the_future_or_before_1900(api: Api):
+    today = datetime.now(UTC).date()
+
+    for day in ("1899-12-31", "0001-01-01", str(today + timedelta(days=2))):
+        refused = told(api, person(dateOfBirth=day))
+        assert refused == {"subject/dateOfBirth": "out-of-range"}
+    for day in ("1900-01-01", str(today)):
+        assert returned(api, dateOfBirth=day)["dateOfBirth"] == day
+
+
+@pytest.mark.parametrize("country", ["ke", "KEN", "XX", "K", "254"])
+def test_a_country_is_two_capital_letters_of_one_that_exists(api: Api, country: str):
+    code = "too-long" if len(country) > 2 else "invalid-choice"
+
+    assert told(api, person(country=country)) == {"subject/country": code}
+
+
+def test_the_country_is_kenya_unless_another_is_named(api: Api):
+    assert returned(api)["country"] == "KE"
+    assert returned(api, country="TZ")["country"] == "TZ"
+
+
+def attested_at(moment: str) -> dict:
+    return {**person(), "consent": {**ATTESTED, "obtainedAt": moment}}
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("2026-01-20T10:00:00Z", "2026-01-20T10:00:00.000000Z"),
+        ("2026-01-20t10:00:00z", "2026-01-20T10:00:00.000000Z"),
+        ("2026-01-20T10:00:00.5+03:00", "2026-01-20T07:00:00.500000Z"),
+        ("2026-01-01T01:00:00+03:00", "2025-12-31T22:00:00.000000Z"),
+        ("2026-01-20T10:00:00.123456789-00:00", "2026-01-20T10:00:00.123456Z"),
+        ("0987-01-20T10:00:00Z", "0987-01-20T10:00:00.000000Z"),
+    ],
+)
+def test_a_timestamp_of_any_offset_is_kept_in_utc(api: Api, sent: str, kept: str):
+    made = api.create(attested_at(sent))
+
+    consent = Report.objects.get(pk=made["id"]).consent
+    assert consent.attestation["obtainedAt"] == kept
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "2026-01-20T10:00:00",
+        "2026-01-20",
+        "2026-01-20 10:00:00Z",
+        "2026-02-30T10:00:00Z",
+        "2026-01-20T25:00:00Z",
+        "2026-01-20T10:00:00+25:00",
+        "20260120T100000Z",
+        "0001-01-01T00:00:00+14:00",
+        "now",
+    ],
+)
+def test_a_timestamp_without_offset_or_sense_is_refused(api: Api, moment: str):
+    assert told(api, attested_at(moment)) == {"consent/obtainedAt": "invalid-format"}
+
+
+def test_consent_is_not_obtained_in_the_future(api: Api):
+    later = (datetime.now(UTC) + timedelta(minutes=5)).isoformat()
+
+    assert told(api, attested_at(later)) == {"consent/obtainedAt": "out-of-range"}
+
+
+def test_timestamps_go_out_in_utc_with_microseconds(api: Api):
+    report = api.report(api.create(person())["id"])
+
+    moment = datetime.fromisoformat(report["createdAt"])
+    assert report["createdAt"].endswith("Z")
+    assert abs(moment - datetime.now(UTC)) < timedelta(minutes=1)
+    assert len(report["createdAt"]) == len("2026-11-21T08:15:30.123456Z")
+
+
+def test_the_inputs_of_a_draft_are_checked_like_any(api: Api):
+    draft = {**person(phone="0712345678"), "draft": True}
+
+    assert told(api, draft) == {"subject/phone": "invalid-format"}
+    assert told(api, put(draft, "subject/country", "ke")) == {
+        "subject/phone": "invalid-format",
+        "subject/country": "invalid-choice",
+    }

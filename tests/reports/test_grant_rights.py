@@ -1,0 +1,74 @@
+"""A role for the web server and the jobs, which cannot change tables or triggers."""
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import ProgrammingError, connection, transaction
+
+from tests.world.clients import Api, person
+
+ROLE = "served by tests"
+
+
+@pytest.fixture
+def role(db: None) -> None:
+    """The role of this test's connection, until its transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(f'CREATE ROLE "{ROLE}"')
+
+
+def become(role: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f'SET ROLE "{role}"')
+
+
+def test_role_serves_orders_and_checks(api: Api, role: None):
+    call_command("grant_rights", ROLE)
+    become(ROLE)
+
+    report = api.create(person())
+    api.work()
+
+    assert api.get(f"/reports/{report['id']}").json()["status"] == "READY"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE consents_consentrecord DISABLE TRIGGER ALL",
+        "DROP TRIGGER consents_consentrecord_append_only ON consents_consentrecord",
+        "TRUNCATE workspaces_ledgerentry",
+        "DROP TABLE workspaces_ledgerentry",
+        "CREATE TABLE more (n int)",
+        "DELETE FROM django_migrations",
+        "SET session_replication_role = replica",
+    ],
+)
+def test_role_changes_no_table(role: None, statement: str):
+    call_command("grant_rights", ROLE)
+    become(ROLE)
+
+    with (
+        pytest.raises(ProgrammingError, match=r"permission|must be owner"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(statement)
+
+
+def test_role_of_later_tables(role: None):
+    call_command("grant_rights", ROLE)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE later (n int)")
+        become(ROLE)
+        cursor.execute("INSERT INTO later VALUES (1)")
+        assert cursor.rowcount == 1
+
+
+def test_owner_of_the_tables_is_refused(db: None):
+    with pytest.raises(CommandError, match="owns the tables"):
+        call_command("grant_rights", connection.settings_dict["USER"] or "postgres")
+
+
+def test_role_that_does_not_exist_is_refused(db: None):
+    with pytest.raises(CommandError, match="There is no role nobody"):
+        call_command("grant_rights", "nobody")

@@ -1,0 +1,116 @@
+"""Requests with one key at the same time, each with a connection of its own."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from django.db import connection
+
+from tests.world.clients import Api, company
+from tests.world.orders import rows
+from tests.world.threads import at_once
+from verification.reports.models import Report
+
+BODY = {"reports": [company()]}
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def other() -> Iterator[psycopg.Connection]:
+    """A connection of somebody else."""
+    with psycopg.connect(**_parameters()) as elsewhere:
+        yield elsewhere
+
+
+def _parameters() -> dict:
+    parameters = connection.get_connection_params()
+    known = ("host", "port", "dbname", "user", "password")
+    return {name: parameters[name] for name in known if parameters.get(name)}
+
+
+def sent(api: Api):
+    try:
+        return api.post("/reports", BODY, Idempotency_Key="k-1")
+    finally:
+        connection.close()
+
+
+@contextmanager
+def a_request_under_way(api: Api, other: psycopg.Connection) -> Iterator:
+    """One that waits for its account, which somebody else holds."""
+    other.execute(
+        "SELECT 1 FROM workspaces_account WHERE id = %s FOR UPDATE", [api.account.pk]
+    )
+    with ThreadPoolExecutor(1) as pool:
+        request = pool.submit(sent, api)
+        while not waiting(other):
+            assert not request.done(), request.result().content
+            time.sleep(0.01)
+        try:
+            yield request
+        finally:
+            other.rollback()
+
+
+def waiting(other: psycopg.Connection) -> list[int]:
+    """The processes that wait for what this connection holds."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pid FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))",
+            [other.info.backend_pid],
+        )
+        return [pid for (pid,) in cursor.fetchall()]
+
+
+def test_while_one_is_carried_out_the_next_is_told_so_at_once(api, other):
+    with a_request_under_way(api, other) as first:
+        started = time.monotonic()
+        second = sent(api)
+        took = time.monotonic() - started
+
+    assert first.result().status_code == 201
+    assert (second.status_code, second["Retry-After"]) == (409, "1")
+    assert second.json()["code"] == "idempotency-in-progress"
+    assert took < 2
+    assert sent(api).content == first.result().content
+    assert Report.objects.count() == 1
+
+
+def test_the_same_key_of_another_client_is_not_held_up(api, another_api, other):
+    with a_request_under_way(api, other):
+        assert sent(another_api).status_code == 201
+
+    assert Report.objects.count() == 2
+
+
+def test_a_request_that_dies_half_way_leaves_nothing(api, other):
+    api.create(company())
+    before = rows()
+
+    with a_request_under_way(api, other) as first:
+        (pid,) = waiting(other)
+        other.execute("SELECT pg_terminate_backend(%s)", [pid])
+        assert first.result().status_code == 503
+
+    assert rows() == before
+    again = sent(api)
+    assert again.status_code == 201
+    assert "Idempotent-Replayed" not in again
+
+
+def test_of_many_at_once_one_creates(api: Api):
+    answers = at_once(8, lambda _: sent(api))
+
+    kinds = Counter(
+        (a.status_code, a.get("Idempotent-Replayed"), a.get("Retry-After"))
+        for a in answers
+    )
+    assert kinds.pop((201, None, None)) == 1
+    assert set(kinds) <= {(201, "true", None), (409, None, "1")}
+    assert Report.objects.count() == 1
+    assert api.account.entries.count() == 1

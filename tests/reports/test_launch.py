@@ -1,0 +1,197 @@
+from decimal import Decimal
+
+import pytest
+
+from tests.world.clients import ATTESTED, HOSTED, Api, codes, company
+from tests.world.orders import PAYER, STATUSES, movements, report_in, rows, two_checks
+from tests.world.payments import pay
+from tests.world.threads import at_once
+from verification.checks.models import CheckDefinition
+from verification.consents.models import Consent
+from verification.payments.models import Payment
+from verification.reports.models import Report
+
+
+def launch(api: Api, report_id: str) -> dict:
+    answer = api.post(f"/reports/{report_id}/launch")
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def reasons(api: Api, report_id: str) -> list[str]:
+    before = rows()
+    problem = api.refused(f"/reports/{report_id}/launch")
+    assert (problem["status"], problem["code"]) == (409, "report-not-launchable")
+    assert rows() == before
+    return problem["reasons"]
+
+
+def test_a_launched_draft_is_billed_and_runs(api: Api):
+    made = api.create(two_checks(), draft=True)
+
+    report = launch(api, made["id"])
+
+    assert report["status"] == "RUNNING"
+    assert movements(api) == [("CHARGE", -50, 1)] * 2
+    api.work()
+    assert api.report(made["id"])["status"] == "READY"
+
+
+def test_an_empty_object_is_no_body(api: Api):
+    made = api.create(two_checks(), draft=True)
+
+    problem = api.refused(f"/reports/{made['id']}/launch", {"force": True})
+    assert codes(problem) == {"#/force": "unknown-member"}
+    assert api.post(f"/reports/{made['id']}/launch", {}).status_code == 200
+
+
+@pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
+def test_only_a_draft_is_launched(api: Api, status: str):
+    assert reasons(api, report_in(api, status)) == ["NOT_A_DRAFT"]
+
+
+@pytest.mark.parametrize(
+    "consent", [HOSTED, None, {"mode": "CUSTOMER_ATTESTED", "obtained": False}]
+)
+def test_without_consent_nothing_is_launched(api: Api, consent):
+    made = api.create({**two_checks(), "consent": consent}, draft=True)
+
+    assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING"]
+    api.post(f"/reports/{made['id']}/draft", {"consent": ATTESTED})
+    assert launch(api, made["id"])["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize("status", ["DECLINED", "EXPIRED", "WITHDRAWN"])
+def test_consent_that_was_refused_is_not_given(api: Api, status: str):
+    made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+    Consent.objects.update(status=status)
+
+    assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING"]
+
+
+def test_with_hosted_consent_given_a_draft_is_launched(api: Api):
+    made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+    Consent.objects.update(status="GRANTED")
+
+    assert launch(api, made["id"])["status"] == "RUNNING"
+
+
+def test_what_needs_no_consent_is_launched_without(api: Api):
+    made = api.create(company(), draft=True)
+
+    assert launch(api, made["id"])["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [{"paymentMode": "CANDIDATE"}, {"paymentMode": "THIRD_PARTY", "payer": PAYER}],
+)
+@pytest.mark.parametrize("status", ["PENDING", "FAILED"])
+def test_without_payment_nothing_is_launched(api: Api, mode: dict, status: str):
+    made = api.create({**two_checks(), **mode}, draft=True)
+    Payment.objects.update(status=status)
+
+    assert reasons(api, made["id"]) == ["PAYMENT_OUTSTANDING"]
+    pay(api, made)
+    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert movements(api) == []
+
+
+def test_all_reasons_are_told_together(api: Api):
+    item = {**two_checks(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
+    made = api.create(item, draft=True)
+
+    assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING"]
+
+
+def test_a_draft_is_priced_when_it_is_launched(api: Api):
+    made = api.create(two_checks(), draft=True)
+    CheckDefinition.objects.filter(name="KRA_PIN").update(price=Decimal("75.50"))
+
+    report = launch(api, made["id"])
+
+    assert report["paymentState"]["amount"]["amount"] == 125.5
+    assert api.account.balance == Decimal("-125.50")
+
+
+def test_a_launched_report_keeps_its_price(api: Api):
+    made = api.create(two_checks())
+    CheckDefinition.objects.update(price=Decimal(1))
+
+    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 100
+    api.work()
+    assert api.account.balance == Decimal(-100)
+
+
+def test_who_has_a_payment_link_pays_what_it_showed(api: Api):
+    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    CheckDefinition.objects.update(price=Decimal(900))
+
+    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 100
+    pay(api, made)
+    assert launch(api, made["id"])["paymentState"]["amount"]["amount"] == 100
+
+
+def test_what_was_free_when_drafted_is_not_free_for_ever(api: Api):
+    CheckDefinition.objects.update(price=Decimal(0))
+    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    CheckDefinition.objects.update(price=Decimal(50))
+
+    assert made["paymentState"]["status"] == "NOT_REQUIRED"
+    assert reasons(api, made["id"]) == ["PAYMENT_OUTSTANDING"]
+    edited = api.post(f"/reports/{made['id']}/draft", {"paymentMode": "CANDIDATE"})
+    assert edited.json()["paymentState"]["paymentUrl"]
+
+
+def test_a_draft_that_is_free_is_launched_without_payment(api: Api):
+    CheckDefinition.objects.update(price=Decimal(0))
+    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+
+    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert movements(api) == []
+
+
+def test_a_check_that_is_not_offered_any_more_is_not_launched(api: Api):
+    made = api.create(two_checks(), draft=True)
+    CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
+
+    problem = api.refused(f"/reports/{made['id']}/launch")
+
+    assert codes(problem) == {"#/checksRequested/1": "inactive-check"}
+    assert api.report(made["id"])["status"] == "DRAFT"
+    assert movements(api) == []
+
+
+def test_a_draft_whose_subject_was_erased_needs_another(api: Api):
+    made = api.create(two_checks(), draft=True)
+    Report.objects.update(subject=None)
+
+    assert api.report(made["id"])["subject"] is None
+    problem = api.refused(f"/reports/{made['id']}/launch")
+    assert codes(problem) == {"#/subject": "required"}
+    other = {"subject": two_checks()["subject"]}
+    assert api.post(f"/reports/{made['id']}/draft", {}).status_code == 400
+    assert api.post(f"/reports/{made['id']}/draft", other).status_code == 200
+    assert launch(api, made["id"])["status"] == "RUNNING"
+
+
+def test_a_prepaid_draft_is_launched_when_there_is_money(live_api: Api):
+    made = live_api.create(company(), draft=True)
+
+    problem = live_api.refused(f"/reports/{made['id']}/launch")
+
+    assert problem["code"] == "insufficient-balance"
+    assert live_api.report(made["id"])["status"] == "DRAFT"
+    assert movements(live_api) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_launches_at_once_one_launches(api: Api):
+    made = api.create(two_checks(), draft=True)
+
+    answers = at_once(6, lambda _: api.post(f"/reports/{made['id']}/launch"))
+
+    assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
+    assert movements(api) == [("CHARGE", -50, 1)] * 2
+    changes = Report.objects.get(pk=made["id"]).status_changes.all()
+    assert [change.trigger for change in changes] == ["created", "launched"]

@@ -1,0 +1,108 @@
+import random
+
+import pytest
+
+from tests.world.clients import Api, company, person
+from tests.world.orders import told
+
+UNUSUAL = [
+    "Zoë 🦁 Kamau",
+    "محمد علي",
+    "שרה לוי",
+    "Ng\u0303u\u0303gi\u0303 wa Thiong'o",
+    "王小明",
+    "O'Brien-Nyong'o Jr.",
+    "\u202eWanjiku Kamau",
+    "100% _Real\\",
+]
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_names_of_all_scripts_come_back_as_they_were_sent(api: Api, name: str):
+    made = api.create(person(fullName=name))
+
+    assert api.report(made["id"])["subject"]["fullName"] == name
+    assert api.get("/reports", search=name).json()["content"][0]["subjectName"] == name
+
+
+@pytest.mark.parametrize(
+    ("full", "first", "middle", "last"),
+    [
+        ("Wanjiku Kamau", "Wanjiku", None, "Kamau"),
+        ("Wanjiku Njeri Kamau", "Wanjiku", "Njeri", "Kamau"),
+        ("A B C D", "A", "B C", "D"),
+        ("Wanjiku", "Wanjiku", None, None),
+    ],
+)
+def test_the_parts_of_a_full_name_are_derived(api: Api, full, first, middle, last):
+    made = api.create(person(fullName=full))
+
+    subject = api.report(made["id"])["subject"]
+    assert [subject[f"{n}Name"] for n in ("first", "middle", "last")] == [
+        first,
+        middle,
+        last,
+    ]
+
+
+def test_the_full_name_is_derived_from_its_parts(api: Api):
+    parts = {"firstName": "Wanjiku", "middleName": "Njeri", "lastName": "Kamau"}
+    made = api.create(person(fullName=None, **parts))
+
+    subject = api.report(made["id"])["subject"]
+    assert subject["fullName"] == "Wanjiku Njeri Kamau"
+    assert subject.items() >= parts.items()
+
+
+def test_what_is_derived_replaces_nothing_that_was_sent(api: Api):
+    made = api.create(person(fullName="Wanjiku Njeri Kamau", middleName="Wairimu"))
+
+    subject = api.report(made["id"])["subject"]
+    assert subject["middleName"] == "Wairimu"
+    assert (subject["firstName"], subject["lastName"]) == ("Wanjiku", "Kamau")
+
+
+def test_a_person_needs_a_name(api: Api):
+    nameless = person(fullName=None)
+
+    assert told(api, nameless) == {"subject/fullName": "required"}
+    first_only = person(fullName=None, firstName="Wanjiku")
+    assert told(api, first_only) == {"subject/lastName": "required"}
+    last_only = person(fullName=None, lastName="Kamau")
+    assert told(api, last_only) == {"subject/firstName": "required"}
+    middle_only = person(fullName=None, middleName="Njeri")
+    assert told(api, middle_only) == {"subject/fullName": "required"}
+
+
+def test_a_company_needs_its_name_or_its_number(api: Api):
+    nameless = api.create(company(fullName=None))
+    unknown = company(fullName=None, registrationNumber=None)
+    unknown["checksRequested"] = ["KRA_PIN"]
+    unknown["subject"]["kraPin"] = "P051234567Z"
+    unknown["consent"] = person()["consent"]
+
+    assert api.report(nameless["id"])["subject"]["fullName"] is None
+    listed = api.get("/reports").json()["content"][0]
+    assert listed["subjectName"] == "PVT-12345"
+    assert told(api, unknown) == {"subject/fullName": "required"}
+    unknown["subject"]["fullName"] = "Baobab Traders Limited"
+    assert api.create(unknown)["status"] == "RUNNING"
+
+
+def test_the_longest_names_there_are_can_be_stored(api: Api):
+    # Each becomes several letters when it is folded; an index row has a limit.
+    squares = [chr(c) for c in (*range(0x3300, 0x3358), *range(0x3371, 0x3400))]
+    squares += [chr(c) for c in range(0x3200, 0x3300)]
+    random.Random(3).shuffle(squares)
+    rare = "".join(
+        chr(random.Random(n).randrange(0x20000, 0x2A000)) for n in range(200)
+    )
+    names = {
+        "firstName": "".join(squares[:200]),
+        "middleName": "".join(squares[200:400]),
+    }
+
+    made = api.create(person(fullName=None, lastName=rare, **names))
+
+    assert api.report(made["id"])["subject"].items() >= names.items()
+    assert api.get("/reports", search=names["firstName"][:9]).json()["totalElements"]

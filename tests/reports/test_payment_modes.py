@@ -1,0 +1,91 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client as Browser
+
+from tests.world.clients import HOSTED, Api, person
+from tests.world.orders import PAYER, told
+from workspaces.models import LedgerEntry
+
+MODES = {
+    "SELF": {},
+    "CANDIDATE": {"paymentMode": "CANDIDATE"},
+    "THIRD_PARTY": {"paymentMode": "THIRD_PARTY", "payer": PAYER},
+}
+
+
+def test_the_workspace_pays_unless_another_is_named(api: Api):
+    made = api.create(person())
+
+    assert made["paymentState"] == {
+        "status": "NOT_REQUIRED",
+        "amount": {"amount": 250.0, "currency": "KES"},
+        "paidAt": None,
+        "paymentUrl": None,
+        "expiresAt": None,
+    }
+    assert api.report(made["id"])["paymentMode"] == "SELF"
+
+
+@pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
+def test_who_else_pays_gets_a_link_for_14_days(api: Api, mode: str):
+    made = api.create({**person(), **MODES[mode]})
+
+    state = made["paymentState"]
+    expires = datetime.fromisoformat(state["expiresAt"])
+    assert made["status"] == "PENDING_PAYMENT"
+    assert state["status"] == "PENDING"
+    assert state["amount"] == {"amount": 250.0, "currency": "KES"}
+    assert state["paidAt"] is None
+    assert abs(expires - datetime.now(UTC) - timedelta(days=14)) < timedelta(minutes=1)
+    assert Browser().get("/" + state["paymentUrl"].split("/", 3)[3]).status_code == 303
+    assert api.report(made["id"])["paymentState"] == state
+    assert not LedgerEntry.objects.exists()
+
+
+@pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
+def test_nothing_runs_before_it_is_paid(api: Api, mode: str):
+    made = api.create({**person(), **MODES[mode]})
+
+    api.work()
+
+    assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
+
+
+def test_payment_is_asked_for_after_consent(api: Api):
+    made = api.create({**person(), **MODES["CANDIDATE"], "consent": HOSTED})
+
+    assert made["status"] == "PENDING_CONSENT"
+
+
+@pytest.mark.parametrize("mode", ["SELF", "CANDIDATE"])
+def test_a_payer_is_named_with_third_party_only(api: Api, mode: str):
+    item = {**person(), "paymentMode": mode, "payer": PAYER}
+
+    assert told(api, item) == {"payer": "not-allowed-here"}
+    del item["paymentMode"]
+    assert told(api, item) == {"payer": "not-allowed-here"}
+
+
+def test_third_party_needs_a_payer_who_can_be_reached(api: Api):
+    item = {**person(), "paymentMode": "THIRD_PARTY"}
+
+    assert told(api, item) == {"payer": "required"}
+    item["payer"] = {"name": "Kilele Insurance"}
+    assert told(api, item) == {"payer/email": "required"}
+    item["payer"] = {"email": "accounts@kilele.test"}
+    assert told(api, item) == {"payer/name": "required"}
+    item["payer"] = {"name": "Kilele", "email": "nobody", "phone": "12"}
+    assert told(api, item) == {
+        "payer/email": "invalid-format",
+        "payer/phone": "invalid-format",
+    }
+    item["payer"] = {"name": "Kilele", "phone": "+254 712 345678"}
+    assert api.create(item)["status"] == "PENDING_PAYMENT"
+
+
+@pytest.mark.parametrize("mode", ["", "self", "FREE"])
+def test_there_are_no_other_modes(api: Api, mode: str):
+    assert told(api, {**person(), "paymentMode": mode}) == {
+        "paymentMode": "invalid-choice"
+    }

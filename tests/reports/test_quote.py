@@ -1,0 +1,129 @@
+from typing import Any
+
+import pytest
+
+from tests.world.clients import HOSTED, Api, codes, company, person
+from tests.world.orders import PAYER, put, rows, two_checks
+from verification.checks.models import CheckDefinition
+
+
+def quote(api: Api, *items: Any, **top: Any) -> dict:
+    answer = api.post("/reports/quote", {"reports": list(items), **top})
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def kes(amount: float) -> dict:
+    return {"amount": amount, "currency": "KES"}
+
+
+def test_a_quote_says_what_each_check_and_all_would_cost(api: Api):
+    third_party = {**company(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+
+    quoted = quote(api, person(), third_party)
+
+    assert quoted["count"] == 2
+    assert quoted["total"] == kes(550)
+    assert quoted["payableByWorkspace"] == kes(250)
+    assert [report["price"] for report in quoted["reports"]] == [kes(250), kes(300)]
+    assert quoted["reports"][0]["checks"] == [
+        {
+            "checkName": name,
+            "price": kes(price),
+            "reused": False,
+            "reusedFromResultId": None,
+        }
+        for name, price in (("IDENTITY", 50), ("KRA_PIN", 50), ("CRB_SCORE", 150))
+    ]
+
+
+def test_a_quote_stores_nothing(api: Api):
+    before = rows()
+
+    quote(api, *[person()] * 500)
+
+    assert rows() == before
+
+
+def test_a_quote_is_refused_as_the_request_would_be(api: Api):
+    wrong = [put(person(), "subject/phone", "12"), {"x": 1}, company()]
+
+    for body in ({"reports": wrong}, {"reports": []}, {}, {"reports": [5], "drfat": 1}):
+        quoted = api.refused("/reports/quote", body)
+        created = api.refused("/reports", body)
+        assert codes(quoted) == codes(created)
+        assert quoted["code"] == "validation-failed"
+
+
+def test_a_quote_needs_no_money(live_api: Api):
+    assert quote(live_api, company())["total"] == kes(300)
+
+
+def test_a_quote_tells_what_would_be_used_again(api: Api):
+    made = api.create({**person(), "checksRequested": ["IDENTITY"]})
+    api.work()
+    earlier = api.report(made["id"])["checkResults"][0]["id"]
+
+    (report,) = quote(api, two_checks())["reports"]
+
+    assert report["price"] == kes(50)
+    assert report["checks"][0] == {
+        "checkName": "IDENTITY",
+        "price": kes(0),
+        "reused": True,
+        "reusedFromResultId": earlier,
+    }
+    anew = quote(api, {**two_checks(), "reuse": False})
+    assert anew["total"] == kes(100)
+
+
+ATTESTED_LATER = {"mode": "CUSTOMER_ATTESTED", "obtained": False}
+
+
+@pytest.mark.parametrize(
+    ("item", "gates", "status"),
+    [
+        (person(), [], "RUNNING"),
+        (company(), [], "RUNNING"),
+        ({**person(), "consent": HOSTED}, ["CONSENT"], "PENDING_CONSENT"),
+        ({**person(), "paymentMode": "CANDIDATE"}, ["PAYMENT"], "PENDING_PAYMENT"),
+        (
+            {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"},
+            ["CONSENT", "PAYMENT"],
+            "PENDING_CONSENT",
+        ),
+        ({**person(), "draft": True}, [], "DRAFT"),
+        ({**person(), "draft": True, "consent": None}, ["CONSENT"], "DRAFT"),
+        ({**person(), "draft": True, "consent": ATTESTED_LATER}, ["CONSENT"], "DRAFT"),
+        ({**company(), "draft": True, "consent": None}, [], "DRAFT"),
+    ],
+)
+def test_a_quote_tells_what_would_hold_the_report_up(api: Api, item, gates, status):
+    (report,) = quote(api, item)["reports"]
+
+    assert (report["gates"], report["status"]) == (gates, status)
+    assert api.create(item)["status"] == status
+
+
+def test_nothing_is_held_up_by_a_payment_of_nothing(api: Api):
+    CheckDefinition.objects.update(price=0)
+
+    (report,) = quote(api, {**person(), "paymentMode": "CANDIDATE"})["reports"]
+
+    assert (report["gates"], report["status"]) == ([], "RUNNING")
+
+
+def test_a_quote_takes_the_flag_at_the_top(api: Api):
+    (report,) = quote(api, person(), draft=True)["reports"]
+
+    assert report["status"] == "DRAFT"
+
+
+def test_what_was_quoted_is_what_is_charged(api: Api):
+    items = [person(), company(), two_checks(idNumber="7")]
+    total = quote(api, *items)["total"]["amount"]
+
+    made = api.create(*items)
+
+    assert sum(one["paymentState"]["amount"]["amount"] for one in made) == total
+    assert api.account.balance == -total

@@ -1,0 +1,173 @@
+import pytest
+
+from tests.world.clients import Api
+from tests.world.orders import (
+    CLEAR_PIN,
+    REFUSED,
+    STATUSES,
+    movements,
+    report_in,
+    rows,
+    two_checks,
+)
+from tests.world.threads import at_once
+from verification.checks.models import CheckDefinition
+from verification.reports.models import Report
+
+RETRYABLE = ["PARTIAL ended", "FAILED"]
+RECOVERS = "90000004"
+
+
+def retry(api: Api, report_id: str) -> dict:
+    answer = api.post(f"/reports/{report_id}/retry")
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def tries(count: int) -> None:
+    policy = {
+        "maxAttempts": count,
+        "initialDelaySeconds": 0,
+        "backoffMultiplier": 1,
+        "maxDelaySeconds": 0,
+    }
+    CheckDefinition.objects.update(retry_policy=policy)
+
+
+def statuses(report: dict) -> list[str]:
+    return [result["status"] for result in report["checkResults"]]
+
+
+@pytest.mark.parametrize("status", [s for s in STATUSES if s not in RETRYABLE])
+def test_only_ended_reports_with_failed_checks_are_retried(api: Api, status: str):
+    report_id = report_in(api, status)
+    before = rows()
+
+    problem = api.refused(f"/reports/{report_id}/retry")
+
+    assert (problem["status"], problem["code"]) == (409, "report-not-retryable")
+    assert problem["reportStatus"] == status.split()[0]
+    assert rows() == before
+
+
+def test_what_failed_before_the_report_was_cancelled_stays_failed(api: Api):
+    slow_pin = two_checks(idNumber=REFUSED, kraPin="A900000006Z")
+    made = api.create(slow_pin)
+    api.work()
+    api.post(f"/reports/{made['id']}/cancel")
+
+    assert statuses(api.report(made["id"])) == ["FAILED", "CANCELLED"]
+    problem = api.refused(f"/reports/{made['id']}/retry")
+    assert problem["code"] == "report-not-retryable"
+    assert problem["reportStatus"] == "CANCELLED"
+
+
+def test_failed_checks_run_again_and_the_report_gets_ready(api: Api):
+    tries(1)
+    made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
+    api.work()
+    failed = api.report(made["id"])
+    tries(3)
+
+    retried = retry(api, made["id"])
+    api.work()
+
+    report = api.report(made["id"])
+    assert (failed["status"], statuses(failed)) == ("PARTIAL", ["FAILED", "COMPLETED"])
+    assert failed["failure"]["code"] == "CHECKS_FAILED"
+    assert (retried["status"], statuses(retried)) == (
+        "PARTIAL",
+        ["PENDING", "COMPLETED"],
+    )
+    assert (retried["failure"], retried["completedAt"]) == (None, None)
+    assert retried["checkResults"][0]["failure"] is None
+    assert report["status"] == "READY"
+    assert report["checkResults"][1] == failed["checkResults"][1]
+    assert [r["id"] for r in report["checkResults"]] == [
+        r["id"] for r in failed["checkResults"]
+    ]
+
+
+def test_only_what_completes_is_billed(api: Api):
+    tries(1)
+    made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
+    api.work()
+    retry(api, made["id"])
+    api.work()
+    tries(3)
+    retry(api, made["id"])
+    api.work()
+
+    assert movements(api) == [
+        ("CHARGE", -50, 1),
+        ("CHARGE", -50, 1),
+        ("REVERSAL", 50, 1),
+        ("CHARGE", -50, 2),
+        ("REVERSAL", 50, 2),
+        ("CHARGE", -50, 3),
+    ]
+    assert api.account.balance == -100
+
+
+def test_a_report_without_any_result_runs_from_the_start(api: Api):
+    report_id = report_in(api, "FAILED")
+
+    assert retry(api, report_id)["status"] == "RUNNING"
+    api.work()
+    assert api.report(report_id)["status"] == "FAILED"
+
+
+def test_a_report_can_be_retried_as_often_as_it_fails(api: Api):
+    made = api.create(two_checks(idNumber=REFUSED))
+    for _ in range(3):
+        api.work()
+        retry(api, made["id"])
+    api.work()
+
+    changes = Report.objects.get(pk=made["id"]).status_changes.values_list("trigger")
+    assert [trigger for (trigger,) in changes] == [
+        "created",
+        *["check ended", "retried"] * 3,
+        "check ended",
+    ]
+    assert api.account.balance == 0
+
+
+def test_a_retry_costs_what_the_check_did(api: Api):
+    tries(1)
+    made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
+    api.work()
+    CheckDefinition.objects.update(price=999)
+    tries(3)
+    retry(api, made["id"])
+    api.work()
+
+    assert api.account.balance == -100
+
+
+def test_a_retry_that_cannot_be_paid_changes_nothing(api: Api, live_api: Api):
+    account = live_api.account
+    account.credit_limit = 100
+    account.save()
+    made = live_api.create(two_checks())
+    live_api.work()
+    account.refresh_from_db()
+    account.credit_limit = 0
+    account.save()
+    before = rows()
+
+    problem = live_api.refused(f"/reports/{made['id']}/retry")
+
+    assert problem["code"] == "insufficient-balance"
+    assert rows() == before
+    assert live_api.report(made["id"])["status"] == "FAILED"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_retries_at_once_one_retries(api: Api):
+    report_id = report_in(api, "FAILED")
+
+    answers = at_once(6, lambda _: api.post(f"/reports/{report_id}/retry"))
+
+    assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
+    assert movements(api).count(("CHARGE", -50, 2)) == 2

@@ -1,0 +1,212 @@
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.world.clients import Api, person
+from tests.world.orders import movements, two_checks
+from verification.checks.models import CheckDefinition, CheckResult
+from webhooks.models import Event
+
+
+def done(api: Api, item: dict) -> dict:
+    made = api.create(item)
+    api.work()
+    return api.report(made["id"])
+
+
+def reused(report: dict) -> list[bool]:
+    return [result["reused"] for result in report["checkResults"]]
+
+
+def aged(days: float) -> None:
+    completed = CheckResult.objects.filter(status="COMPLETED")
+    completed.update(completed_at=now() - timedelta(days=days))
+
+
+def test_a_fresh_result_is_used_again_for_nothing(api: Api):
+    first = done(api, two_checks())
+    made = api.create(two_checks())
+    api.work()
+    second = api.report(made["id"])
+
+    assert made["paymentState"]["amount"]["amount"] == 0
+    assert second["status"] == "READY"
+    assert reused(first) == [False, False]
+    assert reused(second) == [True, True]
+    assert movements(api) == [("CHARGE", -50, 1)] * 2
+    for earlier, later in zip(
+        first["checkResults"], second["checkResults"], strict=True
+    ):
+        evidence = {**earlier["evidence"], "reusedFromResultId": earlier["id"]}
+        assert later["evidence"] == evidence
+        for member in ("summary", "score", "riskLevel", "flags", "details"):
+            assert later[member] == earlier[member]
+    assert second["riskScore"] == first["riskScore"]
+
+
+def test_the_event_tells_that_a_result_was_used_again(api: Api):
+    done(api, two_checks())
+    second = done(api, two_checks())
+
+    events = Event.objects.filter(report_id=second["id"], name="check.completed")
+    assert [event.payload["check"]["reused"] for event in events] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"idNumber": "87654321"},
+        {"fullName": "Otieno Odhiambo"},
+        {"dateOfBirth": "1990-01-31"},
+        {"country": "UG"},
+        {"kraPin": "A012345678Z"},
+    ],
+)
+def test_another_question_gets_an_answer_of_its_own(api: Api, other: dict):
+    item = two_checks()
+    done(api, item)
+
+    report = done(api, two_checks(**other))
+
+    # The PIN is no input of IDENTITY.
+    assert reused(report) == [other.keys() == {"kraPin"}, False]
+
+
+@pytest.mark.parametrize("same", [{"email": "w@acacia.test"}, {"phone": None}])
+def test_what_no_source_is_asked_makes_no_other_question(api: Api, same: dict):
+    done(api, two_checks())
+
+    assert reused(done(api, two_checks(**same))) == [True, True]
+
+
+def test_the_way_a_name_is_written_makes_no_other_question(api: Api):
+    done(api, two_checks(fullName="Wanjiku Kamau"))
+
+    assert reused(done(api, two_checks(fullName="WANJIKU KAMAU"))) == [True, True]
+
+
+def test_only_the_checks_asked_before_are_used_again(api: Api):
+    done(api, {**person(), "checksRequested": ["IDENTITY"]})
+
+    assert reused(done(api, two_checks())) == [True, False]
+    assert len(movements(api)) == 2
+
+
+def test_results_of_another_workspace_are_never_used(api: Api, another_api: Api):
+    done(api, two_checks())
+
+    assert reused(done(another_api, two_checks())) == [False, False]
+
+
+def test_results_of_the_other_environment_are_never_used(api: Api, live_api: Api):
+    done(api, two_checks())
+    live_api.account.__class__.objects.update(credit_limit=100)
+
+    made = live_api.create(two_checks())
+
+    assert made["paymentState"]["amount"]["amount"] == 100
+
+
+def test_a_client_can_ask_for_new_results(api: Api):
+    done(api, two_checks())
+
+    report = done(api, {**two_checks(), "reuse": False})
+
+    assert reused(report) == [False, False]
+    assert len(movements(api)) == 4
+    assert reused(done(api, two_checks())) == [True, True]
+
+
+def test_of_two_results_the_newest_is_used(api: Api):
+    done(api, two_checks())
+    second = done(api, {**two_checks(), "reuse": False})
+
+    third = done(api, two_checks())
+
+    assert [r["evidence"]["reusedFromResultId"] for r in third["checkResults"]] == [
+        r["id"] for r in second["checkResults"]
+    ]
+
+
+@pytest.mark.parametrize(("days", "expected"), [(89.99, True), (90.01, False)])
+def test_a_result_is_fresh_for_as_long_as_its_check_says(api, days, expected):
+    done(api, two_checks())
+    aged(days)
+
+    assert reused(done(api, two_checks())) == [expected, expected]
+
+
+def test_a_result_used_again_makes_nothing_fresh(api: Api):
+    done(api, two_checks())
+    aged(80)
+    second = done(api, two_checks())
+    aged(95)
+    CheckResult.objects.filter(report=second["id"]).update(completed_at=now())
+
+    assert reused(done(api, two_checks())) == [False, False]
+
+
+def test_a_check_may_never_be_fresh(api: Api):
+    CheckDefinition.objects.update(freshness_days=0)
+    done(api, two_checks())
+
+    assert reused(done(api, two_checks())) == [False, False]
+
+
+def test_failed_and_cancelled_results_are_not_used(api: Api):
+    done(api, two_checks(idNumber="90000008"))
+    assert reused(done(api, two_checks(idNumber="90000008"))) == [False, False]
+
+    made = api.create(two_checks())
+    api.post(f"/reports/{made['id']}/cancel")
+    assert reused(done(api, two_checks())) == [False, False]
+
+
+def test_what_is_not_there_yet_is_not_used(api: Api):
+    api.create(two_checks())
+
+    assert api.create(two_checks())["paymentState"]["amount"]["amount"] == 100
+
+
+def test_what_was_erased_is_asked_for_the_price_that_was_promised(api: Api):
+    done(api, two_checks())
+    made = api.create(two_checks())
+    CheckResult.objects.exclude(report=made["id"]).update(finding=None)
+    api.work()
+
+    report = api.report(made["id"])
+    assert report["status"] == "READY"
+    assert report["paymentState"]["amount"]["amount"] == 0
+    assert len(movements(api)) == 2
+
+
+def test_a_draft_uses_what_is_fresh_when_it_is_launched(api: Api):
+    made = api.create(two_checks(), draft=True)
+    done(api, two_checks())
+
+    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 0
+    api.post(f"/reports/{made['id']}/launch")
+    api.work()
+    assert reused(api.report(made["id"])) == [True, True]
+
+
+def test_a_draft_does_not_use_what_has_grown_old(api: Api):
+    done(api, two_checks())
+    made = api.create(two_checks(), draft=True)
+    aged(91)
+
+    api.post(f"/reports/{made['id']}/launch")
+    api.work()
+
+    assert reused(api.report(made["id"])) == [False, False]
+    assert len(movements(api)) == 4
+
+
+def test_nobody_is_asked_to_pay_for_nothing(api: Api):
+    done(api, two_checks())
+
+    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"})
+
+    assert made["status"] == "RUNNING"
+    assert made["paymentState"]["status"] == "NOT_REQUIRED"

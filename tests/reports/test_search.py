@@ -1,0 +1,156 @@
+import pytest
+
+from tests.world.clients import Api, company, person
+from verification.reports.models import SearchEntry
+
+
+def found(api: Api, text: str) -> set[str]:
+    answer = api.get("/reports", search=text, size=200)
+    assert answer.status_code == 200, answer.content
+    body = answer.json()
+    assert body["totalElements"] == len(body["content"])
+    return {report["subjectName"] for report in body["content"]}
+
+
+NAMES = [
+    "Wanjiku Kamau Njeri",
+    "Otieno Odhiambo",
+    "José Ñandú",
+    "100% Pure_Water",
+    "100 Pure Water",
+    "Back\\slash",
+    "Straße Handels GmbH",
+    "محمد علي",
+    "王小明",
+    "Zoe\u0308 🦁",
+    "O'Brien",
+    "İstanbul",
+]
+
+
+@pytest.fixture
+def named(api: Api) -> Api:
+    api.create(*[company(fullName=name) for name in NAMES], draft=True)
+    return api
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Wanjiku Kamau Njeri", {"Wanjiku Kamau Njeri"}),
+        ("wanjiku", {"Wanjiku Kamau Njeri"}),
+        ("WANJIKU", {"Wanjiku Kamau Njeri"}),
+        ("anji", {"Wanjiku Kamau Njeri"}),
+        ("ku Ka", {"Wanjiku Kamau Njeri"}),
+        ("njeri", {"Wanjiku Kamau Njeri"}),
+        (" njeri ", {"Wanjiku Kamau Njeri"}),
+        ("dhi", {"Otieno Odhiambo"}),
+        ("dh", {"Otieno Odhiambo"}),
+        ("wan njeri", set()),
+        ("kamauu", set()),
+        ("José", {"José Ñandú"}),
+        ("JOSÉ ñ", {"José Ñandú"}),
+        ("jose\u0301", {"José Ñandú"}),
+        ("Ñ", {"José Ñandú"}),
+        ("100%", {"100% Pure_Water"}),
+        ("%", {"100% Pure_Water"}),
+        ("_", {"100% Pure_Water"}),
+        ("e_w", {"100% Pure_Water"}),
+        ("0% p", {"100% Pure_Water"}),
+        ("\\", {"Back\\slash"}),
+        ("k\\s", {"Back\\slash"}),
+        ("strasse", {"Straße Handels GmbH"}),
+        ("STRASSE", {"Straße Handels GmbH"}),
+        ("ß", {"Straße Handels GmbH"}),
+        ("محمد", {"محمد علي"}),
+        ("小", {"王小明"}),
+        ("王小明", {"王小明"}),
+        ("zoë", {"Zoe\u0308 🦁"}),
+        ("🦁", {"Zoe\u0308 🦁"}),
+        ("o'b", {"O'Brien"}),
+        ("'", {"O'Brien"}),
+        ("İst", {"İstanbul"}),
+        ("q", set()),
+    ],
+)
+def test_a_name_is_found_by_any_part_of_it(named: Api, text: str, names: set[str]):
+    assert found(named, text) == names
+
+
+def test_one_letter_finds_every_name_that_has_it(named: Api):
+    assert found(named, "w") == {n for n in NAMES if "w" in n.lower()}
+    assert found(named, "ú") == {"José Ñandú"}
+
+
+def test_letters_in_a_row_twice_are_no_match_for_once(api: Api):
+    api.create(company(fullName="abcabd"), company(fullName="abdabc"), draft=True)
+
+    assert found(api, "abcab") == {"abcabd"}
+    assert found(api, "cabd") == {"abcabd"}
+
+
+@pytest.fixture
+def identified(api: Api) -> str:
+    item = person(
+        fullName="Wanjiku Kamau", idNumber="AB-123 456", email="Wan.Jiku@acacia.test"
+    )
+    return api.create({**item, "reference": "Loan 4711/B"}, draft=True)["id"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AB-123 456",
+        "ab123456",
+        "AB 123-456",
+        "Wan.Jiku@acacia.test",
+        "wan.jiku@ACACIA.test",
+        "Loan 4711/B",
+        "loan 4711/b",
+        " Loan 4711/B ",
+    ],
+)
+def test_a_report_is_found_by_what_identifies_it(api: Api, identified, text: str):
+    assert found(api, text) == {"Wanjiku Kamau"}
+
+
+def test_a_report_is_found_by_its_id(api: Api, identified: str):
+    for text in (identified, identified.upper(), f" {identified}"):
+        assert found(api, text) == {"Wanjiku Kamau"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["AB-123", "123 456", "acacia.test", "Wan.Jiku", "Loan", "4711/B", "AB-123 4567"],
+)
+def test_a_part_of_what_identifies_it_finds_nothing(api: Api, identified, text: str):
+    assert found(api, text) == set()
+
+
+def test_a_company_is_found_by_its_number(api: Api):
+    api.create(company(fullName=None, registrationNumber="PVT-AB12CDE"), draft=True)
+
+    assert found(api, "pvtab12cde") == {"PVT-AB12CDE"}
+    # It has no name: its number stands for one.
+    assert found(api, "b12") == {"PVT-AB12CDE"}
+
+
+def test_a_phone_number_finds_nothing(api: Api):
+    api.create(company(phone="+254712345678"), draft=True)
+
+    assert found(api, "+254712345678") == set()
+
+
+def test_identifiers_cannot_be_read_in_the_index(api: Api, identified: str):
+    entry = SearchEntry.objects.get()
+
+    assert entry.report.search_name == "wanjiku kamau"
+    assert all(isinstance(term, int) for term in entry.terms)
+
+
+def test_the_same_name_has_other_terms_in_another_workspace(api, another_api):
+    api.create(company(), draft=True)
+    another_api.create(company(), draft=True)
+
+    first, second = SearchEntry.objects.all()
+    assert not set(first.terms) & set(second.terms)

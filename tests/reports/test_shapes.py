@@ -1,0 +1,248 @@
+from typing import Any
+
+import pytest
+
+from tests.world.clients import HOSTED, Api, company, person
+from tests.world.orders import EMPLOYMENT, PAYER, put, told
+from verification.reports.models import Report
+from verification.reports.request import (
+    ConsentInput,
+    PayerInput,
+    ReportItem,
+    SubjectInput,
+)
+
+FULL = {
+    **person(
+        email="wanjiku@acacia.test",
+        phone="+254712345678",
+        dateOfBirth="1990-01-31",
+        country="KE",
+    ),
+    "paymentMode": "THIRD_PARTY",
+    "payer": {**PAYER, "phone": "+254712345678"},
+    "draft": False,
+    "reuse": True,
+    "reference": "A-1",
+}
+SHAPES = {"": ReportItem, "subject/": SubjectInput, "consent/": ConsentInput}
+MEMBERS = {
+    f"{place}{field.alias}": field
+    for place, shape in {**SHAPES, "payer/": PayerInput}.items()
+    for name, field in shape.model_fields.items()
+}
+ENUMS = {"subject/subjectType", "consent/mode", "consent/method", "paymentMode"}
+OBJECTS = {"subject", "consent", "payer"}
+BOOLEANS = {"draft", "reuse", "consent/obtained"}
+LISTS = {"checksRequested"}
+STRINGS = set(MEMBERS) - ENUMS - OBJECTS - BOOLEANS - LISTS
+LIMITS = {
+    "purpose": 500,
+    "reference": 100,
+    "subject/fullName": 200,
+    "subject/firstName": 200,
+    "subject/middleName": 200,
+    "subject/lastName": 200,
+    "subject/idNumber": 64,
+    "payer/name": 200,
+    "consent/policyVersion": 100,
+    "consent/evidenceReference": 200,
+}
+VALUES: dict[str, Any] = {
+    "string": "text",
+    "number": 7,
+    "float": 1.5,
+    "boolean": True,
+    "array": ["x"],
+    "object": {"x": 1},
+}
+
+
+def test_a_request_with_every_member_is_accepted(api: Api):
+    assert api.create(FULL)["status"] == "PENDING_PAYMENT"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["bogus", "Purpose", "subject/bogus", "subject/full_name", "consent/obtained_at"],
+)
+def test_an_unknown_member_is_refused_at_any_depth(api: Api, path: str):
+    for value in ("x", None, {"deep": [1]}):
+        assert told(api, put(FULL, path, value)) == {path: "unknown-member"}
+
+
+def test_an_unknown_member_of_the_payer_or_the_body_is_refused(api: Api):
+    item = put(FULL, "payer/iban", "x")
+
+    assert told(api, item, drafft=True) == {
+        "#/drafft": "unknown-member",
+        "payer/iban": "unknown-member",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "misspelt"),
+    [
+        ("checksRequested", "checks_requested"),
+        ("paymentMode", "payment_mode"),
+    ],
+)
+def test_a_name_of_ours_is_no_way_around_the_rules(api: Api, name: str, misspelt: str):
+    item = {**FULL, misspelt: FULL[name]}
+    del item[name]
+
+    assert told(api, item)[misspelt] == "unknown-member"
+
+
+@pytest.mark.parametrize("path", MEMBERS)
+def test_each_member_has_its_type(api: Api, path: str):
+    right = {
+        **dict.fromkeys(STRINGS, "string"),
+        **dict.fromkeys(ENUMS, ""),
+        **dict.fromkeys(BOOLEANS, "boolean"),
+        **dict.fromkeys(LISTS, "array"),
+        **dict.fromkeys(OBJECTS, "object"),
+    }[path]
+    wanted = "invalid-choice" if path in ENUMS else "invalid-type"
+
+    for kind, value in VALUES.items():
+        if kind != right:
+            assert told(api, put(FULL, path, value)) == {path: wanted}, kind
+
+
+@pytest.mark.parametrize("path", MEMBERS)
+def test_a_null_is_a_member_without_a_value(api: Api, path: str):
+    item = put(FULL, path, None)
+    required = {
+        "subject": "required",
+        "subject/subjectType": "required",
+        "subject/fullName": "required",
+        "subject/idNumber": "missing-input",
+        "subject/country": "required",
+        "checksRequested": "required",
+        "purpose": "required",
+        "consent": "consent-required",
+        "consent/mode": "required",
+        "consent/obtained": "required",
+        "consent/obtainedAt": "required",
+        "consent/method": "required",
+        "consent/policyVersion": "required",
+        "paymentMode": "required",
+        "payer": "required",
+        "payer/name": "required",
+        "reuse": "required",
+    }
+
+    if path in required:
+        assert told(api, item) == {path: required[path]}
+    else:
+        api.create(item)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("subject", "required"),
+        ("checksRequested", "required"),
+        ("purpose", "required"),
+        ("consent", "consent-required"),
+        ("subject/subjectType", "required"),
+        ("consent/mode", "required"),
+        ("payer/name", "required"),
+    ],
+)
+def test_a_required_member_must_be_there(api: Api, path: str, code: str):
+    item = put(FULL, path, None)
+    *way, last = path.split("/")
+    place = item[way[0]] if way else item
+    del place[last]
+
+    assert told(api, item) == {path: code}
+
+
+@pytest.mark.parametrize(("path", "limit"), LIMITS.items())
+def test_a_text_may_be_as_long_as_its_limit_and_no_longer(
+    api: Api, path: str, limit: int
+):
+    api.create(put(FULL, path, "é" * limit))
+
+    assert told(api, put(FULL, path, "é" * (limit + 1))) == {path: "too-long"}
+
+
+def test_a_registration_number_has_64_characters(api: Api):
+    api.create(company(registrationNumber="9" * 64))
+
+    too_long = company(registrationNumber="9" * 65)
+    assert told(api, too_long) == {"subject/registrationNumber": "too-long"}
+
+
+def test_an_email_has_254_characters(api: Api):
+    assert told(api, put(FULL, "subject/email", f"{'a' * 250}@b.test")) == {
+        "subject/email": "too-long"
+    }
+
+
+@pytest.mark.parametrize("path", sorted(LIMITS))
+def test_a_text_of_nothing_but_spaces_is_none(api: Api, path: str):
+    for empty in ("", "  ", "\u3000", "\x1c"):
+        assert told(api, put(FULL, path, empty)) == {path: "required"}
+
+
+def test_spaces_around_a_text_are_not_kept(api: Api):
+    made = api.create(person(fullName="  Wanjiku  Kamau "))
+
+    assert api.report(made["id"])["subject"]["fullName"] == "Wanjiku  Kamau"
+
+
+@pytest.mark.parametrize(("reports", "code"), [([], "too-few"), ({}, "invalid-type")])
+def test_a_request_holds_at_least_one_report(api: Api, reports: Any, code: str):
+    problem = api.refused("/reports", {"reports": reports})
+
+    assert [(e["pointer"], e["code"]) for e in problem["errors"]] == [
+        ("#/reports", code)
+    ]
+
+
+def test_a_request_holds_at_most_500_reports(api: Api):
+    item = {**company(), "draft": True}
+
+    assert len(api.create(*[item] * 500)) == 500
+    assert told(api, *[item] * 501) == {"reports": "too-many"}
+    assert Report.objects.count() == 500
+
+
+def test_a_request_names_its_reports(api: Api):
+    assert told(api, *[], draft=True, reports=None) == {"reports": "required"}
+    problem = api.refused("/reports", {"draft": True})
+    assert problem["errors"][0]["pointer"] == "#/reports"
+
+
+def test_a_report_is_an_object(api: Api):
+    assert told(api, None) == {"#/reports/0": "required"}
+    for item in (5, "x", [], True):
+        assert told(api, item) == {"#/reports/0": "invalid-type"}
+
+
+def test_the_flag_at_the_top_is_a_boolean_and_nothing_like_one(api: Api):
+    for value in ("true", 0, 1, []):
+        assert told(api, company(), draft=value) == {"#/draft": "invalid-type"}
+
+
+def test_inputs_of_the_checks_are_of_their_types(api: Api):
+    item = {
+        **person(**EMPLOYMENT, employmentStart="2020-02-30"),
+        "checksRequested": ["EMPLOYER_VERIFICATION"],
+        "consent": HOSTED,
+    }
+    item = put(item, "subject/employerName", 5)
+    item = put(item, "subject/refereeName", " ")
+    item = put(item, "subject/refereeEmail", "nobody")
+    item = put(item, "subject/jobTitle", "x" * 201)
+
+    assert told(api, item) == {
+        "subject/employerName": "invalid-type",
+        "subject/refereeName": "required",
+        "subject/refereeEmail": "invalid-format",
+        "subject/jobTitle": "too-long",
+        "subject/employmentStart": "invalid-format",
+    }

@@ -1,0 +1,173 @@
+from itertools import product
+
+import pytest
+from django.db import Error, IntegrityError, connection, transaction
+from django.utils.timezone import now
+
+from tests.world.clients import Api, company
+from tests.world.orders import report_in
+from tests.world.threads import at_once
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.consents.models import Consent
+from verification.payments.models import Payment
+from verification.reports.models import (
+    InvalidTransition,
+    Report,
+    ReportStatus,
+    StatusChange,
+)
+from verification.reports.status import Move, move
+from workspaces.models import LedgerEntry
+
+ENDED = {"READY", "FAILED", "CANCELLED"}
+# Every move of the contract; PARTIAL to PARTIAL is a retry, or the end of one.
+MOVES = {
+    "DRAFT": "RUNNING CANCELLED",
+    "PENDING_CONSENT": "PENDING_PAYMENT RUNNING FAILED CANCELLED",
+    "PENDING_PAYMENT": "RUNNING FAILED CANCELLED",
+    "RUNNING": "PARTIAL READY FAILED CANCELLED",
+    "PARTIAL": "RUNNING PARTIAL READY FAILED CANCELLED",
+    "READY": "RUNNING PARTIAL",
+    "FAILED": "RUNNING PARTIAL",
+}
+LEGAL = {(source, t) for source, targets in MOVES.items() for t in targets.split()}
+
+
+def in_status(api: Api, status: str) -> Report:
+    CheckDefinition.objects.update(price=0)
+    made = api.create(company(), draft=True)
+    Report.objects.filter(pk=made["id"]).update(
+        status=status,
+        launched_at=None if status == "DRAFT" else now(),
+        completed_at=now() if status in ENDED else None,
+    )
+    return Report.objects.get(pk=made["id"])
+
+
+def try_to(report: Report, target: str) -> None:
+    changes = {
+        "completed_at": now() if target in ENDED else None,
+        "launched_at": report.launched_at or now(),
+    }
+    move([Move(report, target, "tested", "test", changes)], now())
+
+
+def test_the_table_names_every_status():
+    targets = {target for _, target in LEGAL}
+
+    assert {s: set(t.split()) for s, t in MOVES.items()} == Report.TRANSITIONS
+    assert set(Report.TRANSITIONS) | {"CANCELLED"} == set(ReportStatus.values)
+    assert targets | {"DRAFT", "PENDING_CONSENT"} == set(ReportStatus.values)
+    assert "CANCELLED" not in Report.TRANSITIONS
+
+
+def test_every_move_is_made_or_refused_as_the_table_says(api: Api):
+    for source, target in product(ReportStatus.values, repeat=2):
+        report = in_status(api, source)
+        if (source, target) in LEGAL:
+            try_to(report, target)
+            assert report.status == target
+            assert Report.objects.get(pk=report.pk).status == target
+            change = report.status_changes.get(trigger="tested")
+            assert (change.source, change.target) == (source, target)
+            assert change.actor == "test"
+        else:
+            with pytest.raises(InvalidTransition, match=f"{source} cannot become"):
+                try_to(report, target)
+            assert Report.objects.get(pk=report.pk).status == source
+            assert not report.status_changes.filter(trigger="tested").exists()
+
+
+def test_of_several_moves_all_are_made_or_none(api: Api):
+    good, stale = in_status(api, "RUNNING"), in_status(api, "RUNNING")
+    try_to(Report.objects.get(pk=stale.pk), "CANCELLED")
+    changes = {"completed_at": now()}
+
+    with pytest.raises(InvalidTransition), transaction.atomic():
+        move(
+            [Move(r, "READY", "tested", "test", changes) for r in (good, stale)], now()
+        )
+
+    statuses = [Report.objects.get(pk=r.pk).status for r in (good, stale)]
+    assert statuses == ["RUNNING", "CANCELLED"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_move_a_report_one_wins(api: Api):
+    report = in_status(api, "RUNNING")
+    copies = [Report.objects.get(pk=report.pk) for _ in range(6)]
+
+    answers = at_once(6, lambda n: try_to(copies[n], ["READY", "CANCELLED"][n % 2]))
+
+    assert answers.count(None) == 1
+    assert sum(isinstance(a, InvalidTransition) for a in answers) == 5
+    assert report.status_changes.filter(trigger="tested").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE reports_statuschange SET trigger = 'x'",
+        "DELETE FROM reports_statuschange",
+        "TRUNCATE reports_statuschange",
+        "UPDATE workspaces_ledgerentry SET amount = -1",
+        "DELETE FROM workspaces_ledgerentry",
+    ],
+)
+def test_history_is_only_ever_added_to(api: Api, sql: str):
+    api.create(company())
+
+    with pytest.raises(Error, match="append-only"), transaction.atomic():
+        connection.cursor().execute(sql)
+
+    assert StatusChange.objects.count() == LedgerEntry.objects.count() == 1
+
+
+IMPOSSIBLE = [
+    (Report, "READY", {"completed_at": None}),
+    (Report, "RUNNING", {"completed_at": now()}),
+    (Report, "DRAFT", {"launched_at": now()}),
+    (Report, "RUNNING", {"launched_at": None}),
+    (Report, "READY", {"risk_score": 101}),
+    (CheckResult, "READY", {"completed_at": None}),
+    (CheckResult, "READY", {"next_attempt_at": now()}),
+    (CheckResult, "READY", {"score": 101}),
+    (CheckResult, "READY", {"failure_code": "SOURCE_DOWN"}),
+    (CheckResult, "FAILED", {"failure_code": ""}),
+    (CheckResult, "READY", {"name": "IDENTITY"}),
+    (CheckResult, "RUNNING", {"completed_at": now()}),
+    (Consent, "PENDING_CONSENT", {"token_digest": None}),
+    (Consent, "PENDING_CONSENT", {"expires_at": None}),
+    (Consent, "RUNNING", {"token_digest": b"x"}),
+    (Consent, "RUNNING", {"attestation": None}),
+    (Payment, "PENDING_PAYMENT", {"status": "PAID"}),
+    (Payment, "PENDING_PAYMENT", {"paid_at": now()}),
+    (Payment, "PENDING_PAYMENT", {"amount": -1}),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "change"),
+    IMPOSSIBLE,
+    ids=[f"{model.__name__}-{next(iter(c))}-{s}" for model, s, c in IMPOSSIBLE],
+)
+def test_the_database_refuses_what_cannot_be(api: Api, model, status, change):
+    report_in(api, status)
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        model.objects.update(**change)
+
+
+def test_a_result_is_charged_and_reversed_once_an_attempt(api: Api):
+    report_in(api, "FAILED")
+    for entry in LedgerEntry.objects.all():
+        with pytest.raises(IntegrityError), transaction.atomic():
+            LedgerEntry.objects.create(
+                account=entry.account,
+                kind=entry.kind,
+                amount=entry.amount,
+                result_id=entry.result_id,
+                attempt=entry.attempt,
+                actor="test",
+            )

@@ -1,0 +1,194 @@
+import pytest
+
+from tests.world.clients import ATTESTED, HOSTED, Api, codes, company, person
+from tests.world.orders import EMPLOYMENT, put, told
+from verification.checks.models import CheckDefinition
+
+ABOUT_PEOPLE = [
+    "IDENTITY",
+    "CRB_SCORE",
+    "CRB_STANDARD",
+    "CRB_FULL",
+    "CREDITBUREAU_SCORE",
+    "CREDITBUREAU_STATUS",
+]
+PERSON_MEMBERS = {
+    "idNumber": "12345678",
+    "dateOfBirth": "1990-01-31",
+    "firstName": "Wanjiku",
+    "middleName": "Njeri",
+    "lastName": "Kamau",
+}
+
+
+def asking(item: dict, *checks: str) -> dict:
+    return {**item, "checksRequested": list(checks), "consent": ATTESTED}
+
+
+@pytest.mark.parametrize("member", PERSON_MEMBERS)
+def test_a_company_has_no_members_of_a_person(api: Api, member: str):
+    item = company(**{member: PERSON_MEMBERS[member]})
+
+    assert told(api, item) == {f"subject/{member}": "not-allowed-here"}
+
+
+def test_a_person_has_no_registration_number(api: Api):
+    item = person(registrationNumber="PVT-1")
+
+    assert told(api, item) == {"subject/registrationNumber": "not-allowed-here"}
+
+
+def test_members_for_everybody_are_for_companies_too(api: Api):
+    item = company(email="info@baobab.test", phone="+254712345678", country="UG")
+
+    made = api.create(item)
+
+    subject = api.report(made["id"])["subject"]
+    assert subject.items() >= item["subject"].items()
+
+
+@pytest.mark.parametrize("check", ABOUT_PEOPLE)
+def test_the_checks_of_a_person_need_its_number(api: Api, check: str):
+    item = asking(person(idNumber=None), check)
+
+    assert told(api, item) == {"subject/idNumber": "missing-input"}
+    assert api.create(asking(person(), check))["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize("check", ["BUSINESS_VERIFICATION", "CREDITBUREAU_COMP"])
+def test_the_checks_of_a_company_need_its_number(api: Api, check: str):
+    item = asking(company(registrationNumber=None), check)
+
+    assert told(api, item) == {"subject/registrationNumber": "missing-input"}
+    assert api.create(asking(company(), check))["status"] == "RUNNING"
+
+
+def test_a_tax_check_of_a_person_needs_its_pin_or_its_number(api: Api):
+    neither = asking(person(idNumber=None), "KRA_PIN")
+
+    assert told(api, neither) == {"subject/idNumber": "missing-input"}
+    api.create(put(neither, "subject/kraPin", "A012345678Z"))
+    api.create(put(neither, "subject/idNumber", "12345678"))
+
+
+def test_a_tax_check_of_a_company_needs_its_pin(api: Api):
+    item = asking(company(), "KRA_PIN")
+
+    assert told(api, item) == {"subject/kraPin": "missing-input"}
+    made = api.create(put(item, "subject/kraPin", "P051234567Z"))
+    assert api.report(made["id"])["subject"]["kraPin"] == "P051234567Z"
+
+
+@pytest.mark.parametrize("member", EMPLOYMENT)
+def test_a_reference_needs_employer_and_referee(api: Api, member: str):
+    item = asking(person(**{**EMPLOYMENT, member: None}), "EMPLOYER_VERIFICATION")
+
+    assert told(api, item) == {f"subject/{member}": "missing-input"}
+
+
+def test_a_null_input_is_a_missing_one(api: Api):
+    item = asking(person(**EMPLOYMENT), "EMPLOYER_VERIFICATION")
+    item = put(item, "subject/refereeName", None)
+
+    assert told(api, item) == {"subject/refereeName": "missing-input"}
+
+
+def test_inputs_come_back_with_the_subject(api: Api):
+    item = asking(
+        person(**EMPLOYMENT, jobTitle="Nurse", employmentStart="2020-02-29"),
+        "EMPLOYER_VERIFICATION",
+    )
+
+    made = api.create(item)
+
+    subject = api.report(made["id"])["subject"]
+    assert subject.items() >= item["subject"].items()
+
+
+def test_hosted_consent_of_a_company_needs_a_number_to_confirm(api: Api):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    item = asking(company(registrationNumber=None), "AML_SCREENING")
+
+    for draft in (True, False):
+        refused = api.refused(
+            "/reports", {"reports": [{**item, "consent": HOSTED, "draft": draft}]}
+        )
+        (error,) = refused["errors"]
+        assert error["pointer"] == "#/reports/0/subject/registrationNumber"
+        assert error["code"] == "missing-input"
+        for named in ("registrationNumber", "kraPin", "CUSTOMER_ATTESTED"):
+            assert named in error["detail"]
+    assert api.create(item)["status"] == "RUNNING"
+    assert api.create({**item, "consent": None, "draft": True})["status"] == "DRAFT"
+
+
+def test_number_of_a_company_is_missing_once_when_its_check_needs_it_too(api: Api):
+    item = {**asking(company(registrationNumber=None), "KRA_PIN"), "consent": HOSTED}
+
+    assert told(api, item) == {"subject/kraPin": "missing-input"}
+    assert api.create(put(item, "subject/kraPin", "P123456789Z"))["consentState"]
+
+
+def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    item = asking(company(), "AML_SCREENING")
+    made = api.create({**item, "consent": HOSTED, "draft": True})
+    named = {"subjectType": "COMPANY", "fullName": "Baobab Traders Limited"}
+
+    problem = api.refused(f"/reports/{made['id']}/draft", {"subject": named})
+
+    assert codes(problem) == {"#/subject/registrationNumber": "missing-input"}
+
+
+def test_an_input_is_known_only_where_a_check_asks_for_it(api: Api):
+    item = asking(person(kraPin="A012345678Z"), "IDENTITY")
+
+    assert told(api, item) == {"subject/kraPin": "unknown-member"}
+    assert told(api, put(item, "subject/kraPin", None)) == {
+        "subject/kraPin": "unknown-member"
+    }
+    item["checksRequested"] += ["KRA_PIN"]
+    assert api.create(item)["status"] == "RUNNING"
+
+
+def test_what_is_needed_without_consent_is_told_with_consent_missing(api: Api):
+    item = {**person(idNumber=None), "checksRequested": ["CRB_SCORE"]}
+    del item["consent"]
+
+    assert told(api, item) == {
+        "subject/idNumber": "missing-input",
+        "consent": "consent-required",
+    }
+
+
+@pytest.mark.parametrize("digit", "0123456789")
+def test_a_live_key_refuses_the_numbers_of_the_sandbox(live_api: Api, digit: str):
+    pin, number = f"A90000000{digit}Z", f"SBX-000000{digit}"
+    taxed = asking(person(idNumber=f"9000000{digit}", kraPin=pin), "KRA_PIN")
+
+    assert told(live_api, taxed) == {
+        "subject/idNumber": "not-allowed-here",
+        "subject/kraPin": "not-allowed-here",
+    }
+    assert told(live_api, company(registrationNumber=number)) == {
+        "subject/registrationNumber": "not-allowed-here"
+    }
+    spaced = person(idNumber=f"9000-000{digit}")
+    assert told(live_api, spaced) == {"subject/idNumber": "not-allowed-here"}
+    disguised = company(registrationNumber=number.lower())
+    assert told(live_api, disguised) == {
+        "subject/registrationNumber": "not-allowed-here"
+    }
+
+
+def test_a_test_key_takes_the_numbers_of_the_sandbox(api: Api):
+    assert api.create(person(idNumber="90000000"))["status"] == "RUNNING"
+
+
+def test_links_can_be_made_for_who_has_no_address(api: Api):
+    item = {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
+
+    made = api.create(item)
+
+    assert made["consentState"]["consentUrl"]
+    assert api.report(made["id"])["subject"]["email"] is None

@@ -1,0 +1,143 @@
+import base64
+import os
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from verification.settings.secrets import field_keys, lookup_key, secret_key
+
+NAMES = ["SECRET_KEY", "FIELD_KEYS", "LOOKUP_KEY"]
+READERS = dict(zip(NAMES, [secret_key, field_keys, lookup_key], strict=True))
+ONE, OTHER = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
+GIVEN = {"SECRET_KEY": "s" * 50, "FIELD_KEYS": f"k1:{ONE}", "LOOKUP_KEY": ONE}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """None of the secrets is set."""
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"{name}_FILE", raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_production_does_not_start_without_a_secret(name, tmp_path):
+    given = {n: value for n, value in GIVEN.items() if n != name}
+    started = subprocess.run(
+        [sys.executable, "-c", "from verification import settings"],
+        env={
+            **{n: v for n, v in os.environ.items() if n not in NAMES},
+            **given,
+            "DEBUG": "False",
+            "DATA_DIR": str(tmp_path),
+        },
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert started.returncode
+    assert f"{name} is not set. Set {name}, or {name}_FILE" in started.stderr
+    assert not list(tmp_path.glob("keys/*"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_secret_is_read_from_the_file_that_is_named(name, tmp_path, environment):
+    environment.setenv(name, GIVEN[name])
+    from_environment = READERS[name](tmp_path, development=False)
+    environment.delenv(name)
+    file = tmp_path / "secret"
+    file.write_text(GIVEN[name] + "\n")
+    environment.setenv(f"{name}_FILE", str(file))
+
+    assert READERS[name](tmp_path, development=False) == from_environment
+
+
+def test_the_environment_wins_over_the_file(tmp_path, environment):
+    environment.setenv("SECRET_KEY", GIVEN["SECRET_KEY"])
+    environment.setenv("SECRET_KEY_FILE", "/nowhere")
+
+    assert secret_key(tmp_path, development=False) == GIVEN["SECRET_KEY"]
+
+
+def test_a_file_that_is_away_or_empty_is_told(tmp_path, environment):
+    file = tmp_path / "secret"
+    environment.setenv("SECRET_KEY_FILE", str(file))
+    with pytest.raises(ImproperlyConfigured, match="SECRET_KEY_FILE cannot be read"):
+        secret_key(tmp_path, development=True)
+
+    file.write_text("\n")
+    with pytest.raises(ImproperlyConfigured, match="SECRET_KEY_FILE names an empty"):
+        secret_key(tmp_path, development=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_development_makes_a_secret_once_and_keeps_it_to_itself(name, tmp_path):
+    made = READERS[name](tmp_path, development=True)
+
+    assert READERS[name](tmp_path, development=True) == made
+    (file,) = tmp_path.glob("keys/*")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_two_installations_have_different_secrets(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+
+    assert lookup_key(one, development=True) != lookup_key(other, development=True)
+
+
+def test_processes_that_start_at_once_have_the_same_secret(tmp_path):
+    for round_ in range(20):
+        ready = threading.Barrier(8)
+
+        def start(_, folder=tmp_path / str(round_), ready=ready):
+            ready.wait()
+            return lookup_key(folder, development=True)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(start, range(8)))) == 1
+    assert len(list(tmp_path.glob("*/keys/*"))) == 20
+
+
+def test_the_first_of_several_field_keys_is_first(tmp_path, environment):
+    environment.setenv("FIELD_KEYS", f"k2:{OTHER}, k1:{ONE}")
+
+    ring = field_keys(tmp_path, development=False)
+
+    assert ring == [("k2", b"\x02" * 32), ("k1", b"\x01" * 32)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (ONE, "must be written id:base64"),
+        (f"K1:{ONE}", "must be written id:base64"),
+        (f"toolongid:{ONE}", "must be written id:base64"),
+        (f"k1:{ONE},", "must be written id:base64"),
+        ("k1:", "32 bytes"),
+        ("k1:c2hvcnQ=", "32 bytes"),
+        ("k1:not base64!", "32 bytes"),
+        (f"k1:{ONE},k1:{OTHER}", "names a key id twice"),
+    ],
+)
+def test_field_keys_that_cannot_be_read_are_refused(text, told, tmp_path, environment):
+    environment.setenv("FIELD_KEYS", text)
+
+    with pytest.raises(ImproperlyConfigured, match=told):
+        field_keys(tmp_path, development=True)
+
+
+def test_a_lookup_key_of_another_length_is_refused(tmp_path, environment):
+    environment.setenv("LOOKUP_KEY", base64.b64encode(b"short").decode())
+
+    with pytest.raises(ImproperlyConfigured, match="LOOKUP_KEY must hold 32 bytes"):
+        lookup_key(tmp_path, development=True)

@@ -1,0 +1,93 @@
+"""Pages, documents and messages tell Nairobi's time with its label; the API UTC."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from tests.console.visitor import Visitor
+from tests.world.clients import person
+from tests.world.members import member
+from tests.world.staff import change, opened
+from verification.backoffice.models import AuditEvent
+from verification.documents.report import _moment
+from verification.reports.models import Report
+
+TEMPLATES = Path(__file__).parents[2] / "templates"
+PATTERN = re.compile(r"""\|(?:date|time):["']([^"']+)["'](.{0,80})""")
+NAMED = {"DATETIME_FORMAT", "SHORT_DATETIME_FORMAT", "DATE_FORMAT"}
+# 21:30 in London is the next day in Nairobi.
+AT = datetime(2026, 11, 20, 21, 30, 15, tzinfo=UTC)
+SHOWN, WITH_SECONDS = "21 Nov 2026, 00:30 EAT", "21 Nov 2026, 00:30:15 EAT"
+
+
+@pytest.mark.django_db
+def test_pages_tell_nairobi_time_and_the_api_utc(api, superuser, time_machine):
+    owner = Visitor(member(api.workspace, "OWNER"))
+    made = api.create(person())
+    Report.objects.update(created_at=AT)
+    AuditEvent.objects.create(
+        actor_kind="STAFF", actor="grace", action="a.b", created_at=AT
+    )
+    report = Report.objects.get()
+
+    assert SHOWN in owner.page("reports")
+    assert SHOWN in owner.page("reports", query={"lang": "sw"})
+    assert SHOWN in opened(superuser, change(report))
+    assert WITH_SECONDS in opened(superuser, "/admin/reports/report/")
+    assert WITH_SECONDS in opened(superuser, "/admin/backoffice/auditevent/")
+    assert _moment(AT) == SHOWN
+    assert api.report(made["id"])["createdAt"] == "2026-11-20T21:30:15.000000Z"
+    assert timezone.get_current_timezone_name() == "UTC"
+
+
+@pytest.mark.django_db
+def test_days_of_filters_are_those_of_nairobi(api, superuser):
+    owner = Visitor(member(api.workspace, "OWNER"))
+    made = api.create(person())["id"]
+    Report.objects.update(created_at=AT)
+    AuditEvent.objects.create(
+        actor_kind="STAFF", actor="grace", action="a.b", created_at=AT
+    )
+
+    for day, is_found in (("2026-11-20", False), ("2026-11-21", True)):
+        assert (made in owner.page("reports", query={"first": day, "last": day})) is (
+            is_found
+        )
+        between = {"created_at_from_0": day, "created_at_to_0": day}
+        listed = superuser.get("/admin/backoffice/auditevent/", between)
+        assert ("a.b" in listed.content.decode()) is is_found
+    answer = api.get("/reports", **{"from": "2026-11-20", "to": "2026-11-20"})
+    assert [report["id"] for report in answer.json()["content"]] == [made]
+
+
+@pytest.mark.django_db
+def test_last_day_of_a_key_ends_at_midnight_in_nairobi(api, time_machine):
+    time_machine.move_to(AT)
+    owner = Visitor(member(api.workspace, "OWNER"))
+    fields = {"name": "Loans", "scopes": ["reports:read"]}
+
+    owner.post("keys-create", {**fields, "expires": "2026-11-20"})
+    assert not api.workspace.api_keys.filter(name="Loans").exists()
+    owner.post("keys-create", {**fields, "expires": "2026-11-21"})
+
+    ends = api.workspace.api_keys.get(name="Loans").expires_at
+    assert ends == AT.replace(hour=21, minute=0, second=0) + timedelta(
+        days=1, microseconds=-1
+    )
+
+
+def test_every_clock_time_in_a_template_has_a_label():
+    bare = [
+        f"{path.relative_to(TEMPLATES)}: {pattern}"
+        for path in TEMPLATES.rglob("*.*")
+        if path.parent.name != "fonts"
+        for pattern, after in PATTERN.findall(path.read_text())
+        if pattern not in NAMED
+        and re.search("[HGhgPi]", pattern)
+        and not pattern.endswith("T")
+        and not re.search(r"Nairobi time|saa za Nairobi", after)
+    ]
+    assert bare == []

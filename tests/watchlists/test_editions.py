@@ -1,0 +1,197 @@
+from datetime import date, timedelta
+
+import pytest
+from django.core.management import CommandError
+from django.utils.timezone import now
+
+from tests.watchlists.files import EU, FILES, OFAC, UK, UN
+from verification.watchlists.models import Edition, Listed, ListName
+from verification.watchlists.system_checks import check_lists, check_settings
+
+PERSON, COMPANY = "PERSON", "COMPANY"
+# List -> reference, kind, names, dates of birth, countries of its entries.
+WANTED = {
+    "UN": [
+        (
+            "QDi.999",
+            PERSON,
+            ["ABDALLA TESTI MFANO", "Abu Testi", "Abdullah Testy"],
+            ["1971-01-02", "1960/1965", "1979/1981"],
+            ["SO"],
+        ),
+        (
+            "QDe.999",
+            COMPANY,
+            ["MFANO TRADING COMPANY", "Mfano General Trading"],
+            [],
+            ["CD"],
+        ),
+    ],
+    "OFAC": [
+        (
+            "7800",
+            PERSON,
+            ["Juma TESTWALA", "JUMA WA MFANO"],
+            ["1960-12-07", "1964/1966", "1970-03", "1975/1978"],
+            ["KE", "IR"],
+        ),
+        ("9000", COMPANY, ["MFANO SHIPPING LLC"], [], ["RU"]),
+    ],
+    "UK": [
+        (
+            "TST0001",
+            PERSON,
+            ["MWANAMKE WA TESTI", "Mwana Mfano", "مفانو تيستي"],
+            ["1945", "1958-03", "1959-03-01"],
+            ["AF"],
+        ),
+        ("TST0002", COMPANY, ["Mfano Bank"], [], ["SY"]),
+    ],
+    "EU": [
+        (
+            "EU.27.28",
+            PERSON,
+            ["Testo Mfanowicz", "T. Mfano"],
+            ["1937-04-28", "1938/1940", "1940/1942"],
+            ["RU"],
+        ),
+        ("EU.1.1", COMPANY, ["Mfano JSC"], [], ["BY"]),
+    ],
+}
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE CONSOLIDATED_LIST [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>
+<CONSOLIDATED_LIST><ENTITIES><ENTITY><FIRST_NAME>&b;</FIRST_NAME></ENTITY></ENTITIES>
+</CONSOLIDATED_LIST>"""
+LOCAL = BOMB.replace('<!ENTITY a "aaaa">', '<!ENTITY a SYSTEM "file:///etc/hostname">')
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_file_has_is_loaded(load, name: str):
+    assert "2 entries" in load(name)
+
+    fields = ("reference", "kind", "names", "birth_dates", "countries")
+    assert list(Listed.objects.order_by("pk").values_list(*fields)) == WANTED[name]
+    edition = Edition.objects.get()
+    assert (edition.list, edition.published_on) == (name, date(2026, 11, 20))
+    assert (edition.entry_count, edition.is_current) == (2, True)
+
+
+def test_a_newer_file_takes_the_place_and_the_edition_stays(load):
+    load("EU")
+    load("EU", EU.replace("Testo Mfanowicz", "Testina Mfanowicz"))
+
+    newest, older = Edition.objects.order_by("-pk")
+    assert (newest.is_current, older.is_current) == (True, False)
+    assert set(Listed.objects.values_list("edition", flat=True)) == {newest.pk}
+    assert Listed.objects.filter(names__contains=["Testina Mfanowicz"]).exists()
+
+
+def test_the_same_file_again_confirms_that_it_is_the_newest(load):
+    load("EU")
+    Edition.objects.update(confirmed_at=now() - timedelta(days=30))
+
+    assert "loaded before" in load("EU")
+
+    edition = Edition.objects.get()
+    assert now() - edition.confirmed_at < timedelta(minutes=1)
+    assert Listed.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("UN", EU, "begins with 'export'"),
+        ("OFAC", UK, "begins with 'Designations'"),
+        # What broke off.
+        *((name, text[: len(text) // 2], "ParseError") for name, text in FILES.items()),
+        ("OFAC", OFAC.replace(">3<", ">4<"), "says it has 4 entries, and has 3"),
+        ("UN", "<CONSOLIDATED_LIST/>", "no person or company"),
+        ("UK", "<html>Service unavailable</html>", "begins with 'html'"),
+        ("UN", b"\x1f\x8b\x08 packed", "ParseError"),
+        ("UN", "", "ParseError"),
+        ("UN", BOMB, "DTDForbidden"),
+        ("UN", LOCAL, "DTDForbidden"),
+        ("UN", "<a>" * 100_000, ""),
+    ],
+)
+def test_a_file_that_is_not_the_whole_list_leaves_the_one_before(
+    load, name, content, told
+):
+    load(name)
+
+    with pytest.raises(CommandError, match=told or None) as error:
+        load(name, content)
+
+    assert f"{name} was not loaded" in str(error.value)
+    assert Edition.objects.get().is_current
+    assert Listed.objects.count() == 2
+
+
+def test_a_list_that_has_lost_most_is_loaded_only_when_that_is_said(load):
+    more = "".join(
+        f'<sanctionEntity logicalId="{n}"><subjectType code="person"/>'
+        f'<nameAlias wholeName="Nth {n}"/></sanctionEntity>'
+        for n in range(5)
+    )
+    load("EU", EU.replace("</export>", more + "</export>"))
+
+    with pytest.raises(CommandError, match="has 2 entries, and the one before had 7"):
+        load("EU")
+    assert Listed.objects.count() == 7
+
+    load("EU", may_shrink=True)
+    assert Listed.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("UN", 400), ("OFAC", 7000), ("UK", 1500), ("EU", 2000)]
+)
+def test_first_file_of_a_list_is_refused_when_it_is_far_too_small(load, name, least):
+    with pytest.raises(CommandError, match=f"has {least} at the very least"):
+        load(name, may_shrink=False)
+
+    assert not Edition.objects.exists()
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("other", FILES)
+def test_file_of_another_publisher_is_refused_by_its_name(load, name, other):
+    if other == name:
+        return
+    label = ListName(other).label
+
+    with pytest.raises(CommandError, match=f"The file is that of {label}: it begins"):
+        load(name, FILES[other])
+
+
+def test_root_of_a_list_in_a_foreign_namespace_is_of_no_publisher(load):
+    foreign = "<sdnList xmlns='http://eu.europa.ec/fpi/fsd/export'></sdnList>"
+
+    with pytest.raises(CommandError, match="is of no publisher: it begins"):
+        load("OFAC", foreign)
+
+
+def test_what_cannot_be_read_of_an_entry_excludes_nobody(load):
+    load("UN", UN.replace("1971-01-02", "in the seventies").replace("1960", "soon"))
+
+    assert Listed.objects.get(kind=PERSON).birth_dates == ["1979/1981"]
+
+
+def test_checks_at_the_start_tell_of_settings_and_lists(load, settings):
+    path = "verification.watchlists.source.WatchLists"
+    given = {"lists": ["UN", "EU", "UK", "XX"], "threshold": 0.2, "days": 7}
+    settings.PROVIDERS = {"AML_SCREENING": (path, given)}
+    load("UN")
+    load("UK")
+    Edition.objects.filter(list="UK").update(confirmed_at=now() - timedelta(days=8))
+
+    assert [told.id for told in check_settings()] == [
+        "watchlists.E002",
+        "watchlists.E001",
+    ]
+    assert [told.msg for told in check_lists(databases=["default"])] == [
+        "The EU list has not been loaded.",
+        "The UK list was not loaded for 7 days.",
+        "The XX list has not been loaded.",
+    ]
+    assert check_lists() == []

@@ -1,0 +1,176 @@
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
+
+from tests.api.test_problems import unreachable_database as unreachable_database
+from tests.world.service import free_port
+from verification.db import startup
+from verification.web import health
+
+
+@pytest.fixture(autouse=True)
+def a_process_that_has_asked_nothing_yet() -> Iterator[None]:
+    health._require_applied_migrations.cache_clear()
+    yield
+    health._require_applied_migrations.cache_clear()
+
+
+def beat(seconds_ago: float) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO jobs_heartbeat (cluster, beat_at)"
+            " VALUES ('test', now() - make_interval(secs => %s))",
+            [seconds_ago],
+        )
+
+
+def ready(client: Client) -> tuple[int, dict[str, Any]]:
+    response = client.get("/readyz")
+    return response.status_code, response.json()
+
+
+def test_the_process_answers_without_the_database(client: Client) -> None:
+    response = client.get("/healthz")
+
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok"}
+    assert "no-store" in response["Cache-Control"]
+
+
+@pytest.mark.django_db
+def test_ready_tells_the_age_of_the_heartbeat(client: Client) -> None:
+    beat(2.5)
+
+    status, body = ready(client)
+
+    assert status == 200
+    assert 2 < body.pop("jobHeartbeatAgeSeconds") < 5
+    assert body == {
+        "status": "ready",
+        "database": "ok",
+        "migrations": "ok",
+        "jobs": "ok",
+        "paymentsInDoubt": 0,
+        "refundsWaiting": 0,
+        "checkoutsNotOpened": 0,
+    }
+
+
+@pytest.mark.django_db
+def test_without_a_heartbeat_the_service_is_not_ready(client: Client) -> None:
+    status, body = ready(client)
+
+    assert (status, body["status"], body["jobs"]) == (503, "not ready", "no heartbeat")
+    assert body["jobHeartbeatAgeSeconds"] is None
+
+
+@pytest.mark.django_db
+def test_with_an_old_heartbeat_the_service_is_not_ready(client: Client) -> None:
+    beat(60)
+
+    status, body = ready(client)
+
+    assert (status, body["jobs"]) == (503, "heartbeat too old")
+    assert body["jobHeartbeatAgeSeconds"] >= 60
+
+
+@pytest.mark.django_db
+def test_with_unapplied_migrations_the_service_is_not_ready(client: Client) -> None:
+    beat(0)
+    applied = MigrationRecorder.Migration.objects.filter(app="jobs")
+    count = applied.count()
+    applied.delete()
+
+    status, body = ready(client)
+
+    assert (status, body["migrations"]) == (503, f"{count} not applied")
+
+
+@pytest.mark.django_db
+def test_applied_migrations_are_known_by_their_names_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(startup, "MigrationExecutor")
+
+    assert startup.unapplied() == 0
+
+
+@pytest.mark.django_db
+def test_connection_that_the_server_has_ended_is_not_usable() -> None:
+    kept = connection.copy()
+    kept.connect()
+    assert kept.is_usable()
+
+    with connection.cursor() as cursor:
+        ended = "SELECT pg_terminate_backend(%s, 5000)"
+        cursor.execute(ended, [kept.connection.info.backend_pid])
+
+    assert not kept.is_usable()
+    kept.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_database_the_service_is_not_ready(
+    client: Client, unreachable_database: None
+) -> None:
+    status, body = ready(client)
+
+    assert (status, body["database"]) == (503, "away")
+
+
+@pytest.mark.django_db
+def test_being_asked_again_costs_four_statements(
+    client: Client, django_assert_num_queries: Any
+) -> None:
+    beat(0)
+    ready(client)
+
+    with django_assert_num_queries(4):
+        ready(client)
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_web_server_starts_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int
+) -> None:
+    # Python imports this file first.
+    machine = f"import os; os.cpu_count = lambda: {processors}"
+    (tmp_path / "sitecustomize.py").write_text(machine)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DATABASE_URL", "postgresql://127.0.0.1:1/away")
+    monkeypatch.setenv("LOG_LEVEL", "WARNING")
+    monkeypatch.setenv("PORT", str(port := free_port()))
+    command = [sys.executable, "-m", "verification.web.server"]
+
+    with subprocess.Popen(
+        command,
+        cwd=settings.BASE_DIR,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as server:
+        answers = wait_until_it_answers(f"http://127.0.0.1:{port}/healthz")
+        server.terminate()
+        written, _ = server.communicate(timeout=20)
+
+    assert answers
+    assert written.decode() == ""
+
+
+def wait_until_it_answers(url: str) -> bool:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            return requests.get(url, timeout=5).status_code == 200
+        except requests.ConnectionError:
+            time.sleep(0.1)
+    return False

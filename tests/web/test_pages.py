@@ -1,0 +1,232 @@
+"""What all pages for people have in common: links, errors, languages."""
+
+import re
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import path
+
+from tests.api.test_problems import unreachable_database as unreachable_database
+from tests.references.conftest import paying_api as paying_api
+from tests.references.employment import asked
+from tests.world.clients import HOSTED, Api, person
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
+from tests.world.payments import candidate
+from tests.world.subject import words
+from verification import links
+from verification.urls import handler500 as handler500
+from verification.urls import urlpatterns as all_urls
+
+pytestmark = pytest.mark.django_db
+ENDINGS = ["/", ".", ")", ">", ",", "/.", "%20", ").", "%22", "%E2%80%9D", "!%0A"]
+
+
+def crash(request: HttpRequest) -> HttpResponse:
+    name = "Wanjiku Canary"
+    raise KeyError(name)
+
+
+urlpatterns = [*all_urls, path("crash", crash)]
+
+
+@pytest.fixture
+def visitor() -> Client:
+    return Client(raise_request_exception=False)
+
+
+@pytest.fixture
+def hosted_links(api: Api, paying_api: Api) -> dict[str, str]:
+    """Path by kind of link."""
+    consent = api.create({**person(), "consent": HOSTED})
+    payment = api.create(candidate())
+    reference = asked(paying_api)
+    urls = {
+        "consent": consent["consentState"]["consentUrl"],
+        "payment": payment["paymentState"]["paymentUrl"],
+        "reference": links.reference_url(reference.pk, reference.generation),
+        "top-up": links.top_up_url(api.account.pk),
+        "genuine": links.genuine_url(consent["id"]),
+    }
+    return {kind: url.removeprefix(settings.BASE_URL) for kind, url in urls.items()}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_link_with_something_at_its_end_leads_to_its_page(
+    hosted_links: dict[str, str], visitor: Client, ending: str
+) -> None:
+    for link in hosted_links.values():
+        answer = visitor.get(link + ending)
+
+        assert (answer.status_code, answer["Location"]) == (302, link)
+        assert answer["Cache-Control"] == "no-store"
+        assert visitor.get(link).status_code in {200, 303}
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "page"),
+    [
+        ("/docs/", "/docs"),
+        ("/problems", "/problems/"),
+        ("/problems/not-found/?lang=sw", "/problems/not-found?lang=sw"),
+        ("/accounts/login", "/accounts/login/"),
+        ("/accounts/login/.", "/accounts/login/"),
+        ("/console", "/console/"),
+        ("/console/.", "/console/"),
+        ("/admin", "/admin/"),
+        ("/accounts/confirm-email/MQ:1x:sig/).", "/accounts/confirm-email/MQ:1x:sig/"),
+    ],
+)
+def test_page_is_found_with_or_without_its_slash(
+    visitor: Client, asked_for: str, page: str
+) -> None:
+    answer = visitor.get(asked_for)
+
+    assert (answer.status_code, answer["Location"]) == (302, page)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/c/unknown", "/none", "/none/", "/%2Fevil.test/", "/admin/x/", "/api/v1/x/"],
+)
+def test_unknown_page_ends_in_404_and_not_in_a_circle(
+    visitor: Client, path: str
+) -> None:
+    answer = visitor.get(path, follow=True)
+
+    # The admin asks a stranger to log in, whatever the path is.
+    assert answer.status_code == (200 if path.startswith("/admin") else 404)
+    assert all(to.startswith("/") and to[1] != "/" for to, _ in answer.redirect_chain)
+    assert len(answer.redirect_chain) <= 2
+
+
+def test_link_of_the_api_is_not_led_elsewhere(api: Api) -> None:
+    assert api.get("/reports/").status_code == 404
+
+
+@pytest.mark.parametrize("debug", [True, False])
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "Not found"), ("sw", "Haikupatikana")]
+)
+@pytest.mark.parametrize("path", ["/none", "/problems/none", "/static/none.css"])
+def test_missing_page_looks_like_the_product(
+    visitor: Client, settings: Any, debug: bool, language: str, said: str, path: str
+) -> None:
+    settings.DEBUG = debug
+    settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Hakiki Ltd", "help@hakiki.test"
+
+    answer = visitor.get(path, headers={"Accept-Language": language})
+
+    html = answer.content.decode()
+    assert answer.status_code == 404
+    assert said in words(html)
+    assert "Hakiki Ltd, help@hakiki.test" in words(html)
+    assert "verification/hosted.css" in html
+    assert "urlpatterns" not in html
+
+
+@pytest.mark.urls(__name__)
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("en", "made an error that is not your fault"), ("sw", "kosa ambalo si lako")],
+)
+def test_error_of_the_service_looks_like_the_product_and_is_logged(
+    visitor: Client, settings: Any, log_lines: LogLines, language: str, said: str
+) -> None:
+    settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Hakiki Ltd", "help@hakiki.test"
+
+    answer = visitor.get("/crash", headers={"Accept-Language": language})
+
+    html = answer.content.decode()
+    assert answer.status_code == 500
+    assert said in words(html)
+    assert answer["X-Request-Id"] in html
+    assert "Hakiki Ltd, help@hakiki.test" in words(html)
+    assert "Canary" not in html
+    line = next(line for line in log_lines() if line["message"] != "request")
+    assert "builtins.KeyError" in line["exc_info"]
+    assert "Canary" not in str(log_lines())
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("language", "debug", "said"),
+    [
+        ("en", True, "Please try again in a minute"),
+        ("sw", False, "jaribu tena baada ya dakika moja"),
+    ],
+)
+def test_page_without_database_says_when_to_try_again(
+    visitor: Client,
+    settings: Any,
+    unreachable_database: None,
+    language: str,
+    debug: bool,
+    said: str,
+) -> None:
+    settings.DEBUG = debug
+    settings.OPERATOR_NAME = "Hakiki Ltd"
+    visitor.cookies[settings.SESSION_COOKIE_NAME] = "k" * 32
+
+    for page in ("/c/unknown", "/console/", "/admin/", "/accounts/login/"):
+        answer = visitor.get(page, headers={"Accept-Language": language})
+
+        assert answer.status_code == 503, page
+        assert answer["Retry-After"] == "60"
+        assert answer["Cache-Control"] == "no-store"
+        assert said in words(answer.content.decode())
+        assert "Hakiki Ltd" in words(answer.content.decode())
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"),
+    [
+        ("en", ["How to tell that it is genuine", "Getting started with the API"]),
+        ("sw", ["Jinsi ya kujua kwamba ni wa kweli", "Kuanza kutumia API"]),
+    ],
+)
+def test_front_page_says_what_the_service_is_and_how_to_know_it(
+    visitor: Client, settings: Any, language: str, texts: list[str]
+) -> None:
+    settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Hakiki Ltd", "help@hakiki.test"
+    settings.DEFAULT_FROM_EMAIL = "Hakiki <no-reply@hakiki.test>"
+
+    answer = visitor.get(f"/?lang={language}")
+
+    policy = answer["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert "unsafe" not in policy
+    html = answer.content.decode()
+    page = words(html)
+    title = re.search(r"<title>(.*) - Hakiki Ltd</title>", html)
+    assert title
+    assert title[1] != "Verification reports"
+    for text in [
+        *texts,
+        f"{settings.BASE_URL}/",
+        "no-reply@hakiki.test",
+        "Hakiki Ltd, help@hakiki.test",
+    ]:
+        assert text in page
+    assert "noindex" not in html
+    assert re.search(r"<script|<style|style=|(src|href)=.https?:", html) is None
+    for link in re.findall(r'<a [^>]*href="(/[^"]*)"', html):
+        assert visitor.get(link).status_code in {200, 302, 503}, link
+
+
+def test_documentation_names_the_addresses_of_this_installation(
+    visitor: Client, settings: Any
+) -> None:
+    settings.BASE_URL = "https://verify.hakiki.test"
+    settings.SANDBOX_HOST = "sandbox.hakiki.test"
+
+    html = visitor.get("/docs").content.decode()
+
+    assert "curl -s https://sandbox.hakiki.test/api/v1/reports" in html
+    assert "https://verify.hakiki.test/api/v1" in html
+    assert "<script" not in html
+    assert re.findall(r'src="http[^"]*"', html) == []

@@ -1,0 +1,213 @@
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+from django.utils.timezone import now
+
+from tests.webhooks.deliveries import SECRET, URL, configured, put, recorded, waiting
+from tests.world.clients import Api
+from tests.world.threads import at_once
+from verification.jobs.models import Job
+from webhooks.configuration import NotConfigured, SecretNeeded, configure, remove
+from webhooks.models import Configuration, Delivery
+
+ANOTHER = "another-secret-of-16"
+
+
+def only(api: Api) -> Configuration:
+    return Configuration.objects.get(
+        workspace=api.workspace, environment=api.environment
+    )
+
+
+def forget_jobs() -> None:
+    Job.objects.filter(function="webhooks.tasks.send_due").delete()
+
+
+def is_woken() -> bool:
+    return Job.objects.filter(function="webhooks.tasks.send_due").exists()
+
+
+def test_there_is_one_configuration_in_each_environment(api: Api, live_api: Api):
+    first = configured(api.workspace)
+    configured(
+        live_api.workspace, environment="production", url="https://live.acacia.test/"
+    )
+
+    again = configured(
+        api.workspace, url="https://other.acacia.test/", events=["report.ready"]
+    )
+
+    assert again.pk == first.pk
+    assert (again.url, again.enabled_events) == (
+        "https://other.acacia.test/",
+        ["report.ready"],
+    )
+    assert again.updated_at > first.updated_at
+    assert again.created_at == first.created_at
+    assert only(live_api).url == "https://live.acacia.test/"
+
+
+def test_it_is_told_whether_it_was_created(api: Api):
+    fields = {"url": URL, "enabled": True, "events": [], "secret": SECRET}
+
+    told = [configure(api.workspace.pk, "sandbox", **fields)[1] for _ in range(2)]
+
+    assert told == [True, False]
+
+
+def test_the_first_configuration_needs_a_secret(api: Api):
+    with pytest.raises(SecretNeeded):
+        configured(api.workspace, secret=None)
+
+    assert not Configuration.objects.exists()
+
+
+def test_a_secret_that_is_left_out_stays(api: Api):
+    configured(api.workspace)
+
+    configured(api.workspace, secret=None)
+
+    assert only(api).secrets(now()) == [SECRET]
+    assert only(api).previous_secret_ends_at is None
+
+
+def test_the_same_secret_again_changes_nothing(api: Api):
+    configured(api.workspace, secret=ANOTHER)
+    configured(api.workspace)
+    ends_at = only(api).previous_secret_ends_at
+
+    configured(api.workspace)
+
+    assert only(api).previous_secret_ends_at == ends_at
+    assert only(api).secrets(now()) == [SECRET, ANOTHER]
+
+
+def test_a_new_secret_signs_beside_the_old_one_for_a_day(api: Api):
+    configured(api.workspace)
+
+    configured(api.workspace, secret=ANOTHER)
+
+    changed = only(api)
+    assert changed.previous_secret_ends_at == changed.updated_at + timedelta(days=1)
+    almost = changed.updated_at + timedelta(hours=23, minutes=59)
+    assert changed.secrets(almost) == [ANOTHER, SECRET]
+    assert changed.secrets(changed.previous_secret_ends_at) == [ANOTHER]
+
+
+def test_the_secret_is_not_in_the_table_as_it_is(api: Api):
+    configured(api.workspace)
+
+    (sealed,) = Configuration.objects.raw(
+        "SELECT id, secret::text AS stored FROM webhooks_configuration"
+    )
+    assert SECRET.encode().hex() not in sealed.stored
+    assert SECRET not in sealed.stored
+
+
+def test_replacing_forgets_how_deliveries_went(api: Api):
+    configured(api.workspace)
+    at = now()
+    Configuration.objects.update(
+        enabled=False,
+        failures_in_row=12,
+        failing_since=at,
+        resting_until=at,
+        disabled_at=at,
+        disabled_reason="FAILING",
+    )
+
+    configured(api.workspace)
+
+    found = only(api)
+    assert found.enabled
+    assert (found.failures_in_row, found.failing_since) == (0, None)
+    assert (found.resting_until, found.disabled_at) == (None, None)
+    assert found.disabled_reason == ""
+
+
+def test_what_waits_goes_out_once_it_is_enabled(api: Api):
+    configured(api.workspace)
+    forget_jobs()
+
+    configured(api.workspace, enabled=False)
+    assert not is_woken()
+
+    configured(api.workspace)
+    assert is_woken()
+
+
+def test_removing_fails_what_waits_and_keeps_the_rest(api: Api):
+    configured(api.workspace)
+    pending, leased, delivered = (recorded(api) for _ in range(3))
+    soon = now() + timedelta(seconds=30)
+    put(leased, **waiting(soon, leased_until=soon))
+    put(delivered, status="DELIVERED", next_attempt_at=None, delivered_at=now())
+
+    remove(api.workspace.pk, "sandbox")
+
+    assert not Configuration.objects.exists()
+    for delivery in (pending, leased):
+        delivery.refresh_from_db()
+        assert delivery.status == "FAILED"
+        assert (delivery.next_attempt_at, delivery.leased_until) == (None, None)
+    delivered.refresh_from_db()
+    assert delivered.status == "DELIVERED"
+    assert set(Delivery.objects.values_list("configuration", flat=True)) == {None}
+
+
+def test_removing_leaves_the_other_environment_alone(api: Api, live_api: Api):
+    configured(api.workspace)
+    configured(live_api.workspace, environment="production")
+    theirs = recorded(live_api)
+
+    remove(api.workspace.pk, "sandbox")
+
+    theirs.refresh_from_db()
+    assert (theirs.status, theirs.configuration) == ("PENDING", only(live_api))
+
+
+def test_there_is_nothing_to_remove_twice(api: Api):
+    configured(api.workspace)
+    remove(api.workspace.pk, "sandbox")
+
+    with pytest.raises(NotConfigured):
+        remove(api.workspace.pk, "sandbox")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_at_once_make_one_configuration(transactional_db, api: Api):
+    def either(number: int):
+        if number % 4 == 3:
+            return remove(api.workspace.pk, "sandbox")
+        return configured(api.workspace, url=f"https://n{number}.acacia.test/")
+
+    for _ in range(5):
+        answers = at_once(8, either)
+        wrong = [a for a in answers if isinstance(a, Exception)]
+        assert all(isinstance(a, NotConfigured) for a in wrong), wrong
+        assert Configuration.objects.count() <= 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_may_be_recorded_while_the_configuration_is_removed(
+    transactional_db, api: Api
+):
+    configured(api.workspace)
+    is_recorded = threading.Event()
+
+    def either(number: int) -> None:
+        if number:
+            is_recorded.wait(5)
+            remove(api.workspace.pk, "sandbox")
+            return
+        with transaction.atomic():
+            recorded(api)
+            is_recorded.set()
+            time.sleep(0.3)
+
+    assert at_once(2, either) == [None, None]
+    delivery = Delivery.objects.get()
+    assert (delivery.status, delivery.configuration_id) == ("FAILED", None)

@@ -1,0 +1,305 @@
+import json
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.db import connection, transaction
+from django.utils.timezone import now
+from standardwebhooks import Webhook
+
+from tests.webhooks.deliveries import SECRET, configured
+from tests.webhooks.engine import (
+    attempts,
+    happen,
+    let_time_pass,
+    only_delivery,
+    statuses,
+)
+from tests.webhooks.receiver import Receiver, Script
+from tests.world.clients import Api, person
+from verification.db.encryption import _cipher
+from verification.jobs.models import Job
+from webhooks import claims, results
+from webhooks.claims import MOST_AT_ONCE, claim
+from webhooks.delivery import _Flight, _landed, _start, deliver
+from webhooks.letters import signing_key
+from webhooks.models import Attempt, Configuration, Delivery, Event
+from webhooks.sender import Post
+from workspaces.models import Workspace
+
+
+def test_an_event_arrives_signed_with_its_own_id(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configured(workspace, url)
+    (event_id,) = happen(workspace)
+    deliver()
+
+    (received,) = receiver.received
+    assert Webhook(signing_key(SECRET)).verify(received.body, received.headers) == {
+        "event": "report.ready",
+        "timestamp": Event.objects.get().created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "data": {"n": 0},
+    }
+    assert received.headers["webhook-id"] == str(event_id)
+    assert received.headers["content-type"] == "application/json"
+    delivery = only_delivery(status="DELIVERED", status_code=200, attempts=1)
+    assert delivery.delivered_at
+    assert delivery.next_attempt_at is None
+    attempt = Attempt.objects.get()
+    assert (attempt.answer, attempt.url, attempt.number) == ("ok", url, 1)
+
+
+def test_every_event_of_a_report_arrives(receiver: Receiver, url: str, api: Api):
+    configured(api.workspace, url, events=Event.Name.values)
+    made = api.create(person())
+    api.work()
+    deliver()
+    events = [json.loads(received.body) for received in receiver.received]
+    assert sorted(event["event"] for event in events) == [
+        *["check.completed"] * 3,
+        "report.created",
+        "report.ready",
+    ]
+    assert {event["data"]["reportId"] for event in events} == {made["id"]}
+
+
+def test_an_event_that_is_not_enabled_is_not_delivered(workspace: Workspace):
+    configured(workspace, events=["report.ready"])
+    Job.objects.all().delete()
+    happen(workspace, name=Event.Name.REPORT_CREATED)
+    assert statuses() == {}
+    assert not Job.objects.filter(function=claims.SEND_DUE).exists()
+
+
+def test_enabled_events_decide_when_the_event_is_recorded(workspace: Workspace):
+    configuration = configured(workspace, enabled=False)
+    happen(workspace)
+    configuration.enabled = True
+    configuration.save()
+    assert statuses() == {}
+
+
+def test_a_test_event_is_delivered_whatever_is_enabled(workspace: Workspace):
+    configured(workspace, events=[])
+    happen(workspace, name=Event.Name.WEBHOOK_TEST)
+    assert statuses() == {"PENDING": 1}
+
+
+def test_events_of_the_other_environment_are_not_delivered(workspace: Workspace):
+    configured(workspace, environment="production")
+    happen(workspace)
+    assert statuses() == {}
+
+
+def test_an_event_that_was_rolled_back_is_not_delivered(workspace: Workspace):
+    configured(workspace)
+    Job.objects.all().delete()
+    with transaction.atomic():
+        happen(workspace)
+        transaction.set_rollback(True)
+    assert statuses() == {}
+    assert not Job.objects.exists()
+
+
+def test_each_try_has_the_same_id_and_bytes_and_a_time_of_its_own(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(status=500)
+    configured(workspace, url)
+    happen(workspace)
+    deliver()
+    let_time_pass()
+    with time_machine.travel(now() + timedelta(hours=1)):
+        deliver()
+    first, second = receiver.received
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    sent = [int(each.headers["webhook-timestamp"]) for each in (first, second)]
+    assert 3_600 <= sent[1] - sent[0] <= 3_610
+
+
+def test_what_is_not_acknowledged_is_tried_again_after_5_seconds(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(status=500, body=b"sorry")
+    configured(workspace, url)
+    happen(workspace)
+    Job.objects.all().delete()  # it runs now
+    deliver()
+    delivery = only_delivery(status="RETRYING", status_code=500, failures=1)
+    wait = delivery.next_attempt_at - now()
+    assert timedelta(seconds=3) < wait < timedelta(seconds=6.1)
+    (job,) = Job.objects.filter(function=claims.SEND_DUE, due_at__gt=now())
+    assert abs(job.due_at - delivery.next_attempt_at) < timedelta(seconds=0.1)
+
+
+def test_after_ten_attempts_it_has_failed_and_nothing_waits(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(status=500)
+    configured(workspace, url)
+    happen(workspace)
+    for _ in range(12):
+        deliver()
+        let_time_pass()
+    assert statuses() == {"FAILED": 1}
+    assert attempts() == [(number, 500, "") for number in range(1, 11)]
+
+
+def test_retry_after_is_honoured(receiver: Receiver, url: str, workspace: Workspace):
+    receiver.scripts["/hook"] = Script(status=503, headers={"Retry-After": "120"})
+    configured(workspace, url)
+    happen(workspace)
+    deliver()
+    wait = only_delivery().next_attempt_at - now()
+    assert timedelta(seconds=115) < wait <= timedelta(seconds=120)
+
+
+def test_a_target_that_may_not_be_called_has_failed_at_once(
+    receiver: Receiver, workspace: Workspace
+):
+    configured(workspace, "https://127.0.0.1/")
+    happen(workspace)
+    deliver()
+    assert statuses() == {"FAILED": 1}
+    assert attempts() == [(1, None, "TARGET_BLOCKED")]
+
+
+def test_an_event_that_cannot_be_read_holds_up_no_other(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configured(workspace, url)
+    bad, _ = happen(workspace, 2)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE webhooks_event
+            SET payload = set_byte(payload, 30, get_byte(payload, 30) # 1) WHERE id = %s
+            """,
+            [bad],
+        )
+    deliver()
+    assert only_delivery(pk=bad).status == "FAILED"
+    assert statuses() == {"FAILED": 1, "DELIVERED": 1}
+    assert Configuration.objects.get().failures_in_row == 0
+
+
+def test_both_secrets_sign_while_the_old_one_counts(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    old = "an older secret, 24 long"
+    configured(workspace, url, secret=old)
+    configured(workspace, url)
+    happen(workspace)
+    deliver()
+    Configuration.objects.update(previous_secret_ends_at=now())
+    happen(workspace)
+    deliver()
+    first, second = receiver.received
+    for secret in (SECRET, old):
+        Webhook(signing_key(secret)).verify(first.body, first.headers)
+    assert len(first.headers["webhook-signature"].split()) == 2
+    assert len(second.headers["webhook-signature"].split()) == 1
+
+
+def test_no_more_than_ten_of_a_configuration_are_under_way(
+    receiver: Receiver, workspace: Workspace, settings
+):
+    settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
+    receiver.scripts["/hangs"] = Script(hangs=True)
+    configured(workspace, receiver.url("/hangs", host="localhost"))
+    happen(workspace, 30)
+    deliver()
+    # A few more were claimed while the first of them were recorded, and no more once
+    # ten had failed in a row: it rests, and the others wait as if never claimed.
+    sent = len(receiver.received)
+    assert sent < 2 * MOST_AT_ONCE
+    assert attempts() == [(1, None, "TIMED_OUT")] * sent
+    assert statuses() == {"RETRYING": sent, "PENDING": 30 - sent}
+    assert not Delivery.objects.filter(leased_until__isnull=False).exists()
+
+
+@pytest.mark.parametrize("status", [410, 500, 429])
+def test_who_refuses_is_sent_no_more_than_was_under_way(
+    receiver: Receiver, url: str, workspace: Workspace, status: int
+):
+    receiver.scripts["/hook"] = lambda received: Script(
+        status=200 if len(receiver.received) <= 40 else status
+    )
+    configured(workspace, url)
+    happen(workspace, 200)
+    deliver()
+    assert len(receiver.received) <= 40 + 2 * MOST_AT_ONCE
+    assert statuses()["DELIVERED"] == 40
+    assert Delivery.objects.filter(status="PENDING", attempts=0).count() >= 140
+
+
+def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configured(workspace, url)
+    happen(workspace)
+    workspace.suspend("Unpaid invoices")
+    Job.objects.all().delete()
+    deliver()
+    assert statuses() == {"PENDING": 1}
+    assert not Job.objects.exists()
+    workspace.resume()
+    assert Job.objects.filter(function=claims.SEND_DUE).exists()
+    deliver()
+    assert statuses() == {"DELIVERED": 1}
+
+
+def test_what_was_sealed_with_a_key_that_is_not_here_yet_waits_for_it(
+    receiver: Receiver, url: str, workspace: Workspace, settings
+):
+    configured(workspace, url)
+    happen(workspace)
+    ring = settings.FIELD_KEYS
+    settings.FIELD_KEYS = [("k99", b"x" * 32)]
+    _cipher.cache_clear()
+    deliver()
+    assert only_delivery().next_attempt_at > now() + timedelta(seconds=50)
+    assert (statuses(), attempts()) == ({"PENDING": 1}, [])
+    settings.FIELD_KEYS = ring
+    _cipher.cache_clear()
+    let_time_pass()
+    deliver()
+    assert statuses() == {"DELIVERED": 1}
+
+
+def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    receiver.scripts["/hook"] = Script(drip=0.03)
+    configuration = configured(workspace, url)
+    happen(workspace, MOST_AT_ONCE + 1)
+    flight = _Flight()
+    with Post(at_once=MOST_AT_ONCE) as post:
+        _start(post, claim(99, {configuration.pk: 99}), flight)
+        while flight.claims:
+            results.record(_landed(post, flight))
+    last = receiver.received[-1]
+    assert last.at - receiver.received[0].at > 1
+    started = Attempt.objects.order_by("-started_at")[:2]
+    assert started[0].started_at - started[1].started_at > timedelta(seconds=1)
+    assert int(last.headers["webhook-timestamp"]) == int(
+        started[0].started_at.timestamp()
+    )
+
+
+def test_who_hangs_holds_up_nobody(
+    receiver: Receiver, url: str, workspace: Workspace, another_api: Api, settings
+):
+    settings.WEBHOOK_TIMEOUT_SECONDS = 1.0
+    receiver.scripts["/hangs"] = Script(hangs=True)
+    configured(workspace, receiver.url("/hangs", host="localhost"))
+    configured(another_api.workspace, url)
+    happen(workspace, 30)
+    happen(another_api.workspace, 30)
+    deliver()
+    hung = [r.at for r in receiver.received if r.path == "/hangs"]
+    served = [r.at for r in receiver.received if r.path == "/hook"]
+    assert len(served) == 30
+    assert max(served) < min(hung) + 0.9

@@ -1,0 +1,203 @@
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.webhooks.deliveries import configured, ended, put, recorded, waiting
+from tests.webhooks.test_configuration import forget_jobs, is_woken
+from tests.world.clients import Api
+from webhooks.configuration import NotConfigured, remove
+from webhooks.models import Configuration, Delivery, Event
+from webhooks.redelivery import (
+    ConfigurationDisabled,
+    EventPurged,
+    TooManyTests,
+    recover,
+    redeliver,
+    send_test,
+)
+
+
+def again(api: Api, delivery: Delivery) -> Delivery:
+    return redeliver(api.workspace.pk, api.environment, delivery.pk)
+
+
+def is_due_anew(delivery: Delivery) -> bool:
+    delivery.refresh_from_db()
+    return (
+        (delivery.status, delivery.failures) == ("PENDING", 0)
+        and (delivery.leased_until, delivery.delivered_at) == (None, None)
+        and delivery.next_attempt_at <= now()
+    )
+
+
+def as_it_is(delivery: Delivery) -> dict:
+    return Delivery.objects.filter(pk=delivery.pk).values().get()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ended("DELIVERED"),
+        ended("FAILED"),
+        waiting(),
+        waiting(now(), leased_until=now() - timedelta(seconds=1)),
+    ],
+    ids=["delivered", "failed", "retrying", "lease over"],
+)
+def test_a_delivery_is_sent_again_whatever_became_of_it(api: Api, fields):
+    configured(api.workspace)
+    delivery = recorded(api, **fields)
+    forget_jobs()
+
+    told = again(api, delivery)
+
+    assert is_due_anew(delivery)
+    assert told.status == "PENDING"
+    assert delivery.attempts == fields.get("attempts", 0)
+    assert is_woken()
+
+
+def test_one_that_is_being_sent_is_left_alone(api: Api):
+    configured(api.workspace)
+    soon = now() + timedelta(seconds=30)
+    delivery = recorded(api, **waiting(soon, leased_until=soon))
+    before = as_it_is(delivery)
+
+    assert again(api, delivery).status == "RETRYING"
+
+    assert as_it_is(delivery) == before
+
+
+def test_it_goes_to_the_present_configuration(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api)
+    remove(api.workspace.pk, "sandbox")
+    present = configured(api.workspace)
+
+    again(api, delivery)
+
+    assert is_due_anew(delivery)
+    assert delivery.configuration == present
+
+
+def test_nothing_is_sent_again_to_nowhere(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api)
+    remove(api.workspace.pk, "sandbox")
+    before = as_it_is(delivery)
+
+    with pytest.raises(NotConfigured):
+        again(api, delivery)
+    with pytest.raises(NotConfigured):
+        recover(api.workspace.pk, "sandbox", now() - timedelta(days=1))
+    with pytest.raises(NotConfigured):
+        send_test(api.workspace.pk, "sandbox")
+
+    assert as_it_is(delivery) == before
+    assert not Event.objects.filter(name="webhook.test").exists()
+
+
+def test_nothing_is_sent_again_to_a_disabled_configuration(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+    configured(api.workspace, enabled=False)
+    before = as_it_is(delivery)
+
+    with pytest.raises(ConfigurationDisabled):
+        again(api, delivery)
+    with pytest.raises(ConfigurationDisabled):
+        recover(api.workspace.pk, "sandbox", now() - timedelta(days=1))
+    with pytest.raises(ConfigurationDisabled):
+        send_test(api.workspace.pk, "sandbox")
+
+    assert as_it_is(delivery) == before
+    assert not Event.objects.filter(name="webhook.test").exists()
+
+
+def test_what_is_not_kept_cannot_be_sent_again(api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+    Event.objects.update(payload=None)
+    before = as_it_is(delivery)
+
+    with pytest.raises(EventPurged):
+        again(api, delivery)
+    assert recover(api.workspace.pk, "sandbox", now() - timedelta(days=60)) == 0
+
+    assert as_it_is(delivery) == before
+
+
+def test_a_strangers_delivery_is_not_there(api: Api, live_api: Api, another_api: Api):
+    configured(api.workspace)
+    delivery = recorded(api, **ended("FAILED"))
+    before = as_it_is(delivery)
+
+    for stranger in (live_api, another_api):
+        configured(stranger.workspace, environment=stranger.environment)
+        with pytest.raises(Delivery.DoesNotExist):
+            again(stranger, delivery)
+        long_ago = now() - timedelta(days=60)
+        assert recover(stranger.workspace.pk, stranger.environment, long_ago) == 0
+
+    assert as_it_is(delivery) == before
+
+
+def test_what_failed_since_then_is_recovered_and_nothing_else(api: Api):
+    configured(api.workspace)
+    since = now() - timedelta(hours=2)
+    old, edge, new = (recorded(api, **ended("FAILED")) for _ in range(3))
+    put(old, created_at=since - timedelta(microseconds=1))
+    put(edge, created_at=since)
+    others = [recorded(api, **ended("DELIVERED")), recorded(api, **waiting())]
+    before = [as_it_is(delivery) for delivery in (old, *others)]
+    forget_jobs()
+
+    assert recover(api.workspace.pk, "sandbox", since) == 2
+
+    assert is_due_anew(edge)
+    assert is_due_anew(new)
+    assert [as_it_is(delivery) for delivery in (old, *others)] == before
+    assert is_woken()
+    assert recover(api.workspace.pk, "sandbox", since) == 0
+
+
+def test_a_recovery_is_one_statement_however_much_failed(
+    api: Api, django_assert_max_num_queries
+):
+    configured(api.workspace)
+    for _ in range(12):
+        recorded(api, **ended("FAILED"))
+
+    # The lock, the configuration, the update, the job; a savepoint around them.
+    with django_assert_max_num_queries(6):
+        assert recover(api.workspace.pk, "sandbox", now() - timedelta(days=1)) == 12
+
+
+def test_a_test_event_is_delivered_whatever_is_enabled(api: Api):
+    configuration = configured(api.workspace, events=[])
+    forget_jobs()
+
+    delivery = send_test(api.workspace.pk, "sandbox")
+
+    assert (delivery.name, delivery.status) == ("webhook.test", "PENDING")
+    assert delivery.configuration == configuration
+    assert delivery.event.payload["workspaceId"] == str(api.workspace.pk)
+    assert delivery.event.payload["test"] is True
+    assert delivery.event.report_id is None
+    assert is_woken()
+
+
+def test_five_test_events_a_minute_are_enough(api: Api, live_api: Api):
+    configured(api.workspace)
+    configured(live_api.workspace, environment="production")
+
+    for _ in range(5):
+        send_test(api.workspace.pk, "sandbox")
+    with pytest.raises(TooManyTests) as refused:
+        send_test(api.workspace.pk, "sandbox")
+
+    assert 0 < refused.value.rate.resets_in <= 60
+    assert Event.objects.filter(name="webhook.test").count() == 5
+    assert send_test(api.workspace.pk, "production")
+    assert Configuration.objects.count() == 2

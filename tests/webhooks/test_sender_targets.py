@@ -1,0 +1,194 @@
+import asyncio
+import socket
+import ssl
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from tests.webhooks.letters import answer, answers, at
+from tests.webhooks.receiver import HOST, Receiver, Script, lookup_here
+from webhooks.models import Attempt
+from webhooks.sender import Post, _trust
+
+E = Attempt.Error
+
+
+@pytest.fixture
+def impostor(receiver):
+    """A receiver with another certificate, known under the usual name."""
+    with ExitStack() as stack:
+        yield lambda context: stack.enter_context(Receiver(context))
+
+
+def test_a_certificate_of_another_name_is_not_trusted(authority, impostor, post):
+    other = impostor(authority.context("other.acacia.test"))
+
+    assert answer(post, other.url()).error == E.NOT_TRUSTED
+    assert other.received == []
+
+
+def test_an_expired_certificate_is_not_trusted(authority, impostor, post):
+    other = impostor(authority.expired_context(HOST))
+
+    assert answer(post, other.url()).error == E.NOT_TRUSTED
+    assert other.received == []
+
+
+def test_a_certificate_of_an_unknown_authority_is_not_trusted(
+    receiver, settings, authority
+):
+    settings.WEBHOOK_CA_FILE = ""
+
+    with Post(lookup_here) as post:
+        assert answer(post, receiver.url()).error == E.NOT_TRUSTED
+    assert receiver.received == []
+
+
+def test_a_receiver_without_tls_is_not_connected(impostor, post):
+    plain = impostor(None)
+
+    assert answer(post, plain.url()).error == E.NOT_CONNECTED
+    assert plain.received == []
+
+
+def test_old_tls_is_refused(authority, impostor, post):
+    context = authority.context(HOST)
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    old = impostor(context)
+
+    assert answer(post, old.url()).error == E.NOT_CONNECTED
+    assert old.received == []
+
+
+def test_certificates_are_read_once():
+    assert _trust("") is _trust("")
+
+
+def test_a_closed_port_is_not_connected(post):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+        said = answer(post, f"https://{HOST}:{port}/")
+
+    assert (said.status_code, said.error) == (None, E.NOT_CONNECTED)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(receiver, post, connects, status):
+    receiver.scripts["/"] = Script(
+        status=status, headers={"Location": "https://127.0.0.1:8443/admin"}, body=b""
+    )
+
+    said = answer(post, receiver.url())
+
+    assert (said.status_code, said.error) == (status, "")
+    assert connects == [("127.0.0.1", receiver.port)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.1:8443/",
+        "https://0x7f.1:8443/",
+        "https://2130706433/",
+        "https://127.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://ada@hooks.example.com/",
+        "https://hooks.example.com:22/",
+        "http://hooks.example.com/",
+        f"http://{HOST}/",
+        "https://printer.local/",
+        "nonsense",
+    ],
+)
+def test_a_url_that_may_not_be_called_is_blocked(post, connects, url):
+    said = answer(post, url)
+
+    assert (said.status_code, said.error, said.text) == (None, E.TARGET_BLOCKED, "")
+    assert connects == []
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["10.0.0.1"],
+        ["169.254.169.254"],
+        ["::1"],
+        ["::ffff:127.0.0.1"],
+        ["8.8.8.8", "127.0.0.1"],
+        ["127.0.0.1", "8.8.8.8"],
+    ],
+)
+def test_a_name_of_private_addresses_is_blocked(receiver, connects, addresses):
+    lookup, asked = at(addresses)
+
+    with Post(lookup) as post:
+        said = answer(post, "https://hooks.example.com:8443/")
+
+    assert said.error == E.TARGET_BLOCKED
+    assert asked == ["hooks.example.com"]
+    assert connects == []
+
+
+def test_a_name_that_changes_is_connected_to_where_it_was_vetted(receiver, connects):
+    lookup, asked = at(["8.8.8.8"], ["127.0.0.1"])
+
+    with Post(lookup) as post:
+        said = answer(post, "https://hooks.example.com:8443/")
+
+    assert said.error == E.NOT_CONNECTED
+    assert asked == ["hooks.example.com"]
+    assert connects == [("8.8.8.8", 8443)]
+
+
+def test_a_name_that_changed_is_vetted_anew(receiver, connects):
+    lookup, _ = at(["8.8.8.8"], ["127.0.0.1"])
+    url = "https://hooks.example.com:8443/"
+
+    errors = []
+    for _ in range(2):
+        with Post(lookup) as post:
+            errors.append(answer(post, url).error)
+
+    assert errors == [E.NOT_CONNECTED, E.TARGET_BLOCKED]
+    assert connects == [("8.8.8.8", 8443)]
+
+
+def test_an_unknown_name_says_so(receiver):
+    async def lookup(host, port, **options):
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    with Post(lookup) as post:
+        assert answer(post, receiver.url()).error == E.NAME_UNKNOWN
+
+
+def test_letters_to_one_name_share_its_lookup(receiver):
+    lookup, asked = at(["127.0.0.1"])
+
+    with Post(lookup) as post:
+        assert {a.error for a in answers(post, *[receiver.url()] * 20)} == {""}
+
+    assert asked == [HOST]
+
+
+def test_a_slow_lookup_holds_up_no_other_name(receiver, settings):
+    settings.WEBHOOK_DEV_HOSTS = frozenset({HOST, "slow.test"})
+    settings.WEBHOOK_TIMEOUT_SECONDS = 1
+    go_on = threading.Event()
+
+    async def lookup(host, port, **options):
+        if host == "slow.test":
+            await asyncio.get_running_loop().run_in_executor(None, go_on.wait, 20)
+        return await lookup_here(host, port, **options)
+
+    with Post(lookup) as post:
+        slow, quick = answers(post, receiver.url(host="slow.test"), receiver.url())
+        go_on.set()
+
+    assert (quick.error, slow.error) == ("", E.TIMED_OUT)
+    assert quick.duration_ms < 900 <= slow.duration_ms

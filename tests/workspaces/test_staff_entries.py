@@ -1,0 +1,216 @@
+"""Staff top up accounts and adjust them: once a page, and the large ones by two."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, transaction
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.payments.test_refund_admin import browser
+from tests.world.staff import act, dialog_url, listing, opened, press, sent
+from tests.world.threads import at_once
+from verification.backoffice.models import AuditEvent
+from verification.backoffice.roles import Staff
+from verification.db.ids import uuid7
+from workspaces import ledger, staff_entries
+from workspaces.ledger import Kind, Movement
+from workspaces.models import Account, LedgerEntry, StaffEntry
+
+pytestmark = pytest.mark.django_db
+GRACE = Staff(1, "staff grace")
+
+
+@pytest.fixture
+def account(workspace) -> Account:
+    return workspace.accounts.get(environment="production")
+
+
+def finance(name: str) -> Client:
+    return browser(
+        name, "view_account", "change_account", "view_staffentry", "change_staffentry"
+    )
+
+
+def asked(account: Account, amount: object, kind: Kind = Kind.TOP_UP) -> StaffEntry:
+    return staff_entries.ask(uuid7(), account.pk, kind, Decimal(amount), "Bank", GRACE)
+
+
+def balance(account: Account) -> Decimal:
+    return Account.objects.get(pk=account.pk).balance
+
+
+def test_a_dialog_that_is_sent_twice_books_once(account, superuser):
+    first = sent(amount="100", note="Transfer 7")
+
+    assert "Top-up of KES 100.00" in press(superuser, "top_up", account, **first)[0]
+    told = press(superuser, "top_up", account, **first)
+    assert told[0].startswith("This page was sent before")
+    # Going back and typing another amount does not make it another page.
+    press(superuser, "top_up", account, **{**first, "amount": "900"})
+
+    assert (balance(account), LedgerEntry.objects.count()) == (100, 1)
+    # Another page is another entry, whatever is typed there.
+    press(superuser, "top_up", account, **sent(amount="100", note="Transfer 7"))
+    assert balance(account) == 200
+
+
+def test_each_dialog_that_is_opened_has_an_id_of_its_own(account, superuser):
+    url = dialog_url("top_up", account)
+    found = [
+        re.search(r'name="page" value="([^"]+)"', opened(superuser, url))[1]
+        for _ in range(2)
+    ]
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("page", ["", "1", "../../x"])
+def test_what_no_dialog_has_asked_for_is_not_booked(account, superuser, page):
+    assert press(superuser, "top_up", account, amount="100", page=page) == []
+
+    assert not StaffEntry.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_a_double_click_one_is_booked(account):
+    page = uuid7()
+
+    def click(number: int) -> StaffEntry:
+        return staff_entries.ask(page, account.pk, Kind.TOP_UP, Decimal(10), "", GRACE)
+
+    answers = at_once(4, click)
+
+    assert sum(isinstance(one, staff_entries.SentBefore) for one in answers) == 3
+    assert balance(account) == 10
+
+
+def test_the_database_books_a_staff_entry_once(account):
+    entry = asked(account, 10)
+    again = Movement(account.pk, Kind.TOP_UP, Decimal(10), "x", staff_entry_id=entry.pk)
+
+    with pytest.raises(IntegrityError, match="a_staff_entry_is_booked_once"):
+        ledger.record(again)
+
+
+def test_a_large_entry_needs_a_second_person_and_both_are_in_the_trail(
+    account, settings
+):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(100)
+    grace, wangari = finance("grace"), finance("wangari")
+    (told,) = press(grace, "top_up", account, amount="100.01", note="Transfer 7")
+    assert told.endswith("waits for a second person.")
+    entry = StaffEntry.objects.get()
+
+    for _ in range(2):
+        (refused,) = act(grace, "approve", entry, confirmed="yes")
+        assert "Another person" in refused
+        User.objects.filter(username="grace").update(username="Grace ")
+    # Approving asks first, and says what for.
+    data = {"action": "approve", "_selected_action": [entry.pk]}
+    page = wangari.post(listing(StaffEntry), data).content.decode()
+    assert "KES 100.01" in page
+    assert "Transfer 7" in page
+    assert balance(account) == 0
+    assert act(wangari, "approve", entry, confirmed="yes") == [f"{entry.pk}: approved."]
+    (again,) = act(wangari, "approve", entry, confirmed="yes")
+    assert "BOOKED already" in again
+
+    assert balance(account) == Decimal("100.01")
+    trail = AuditEvent.objects.filter(workspace_id=account.workspace_id)
+    assert list(trail.order_by("id").values_list("actor", "action", "reason")) == [
+        ("grace", "account.topped-up-asked", "Transfer 7"),
+        ("wangari", "staff-entry.approved", ""),
+    ]
+    call_command("audit_ledger")
+
+
+def test_a_rejected_entry_is_not_booked(account, settings):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
+    entry = asked(account, 50)
+
+    staff_entries.reject(entry.pk, by=Staff(2, "staff wangari"))
+
+    with pytest.raises(staff_entries.NotBooked, match="REJECTED already"):
+        staff_entries.approve(entry.pk, by=Staff(2, "staff wangari"))
+    assert balance(account) == 0
+
+
+def test_several_small_entries_in_a_day_are_one_large_one(account, settings):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(100)
+    assert not asked(account, 60).needs_second
+    assert asked(account, -41, Kind.ADJUSTMENT).needs_second
+    staff_entries.reject(StaffEntry.objects.latest("id").pk, by=GRACE)
+    assert not asked(account, -40, Kind.ADJUSTMENT).needs_second
+
+    with time_machine.travel(now() + timedelta(days=1, seconds=1)):
+        assert not asked(account, 100).needs_second
+
+
+def test_play_money_needs_no_second_person(workspace, settings):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
+    sandbox = workspace.accounts.get(environment="sandbox")
+
+    assert not asked(sandbox, 1_000_000).needs_second
+
+
+def test_what_the_balance_no_longer_has_is_not_taken_by_approving(account, settings):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
+    entry = asked(account, -50, Kind.ADJUSTMENT)
+
+    with pytest.raises(staff_entries.NotBooked, match="This needs KES 50"):
+        staff_entries.approve(entry.pk, by=Staff(2, "staff wangari"))
+
+    assert StaffEntry.objects.get().status == "REQUESTED"
+
+
+def test_nobody_approves_without_the_permission(account, settings):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
+    entry = asked(account, 50)
+
+    act(browser("reader", "view_staffentry"), "approve", entry, confirmed="yes")
+
+    assert StaffEntry.objects.get().status == "REQUESTED"
+
+
+@pytest.mark.parametrize(
+    "forced",
+    [{"status": "BOOKED"}, {"status": "BOOKED", "decided_by_user": 1}],
+)
+def test_the_database_wants_a_second_person(account, settings, forced):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
+    asked(account, 50)
+    if "decided_by_user" in forced:
+        forced = {**forced, "decided_at": now()}
+
+    with (
+        pytest.raises(IntegrityError, match="decided_by_another"),
+        transaction.atomic(),
+    ):
+        StaffEntry.objects.update(**forced)
+
+
+@pytest.mark.parametrize("change", [{"amount": 51}, {"kind": "ADJUSTMENT"}])
+def test_an_entry_that_is_booked_otherwise_is_found(account, change, capsys):
+    asked(account, 50)
+    StaffEntry.objects.update(**change)
+
+    with pytest.raises(CommandError):
+        call_command("audit_ledger")
+
+    assert "booked otherwise" in capsys.readouterr().out
+
+
+def test_an_entry_that_was_never_booked_is_found(account, settings, capsys):
+    settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
+    asked(account, 50)
+    StaffEntry.objects.update(status="BOOKED", needs_second=False)
+
+    with pytest.raises(CommandError):
+        call_command("audit_ledger")
+
+    assert "no entry in the ledger" in capsys.readouterr().out

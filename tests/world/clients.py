@@ -1,0 +1,232 @@
+"""A client of the API as tests use it, and the requests they send.
+
+def test_something(api):
+    made = api.create(person(idNumber="90000000"))
+    api.work()
+    assert api.report(made["id"])["status"] == "READY"
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+from django.core.management import call_command
+from django.test import Client as HttpClient
+from django.utils.timezone import now
+
+from verification.checks.catalogue import CATALOGUE
+from verification.checks.tasks import run_due
+from verification.notifications.models import SandboxAddress
+from verification.notifications.recipients import exact_hash
+from verification.providers import registry
+from verification.providers.base import Finding, Inquiry, Refused
+from workspaces import keys
+from workspaces.models import Account, Workspace
+from workspaces.signup import create_workspace
+
+ATTESTED = {
+    "mode": "CUSTOMER_ATTESTED",
+    "obtained": True,
+    "obtainedAt": "2026-01-20T10:00:00Z",
+    "method": "CUSTOMER_WEB_FORM",
+    "policyVersion": "2026-01",
+}
+HOSTED = {"mode": "SERVICE_HOSTED"}
+
+
+def person(**subject: Any) -> dict[str, Any]:
+    """A request item for a person; `None` leaves a member out."""
+    members = {
+        "subjectType": "INDIVIDUAL",
+        "fullName": "Wanjiku Kamau",
+        "idNumber": "12345678",
+        **subject,
+    }
+    return {
+        "subject": {k: v for k, v in members.items() if v is not None},
+        "checksRequested": ["IDENTITY", "KRA_PIN", "CRB_SCORE"],
+        "purpose": "Loan application",
+        "consent": ATTESTED,
+    }
+
+
+def company(**subject: Any) -> dict[str, Any]:
+    """A request item for a company."""
+    members = {
+        "subjectType": "COMPANY",
+        "fullName": "Baobab Traders Limited",
+        "registrationNumber": "PVT-12345",
+        **subject,
+    }
+    return {
+        "subject": {k: v for k, v in members.items() if v is not None},
+        "checksRequested": ["BUSINESS_VERIFICATION"],
+        "purpose": "Supplier onboarding",
+    }
+
+
+def approve(workspace: Workspace, legal_name: str = "", trading_name: str = "") -> None:
+    """Without an application: it goes by this reviewed name, or the one it has."""
+    workspace.go_live = Workspace.GoLive.APPROVED
+    workspace.set_reviewed_names(legal_name or workspace.name, trading_name)
+    workspace.save()
+
+
+class Api:
+    """Requests with one key, through every middleware."""
+
+    def __init__(self, workspace: Workspace, environment: str, **key: Any) -> None:
+        self.workspace, self.environment = workspace, environment
+        self.key, self.text = keys.issue(
+            workspace, environment=environment, name="tests", force=True, **key
+        )
+        self._http = HttpClient(headers={"Authorization": f"Bearer {self.text}"})
+
+    @property
+    def account(self) -> Account:
+        return self.workspace.accounts.get(environment=self.environment)
+
+    def get(self, path: str, **query: Any):
+        return self._http.get(f"/api/v1{path}", query)
+
+    def post(self, path: str, body: Any = None, **headers: str):
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.raw(path, "" if body is None else json.dumps(body), sent)
+
+    def raw(self, path: str, text: str, headers: Any = None):
+        """Post this text, which need not be JSON."""
+        return self._http.post(
+            f"/api/v1{path}", text, content_type="application/json", headers=headers
+        )
+
+    def patch(self, path: str, body: Any = None):
+        return self._sent("PATCH", path, body)
+
+    def put(self, path: str, body: Any = None):
+        return self._sent("PUT", path, body)
+
+    def _sent(self, method: str, path: str, body: Any):
+        data = "" if body is None else json.dumps(body)
+        return self._http.generic(
+            method, f"/api/v1{path}", data, content_type="application/json"
+        )
+
+    def delete(self, path: str):
+        return self._http.delete(f"/api/v1{path}")
+
+    def create(self, *items: dict[str, Any], **top: Any) -> Any:
+        """Create reports; the created one, or a list of several."""
+        answer = self.post("/reports", {"reports": list(items), **top})
+        assert answer.status_code == 201, answer.content
+        made = answer.json()["reports"]
+        return made[0] if len(items) == 1 else made
+
+    def report(self, report_id: str) -> dict[str, Any]:
+        answer = self.get(f"/reports/{report_id}")
+        assert answer.status_code == 200, answer.content
+        return answer.json()
+
+    def refused(self, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
+        """The problem that this POST is answered with."""
+        answer = self.post(path, body, **headers)
+        assert answer.status_code >= 400, answer.content
+        assert answer["Content-Type"] == "application/problem+json"
+        return answer.json()
+
+    def work(self) -> None:
+        """Run the checks that are due, as a job would."""
+        run_due()
+
+
+def codes(problem: dict[str, Any]) -> dict[str, str]:
+    """pointer, parameter or header -> code, of a problem's errors."""
+    return {
+        error.get("pointer") or error.get("parameter") or error["header"]: error["code"]
+        for error in problem["errors"]
+    }
+
+
+# Whom tests of the sandbox write to.
+READERS = [
+    "wanjiku@kamau.test",
+    "right@kamau.test",
+    "amina@baraka.test",
+    "accounts@kilele.test",
+    "amina@payer.test",
+    "wanjiku@subject.test",
+    "wanjiku@example.test",
+    *(f"p{n}@kamau.test" for n in range(30)),
+]
+
+
+def let_get_sandbox_messages(workspace: Workspace, *addresses: str) -> None:
+    """As if a member had typed the codes that were sent to these addresses."""
+    SandboxAddress.objects.bulk_create(
+        SandboxAddress(
+            workspace=workspace,
+            channel=channel,
+            address=address,
+            address_hash=exact_hash(channel, address),
+            confirmed_at=now(),
+        )
+        for address in addresses
+        for channel in ["SMS" if address.startswith("+") else "EMAIL"]
+    )
+
+
+@pytest.fixture
+def workspace(db: None) -> Workspace:
+    """Its sandbox may write to READERS."""
+    call_command("setup_checks", stdout=io.StringIO())
+    made = create_workspace(name="Acacia Lenders", owner_email="owner@acacia.test")
+    let_get_sandbox_messages(made, *READERS)
+    return made
+
+
+@pytest.fixture
+def api(workspace: Workspace) -> Api:
+    """A test key with every scope."""
+    return Api(workspace, "sandbox")
+
+
+class Refusing:
+    """A live source that refuses every question at once."""
+
+    name: ClassVar[str] = "refusing"
+    waits_on_network: ClassVar[bool] = False
+    repeats_are_free: ClassVar[bool] = True
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        raise Refused("SOURCE_REFUSED", "The source refuses.")
+
+
+@pytest.fixture
+def live_source() -> Iterator[None]:
+    """Have every check answered in production, or refused where a test configures no
+    source of its own."""
+    if registry.live_sources():
+        yield
+        return
+    asked = (e.name for e in CATALOGUE if e.name != registry.REFEREES_CHECK)
+    path = f"{Refusing.__module__}.{Refusing.__name__}"
+    routes = {name: {registry.EVERYWHERE: [Refusing.name]} for name in asked}
+    registry.configure({Refusing.name: (path, {})}, routes)
+    yield
+    registry.configure({}, {})
+
+
+@pytest.fixture
+def live_api(workspace: Workspace, live_source: None) -> Api:
+    """A production key."""
+    return Api(workspace, "production")
+
+
+@pytest.fixture
+def another_api(workspace: Workspace) -> Api:
+    """A test key of another workspace."""
+    other = create_workspace(name="Baobab Bank", owner_email="owner@baobab.test")
+    return Api(other, "sandbox")

@@ -1,0 +1,108 @@
+"""What tests of ordering send and look at."""
+
+import copy
+import io
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+
+from tests.world.clients import HOSTED, Api, codes, person
+from verification.payments.models import Trouble, TroubleKind
+
+EMPLOYMENT = {
+    "employerName": "Baraka Logistics Ltd",
+    "refereeName": "Amina Said",
+    "refereeEmail": "amina@baraka.test",
+}
+PAYER = {"name": "Kilele Insurance", "email": "accounts@kilele.test"}
+
+
+def put(item: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of the item with this value at a path such as "subject/idNumber"."""
+    changed = copy.deepcopy(item)
+    *way, last = path.split("/")
+    place: Any = changed
+    for step in way:
+        place = place[int(step) if isinstance(place, list) else step]
+    place[int(last) if isinstance(place, list) else last] = value
+    return changed
+
+
+def told(api: Api, *items: Any, **top: Any) -> dict[str, str]:
+    """path in the only item, or pointer into the body -> code, of a refusal."""
+    problem = api.refused("/reports", {"reports": list(items), **top})
+    assert problem["code"] == "validation-failed", problem
+    only = "#/reports/0/" if len(items) == 1 else "#/"
+    return {at.removeprefix(only): code for at, code in codes(problem).items()}
+
+
+def rows() -> dict[str, int]:
+    """How many rows each table of ours has, without counts of requests and refusals."""
+    ours = (m for m in apps.get_models() if m.__module__.split(".")[0] in OURS)
+    counted = {
+        model._meta.label: model._default_manager.count()
+        for model in ours
+        if model._meta.label != "workspaces.RateCount"
+    }
+    refused = Trouble.objects.filter(kind=TroubleKind.ACCESS).count()
+    return counted | {Trouble._meta.label: counted[Trouble._meta.label] - refused}
+
+
+OURS = {"verification", "workspaces", "webhooks", "monitoring"}
+
+
+@pytest.fixture(autouse=True)
+def _the_ledger_adds_up(request: pytest.FixtureRequest):
+    if "workspace" not in request.fixturenames:
+        yield
+        return
+    request.getfixturevalue("workspace")
+    yield
+    call_command("audit_ledger", verbosity=0, stdout=io.StringIO())
+
+
+REFUSED, SLOW, CLEAR_PIN = "90000008", "90000006", "A900000000Z"
+TWO = ["IDENTITY", "KRA_PIN"]
+STATUSES = [
+    "DRAFT",
+    "PENDING_CONSENT",
+    "PENDING_PAYMENT",
+    "RUNNING",
+    "PARTIAL on the way",
+    "PARTIAL ended",
+    "READY",
+    "FAILED",
+    "CANCELLED",
+]
+
+
+def two_checks(**subject: Any) -> dict[str, Any]:
+    """IDENTITY and KRA_PIN of a person, each for 50."""
+    return {**person(**subject), "checksRequested": TWO}
+
+
+def report_in(api: Api, status: str) -> str:
+    """The id of a report that got into one of STATUSES by what its client did."""
+    items = {
+        "DRAFT": {**two_checks(), "draft": True},
+        "PENDING_CONSENT": {**two_checks(), "consent": HOSTED},
+        "PENDING_PAYMENT": {**two_checks(), "paymentMode": "CANDIDATE"},
+        "PARTIAL on the way": two_checks(idNumber=SLOW, kraPin=CLEAR_PIN),
+        "PARTIAL ended": two_checks(idNumber=REFUSED, kraPin=CLEAR_PIN),
+        "FAILED": two_checks(idNumber=REFUSED),
+    }
+    made = api.create(items.get(status, two_checks()))
+    if status == "CANCELLED":
+        assert api.post(f"/reports/{made['id']}/cancel").status_code == 200
+    elif status != "RUNNING":
+        api.work()
+    assert api.report(made["id"])["status"] == status.split()[0]
+    return made["id"]
+
+
+def movements(api: Api) -> list[tuple[str, int, int]]:
+    """(kind, amount, attempt) of each entry of the client's ledger, in order."""
+    entries = api.account.entries.order_by("created_at", "id")
+    return [(e.kind, int(e.amount), e.attempt) for e in entries]

@@ -1,0 +1,101 @@
+"""What tests of refunds do: have money paid, ask for it back, and send it.
+
+def test_something(paystack_api, paystack):
+    checkout = paid(paystack_api, paystack)
+    refund = ask(checkout, 100)
+    send()
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.utils.timezone import now
+
+from tests.fakes.paystack import FakePaystack
+from tests.world.clients import Api
+from tests.world.payments import candidate, look, opened
+from verification.backoffice.roles import Staff
+from verification.payments import registry
+from verification.payments.checkouts import begin, open_top_up
+from verification.payments.models import Checkout, Refund
+from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import ask_for_refund
+from verification.payments.sandbox import play
+from verification.providers.checkout import CheckoutState
+
+GRACE, WANGARI = Staff(1, "staff grace"), Staff(2, "staff wangari")
+# For a service that runs; `manage.py shell` takes it.
+BY_SHELL = """
+from decimal import Decimal
+from verification.backoffice.roles import Staff
+from verification.payments.refunds import ask_for_refund
+from verification.payments.models import Checkout
+checkout = Checkout.objects.get(report_id="{report}", status="PAID")
+ask_for_refund(
+    checkout.pk, Decimal({amount}), reason="They asked", by=Staff(1, "staff grace")
+)
+"""
+
+
+def paystack_settings(paystack: FakePaystack) -> dict[str, Any]:
+    options = {
+        "secret_key": paystack.key,
+        "url": paystack.url,
+        "opened": [paystack.host],
+        "fallback_email": "pay.example.org",
+        "checkout_origin": paystack.url,
+    }
+    return {"paystack": ("verification.providers.paystack.Paystack", options)}
+
+
+@pytest.fixture
+def paystack_api(live_api: Api, paystack: FakePaystack, settings: Any) -> Iterator[Api]:
+    """A production key of an installation that takes payments by Paystack."""
+    settings.PAYMENT_PROVIDER = "paystack"
+    settings.PAYMENT_PROVIDERS = paystack_settings(paystack)
+    registry._live.cache_clear()
+    yield live_api
+    registry._live.cache_clear()
+
+
+def paid(api: Api, paystack: FakePaystack | None = None, **item: Any) -> Checkout:
+    """A report's checkout after its payer has paid."""
+    return received(opened(api.create(candidate(**item))), paystack)
+
+
+def topped_up(api: Api, amount: int, paystack: FakePaystack | None = None) -> Checkout:
+    checkout = open_top_up(api.account, Decimal(amount), "owner")
+    begin(checkout, "en")
+    return received(checkout, paystack)
+
+
+def received(checkout: Checkout, paystack: FakePaystack | None) -> Checkout:
+    if paystack:
+        paystack.pay(checkout.reference)
+    else:
+        play(checkout.reference, CheckoutState.PAID)
+    look(checkout)
+    return checkout
+
+
+def ask(
+    checkout: Checkout, amount: Any = None, by: Staff = GRACE, **more: Any
+) -> Refund:
+    """All that is left, unless an amount is given."""
+    checkout.refresh_from_db()
+    asked = checkout.refundable if amount is None else Decimal(amount)
+    return ask_for_refund(checkout.pk, asked, reason="They asked", by=by, **more)
+
+
+def send() -> None:
+    """As the job does, for all that wait, whatever time it is."""
+    Refund.objects.filter(next_try_at__isnull=False).update(next_try_at=now())
+    send_refunds()
+
+
+def posted(paystack: FakePaystack) -> int:
+    """How many times it was asked to give money back."""
+    asked = [(r.method, r.path) for r in paystack.requests]
+    return asked.count(("POST", "/refund"))

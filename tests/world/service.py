@@ -1,0 +1,256 @@
+"""The real service, run for tests: web server and job cluster as they run anywhere.
+
+`service` (session-scoped; `tests/conftest.py` offers it everywhere) starts both on a
+free port with a database of their own, migrated and seeded. Tests talk to it over HTTP
+at `service.url`, prepare things by `service.manage("create_workspace", ...)`, kill and
+start its halves, and read what it logged by `service.log()`. They share one service:
+one that kills or stops a half starts it again before it ends.
+
+`service.connect()` is a psycopg connection to its database, for looking, as the owner
+of the tables, who web server and jobs are not; Django's `connection` in the test
+process is another database.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import psycopg
+import pytest
+from django.conf import settings
+from psycopg import sql
+
+from verification.db import embedded
+from verification.jobs.processes import dying_with_us
+
+NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
+# Each worker of pytest-xdist would have a service of its own.
+DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+# Web server and jobs connect as this one, which owns no table.
+ROLE = f"{DATABASE}_served"
+# Where the tests are that use it: `tests/conftest.py` gives them to two workers.
+SERVED = (
+    "tests/browser/",
+    "tests/docs/test_monitoring_page.py",
+    "tests/docs/test_readme.py",
+    "tests/docs/test_webhooks_page.py",
+    "tests/jobs/test_supervisor.py",
+    "tests/service/",
+)
+READY_SECONDS = 40
+STOP_SECONDS = 20
+
+
+class Service:
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = folder / "service.log"
+        self._environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "tests.world.service_settings",
+            "DATABASE_URL": _database_url(DATABASE, ROLE),
+            "DATA_DIR": str(folder),
+            "PORT": str(self.port),
+            "BASE_URL": self.url,
+            # Checks whose worker was killed come due again while a test waits.
+            "CHECK_LEASE_SECONDS": "5",
+            "JOB_WORKERS": "2",
+        }
+        self._web: subprocess.Popen[bytes] | None = None
+        self._jobs: subprocess.Popen[bytes] | None = None
+
+    def set_environment(self, **variables: str) -> None:
+        """For the halves that are started from now on."""
+        self._environment |= variables
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command against this service; what it printed."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=settings.BASE_DIR,
+            # As the owner of the tables, who web server and jobs are not.
+            env=self._environment | {"DATABASE_URL": self.database_url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @property
+    def database_url(self) -> str:
+        """The database's, as the owner of its tables."""
+        return _database_url(DATABASE)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.database_url, autocommit=True)
+
+    def log(self) -> str:
+        """All that web and jobs have written so far."""
+        return self._log.read_text()
+
+    def start_web(self) -> None:
+        """Start the web server unless it runs, and wait until it answers."""
+        self._web = self._running(self._web, "-m", "verification.web.server")
+        self._wait_for("/healthz")
+
+    def start_jobs(self) -> None:
+        """Start the supervised job cluster unless it runs, and wait for its beat."""
+        with self.connect() as connection:
+            since = connection.execute("SELECT now()").fetchone()
+            self._jobs = self._running(self._jobs, "manage.py", "jobs")
+            deadline = time.monotonic() + READY_SECONDS
+            while not connection.execute(
+                "SELECT 1 FROM jobs_heartbeat WHERE beat_at > %s", since
+            ).fetchone():
+                assert time.monotonic() < deadline, self.log()[-5000:]
+                time.sleep(0.05)
+
+    def kill_web(self) -> None:
+        """kill -9 of the web server, all of it."""
+        self._web = _end(self._web, kill=True)
+
+    def kill_jobs(self) -> None:
+        """kill -9 of the supervisor and its whole cluster."""
+        self._jobs = _end(self._jobs, kill=True)
+
+    def stop_web(self) -> None:
+        """Stop the web server as an operator would."""
+        self._web = _end(self._web, kill=False)
+
+    def stop_jobs(self) -> None:
+        """Stop the job cluster as an operator would: running jobs end first."""
+        self._jobs = _end(self._jobs, kill=False)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every running process of the service: the two roots and all below them."""
+        return _family(self._web) + _family(self._jobs)
+
+    def jobs_processes(self) -> list[psutil.Process]:
+        """Supervisor, main, sentinel, then the workers, monitor and pusher."""
+        return _family(self._jobs)
+
+    def everything(self) -> list[psutil.Process]:
+        """Whatever runs on this machine with our environment, an orphan included."""
+        ours = self._environment["BASE_URL"]
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("BASE_URL") == ours:
+                    found.append(process)
+        return found
+
+    def _running(
+        self, process: subprocess.Popen[bytes] | None, *command: str
+    ) -> subprocess.Popen[bytes]:
+        if process is not None and process.poll() is None:
+            return process
+        with self._log.open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, *command],
+                cwd=settings.BASE_DIR,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                # A test run that is killed leaves nothing behind.
+                preexec_fn=dying_with_us(),
+            )
+
+    def _wait_for(self, path: str) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(self.url + path, timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        raise AssertionError(f"{path} does not answer 200\n{self.log()[-5000:]}")
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _family(root: subprocess.Popen[bytes] | None) -> list[psutil.Process]:
+    if root is None or root.poll() is not None:
+        return []
+    process = psutil.Process(root.pid)
+    return [p for p in (process, *process.children(recursive=True)) if is_alive(p)]
+
+
+def _end(root: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
+    if root is None:
+        return
+    family = _family(root)
+    for process in family if kill else family[:1]:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+    code = root.wait(STOP_SECONDS)
+    assert kill or code == 0, f"exit code {code}"
+    deadline = time.monotonic() + STOP_SECONDS
+    while left := [process for process in family if is_alive(process)]:
+        assert time.monotonic() < deadline, f"left over: {left}"
+        time.sleep(0.02)
+
+
+def _database_url(name: str, role: str = "") -> str:
+    url = urlsplit(os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR))
+    if role:
+        _, _, host = url.netloc.rpartition("@")
+        password = f":{url.password}" if url.password else ""
+        url = url._replace(netloc=f"{role}{password}@{host}")
+    return url._replace(path=f"/{name}").geturl()
+
+
+def _make_database() -> None:
+    url = os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {DATABASE}")
+        connection.execute(f"DROP ROLE IF EXISTS {ROLE}")
+        password = sql.Literal(urlsplit(url).password or "")
+        connection.execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                sql.Identifier(ROLE), password
+            )
+        )
+
+
+@pytest.fixture(scope="session")
+def service(
+    database_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    asking = os.environ["PYTEST_CURRENT_TEST"]
+    assert asking.startswith(SERVED), f"SERVED lacks {asking}"
+    _make_database()
+    service = Service(tmp_path_factory.mktemp("live"))
+    service.manage("migrate", "--verbosity=0")
+    service.manage("grant_rights", ROLE)
+    service.manage("setup_checks")
+    service.manage("setup_schedules")
+    try:
+        service.start_web()
+        service.start_jobs()
+        yield service
+    finally:
+        service.stop_web()
+        service.stop_jobs()

@@ -1,0 +1,162 @@
+"""The admin as staff use it.
+
+def test_something(rows, superuser):
+    assert "Acacia" in opened(superuser, listing(Workspace))
+"""
+
+import re
+import time
+
+import pytest
+from allauth.account.models import EmailAddress
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from tests.golive.applications import submitted
+from tests.monitoring.rules import watched
+from tests.world.clients import Api, person
+from tests.world.members import member
+from verification.checks.models import CheckResult
+from verification.db.ids import uuid7
+from verification.notifications.models import Block
+from verification.notifications.recipients import block
+from verification.sources.models import Call, Source
+
+CHANGE = {
+    "checkName": "IDENTITY",
+    "field": "details.idNumber",
+    "old": None,
+    "new": "98765432",
+}
+
+
+@pytest.fixture
+def rows(api: Api) -> Api:
+    """At least one row of everything."""
+    api.create(person(idNumber="98765432"), person(idNumber="90000008"))
+    payer = {"name": "Amina", "email": "amina@payer.test"}
+    api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
+    watched(api, changes=[CHANGE])
+    submitted(member(api.workspace, "OWNER"))
+    api.work()
+    a_call(CheckResult.objects.first().report_id)
+    Source.objects.create(name="acme")
+    block(api.workspace.pk, [("EMAIL", "amina@payer.test")], Block.Reason.UNKNOWN)
+    return api
+
+
+def a_call(report, **fields) -> Call:
+    """One of a source, for some check of this report."""
+    result = CheckResult.objects.filter(report=report).first()
+    made = {"source": "acme", "reference": "r", "attempt": 1, "tries": 0}
+    return Call.objects.create(result=result, **made, **fields)
+
+
+@pytest.fixture
+def superuser(admin_user) -> Client:
+    client = Client()
+    log_in(client, admin_user)
+    return client
+
+
+@pytest.fixture
+def staff(db: None) -> Client:
+    """May do everything in the admin, and is no superuser."""
+    user = User.objects.create_user("grace", is_staff=True)
+    user.user_permissions.set(Permission.objects.all())
+    client = Client()
+    log_in(client, user)
+    return client
+
+
+@pytest.fixture
+def admin_client(superuser: Client) -> Client:
+    """In place of pytest-django's, which has no second factor."""
+    return superuser
+
+
+def log_in(client: Client, user: User) -> None:
+    """With a second factor, a code of which was typed in this session."""
+    give_factor(user)
+    client.force_login(user)
+    session = client.session
+    session["account_authentication_methods"] = [
+        {"method": "mfa", "type": "totp", "at": time.time()}
+    ]
+    session["account_authentication_methods_user"] = str(user.pk)
+    session.save()
+
+
+def give_factor(user: User) -> str:
+    """The secret of an app for one-time codes; the address is confirmed, too."""
+    secret: str = generate_totp_secret()
+    if not user.authenticator_set.exists():
+        TOTP.activate(user, secret)
+    if user.email:
+        confirm_address(user)
+    return secret
+
+
+def confirm_address(user: User) -> None:
+    EmailAddress.objects.update_or_create(
+        user=user, email=user.email, defaults={"verified": True, "primary": True}
+    )
+
+
+def page(model, name: str, *arguments) -> str:
+    meta = model._meta
+    return reverse(f"admin:{meta.app_label}_{meta.model_name}_{name}", args=arguments)
+
+
+def listing(model) -> str:
+    return page(model, "changelist")
+
+
+def change(row) -> str:
+    return page(type(row), "change", row.pk)
+
+
+def opened(client: Client, url: str, **query: str) -> str:
+    answer = client.get(url, query)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def act(client: Client, action: str, *chosen, **fields) -> list[str]:
+    """What the list says after this action on the chosen rows."""
+    data = {"action": action, "_selected_action": [row.pk for row in chosen]}
+    # As who has said yes on the page that some actions ask by.
+    data = {"_sure": "yes", **data, **fields}
+    answer = client.post(listing(type(chosen[0])), data, follow=True)
+    return [str(message) for message in answer.context["messages"]]
+
+
+def press(client: Client, button: str, row, **fields) -> list[str]:
+    """What is said once this button of the row's page and its dialog are pressed."""
+    answer = client.post(dialog_url(button, row), sent(**fields), follow=True)
+    return [str(message) for message in (answer.context or {}).get("messages", [])]
+
+
+def dialog_url(button: str, row) -> str:
+    return page(type(row), button, row.pk)
+
+
+def sent(**fields) -> dict[str, str]:
+    """What the last step of a dialog sends."""
+    return {"_form_submitted": "on", "sure": "on", "page": str(uuid7()), **fields}
+
+
+def reveal(client: Client, row, reason: str = "The subject asked") -> None:
+    data = {"reason": reason, "_form_submitted": "on"}
+    assert client.post(reveal_url(row), data).status_code == 302
+
+
+def reveal_url(row) -> str:
+    return dialog_url("reveal", row)
+
+
+def listed_ids(client: Client, model, **query: str) -> set[str]:
+    html = opened(client, listing(model), **query)
+    return set(re.findall(r"[0-9a-f-]{36}(?=/change/)", html))

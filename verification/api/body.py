@@ -1,0 +1,249 @@
+"""Reads bodies and parameters strictly: what is not meant is refused, not guessed.
+
+A member twice, NaN, a number too large for a double, a NUL or half a surrogate pair
+are all things that other readers of the same bytes understand in other ways.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+import orjson
+from django.conf import settings
+from django.http import HttpRequest
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+
+from verification.api.problems import MemberError, Problem, invalid, pointer
+from workspaces.models import ApiKey, Client
+
+MAX_DIGITS = 100
+# Of one object; the largest of ours has a few dozen.
+MAX_MEMBERS = 1000
+MAX_NUMBERS = 10_000
+# Where a text may have a NUL or a lone surrogate: everywhere else raw bytes are UTF-8
+# and control characters are refused by the JSON reader.
+SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+UNFIT = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Stands in the parsed body where something is wrong, until it is found there."""
+
+    reason: str
+
+
+class StrictJsonParser(BaseParser):
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        if parser_context is not None:
+            refuse_other_encodings(parser_context["request"]._request)
+            refuse_announced_size(
+                parser_context["request"]._request, settings.MAX_BODY_BYTES
+            )
+        raw = read_at_most(stream, settings.MAX_BODY_BYTES)
+        return json_object(raw) if raw else {}
+
+
+def refuse_other_encodings(request: HttpRequest) -> None:
+    charset = (request.content_params or {}).get("charset", "utf-8")
+    if charset.lower() not in {"utf-8", "utf8"}:
+        raise Problem("unsupported-media-type", "The body must be in UTF-8.")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Problem("unsupported-media-type", "The body must not be compressed.")
+
+
+def refuse_announced_size(request: HttpRequest, limit: int) -> None:
+    """A body that says it is too large need not come first."""
+    if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem("body-too-large", f"The body is larger than {limit} bytes.")
+
+
+def read_at_most(stream: IO[bytes] | HttpRequest, limit: int) -> bytes:
+    raw = stream.read(limit + 1)
+    if len(raw) > limit:
+        raise _too_large(limit)
+    return raw
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object in these bytes, or a malformed-body problem."""
+    text = _decoded(raw)
+    reader = _Reader()
+    try:
+        value = reader.read(text)
+        if reader.found_fault or (SUSPECT_ESCAPE.search(text) and not _is_fit(value)):
+            _refuse_first_fault(value)
+    except json.JSONDecodeError as error:
+        raise _malformed(
+            f"{error.msg} at line {error.lineno}, column {error.colno}."
+        ) from None
+    except RecursionError:
+        raise _malformed("Arrays and objects are nested too deeply.") from None
+    if not isinstance(value, dict):
+        raise _malformed("The body must be a JSON object.")
+    return value
+
+
+def _malformed(detail: str) -> Problem:
+    return Problem("malformed-body", detail)
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise _malformed(f"The body is not UTF-8 at byte {error.start}.") from None
+    if text.startswith("\ufeff"):
+        raise _malformed("The body starts with a byte order mark; leave it out.")
+    return text
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.found_fault = False
+        self._numbers = 0
+        self._decoder = json.JSONDecoder(
+            object_pairs_hook=self._object,
+            parse_int=self._integer,
+            parse_float=self._float,
+            parse_constant=lambda name: self._fault(f"{name} is not JSON"),
+        )
+
+    def read(self, text: str) -> Any:
+        return self._decoder.decode(text)
+
+    def _fault(self, reason: str) -> _Fault:
+        self.found_fault = True
+        return _Fault(reason)
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Fault:
+        if len(pairs) > MAX_MEMBERS:
+            return self._fault(f"the object has more than {MAX_MEMBERS} members")
+        members = dict(pairs)
+        if len(members) == len(pairs):
+            return members
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                members[name] = self._fault("the member is there twice")
+            seen.add(name)
+        return members
+
+    def _count_number(self) -> None:
+        self._numbers += 1
+        if self._numbers > MAX_NUMBERS:
+            raise _malformed(f"The body has more than {MAX_NUMBERS} numbers.")
+
+    def _integer(self, digits: str) -> int | _Fault:
+        self._count_number()
+        if len(digits) > MAX_DIGITS:
+            return self._fault(f"the number has more than {MAX_DIGITS} digits")
+        return int(digits)
+
+    def _float(self, digits: str) -> float | _Fault:
+        self._count_number()
+        number = float(digits)
+        if not math.isfinite(number):
+            return self._fault("the number is too large")
+        return number
+
+
+def _is_fit(value: Any) -> bool:
+    """A quick look that may be wrong when it says no: emoji are often escaped."""
+    try:
+        return b"\\u0000" not in orjson.dumps(value)
+    except TypeError:
+        return False
+
+
+def _refuse_first_fault(value: Any) -> None:
+    for fault, steps in _faults(value, ()):
+        raise _malformed(f"At {pointer(*steps)}: {fault.reason}.")
+
+
+Steps = tuple[str | int, ...]
+
+
+def _faults(value: Any, steps: Steps) -> Iterator[tuple[_Fault, Steps]]:
+    if isinstance(value, _Fault):
+        yield value, steps
+    elif isinstance(value, str):
+        if UNFIT.search(value):
+            yield _Fault("the text has a NUL or half of a surrogate pair"), steps
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if UNFIT.search(name):
+                yield _Fault("the name has a NUL or half of a surrogate pair"), steps
+            yield from _faults(member, (*steps, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _faults(item, (*steps, index))
+
+
+def refuse_body(request: Request) -> None:
+    """For operations without a body: nothing, or an empty object."""
+    if request.data:
+        raise invalid(
+            [
+                MemberError(
+                    "unknown-member",
+                    "This operation takes no members.",
+                    pointer=pointer(name),
+                )
+                for name in request.data
+            ]
+        )
+
+
+def refuse_unknown_parameters(request: Request, allowed: Iterable[str]) -> None:
+    """Each query parameter must be known, there once, and without a NUL."""
+    errors = [
+        error
+        for name, values in request.query_params.lists()
+        for error in _parameter_errors(name, values, sorted(allowed))
+    ]
+    if errors:
+        raise invalid(errors)
+
+
+def _parameter_errors(
+    name: str, values: list[Any], allowed: list[str]
+) -> Iterator[MemberError]:
+    if name not in allowed:
+        known = f"known here: {', '.join(allowed)}" if allowed else "none is known here"
+        told = f"The parameter is not known; {known}."
+        yield MemberError("unknown-parameter", told, parameter=name)
+    elif len(values) > 1:
+        yield MemberError("duplicate", "The parameter is repeated.", parameter=name)
+    elif UNFIT.search(values[0]):
+        yield MemberError("invalid-format", "The value has a NUL.", parameter=name)
+
+
+def client_of(request: Request) -> Client:
+    """The client behind an authenticated request."""
+    key = request.auth
+    if not isinstance(key, ApiKey):
+        raise TypeError("only a request with an API key has a client")
+    return Client(key.workspace, key.account, f"key {key}")
+
+
+def body_of(request: Request) -> dict[str, Any]:
+    """The body, which the parser has made sure is an object."""
+    return dict(request.data)

@@ -1,0 +1,132 @@
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection, transaction
+
+from verification.db.encryption import VERSION, EncryptedJSONField, seal, unseal
+
+
+class Command(BaseCommand):
+    help = (
+        "Seals anew every encrypted value that the first key of FIELD_KEYS did not "
+        "seal. May be stopped and started again; once none are left, the other keys "
+        "may be dropped."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--batch", type=int, default=500, metavar="ROWS")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["batch"] < 1:
+            raise CommandError("A batch has at least one row.")
+        resealed = left = 0
+        for field in _encrypted_fields():
+            column = _Column(field)
+            resealed += sum(column.reseal(options["batch"]))
+            left += column.count_stale()
+        self.stdout.write(
+            f"{resealed + left} values were stale; {resealed} are sealed anew, "
+            f"{left} are left."
+        )
+
+
+def _encrypted_fields() -> Iterator[EncryptedJSONField]:
+    for model in apps.get_models():
+        for field in model._meta.local_concrete_fields:
+            if isinstance(field, EncryptedJSONField):
+                yield field
+
+
+class _Column:
+    """One encrypted column. Every name in its statements comes from a model."""
+
+    def __init__(self, field: EncryptedJSONField) -> None:
+        quote: Callable[[Any], str] = connection.ops.quote_name
+        self.bound_to = field.column_name
+        self.table = quote(field.model._meta.db_table)
+        self.column = quote(field.column)
+        pk = field.model._meta.pk
+        self.pk, self.pk_type = quote(pk.column), pk.db_type(connection)
+        key_id = settings.FIELD_KEYS[0][0].encode()
+        self.fresh = bytes((VERSION, len(key_id))) + key_id
+        self.stale = f"substring({self.column} FROM 1 FOR %s) <> %s"
+        self.append_only = _append_only_trigger(field.model._meta.db_table)
+
+    def count_stale(self) -> int:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 0")
+            cursor.execute(
+                f"SELECT count(*) FROM {self.table} WHERE {self.stale}",  # noqa: S608
+                [len(self.fresh), self.fresh],
+            )
+            return cursor.fetchone()[0]
+
+    def reseal(self, batch: int) -> Iterator[int]:
+        """Yields how many values each batch sealed anew."""
+        after = None
+        while rows := self._reseal_after(after, batch):
+            after = rows[-1]
+            yield len(rows)
+
+    @transaction.atomic
+    def _reseal_after(self, after: Any, batch: int) -> list[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 0")
+            if self.append_only:
+                # What the row says stays the same. Nobody else can write meanwhile.
+                self._alter(cursor, "DISABLE")
+            rows = self._hold(cursor, after, batch)
+            self._write(cursor, rows)
+            if self.append_only:
+                self._alter(cursor, "ENABLE")
+        return [pk for pk, _ in rows]
+
+    def _hold(self, cursor: Any, after: Any, batch: int) -> list[tuple[Any, bytes]]:
+        further = f"{self.pk} > %s AND" if after is not None else ""
+        cursor.execute(
+            f"""
+            SELECT {self.pk}, {self.column} FROM {self.table}
+            WHERE {further} {self.stale} ORDER BY {self.pk} LIMIT %s
+            FOR NO KEY UPDATE SKIP LOCKED
+            """,  # noqa: S608
+            [
+                *([] if after is None else [after]),
+                *(len(self.fresh), self.fresh, batch),
+            ],
+        )
+        return cursor.fetchall()
+
+    def _write(self, cursor: Any, rows: list[tuple[Any, bytes]]) -> None:
+        sealed = [self._resealed(pk, bytes(value)) for pk, value in rows]
+        cursor.execute(
+            f"""
+            UPDATE {self.table} SET {self.column} = u.sealed
+            FROM unnest(%s::{self.pk_type}[], %s::bytea[]) AS u(pk, sealed)
+            WHERE {self.pk} = u.pk
+            """,  # noqa: S608
+            [[pk for pk, _ in rows], sealed],
+        )
+
+    def _resealed(self, pk: Any, value: bytes) -> bytes:
+        plaintext = unseal(value, column=self.bound_to, row=pk)
+        return seal(plaintext, column=self.bound_to, row=pk)
+
+    def _alter(self, cursor: Any, what: str) -> None:
+        trigger = connection.ops.quote_name(self.append_only or "")
+        cursor.execute(f"ALTER TABLE {self.table} {what} TRIGGER {trigger}")
+
+
+def _append_only_trigger(table: str) -> str | None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT tgname FROM pg_trigger
+            WHERE tgrelid = %s::regclass AND tgname = %s
+            """,
+            [table, f"{table}_append_only"],
+        )
+        row = cursor.fetchone()
+    return row[0] if row else None

@@ -1,0 +1,89 @@
+"""A source says that it has the answer to an inquiry: the check is due at once.
+
+The check then asks the source, as it would have later. Where the source tells the
+answer in its callback alone, the body is kept, sealed, until the check has read it.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.schedule import wake_up
+from verification.jobs.batches import in_steps
+from verification.providers.base import Callback
+from verification.sources.models import Call, End
+
+logger = logging.getLogger(__name__)
+
+# An answer is read within seconds, unless its check was stopped.
+KEPT = timedelta(days=1)
+ERASE = """
+UPDATE sources_call SET answer = NULL WHERE id IN (
+    SELECT id FROM sources_call WHERE answer IS NOT NULL AND called_back_at < %(before)s
+    LIMIT %(limit)s
+)
+"""
+
+
+@transaction.atomic
+def called_back(source: str, job: str) -> bool:
+    """Note it once; False where it came before, or names nothing that we asked."""
+    # A later job of the same inquiry has a number of its own behind the reference.
+    names = [job, job.rpartition("-")[0]]
+    calls = Call.objects.select_for_update().order_by("-id")
+    call = calls.filter(source=source, reference__in=names).first()
+    if call is None:
+        logger.warning("%s called back about what it was not asked", source)
+        return False
+    if call.called_back_at is not None:
+        return False
+    at = now()
+    Call.objects.filter(pk=call.pk).update(called_back_at=at)
+    _make_due(call, at)
+    return True
+
+
+@transaction.atomic
+def answered_back(source: str, callback: Callback) -> bool:
+    """Keep the first answer to a question that is still open, for its check to read.
+    False where it is another, or comes too late."""
+    calls = Call.objects.filter(
+        source=source, reference=callback.reference, tries=callback.attempt - 1
+    )
+    newest = calls.select_for_update(of=("self",)).select_related("result")
+    call = newest.order_by("-id").first()
+    if call is None or call.job not in {"", callback.job}:
+        logger.warning("%s called back about what it was not asked", source)
+        return False
+    # Read after the lock: another callback may have been faster.
+    is_first = not calls.exclude(called_back_at=None).exists()
+    is_open = call.end in {End.UNDER_WAY, End.NOT_YET} and (
+        call.result.status,
+        call.result.attempt,
+    ) == (ResultStatus.RUNNING, call.attempt)
+    if not is_first or not is_open:
+        return False
+    call.called_back_at, call.answer = now(), callback.body
+    call.save(update_fields=["called_back_at", "answer"])
+    _make_due(call, call.called_back_at)
+    return True
+
+
+def erase_unread() -> None:
+    """Erase answers whose checks have ended otherwise, or wait for something else."""
+    in_steps(ERASE, before=now() - KEPT)
+
+
+def _make_due(call: Call, at: datetime) -> None:
+    """One that is under way is made due when it is recorded that it has no answer."""
+    if call.end == End.NOT_YET:
+        waiting = CheckResult.objects.filter(pk=call.result_id, claims=0)
+        waiting.filter(status=ResultStatus.RUNNING).update(
+            next_attempt_at=at, turn_at=at
+        )
+        wake_up()

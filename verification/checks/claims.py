@@ -1,0 +1,166 @@
+"""Whose check is next, when there are more than can be run.
+
+Checks run in the order of their turns. A small request's turn is when it comes. The
+checks of a large one take turns at a fixed distance, after those of the account's
+earlier large ones; so whoever comes in the middle is served in the middle, and not
+after the last of 100,000. While nobody else waits turns are taken early.
+
+Taking due checks from the table, so that each is run by one worker at a time.
+
+Those that wait until a source has room for them are apart: `waits_for` names it, and
+they are taken by `claim_waiting` when it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from verification.checks.models import CheckResult
+from verification.providers.base import Begun, Given
+from verification.reports.models import Report
+
+# Up to so many checks a request is small.
+SMALL = 50
+# Each account's share while several want to be served: 200 checks a second.
+DISTANCE = timedelta(milliseconds=5)
+
+
+def turns(account_id: UUID, count: int, at: datetime) -> list[datetime]:
+    """The turns of this many checks that are ordered together."""
+    if count <= SMALL:
+        return [at] * count
+    first = _take(account_id, count, at)
+    return [first + number * DISTANCE for number in range(count)]
+
+
+def _take(account_id: UUID, count: int, at: datetime) -> datetime:
+    takes = (count * DISTANCE).total_seconds()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO checks_turnstaken AS taken (account_id, until)
+            VALUES (%(account)s, %(at)s + %(takes)s * interval '1 second')
+            ON CONFLICT (account_id) DO UPDATE SET until =
+                greatest(taken.until, %(at)s) + %(takes)s * interval '1 second'
+            RETURNING until - %(takes)s * interval '1 second'
+            """,
+            {"account": account_id, "at": at, "takes": takes},
+        )
+        return cursor.fetchone()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A result this worker may run until its lease ends."""
+
+    result_id: UUID
+    report: Report
+    definition_id: UUID
+    name: str
+    attempt: int
+    tries: int
+    claims: int
+    fence: int
+    started_at: datetime
+    reused_from_id: UUID | None
+    # The source that it waited for, if it did.
+    waited_for: str = ""
+    # Whether this claim begins the run: `started_at` is its time.
+    is_first: bool = False
+    # The call of a live source that is made for it, whether another is left to ask, and
+    # when that source was first asked: a check may have waited long for its turn there.
+    call_id: UUID | None = None
+    more: bool = False
+    asked_at: datetime | None = None
+    # What that source has already taken, and the consent where it is told that.
+    begun: Begun | None = None
+    given: Given | None = None
+    # When the provider was asked for this claim, and when it had answered.
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def asked_since(self) -> datetime:
+        """When the run of the check began, without the wait for its turn."""
+        return (self.began_at if self.is_first else None) or self.started_at
+
+    @property
+    def key(self) -> tuple[UUID, int]:
+        """A check that is claimed again while a slow answer is on its way is ours by
+        the newest fence alone."""
+        return self.result_id, self.fence
+
+
+DUE = """
+SELECT id, '' AS source,
+    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
+FROM checks_checkresult
+WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
+ORDER BY turn_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+"""
+# The index of what waits has the sources first.
+WAITING = """
+SELECT w.id, free.source,
+    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
+FROM unnest(%(sources)s::text[], %(rooms)s::int[]) AS free(source, room)
+CROSS JOIN LATERAL (
+    SELECT id FROM checks_checkresult
+    WHERE waits_for <> '' AND waits_for = free.source
+        AND next_attempt_at <= statement_timestamp()
+    ORDER BY turn_at, id LIMIT free.room FOR UPDATE SKIP LOCKED
+) AS w
+"""
+CLAIM = """
+WITH due AS ({due})
+UPDATE checks_checkresult r
+SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1, waits_for = '',
+    started_at = COALESCE(r.started_at, statement_timestamp()),
+    next_attempt_at = due.lease_end, turn_at = due.lease_end
+FROM due WHERE r.id = due.id
+RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
+    r.claims, r.fence, r.started_at, r.reused_from_id, due.source,
+    r.started_at = statement_timestamp()
+"""
+CLAIM_DUE, CLAIM_WAITING = CLAIM.format(due=DUE), CLAIM.format(due=WAITING)
+
+
+def claim(limit: int) -> list[Claim]:
+    """Up to `limit` due results, in the order of their turns.
+
+    The count of claims is raised here and not when one ends: a check that kills its
+    worker is then seen for what it is.
+    """
+    return _claim(CLAIM_DUE, {"limit": limit})
+
+
+def claim_waiting(rooms: Mapping[str, int]) -> list[Claim]:
+    """Up to so many of those that wait for each source, in the order of their turns."""
+    return _claim(
+        CLAIM_WAITING, {"sources": list(rooms), "rooms": list(rooms.values())}
+    )
+
+
+@transaction.atomic
+def _claim(sql: str, values: dict[str, Any]) -> list[Claim]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, {"lease": settings.CHECK_LEASE_SECONDS, **values})
+        rows = cursor.fetchall()
+    if not rows:
+        return []
+    # Read with the claim: what they say of consent and suspension holds for the call.
+    reports = Report.objects.select_related("workspace", "consent").in_bulk(
+        {row[1] for row in rows}
+    )
+    return [Claim(row[0], reports[row[1]], *row[2:]) for row in rows]
+
+
+def earlier_finding(result_id: UUID) -> CheckResult | None:
+    """The result whose findings are used again, unless it was erased since."""
+    return CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()

@@ -1,0 +1,433 @@
+"""What the ends of its checks make of a report.
+
+Recording how checks ended: results, reports, money and events in one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification.checks.claims import Claim
+from verification.checks.events import check_body, check_event, report_event
+from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.checks.outcomes import (
+    Again,
+    Cancelled,
+    Completed,
+    Failed,
+    Outcome,
+    end_of,
+)
+from verification.consents.models import ConsentStatus
+from verification.db.bulk_insert import Rows, insert
+from verification.jobs.queue import later_row
+from verification.reports.locks import held
+from verification.reports.models import PaymentMode, Report, ReportStatus, RiskLevel
+from verification.reports.status import Move, move
+from verification.sources.gate import end, forget_answers
+from verification.values.wire import utc_text
+from webhooks.events import Happening, event_rows
+from webhooks.models import Event
+from workspaces.ledger import Kind, Movement, entries, move_balances
+from workspaces.models import Account
+
+CHECK_ENDED = "check ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A report after its checks were looked at, and the event that makes if any."""
+
+    report: Report
+    stack: list[tuple[str, str, UUID]]
+    consent_status: str
+    event: Happening | None
+
+
+@dataclass(slots=True)
+class _Standing:
+    """How the checks of one report stand, and its consent."""
+
+    stack: list[tuple[str, str, UUID]]
+    consent_status: str = ConsentStatus.NOT_REQUIRED.value
+    score: int | None = None
+    # Over all checks; a retry raises it, so each end of a report has its own.
+    runs: int = 0
+
+    def count(self, status: str) -> int:
+        return sum(1 for _, stands, _ in self.stack if stands == status)
+
+    @property
+    def is_ended(self) -> bool:
+        ended = {ResultStatus.COMPLETED, ResultStatus.FAILED, ResultStatus.CANCELLED}
+        return all(status in ended for _, status, _ in self.stack)
+
+
+def settle(reports: Mapping[UUID, Report], at: datetime) -> dict[UUID, Settled]:
+    """Move each report where its checks have brought it. The caller holds the reports.
+
+    A report that was cancelled meanwhile stays so.
+    """
+    standings = _standings(reports)
+    moves, scored = [], []
+    for pk, report in reports.items():
+        if report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
+            step = _step(report, standings[pk], at)
+            moves += [step] if step else []
+            scored += [] if step else [report]
+    move(moves, at)
+    _write_scores([r for r in scored if _rescore(r, standings[r.pk])], at)
+    moved = {m.report.pk for m in moves}
+    return {
+        pk: Settled(
+            report,
+            standings[pk].stack,
+            standings[pk].consent_status,
+            _end_event(report, standings[pk])
+            if pk in moved and report.is_ended
+            else None,
+        )
+        for pk, report in reports.items()
+    }
+
+
+def _standings(reports: Mapping[UUID, Report]) -> dict[UUID, _Standing]:
+    standings: dict[UUID, _Standing] = defaultdict(lambda: _Standing([]))
+    # With the consent: read together with the lock, it could be older than that.
+    rows = (
+        CheckResult.objects.filter(report__in=list(reports))
+        .order_by("report_id", "position")
+        .values_list("report_id", "name", "status", "id", "score", "attempt")
+        .annotate(consent_status=F("report__consent__status"))
+    )
+    for report_id, name, status, result_id, score, attempt, consent_status in rows:
+        standing = standings[report_id]
+        standing.consent_status = consent_status or standing.consent_status
+        standing.stack.append((name, status, result_id))
+        standing.runs += attempt
+        if status == ResultStatus.COMPLETED and score is not None:
+            # The worst finding decides; no average hides it.
+            standing.score = max(score, standing.score or 0)
+    return standings
+
+
+def _step(report: Report, standing: _Standing, at: datetime) -> Move | None:
+    """The move that is due, if one is."""
+    changes: dict[str, Any] = {
+        "risk_score": standing.score,
+        "risk_level": RiskLevel.of(standing.score).value,
+    }
+    if not standing.is_ended:
+        none_ended = standing.count(ResultStatus.PENDING) + standing.count(
+            ResultStatus.RUNNING
+        ) == len(standing.stack)
+        if none_ended or report.status == ReportStatus.PARTIAL:
+            return None
+        return Move(report, ReportStatus.PARTIAL, CHECK_ENDED, "engine", changes)
+    changes["completed_at"] = at
+    completed, checks = standing.count(ResultStatus.COMPLETED), len(standing.stack)
+    if completed == checks:
+        return Move(report, ReportStatus.READY, CHECK_ENDED, "engine", changes)
+    changes["failure_code"] = "CHECKS_FAILED"
+    changes["failure_message"] = (
+        f"{checks - completed} of {checks} checks could not be completed."
+    )
+    target = ReportStatus.PARTIAL if completed else ReportStatus.FAILED
+    return Move(report, target, CHECK_ENDED, "engine", changes)
+
+
+def _rescore(report: Report, standing: _Standing) -> bool:
+    """Bring the report's score up to date; True if it changed."""
+    changed = report.risk_score != standing.score
+    report.risk_score = standing.score
+    report.risk_level = RiskLevel.of(standing.score).value
+    return changed
+
+
+def _write_scores(reports: list[Report], at: datetime) -> None:
+    if not reports:
+        return
+    rows = [(report.pk, report.risk_score, report.risk_level) for report in reports]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE reports_report r
+            SET risk_score = u.score, risk_level = u.level, updated_at = %s
+            FROM unnest(%s::uuid[], %s::smallint[], %s::text[]) AS u(id, score, level)
+            WHERE r.id = u.id
+            """,
+            [at, *map(list, zip(*rows, strict=True))],
+        )
+
+
+def _end_event(report: Report, standing: _Standing) -> Happening:
+    ready = report.status == ReportStatus.READY
+    return report_event(
+        Event.Name.REPORT_READY if ready else Event.Name.REPORT_FAILED,
+        f"{report.pk}:{standing.runs}",
+        report,
+        standing.stack,
+        consent_status=standing.consent_status,
+    )
+
+
+logger = logging.getLogger(__name__)
+
+Ended = tuple[Claim, Outcome]
+Definitions = Mapping[Any, CheckDefinition]
+
+ENGINE = "engine"
+COMPARE = "monitoring.tasks.compare"
+LONGEST = 2**31 - 1
+UPDATE = """
+UPDATE checks_checkresult r
+SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
+    turn_at = COALESCE(u.due, r.turn_at), waits_for = u.waits_for,
+    completed_at = CASE WHEN u.due IS NULL THEN %s END,
+    started_at = u.started, duration_ms = u.duration, score = u.score,
+    risk_level = u.level, finding = u.finding, failure_code = u.code,
+    failure_message = u.message, failure_retryable = u.retryable
+FROM unnest(
+    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::int[],
+    %s::smallint[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bool[],
+    %s::text[], %s::timestamptz[]
+) AS u(id, fence, status, tries, due, duration, score, level, finding, code, message,
+    retryable, waits_for, started)
+WHERE r.id = u.id AND r.fence = u.fence AND r.status = 'RUNNING'
+RETURNING r.id, r.fence, r.price
+"""
+
+
+def record(ended: Sequence[Ended], definitions: Definitions) -> None:
+    """Record these ends, together if the database takes them together.
+
+    If it does not, each is recorded alone, so that one bad row holds up no other; the
+    bad one is claimed again until the engine gives it up.
+    """
+    if not ended:
+        return
+    try:
+        _record(ended, definitions)
+    except Exception as e:
+        logger.warning(
+            "%s checks are recorded singly: %s", len(ended), type(e).__name__
+        )
+        for one in ended:
+            _record_alone(one, definitions)
+
+
+def _record_alone(one: Ended, definitions: Definitions) -> None:
+    try:
+        _record([one], definitions)
+    except Exception as e:
+        # The message may hold what the source said of the subject.
+        logger.error(
+            "check %s could not be recorded: %s", one[0].result_id, type(e).__name__
+        )
+
+
+@transaction.atomic
+def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
+    at = now()
+    reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Again)})
+    prices = _update(ended, at)
+    ours = [(c, o) for c, o in ended if c.key in prices]
+    _end_calls(ours, at)
+    mine = [(c, o) for c, o in ours if c.report.pk in reports]
+    if not mine:
+        return
+    settled = settle(reports, at)
+    movements = _reversals(mine, prices, reports)
+    happenings = _check_events(mine, settled, definitions, at)
+    insert(
+        entries(movements, at),
+        event_rows([*happenings, *(s.event for s in settled.values() if s.event)], at),
+        *_comparisons(settled.values(), at),
+    )
+    move_balances(movements)
+
+
+def _comparisons(settled: Iterable[Settled], at: datetime) -> list[Rows]:
+    """A job that compares the runs of monitoring rules that have just ended."""
+    runs = [s.report.pk for s in settled if s.event and s.report.monitoring_id]
+    return [later_row(COMPARE, *runs, at=at)] if runs else []
+
+
+def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
+    """The reports, held until the commit: the last check to end sees all the others."""
+    reports = held().filter(pk__in=report_ids).order_by("pk")
+    return {report.pk: report for report in reports} if report_ids else {}
+
+
+def _update(ended: Sequence[Ended], at: datetime) -> dict[tuple[UUID, int], Any]:
+    """Write the results that are still ours; key of the claim -> price of those."""
+    seal = CheckResult._meta.get_field("finding").seal
+    rows = [_row(claimed, outcome, at, seal) for claimed, outcome in ended]
+    with connection.cursor() as cursor:
+        cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
+        return {(result, fence): price for result, fence, price in cursor}
+
+
+def _end_calls(ended: Sequence[Ended], at: datetime) -> None:
+    """Together with what came of them: a call without an end is one whose answer is
+    lost, and nothing else."""
+    read = [c.result_id for c, _ in ended if c.begun and c.begun.answer is not None]
+    if read:
+        forget_answers(read)
+    calls = {c.call_id: end_of(outcome) for c, outcome in ended if c.call_id}
+    if calls and (due := end(calls, at)):
+        CheckResult.objects.filter(pk__in=due, status=ResultStatus.RUNNING).update(
+            next_attempt_at=at, turn_at=at
+        )
+
+
+def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
+    took, started = _milliseconds(claimed, at), claimed.asked_since
+    tries, level = claimed.tries, RiskLevel.UNKNOWN.value
+    match outcome:
+        case Completed(score, finding):
+            level = RiskLevel.of(score).value
+            sealed = seal(finding, claimed.result_id)
+            found = (tries, None, took, score, level, sealed)
+            return (*claimed.key, "COMPLETED", *found, "", "", False, "", started)
+        case Failed(code, message, retryable):
+            took_only = (tries, None, took, None, level, None)
+            why = (code, message, retryable, "")
+            return (*claimed.key, "FAILED", *took_only, *why, started)
+        case Again(due, spent, queue):
+            waits = (spent, due, None, None, level, None)
+            # One that only waited for its turn has not begun.
+            since = None if claimed.is_first and not claimed.began_at else started
+            return (*claimed.key, "RUNNING", *waits, "", "", False, queue, since)
+        case Cancelled():
+            nothing = (tries, None, None, None, level, None)
+            return (*claimed.key, "CANCELLED", *nothing, "", "", False, "", started)
+
+
+def _milliseconds(claimed: Claim, at: datetime) -> int:
+    """How long the check took, without waiting for its turn or for the others that are
+    recorded with it."""
+    took = round(
+        ((claimed.ended_at or at) - claimed.asked_since) / timedelta(milliseconds=1)
+    )
+    # A check may wait for longer than the 25 days that the column holds.
+    return min(max(0, took), LONGEST)
+
+
+def _reversals(
+    mine: Iterable[Ended],
+    prices: Mapping[tuple[UUID, int], Any],
+    reports: Mapping[UUID, Report],
+) -> list[Movement]:
+    """A check that could not be done, or was not begun, is given back."""
+    given_back = [
+        (claimed, reports[claimed.report.pk])
+        for claimed, outcome in mine
+        if isinstance(outcome, Failed | Cancelled) and prices[claimed.key]
+    ]
+    given_back = [
+        (claimed, report)
+        for claimed, report in given_back
+        if report.payment_mode == PaymentMode.SELF
+    ]
+    accounts = accounts_of({report for _, report in given_back})
+    return [
+        Movement(
+            accounts[report.workspace_id, report.environment],
+            Kind.REVERSAL,
+            prices[claimed.key],
+            ENGINE,
+            report.pk,
+            claimed.result_id,
+            claimed.attempt,
+        )
+        for claimed, report in given_back
+    ]
+
+
+def accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
+    """(workspace, environment) -> the account that paid for these reports."""
+    workspaces = {report.workspace_id for report in reports}
+    if not workspaces:
+        return {}
+    rows = Account.objects.filter(workspace__in=workspaces)
+    return {
+        (workspace, environment): account
+        for account, workspace, environment in rows.values_list(
+            "pk", "workspace_id", "environment"
+        )
+    }
+
+
+def _check_events(
+    mine: Iterable[Ended],
+    settled: Mapping[UUID, Settled],
+    definitions: Definitions,
+    at: datetime,
+) -> list[Happening]:
+    happenings = []
+    for claimed, outcome in mine:
+        if isinstance(outcome, Again | Cancelled):
+            continue
+        report = settled[claimed.report.pk]
+        happenings.append(
+            check_event(
+                report.report,
+                report.stack,
+                check_body(
+                    definitions[claimed.definition_id],
+                    claimed.result_id,
+                    _outcome_body(claimed, outcome, at),
+                ),
+                attempt=claimed.attempt,
+                consent_status=report.consent_status,
+            )
+        )
+    return happenings
+
+
+def _outcome_body(
+    claimed: Claim, outcome: Completed | Failed, at: datetime
+) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "status": ResultStatus.COMPLETED.value,
+        "riskLevel": RiskLevel.UNKNOWN.value,
+        "riskScore": None,
+        "summary": None,
+        "flags": [],
+        "details": {},
+        "executedAt": utc_text(claimed.asked_since),
+        "durationMs": _milliseconds(claimed, at),
+        "reused": claimed.reused_from_id is not None,
+    }
+    if isinstance(outcome, Completed):
+        return body | {
+            "riskLevel": RiskLevel.of(outcome.score).value,
+            "riskScore": outcome.score,
+            "summary": outcome.finding["summary"],
+            "flags": outcome.finding["flags"],
+            "details": outcome.finding["details"],
+        }
+    return body | _failure_body(outcome)
+
+
+def _failure_body(failed: Failed) -> dict[str, Any]:
+    return {
+        "status": ResultStatus.FAILED.value,
+        "summary": failed.message,
+        "failure": {
+            "code": failed.code,
+            "message": failed.message,
+            "retryable": failed.retryable,
+        },
+    }

@@ -1,0 +1,62 @@
+"""What `manage.py check`, and with it every start, says of the live sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.utils.module_loading import import_string
+
+from verification.settings.sources import EVERYWHERE, OTHERS, on_test_hosts
+
+PAGE = "docs/providers.md says how to configure the sources."
+
+
+def check_sources(**options: Any) -> list[CheckMessage]:
+    """Registered by the app."""
+    found: list[CheckMessage] = []
+    for name in settings.PROVIDERS_LACK:
+        told = f"{name} is not set; its source is not asked."
+        found.append(Error(told, hint=PAGE, id="checks.E001"))
+    for told in [*settings.SOURCE_ROUTES_WRONG, *_abroad()]:
+        found.append(Error(told, hint=PAGE, id="checks.E002"))
+    if not settings.DEBUG and (tried := on_test_hosts(settings.PROVIDERS)):
+        told = f"A test server stands for {', '.join(tried)}: nobody real is looked up."
+        found.append(Warning(told, hint=PAGE, id="checks.W001"))
+    if settings.PROVIDERS:
+        found += [
+            Warning(f"{told} It fails.", hint=PAGE, id="checks.W002")
+            for told in _unanswered()
+        ]
+    return found
+
+
+def _abroad() -> list[str]:
+    """Sources on routes of countries that they cannot be asked about."""
+    return [
+        f"SOURCES_{check}_{OTHERS if country == EVERYWHERE else country}: {name} is "
+        f"asked about subjects in {', '.join(sorted(countries))} alone."
+        for check, by_country in settings.SOURCE_ROUTES.items()
+        for country, names in by_country.items()
+        for name in set(names) & set(settings.PROVIDERS)
+        if (countries := import_string(settings.PROVIDERS[name][0]).countries)
+        # Others are those that have no route of their own.
+        and not (
+            countries - set(by_country)
+            if country == EVERYWHERE
+            else {country} & countries
+        )
+    ]
+
+
+def _unanswered() -> list[str]:
+    """Routes on which nobody is configured, where others are."""
+    return [
+        f"No source is configured for {check} "
+        + ("elsewhere" if country == EVERYWHERE else f"in {country}")
+        + f" ({', '.join(names) or 'none is named'})."
+        for check, by_country in settings.SOURCE_ROUTES.items()
+        for country, names in by_country.items()
+        if not set(names) & set(settings.PROVIDERS)
+    ]

@@ -1,0 +1,162 @@
+"""Answers to the challenge of a consent, and the locks of too many wrong ones; and the
+codes that are sent to its subject."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.consents.challenges import (
+    code_of,
+    is_code,
+    is_code_alive,
+    is_right,
+)
+from verification.consents.links import PAUSE, TooSoon
+from verification.consents.messages import (
+    code_cause,
+    code_channels,
+    consent_code,
+    consent_locked,
+    stop_asking,
+)
+from verification.consents.models import Consent, ConsentStatus
+from verification.notifications.outbox import Withheld, cancel, notify, notify_counted
+from verification.reports.status import SUBJECT, note
+
+TRIES = 5
+NO_TIME = timedelta()
+# Of one link. A right answer to the challenge does not begin anew.
+MOST_WRONG_CODES = 15
+
+
+class Locked(Exception):
+    """Too many wrong answers; none is taken before `until`, or ever if it is None."""
+
+    def __init__(self, until: datetime | None) -> None:
+        super().__init__(f"locked until {until:%H:%M}" if until else "locked for good")
+        self.until = until
+
+
+class CodeNotSent(Exception):
+    """The subject has blocked the client, or got as many codes as a day allows."""
+
+
+@transaction.atomic
+def send_code(consent_id: UUID, generation: int, channel: str, language: str) -> None:
+    """Send the subject a code; the one before works no more.
+
+    Raises TooSoon within a minute of the last one, CodeNotSent where the message would
+    be withheld, and Consent.DoesNotExist for a link that was replaced.
+    """
+    consent = _held(consent_id, generation)
+    is_asked = consent.status == ConsentStatus.PENDING
+    if not is_asked or consent.is_locked_for_good:
+        raise CodeNotSent
+    if channel not in code_channels(consent):
+        raise CodeNotSent
+    at = now()
+    if consent.code_sent_at and (left := consent.code_sent_at + PAUSE - at) > NO_TIME:
+        raise TooSoon(math.ceil(left.total_seconds()))
+    cancel(code_cause(consent))
+    consent.codes_sent += 1
+    consent.code_channel, consent.code_sent_at = channel, at
+    consent.save(update_fields=["codes_sent", "code_channel", "code_sent_at"])
+    (message,) = consent_code(consent, code_of(consent), language)
+    try:
+        # Counted now, and not when the message goes out: of many codes that are asked
+        # for at once, those over the limit must not exist, or they could be guessed.
+        notify_counted(message)
+    except Withheld:
+        raise CodeNotSent from None
+
+
+@transaction.atomic
+def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
+    """Return the channel that the code went to, or "" if it is wrong or too old.
+
+    It works once. After five wrong answers another one has to be sent, and after
+    MOST_WRONG_CODES the link is locked for good. Raises Locked.
+    """
+    consent = _held(consent_id, generation)
+    at = now()
+    if consent.is_locked_for_good:
+        raise Locked(None)
+    # The link of an answered consent is never locked for good.
+    if consent.status != ConsentStatus.PENDING or not is_code_alive(consent, at):
+        return ""
+    right = is_code(consent, answer)
+    consent.wrong_codes += not right
+    if right or consent.wrong_codes % TRIES == 0:
+        consent.code_sent_at = None
+    if consent.wrong_codes >= MOST_WRONG_CODES:
+        consent.locks, consent.locked_until = len(Consent.LOCKS) + 1, None
+        _tell_of_lock(consent, at)
+    consent.save(update_fields=["wrong_codes", "code_sent_at", "locks", "locked_until"])
+    return consent.code_channel if right else ""
+
+
+def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
+    """Whether the answer is right: a date as `1990-01-31`, four characters, or a
+    company's whole registration number.
+
+    The fifth wrong one in a row locks the link, each time for longer, and in the end
+    for good. Raises Locked, and Consent.DoesNotExist for a link that was replaced.
+    """
+    right, locked = _answer(consent_id, generation, answer)
+    if locked:
+        raise locked
+    return right
+
+
+@transaction.atomic
+def _answer(
+    consent_id: UUID, generation: int, answer: str
+) -> tuple[bool, Locked | None]:
+    """Whether it is right, and the lock that the link is under afterwards."""
+    consent = _held(consent_id, generation)
+    at = now()
+    if consent.is_locked(at):
+        return False, Locked(consent.locked_until)
+    right = is_right(consent, answer)
+    consent.locked_until = None
+    consent.wrong_answers = 0 if right else consent.wrong_answers + 1
+    if right:
+        consent.locks = 0
+    elif consent.wrong_answers >= TRIES:
+        _lock(consent, at)
+    consent.save(update_fields=["wrong_answers", "locked_until", "locks"])
+    return right, Locked(consent.locked_until) if consent.is_locked(at) else None
+
+
+def _held(consent_id: UUID, generation: int) -> Consent:
+    rows = Consent.objects.select_for_update(of=("self",), no_key=True)
+    rows = rows.select_related("report__workspace")
+    return rows.get(pk=consent_id, generation=generation)
+
+
+def _lock(consent: Consent, at: datetime) -> None:
+    """Lock the link for longer than the last time, and in the end for good.
+
+    The link of an answered consent is never locked for good: its subject needs it to
+    withdraw.
+    """
+    consent.wrong_answers = 0
+    if consent.locks < len(Consent.LOCKS):
+        consent.locks += 1
+    elif consent.status == ConsentStatus.PENDING:
+        consent.locks += 1
+        _tell_of_lock(consent, at)
+        return
+    consent.locked_until = at + Consent.LOCKS[consent.locks - 1]
+
+
+def _tell_of_lock(consent: Consent, at: datetime) -> None:
+    """Tell the subject and the timeline that the link is locked for good."""
+    stop_asking(consent)
+    notify(*consent_locked(consent.report, consent))
+    note(consent.report, "consent link locked for good", SUBJECT, at)

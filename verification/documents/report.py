@@ -1,0 +1,218 @@
+"""The report as a document that can be handed on."""
+
+from __future__ import annotations
+
+import io
+import re
+from datetime import datetime
+from typing import Any
+
+import segno
+from django.conf import settings
+
+from verification import links
+from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.models import Consent
+from verification.documents import pdf
+from verification.reports.models import Report, ReportStatus, SubjectType
+from verification.values.local_time import in_nairobi
+from verification.values.wire import NAIROBI, one_line
+from workspaces.models import Environment
+
+SHOWN_DIGITS = 4
+RESULTS = {
+    ResultStatus.PENDING: "Waiting",
+    ResultStatus.RUNNING: "Running",
+    ResultStatus.FAILED: "Not done",
+    ResultStatus.CANCELLED: "Cancelled",
+}
+LEVELS = {"LOW": "Low risk", "MEDIUM": "Medium risk", "HIGH": "High risk"}
+CAPITALS = {"id", "kra", "pin", "crb", "vat"}
+STATUSES = {
+    ReportStatus.READY: "Complete",
+    ReportStatus.PARTIAL: "In part",
+    ReportStatus.FAILED: "Failed",
+    ReportStatus.CANCELLED: "Cancelled",
+}
+
+
+def report_pdf(report: Report) -> bytes:
+    """As it stands now; the same report in the same state gives the same bytes."""
+    results = list(report.results.select_related("definition").order_by("position"))
+    data = _document(report, results)
+    return pdf.document("report.typ", report.updated_at, data, qr=_qr(data["genuine"]))
+
+
+def number_of(report: Report) -> str:
+    """As a person reads it out."""
+    text = report.pk.hex[-12:].upper()
+    return f"R-{text[:4]}-{text[4:8]}-{text[8:]}"
+
+
+def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
+    made = report.updated_at.astimezone(NAIROBI)
+    ended = report.completed_at
+    return {
+        "operator": settings.OPERATOR_NAME,
+        "number": number_of(report),
+        "date": {"year": made.year, "month": made.month, "day": made.day},
+        "requester": report.workspace.requester.name,
+        "ordered": _moment(report.created_at),
+        "ended": f"Completed {_moment(ended)}" if ended else "Not completed yet",
+        "sandbox": report.environment == Environment.SANDBOX,
+        "subject": one_line(report.subject_name),
+        "about": _about(report),
+        "cards": _cards(report, results),
+        "checks": [_check(result) for result in results],
+        "consent": _consent(report),
+        "timeline": _timeline(report),
+        "genuine": links.genuine_url(report.pk),
+    }
+
+
+def _about(report: Report) -> str:
+    """Who the subject is, with numbers that nobody can use from the paper."""
+    subject = report.subject
+    if subject is None:
+        return "The subject's details were erased."
+    is_person = report.subject_type == SubjectType.INDIVIDUAL
+    number = subject.get("idNumber") or ""
+    parts = [
+        "Person" if is_person else "Company",
+        f"ID number {_masked(number)}" if number else "",
+        f"Registration number {subject['registrationNumber']}"
+        if subject.get("registrationNumber")
+        else "",
+        f"Born {subject['dateOfBirth']}" if subject.get("dateOfBirth") else "",
+        f"Country {report.country}",
+    ]
+    return " · ".join(one_line(part) for part in parts if part)
+
+
+def _masked(number: str) -> str:
+    return "•" * 4 + number[-SHOWN_DIGITS:] if len(number) > SHOWN_DIGITS else "••••"
+
+
+def _cards(report: Report, results: list[CheckResult]) -> list[dict[str, str]]:
+    done = [r for r in results if r.status == ResultStatus.COMPLETED]
+    flagged = sum(1 for r in done if (r.finding or {}).get("flags"))
+    all_done = len(done) == len(results)
+    score = "" if report.risk_score is None else f"Score {report.risk_score} of 100"
+    return [
+        {
+            "level": report.risk_level,
+            "label": "Overall result",
+            "value": LEVELS.get(report.risk_level, "No score"),
+            "note": score or "No check has given a score",
+        },
+        {
+            "level": "LOW" if all_done else "MEDIUM",
+            "label": "Checks completed",
+            "value": f"{len(done)} of {len(results)}",
+            "note": STATUSES.get(ReportStatus(report.status), "On its way"),
+        },
+        {
+            "level": "MEDIUM" if flagged else "LOW" if all_done else "UNKNOWN",
+            "label": "Checks with flags",
+            "value": f"{flagged} of {len(done)}",
+            "note": "Read them below" if flagged else "Of those that are complete",
+        },
+    ]
+
+
+def _check(result: CheckResult) -> dict[str, Any]:
+    finding = result.finding or {}
+    is_done = result.status == ResultStatus.COMPLETED
+    level = result.risk_level if is_done else "UNKNOWN"
+    at = result.completed_at
+    return {
+        "name": result.definition.display_name,
+        "level": level,
+        "result": LEVELS.get(level, "No score")
+        if is_done
+        else RESULTS[ResultStatus(result.status)],
+        "summary": one_line(finding.get("summary") or result.failure_message or ""),
+        "at": _moment(at) if at else "",
+        "flags": [
+            {**flag, "message": one_line(flag["message"])}
+            for flag in finding.get("flags", ())
+        ],
+        "details": [
+            [words(name), _masked(text) if name == "idNumber" else text]
+            for name, value in (finding.get("details") or {}).items()
+            if (text := as_text(value))
+        ],
+        "source": _source(finding, result),
+    }
+
+
+def _source(finding: dict[str, Any], result: CheckResult) -> str:
+    if not finding:
+        return ""
+    again = " An earlier result that was still fresh." if result.reused else ""
+    return f"Source: {finding['evidence']['provider']}.{again}"
+
+
+def _consent(report: Report) -> list[list[str]]:
+    consent: Consent | None = getattr(report, "consent", None)
+    rows = [["Purpose", one_line(report.purpose)]]
+    if report.reference:
+        rows.append(["Reference", one_line(report.reference)])
+    if consent is None:
+        return [*rows, ["Consent", "None of these checks needs the subject's consent."]]
+    if consent.mode == Consent.Mode.SERVICE_HOSTED:
+        told = f"{consent.status.capitalize()}, asked by {settings.OPERATOR_NAME}"
+    else:
+        told = f"Attested by {report.workspace.requester.name}"
+    rows.append(["Consent", told])
+    records = report.consent_records.all()
+    rows += [["Record", f"{r.number}, {_moment(r.created_at)}"] for r in records]
+    return rows
+
+
+def _timeline(report: Report) -> list[list[str]]:
+    return [
+        [
+            _moment(change.created_at),
+            f"{words(change.trigger)}: {change.target}",
+            # A key is the client's; which one is of no use to who reads this.
+            change.actor.partition(" ")[0],
+        ]
+        for change in report.status_changes.all()
+    ]
+
+
+def as_text(value: Any) -> str:
+    """A value of a result as a person reads it; blank where there is none."""
+    match value:
+        case None | "" | [] | {}:
+            return ""
+        case bool():
+            return "Yes" if value else "No"
+        case dict():
+            members = ((words(k), as_text(v)) for k, v in value.items())
+            return ", ".join(f"{name}: {text}" for name, text in members if text)
+        case list():
+            return "; ".join(text for item in value if (text := as_text(item)))
+        case _:
+            return one_line(str(value))
+
+
+def words(name: str) -> str:
+    """`registeredAddress` -> `Registered address`, `kraPin` -> `KRA PIN`"""
+    parts = re.findall("[A-Za-z][a-z]*|[0-9]+|[^A-Za-z0-9]+", name)
+    words = [part.lower() for part in parts if part.strip()]
+    told = " ".join(word.upper() if word in CAPITALS else word for word in words)
+    return told[:1].upper() + told[1:]
+
+
+def _moment(at: datetime) -> str:
+    return in_nairobi(at)
+
+
+def _qr(text: str) -> str:
+    drawn = io.BytesIO()
+    segno.make(text, error="m").save(
+        drawn, kind="svg", scale=4, border=2, dark="#0f3d3a", light="#fff"
+    )
+    return drawn.getvalue().decode()

@@ -1,0 +1,146 @@
+"""Statements as CSV and PDF files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, Protocol
+
+from verification.documents import pdf
+from verification.values.wire import NAIROBI, nairobi_text
+from workspaces.models import Environment
+from workspaces.statements import Line, Statement
+
+HEADINGS = (
+    "time",
+    "kind",
+    "amount",
+    "balance",
+    "currency",
+    "report",
+    "check",
+    "note",
+    "actor",
+    "entry",
+)
+# What spreadsheets take for the beginning of a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# A document of more pages is read by nobody, and takes long to make.
+LINES_IN_PDF = 2_000
+# Until then a file is held in memory.
+SMALL = 1 << 20
+
+
+class Writable(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+
+def file_name(statement: Statement, extension: str) -> str:
+    account = statement.account
+    return (
+        f"statement-{account.workspace_id}-{account.environment}-{statement.month}"
+        f".{extension}"
+    )
+
+
+def write_csv(statement: Statement, file: Writable) -> None:
+    """RFC 4180: the opening balance, an entry a row, the closing balance."""
+    writer = csv.writer(file)
+    writer.writerow(HEADINGS)
+    writer.writerow(_balance(statement, "OPENING_BALANCE"))
+    currency = statement.account.currency
+    writer.writerows(_row(line, currency) for line in statement.lines())
+    closing = "BALANCE_SO_FAR" if statement.is_so_far else "CLOSING_BALANCE"
+    writer.writerow(_balance(statement, closing))
+
+
+def csv_file(statement: Statement) -> IO[bytes]:
+    """Whole before any of it is sent.
+
+    So nobody takes half a statement for one, and who reads slowly holds no snapshot of
+    the database.
+    """
+    file = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    write_csv(statement, text)
+    text.detach()
+    file.seek(0)
+    return file
+
+
+def statement_pdf(statement: Statement) -> bytes:
+    """Totals and entries; of a very long month the totals alone."""
+    return pdf.document("statement.typ", statement.until, _data(statement))
+
+
+def _row(line: Line, currency: str) -> Iterable[object]:
+    return (
+        nairobi_text(line.at),
+        line.kind,
+        line.amount,
+        line.balance,
+        currency,
+        line.report_id or "",
+        line.check,
+        _text(line.note),
+        _text(line.actor),
+        line.id,
+    )
+
+
+def _balance(statement: Statement, kind: str) -> Iterable[object]:
+    is_first = kind == "OPENING_BALANCE"
+    at = statement.month.start if is_first else statement.until
+    balance = statement.opening if is_first else statement.closing
+    currency = statement.account.currency
+    return (nairobi_text(at), kind, "", balance, currency, "", "", "", "", "")
+
+
+def _text(value: str) -> str:
+    return f"'{value}" if value.startswith(FORMULA) else value
+
+
+def _data(statement: Statement) -> dict[str, Any]:
+    account = statement.account
+    is_whole = statement.count <= LINES_IN_PDF
+    return {
+        "workspace": account.workspace.requester.name,
+        "workspaceId": str(account.workspace_id),
+        "environment": account.environment,
+        "isPlay": account.environment == Environment.SANDBOX,
+        "currency": account.currency,
+        "month": f"{statement.month.start:%B %Y}",
+        "until": {
+            "year": statement.until.year,
+            "month": statement.until.month,
+            "day": statement.until.day,
+        },
+        "soFar": f"{statement.until:%Y-%m-%d %H:%M:%S}" if statement.is_so_far else "",
+        "opening": _money(statement.opening),
+        "closing": _money(statement.closing),
+        "count": statement.count,
+        "totals": [
+            {"kind": t.kind.value, "entries": t.entries, "amount": _money(t.amount)}
+            for t in statement.totals
+        ],
+        "isWhole": is_whole,
+        "lines": [_shown(line) for line in statement.lines()] if is_whole else [],
+    }
+
+
+def _shown(line: Line) -> dict[str, str]:
+    what = [line.check, line.note, "" if line.check else line.actor]
+    return {
+        "at": f"{line.at.astimezone(NAIROBI):%Y-%m-%d %H:%M:%S}",
+        "kind": line.kind,
+        "what": ", ".join(filter(None, what)),
+        "report": str(line.report_id or ""),
+        "amount": _money(line.amount),
+        "balance": _money(line.balance),
+    }
+
+
+def _money(amount: Any) -> str:
+    return f"{amount:,.2f}"

@@ -1,0 +1,202 @@
+"""What members do: tell of their company, hand in documents, and submit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from verification.backoffice import audit
+from verification.golive import documents
+from verification.golive.company_report import order_of, ordered
+from verification.golive.documents import Stored
+from verification.golive.inspection import Inspected
+from verification.golive.models import Application, Document, DocumentKind, Status
+from verification.golive.status import By, held, move
+from workspaces.members import Permission, require
+from workspaces.models import Member, Workspace
+
+
+class NotEditable(Exception):
+    """There is none that is being filled in."""
+
+
+class Suspended(Exception):
+    """Nothing moves while the workspace is suspended."""
+
+
+class NoContact(Exception):
+    """It does not say where people reach the company."""
+
+
+@dataclass(slots=True)
+class Incomplete(Exception):
+    """These are missing."""
+
+    kinds: list[DocumentKind]
+
+
+def newest(workspace: Workspace) -> Application | None:
+    return Application.objects.filter(workspace=workspace).order_by("-id").first()
+
+
+def refusal(workspace: Workspace) -> str:
+    """Why the last one that was decided was rejected, until another is submitted."""
+    rejected = Application.objects.filter(workspace=workspace, status=Status.REJECTED)
+    last = rejected.order_by("-id").first()
+    is_open = workspace.go_live == Workspace.GoLive.REJECTED
+    return last.reason if last and is_open else ""
+
+
+def missing(application: Application) -> list[DocumentKind]:
+    given = set(application.documents.values_list("kind", flat=True))
+    return [kind for kind in DocumentKind if kind not in given]
+
+
+@transaction.atomic
+def describe(
+    member: Member, company_name: str, details: dict[str, Any], by: By
+) -> Application:
+    """Write what the company is into the draft, or begin one. Raises NotEditable."""
+    require(member, Permission.GO_LIVE)
+    application = _draft(member)
+    if application is None:
+        is_first = newest(member.workspace) is None
+        fresh = Application(workspace=member.workspace)
+        application = fresh if is_first else begin_again(member, by)
+    changed = _changed(application, company_name, details)
+    application.company_name, application.details = company_name, details
+    application.save()
+    _record("described", by, application, *changed)
+    return application
+
+
+@transaction.atomic
+def begin_again(member: Member, by: By) -> Application:
+    """A draft like the one that was rejected. Raises NotEditable."""
+    require(member, Permission.GO_LIVE)
+    if draft := _draft(member):
+        return draft
+    before = newest(member.workspace)
+    if before is None:
+        raise NotEditable
+    application = Application.objects.create(
+        workspace=member.workspace,
+        company_name=before.company_name,
+        details=before.details,
+    )
+    _copy(before.documents.all(), application)
+    _record("begun-again", by, application)
+    return application
+
+
+def hand_in(
+    member: Member, kind: DocumentKind, name: str, found: Inspected, by: By
+) -> Document:
+    """Keep a file, in place of the one of its kind. Raises NotEditable."""
+    require(member, Permission.GO_LIVE)
+    stored = documents.store(found.content)
+    try:
+        with transaction.atomic():
+            document = _hand_in(member, kind, name, found, stored)
+            _record("document-handed-in", by, document.application, kind)
+    except BaseException:
+        documents.forget(stored.name)
+        raise
+    return document
+
+
+def submit(member: Member, by: By) -> Application:
+    """To be reviewed: the account becomes a business, and its company is checked.
+
+    Raises NotEditable, Incomplete, NoContact, Suspended, and InvalidRequest where the
+    company cannot be checked as it is told.
+    """
+    require(member, Permission.GO_LIVE)
+    draft = newest(member.workspace)
+    if draft is None or draft.status != Status.DRAFT:
+        raise NotEditable
+
+    def prepare(application: Application) -> dict[str, Any]:
+        workspace = application.workspace
+        if workspace.is_suspended:
+            raise Suspended
+        if not application.details.get("publicContact"):
+            raise NoContact
+        if kinds := missing(application):
+            raise Incomplete(kinds)
+        workspace.kind = Workspace.Kind.BUSINESS
+        workspace.save(update_fields=["kind"])
+        return {"report": ordered(order_of(application), settings.GO_LIVE_ENVIRONMENT)}
+
+    return move(draft.pk, Status.SUBMITTED, by, prepare)
+
+
+def _hand_in(
+    member: Member, kind: DocumentKind, name: str, found: Inspected, stored: Stored
+) -> Document:
+    application = _draft(member)
+    if application is None:
+        raise NotEditable
+    replaced = application.documents.filter(kind=kind)
+    for file in replaced.values_list("file", flat=True):
+        transaction.on_commit(partial(documents.forget, file))
+    replaced.delete()
+    return Document.objects.create(
+        application=application,
+        kind=kind,
+        name=name,
+        content_type=found.content_type,
+        size=len(found.content),
+        file=stored.name,
+        data_key=stored.data_key,
+        uploaded_by=member.user,
+    )
+
+
+def _draft(member: Member) -> Application | None:
+    """The one that is being filled in, locked; NotEditable while one is reviewed."""
+    workspaces = Workspace.objects.select_for_update(no_key=True)
+    workspace = workspaces.get(pk=member.workspace_id)
+    if workspace.go_live == Workspace.GoLive.APPROVED:
+        # Also where that was done without an application.
+        raise NotEditable
+    found = newest(workspace)
+    if found is None or found.status == Status.REJECTED:
+        return None
+    found = held(found.pk)
+    if found.status != Status.DRAFT:
+        raise NotEditable
+    return found
+
+
+def _changed(
+    before: Application, company_name: str, details: dict[str, Any]
+) -> list[str]:
+    kept = before.details or {}
+    changed = [name for name in details if details[name] != kept.get(name)]
+    return ["companyName"] * (before.company_name != company_name) + changed
+
+
+def _record(what: str, by: By, application: Application, *fields: str) -> None:
+    action = f"{audit.noun(application)}.{what}"
+    audit.record(action, by.actor, application, fields=fields)
+
+
+def _copy(files: Iterable[Document], application: Application) -> None:
+    """The files themselves are not written anew."""
+    for before in files:
+        Document.objects.create(
+            application=application,
+            kind=before.kind,
+            name=before.name,
+            content_type=before.content_type,
+            size=before.size,
+            file=before.file,
+            data_key=before.data_key,
+            uploaded_by=before.uploaded_by,
+        )

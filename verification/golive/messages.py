@@ -1,0 +1,104 @@
+"""Mails of what was decided. The key goes to the owner alone."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from verification.golive.models import Application, NameChange
+from verification.notifications.models import BOTH, Channel, Kind
+from verification.notifications.outbox import Wanted, notify
+from workspaces.models import Member, Role, full_name
+
+
+def tell_approved(application: Application, key: str) -> None:
+    """Its message is the only place that has the key, sealed, until it is sent."""
+    owner, *others = _told(application.workspace_id, application.submitted_by_id)
+    sent = {**_context(application, "keys"), "key": key}
+    notify(
+        _mail(application, Kind.GO_LIVE_KEY, owner, sent),
+        *(
+            _mail(application, Kind.GO_LIVE_APPROVED, one, _context(application, ""))
+            for one in others
+        ),
+    )
+
+
+def tell_rejected(application: Application, reason: str) -> None:
+    told = {**_context(application, "golive"), "reason": reason}
+    notify(
+        *(
+            _mail(application, Kind.GO_LIVE_REJECTED, one, told)
+            for one in _told(application.workspace_id, application.submitted_by_id)
+        )
+    )
+
+
+def tell_name_decided(change: NameChange) -> None:
+    context = {
+        "wanted": full_name(change.legal_name, change.trading_name),
+        "isApproved": change.status == NameChange.Status.APPROVED,
+        "reason": change.reason,
+        "operator": settings.OPERATOR_NAME,
+        "url": _url(change.workspace_id, "settings-name"),
+    }
+    notify(
+        *(
+            _mail(change, Kind.GO_LIVE_NAME, one, context)
+            for one in _told(change.workspace_id, change.asked_by_id)
+        )
+    )
+
+
+def owners_of(workspace_id: UUID) -> list[User]:
+    """Who has owned it longest comes first."""
+    return [m.user for m in _members(workspace_id) if m.role == Role.OWNER]
+
+
+def _told(workspace_id: UUID, applied: int | None) -> list[User]:
+    """The owners, and who applied."""
+    owners = owners_of(workspace_id)
+    return owners + [
+        m.user
+        for m in _members(workspace_id)
+        if m.user_id == applied and m.user not in owners
+    ]
+
+
+def _members(workspace_id: UUID) -> QuerySet[Member]:
+    found = Member.objects.select_related("user").order_by("created_at", "id")
+    return found.filter(workspace=workspace_id, user__is_active=True)
+
+
+def _mail(
+    about: Application | NameChange, kind: Kind, user: User, context: dict[str, Any]
+) -> Wanted:
+    return Wanted(
+        kind,
+        Channel.EMAIL,
+        cause=f"go-live:{kind.value}:{about.pk}:{user.pk}",
+        recipient=user.email,
+        context=context,
+        # Which language its owners read is not known.
+        language=BOTH,
+        workspace_id=about.workspace_id,
+    )
+
+
+def _context(application: Application, page: str) -> dict[str, Any]:
+    return {
+        "workspace": application.workspace.name,
+        "company": application.company_name,
+        "operator": settings.OPERATOR_NAME,
+        "url": _url(application.workspace_id, page or "dashboard"),
+    }
+
+
+def _url(workspace_id: UUID, page: str) -> str:
+    path = reverse(f"console:{page}", args=[workspace_id, "production"])
+    return f"{settings.BASE_URL}{path}"

@@ -1,0 +1,96 @@
+"""The one way in which an application moves, and its workspace with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.backoffice import audit
+from verification.golive.models import Application, Status
+from workspaces.models import Workspace
+
+VERBS = {
+    Status.SUBMITTED: "submitted",
+    Status.IN_REVIEW: "taken",
+    Status.APPROVED: "approved",
+    Status.REJECTED: "rejected",
+}
+# Whose time and name each move writes down.
+STAMPS = {
+    Status.SUBMITTED: "submitted",
+    Status.IN_REVIEW: "taken",
+    Status.APPROVED: "decided",
+    Status.REJECTED: "decided",
+}
+# Looks at the application while it is held, and says what else is written with it.
+Prepare = Callable[[Application], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who moves it: the person, and how the audit trail names them."""
+
+    user: User
+    actor: audit.Actor
+
+
+class InvalidTransition(Exception):
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(f"An application that is {source} cannot become {target}.")
+        self.source, self.target = source, target
+
+
+def held(application_id: UUID) -> Application:
+    """The application and its workspace, locked until the transaction ends."""
+    applications = Application.objects.all()
+    workspace_id = applications.values_list("workspace_id", flat=True)
+    owner = Workspace.objects.select_for_update(no_key=True).get(
+        pk=workspace_id.get(pk=application_id)
+    )
+    application = applications.select_for_update().get(pk=application_id)
+    application.workspace = owner
+    return application
+
+
+@transaction.atomic
+def move(
+    application_id: UUID,
+    target: Status,
+    by: By,
+    prepare: Prepare | None = None,
+    *,
+    reason: str = "",
+) -> Application:
+    """Raises InvalidTransition, and whatever `prepare` refuses with."""
+    application = held(application_id)
+    if target not in Application.TRANSITIONS.get(application.status, ()):
+        raise InvalidTransition(application.status, target)
+    workspace, stamp = application.workspace, STAMPS[target]
+    workspace.go_live = Workspace.GoLive(target.value)
+    changed = ["go_live"]
+    if target == Status.APPROVED:
+        details = application.details
+        names = application.company_name, details.get("tradingName") or ""
+        changed += workspace.set_reviewed_names(*names)
+        workspace.contact = details["publicContact"]
+        changed.append("contact")
+    workspace.save(update_fields=changed)
+    changes: dict[str, Any] = {
+        "status": target,
+        f"{stamp}_by": by.user,
+        f"{stamp}_at": now(),
+        **({"reason": reason} if target == Status.REJECTED else {}),
+        **(prepare(application) if prepare else {}),
+    }
+    for name, value in changes.items():
+        setattr(application, name, value)
+    application.save(update_fields=list(changes))
+    action = f"{audit.noun(application)}.{VERBS[target]}"
+    audit.record(action, by.actor, application, reason=reason)
+    return application

@@ -1,0 +1,155 @@
+"""When a notification that could not be sent is tried again.
+
+Taking due notifications from the table, each by one sender at a time.
+
+Sending what is due: claimed, sent outside any transaction, and recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+
+from django.db.models import Min, Q
+from django.utils.timezone import now
+
+from verification.jobs.heartbeat import beat
+from verification.jobs.queue import wake_up_by
+from verification.notifications.mail import Mailer
+from verification.notifications.models import (
+    Channel,
+    Notification,
+    NotificationError,
+    NotificationStatus,
+    Outcome,
+)
+from verification.notifications.outbox import SEND_DUE
+from verification.notifications.recipients import CODES, reason_to_withhold
+from verification.notifications.sms import send_sms
+from verification.notifications.templates import write_letter, write_sms
+
+# After the attempt before: six attempts over eight and a half hours.
+WAITS = (
+    timedelta(minutes=1),
+    timedelta(minutes=5),
+    timedelta(minutes=30),
+    timedelta(hours=2),
+    timedelta(hours=6),
+)
+MOST_ATTEMPTS = len(WAITS) + 1
+
+
+def next_wait(attempts: int) -> timedelta | None:
+    """How long to wait after so many attempts (1 or more); None after the last."""
+    return WAITS[attempts - 1] if attempts < MOST_ATTEMPTS else None
+
+
+# Longer than any job may run: who holds a lease that has ended is dead.
+LEASE_SECONDS = 150
+
+CLAIM = """
+WITH due AS MATERIALIZED (
+    SELECT id FROM notifications_notification
+    WHERE next_attempt_at <= statement_timestamp() AND (
+        workspace_id IS NULL OR workspace_id <> ALL (ARRAY(
+            SELECT id FROM workspaces_workspace WHERE suspended_at IS NOT NULL
+        ))
+    )
+    ORDER BY next_attempt_at, id LIMIT 1
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE notifications_notification n
+SET fence = fence + 1, attempts = attempts + 1,
+    next_attempt_at = statement_timestamp() + %(lease)s * interval '1 second',
+    leased_until = statement_timestamp() + %(lease)s * interval '1 second'
+FROM due WHERE n.id = due.id
+RETURNING n.*
+"""
+
+
+def claim() -> Notification | None:
+    """The one that is due longest, committed as this sender's until its lease ends.
+
+    What a suspended workspace would send waits until it works again. An attempt
+    counts from here on, so that one that kills its sender ends, too.
+    """
+    return next(iter(Notification.objects.raw(CLAIM, {"lease": LEASE_SECONDS})), None)
+
+
+def wake_up_for_the_next() -> None:
+    """Have a sender look again when the next is due, unless one will anyway.
+
+    Every run ends with this. What is left then waits for its time, or for the lease
+    of a sender that may have died.
+    """
+    waiting = Notification.objects.filter(
+        Q(workspace=None) | Q(workspace__suspended_at=None),
+        next_attempt_at__isnull=False,
+    )
+    wake_up_by(SEND_DUE, waiting.aggregate(due=Min("next_attempt_at"))["due"])
+
+
+logger = logging.getLogger(__name__)
+
+# One job sends for so long; another goes on.
+RUN_SECONDS = 60
+# For how long a code is worth sending.
+WORTH = timedelta(minutes=10)
+
+
+def send() -> None:
+    """Send one after another until none is due. Any number of these may run at once."""
+    end = time.monotonic() + RUN_SECONDS
+    with Mailer() as mailer:
+        while beat() and time.monotonic() < end:
+            claimed = claim()
+            if claimed is None:
+                break
+            record(claimed, attempt(claimed, mailer))
+    wake_up_for_the_next()
+
+
+def attempt(notification: Notification, mailer: Mailer) -> Outcome:
+    """Errors are outcomes; nothing is raised for them."""
+    if notification.attempts > MOST_ATTEMPTS:
+        return Outcome(NotificationError.INTERRUPTED, permanent=True)
+    if reason := reason_to_withhold(notification):
+        return Outcome(reason, permanent=True, withheld=True)
+    try:
+        if notification.channel == Channel.EMAIL:
+            return mailer.send(notification, write_letter(notification))
+        return send_sms(str(notification.recipient), write_sms(notification))
+    except Exception as e:
+        # By name alone: what could not be written holds personal data.
+        logger.error("%s was not written: %s", notification.pk, type(e).__name__)
+        return Outcome(NotificationError.NOT_WRITTEN)
+
+
+def record(notification: Notification, outcome: Outcome) -> bool:
+    """False when it is no longer this sender's: its lease ended and another has it."""
+    at = now()
+    wait = None if outcome.permanent else next_wait(notification.attempts)
+    if wait and notification.kind in CODES:
+        # A code that comes late works no more.
+        in_time = notification.created_at + WORTH > at + wait
+        wait = wait if in_time else None
+    if outcome.error is None:
+        status, wait = NotificationStatus.SENT, None
+    elif outcome.withheld:
+        status = NotificationStatus.WITHHELD
+    else:
+        status = NotificationStatus.PENDING if wait else NotificationStatus.FAILED
+    ours = Notification.objects.filter(
+        pk=notification.pk, fence=notification.fence, leased_until__isnull=False
+    )
+    return bool(
+        ours.update(
+            status=status,
+            next_attempt_at=at + wait if wait else None,
+            leased_until=None,
+            error=outcome.error or "",
+            provider_reference=outcome.reference,
+            sent_at=at if status == NotificationStatus.SENT else None,
+        )
+    )

@@ -1,0 +1,251 @@
+"""Wanting messages sent, in the transaction that causes them, and unwanting them.
+
+Forgetting whom notifications went to, and what they said, after a month.
+
+The skeleton stays: what was sent for which cause, when, and how it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.urls import reverse
+from django.utils.timezone import now
+from django.utils.translation import get_language
+
+from verification.db.bulk_insert import Rows
+from verification.db.ids import uuid7
+from verification.jobs.batches import in_steps
+from verification.jobs.queue import later, later_row
+from verification.notifications.models import (
+    Channel,
+    Kind,
+    Language,
+    Notification,
+    NotificationStatus,
+)
+from verification.notifications.recipients import reason_to_withhold, would_withhold
+from verification.notifications.sms import sms_is_configured
+
+SEND_DUE = "verification.notifications.tasks.send_due"
+COLUMNS = [
+    "id",
+    "workspace_id",
+    "kind",
+    "channel",
+    "cause",
+    "recipient",
+    "context",
+    "language",
+    "sandbox",
+    "next_attempt_at",
+    "created_at",
+]
+
+
+class CannotBeSent(Exception):
+    """It waits or was cancelled, or whom it went to is kept no longer."""
+
+
+class Withheld(Exception):
+    """Nobody may be sent the message; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A message to be; of two with the same cause and channel only one is sent.
+
+    `recipient` is an e-mail address, or a number in E.164; `context` is what the
+    templates of the kind need.
+    """
+
+    kind: Kind
+    channel: Channel
+    cause: str
+    recipient: str
+    context: dict[str, Any]
+    language: str = Language.ENGLISH.value
+    workspace_id: UUID | None = None
+    sandbox: bool = False
+
+
+def notification_rows(wanted: Iterable[Wanted], at: datetime) -> Rows:
+    """Their rows, due at once; inserting a cause again raises IntegrityError.
+
+    Whoever inserts them inserts `wake_up_row(at)` with them.
+    """
+    values = [
+        (
+            uuid7(),
+            one.workspace_id,
+            one.kind.value,
+            one.channel.value,
+            one.cause,
+            one.recipient,
+            one.context,
+            one.language,
+            one.sandbox,
+            at,
+            at,
+        )
+        for one in wanted
+        # The sandbox's mailbox shows SMS without a gateway, too.
+        if one.channel == Channel.EMAIL or one.sandbox or sms_is_configured()
+    ]
+    return Rows(Notification, COLUMNS, values)
+
+
+def would_send(wanted: Wanted) -> bool:
+    """Whether this message would be sent now, by the rules that hold at sending."""
+    if wanted.channel == Channel.SMS and not sms_is_configured():
+        return False
+    message = Notification(
+        kind=wanted.kind,
+        channel=wanted.channel,
+        recipient=wanted.recipient,
+        workspace_id=wanted.workspace_id,
+        sandbox=wanted.sandbox,
+    )
+    return would_withhold(message) is None
+
+
+def wake_up_row(at: datetime) -> Rows:
+    return later_row(SEND_DUE, at=at)
+
+
+@transaction.atomic
+def notify(*wanted: Wanted) -> None:
+    """Have these sent soon after the current transaction commits.
+
+    Of a cause that was told before, nothing is sent.
+    """
+    rows = notification_rows(wanted, now())
+    if not rows.values:
+        return
+    Notification.objects.bulk_create(
+        [
+            Notification(**dict(zip(rows.columns, values, strict=True)))
+            for values in rows.values
+        ],
+        ignore_conflicts=True,
+    )
+    later(SEND_DUE)
+
+
+def notify_person(kind: Kind, email: str, **context: str) -> None:
+    """Write to somebody about their own account, in the language of the page."""
+    reset = settings.BASE_URL + reverse("account_reset_password")
+    known = {"operator": settings.OPERATOR_NAME, "resetUrl": reset}
+    notify(
+        Wanted(
+            kind,
+            Channel.EMAIL,
+            cause=f"account:{uuid7()}",
+            recipient=email,
+            context=known | context,
+            language=get_language() or "en",
+        )
+    )
+
+
+@transaction.atomic
+def notify_counted(wanted: Wanted) -> None:
+    """The same of one message, counted now. Raises Withheld if it may not be sent."""
+    notify(wanted)
+    row = Notification.objects.get(cause=wanted.cause, channel=wanted.channel)
+    if reason_to_withhold(row):
+        raise Withheld
+
+
+def cancel(*causes: str) -> int:
+    """Do not send what still waits for these causes; how many that were.
+
+    One that is being sent at this moment goes out.
+    """
+    waiting = Notification.objects.filter(
+        Q(leased_until=None) | Q(leased_until__lte=Now()),
+        cause__in=causes,
+        status=NotificationStatus.PENDING,
+    )
+    return waiting.update(
+        status=NotificationStatus.CANCELLED, next_attempt_at=None, leased_until=None
+    )
+
+
+@transaction.atomic
+def send_again(notification: Notification) -> None:
+    """Begin anew with one that was sent or withheld, or failed. Raises CannotBeSent."""
+    ended = Notification.objects.filter(
+        pk=notification.pk,
+        status__in=[
+            NotificationStatus.SENT,
+            NotificationStatus.FAILED,
+            NotificationStatus.WITHHELD,
+        ],
+        recipient__isnull=False,
+        context__isnull=False,
+    )
+    begun = ended.update(
+        status=NotificationStatus.PENDING,
+        rounds=F("rounds") + 1,
+        attempts=0,
+        error="",
+        counted_at=None,
+        provider_reference="",
+        sent_at=None,
+        next_attempt_at=now(),
+    )
+    if not begun:
+        raise CannotBeSent
+    later(SEND_DUE)
+
+
+KEPT = timedelta(days=30)
+# What still waits after a month has failed, unless staff have just begun it anew.
+GIVE_UP = """
+UPDATE notifications_notification
+SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL
+WHERE id IN (
+    SELECT id FROM notifications_notification
+    WHERE next_attempt_at < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+FORGET = """
+UPDATE notifications_notification SET recipient = NULL, context = NULL WHERE id IN (
+    SELECT id FROM notifications_notification
+    WHERE recipient IS NOT NULL AND created_at < %(before)s AND next_attempt_at IS NULL
+    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
+# Codes that nobody typed.
+UNCONFIRMED = """
+DELETE FROM notifications_sandboxaddress WHERE id IN (
+    SELECT id FROM notifications_sandboxaddress
+    WHERE confirmed_at IS NULL AND created_at < %(before)s
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+COUNTS = """
+DELETE FROM notifications_dailycount WHERE (subject, day) IN (
+    SELECT subject, day FROM notifications_dailycount
+    WHERE day < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
+def purge() -> None:
+    for statement in (GIVE_UP, FORGET):
+        in_steps(statement, before=now() - KEPT)
+    yesterday = now() - timedelta(days=1)
+    in_steps(UNCONFIRMED, before=yesterday)
+    in_steps(COUNTS, before=yesterday.date())

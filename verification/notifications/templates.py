@@ -1,0 +1,175 @@
+"""GSM 7-bit text (3GPP TS 23.038): what fits into one SMS, at the lowest price.
+
+A single character outside of it would make the whole message UCS-2, of which 70
+characters fit.
+
+Writing messages from their templates: `notifications/<kind>.<channel>.<language>`.
+
+The first line of an e-mail is its subject. What people typed is put in as it is, on
+one line and without control characters, and is never markup.
+
+Where the language is not known an e-mail is that of each language, one below the other.
+Every message ends with `footer.<channel>.<language>`: who operates the service and
+where to write to it. What goes to people who may not know the sender has a link to
+block the sender there.
+An SMS has templates of its own for it (`both`), because a link is said only once.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.template import Context, engines
+from django.utils import translation
+from django.utils.module_loading import import_string
+
+from verification import links
+from verification.notifications.models import (
+    TO_STRANGERS,
+    Channel,
+    Language,
+    Notification,
+)
+from verification.values.wire import NAIROBI, one_line
+
+# Characters of two parts, each of which says to which message it belongs.
+LONGEST_OF_TWO = 2 * 153
+
+BASIC = frozenset(
+    "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
+    "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
+)
+# Each takes the place of two.
+EXTENDED = frozenset("^{}\\[~]|€")
+PLAINER = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-"})  # noqa: RUF001
+
+
+def gsm_length(text: str) -> int:
+    return sum(2 if c in EXTENDED else 1 for c in text)
+
+
+def as_gsm(text: str) -> str:
+    """Accents that GSM lacks are left out, and what has no likeness becomes `?`."""
+    return "".join(map(_as_gsm, text.translate(PLAINER)))
+
+
+def _as_gsm(character: str) -> str:
+    if character in BASIC or character in EXTENDED:
+        return character
+    plain = unicodedata.normalize("NFKD", character)
+    kept = "".join(c for c in plain if c in BASIC)
+    return kept or ("" if unicodedata.combining(character) else "?")
+
+
+# What is left of a name in an SMS, at least.
+SHORTEST_NAME = 12
+BELOW = "Kiswahili hapa chini."
+RULE = "-" * 40
+
+# File name, content, media type
+Attachment = tuple[str, bytes, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    subject: str
+    text: str
+    attachments: list[Attachment] = field(default_factory=list)
+
+
+def write_letter(
+    notification: Notification, *, block_link: str = "", attach: bool = True
+) -> Letter:
+    """`block_link` takes the place of the recipient's own link to block the sender."""
+    context = _context(notification, block_link)
+    languages = [notification.language] if notification.language else Language.values
+    written = [
+        _with_footer(notification, context, language).partition("\n")
+        for language in languages
+    ]
+    subject = " / ".join(first for first, _, _ in written)
+    if notification.sandbox:
+        subject = f"[SANDBOX] {subject}"
+    text = f"\n\n{RULE}\n\n".join(rest.strip() for _, _, rest in written)
+    if len(written) > 1:
+        text = f"{BELOW}\n\n{text}"
+    attachments = _attachments(notification) if attach else []
+    return Letter(subject, text + "\n", attachments)
+
+
+def write_sms(notification: Notification, *, block_link: str = "") -> str:
+    """Write an SMS of two parts at most: long names are shortened for it.
+
+    `block_link` is as in `write_letter`.
+    """
+    context = _context(notification, block_link)
+    text = _sms(notification, context)
+    for who in ("requester", "operator"):
+        excess = gsm_length(text) - LONGEST_OF_TWO
+        name = as_gsm(context.get(who, "")).strip()
+        if excess > 0 and len(name) > SHORTEST_NAME:
+            # Two full stops take the place of the end.
+            short = name[: max(SHORTEST_NAME, len(name) - excess) - 2].rstrip()
+            context[who] = f"{short}.."
+            text = _sms(notification, context)
+    return text
+
+
+def _with_footer(
+    notification: Notification, context: dict[str, Any], language: str
+) -> str:
+    kind, channel = notification.kind.lower(), notification.channel.lower()
+    text = _rendered(f"{kind}.{channel}.{language}", context, language).strip()
+    requester = ""
+    if notification.kind in TO_STRANGERS:
+        requester = context.get("requester") or context.get("workspace") or ""
+    shown = {**context, "requester": requester}
+    footer = _rendered(f"footer.{channel}.{language}", shown, language).strip()
+    return f"{text}\n\n{footer}"
+
+
+def _sms(notification: Notification, context: dict[str, Any]) -> str:
+    language = notification.language or "both"
+    text = " ".join(_with_footer(notification, context, language).split())
+    return as_gsm(f"SANDBOX: {text}" if notification.sandbox else text)
+
+
+def _rendered(name: str, context: dict[str, Any], language: str) -> str:
+    engine = engines["django"].engine  # type: ignore[attr-defined]
+    template = engine.get_template(f"notifications/{name}.txt")
+    with translation.override("en" if language == "both" else language):
+        # Plain text: an ampersand in a name stays one. Times are in their zone already.
+        plain = Context(context, autoescape=False, use_tz=False)
+        return str(template.render(plain))
+
+
+def _context(notification: Notification, block_link: str) -> dict[str, Any]:
+    block_link = block_link or links.block_url(notification.pk)
+    return {**_clean(notification), "blockLink": block_link}
+
+
+def _clean(notification: Notification) -> dict[str, Any]:
+    context = {
+        name: one_line(value) if isinstance(value, str) else value
+        for name, value in (notification.context or {}).items()
+    }
+    context["operator"] = settings.OPERATOR_NAME
+    context["contact"] = settings.OPERATOR_CONTACT
+    for name in ("expiresAt", "failingSince", "happenedAt"):
+        if context.get(name):
+            moment = datetime.fromisoformat(context[name])
+            context[name] = moment.astimezone(NAIROBI)
+    return context
+
+
+def _attachments(notification: Notification) -> list[Attachment]:
+    path = settings.NOTIFICATION_ATTACHMENTS.get(notification.kind)
+    if not path or notification.channel != Channel.EMAIL:
+        return []
+    make: Callable[[dict[str, Any]], list[Attachment]] = import_string(path)
+    return make(notification.context or {})

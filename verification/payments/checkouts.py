@@ -1,0 +1,355 @@
+"""Checkouts: pages of a provider where payers of reports and top-ups pay, and prompts
+on payers' phones.
+
+The row is committed before the call to the provider, so that no provider takes money
+for a checkout that we do not know.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import wraps
+from typing import ParamSpec, cast
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+
+from verification import links
+from verification.db.encryption import keyed_hash
+from verification.notifications.models import Channel
+from verification.notifications.recipients import active_blocks, count_today
+from verification.payments.alerts import count_unopened
+from verification.payments.messages import payer_of
+from verification.payments.models import (
+    Checkout,
+    CheckoutKind,
+    CheckoutStatus,
+    Doubt,
+    Payment,
+    PaymentStatus,
+)
+from verification.payments.polling import PROMPT_TIMES, look_by
+from verification.payments.refunds import REFUSED
+from verification.payments.registry import (
+    NoPaymentProvider,
+    checkout_provider,
+    minimum,
+    provider_named,
+    takes_prompt,
+)
+from verification.payments.settlement import settle
+from verification.providers.base import ProviderError, Refused
+from verification.providers.checkout import (
+    CheckoutAsked,
+    CheckoutSeen,
+    CheckoutState,
+    PromptFailure,
+)
+from verification.reports.create import cannot_be_made
+from verification.reports.locks import hold_payment
+from verification.reports.models import Report, ReportStatus
+from workspaces.models import Account
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+PAYER = "payer"
+SOURCES_CHANGED = "SOURCES_CHANGED"
+# A payer who comes back, or clicks twice, gets the open checkout again.
+REUSED_FOR = timedelta(minutes=20)
+CHECKOUT_LIVES = timedelta(hours=1)
+FIRST_LOOK = timedelta(minutes=1)
+# These keep the holder of a link from flooding a phone.
+PROMPTS_PER_LINK_PER_HOUR = 4
+PROMPTS_PER_PHONE_PER_DAY = 8
+ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
+TOP_UP_FROM, TOP_UP_TO = Decimal(100), Decimal(1_000_000)
+
+
+class PaymentClosed(Exception):
+    """Nothing can be paid; `status` is what `closed_as` says, PROMPTED (a prompt waits
+    on the payer's phone) or NO_PROMPT (none can ask for this amount)."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The payment is {status}.")
+        self.status = status
+
+
+class TooManyPrompts(Exception):
+    """This link, or this phone, has had as many prompts as it gets for now."""
+
+
+class PhoneBlocked(Exception):
+    """The owner of this phone has blocked the report's workspace."""
+
+
+class CheckoutNotOpened(Exception):
+    """No provider is configured, or it did not open the checkout. It took no money."""
+
+
+def _alerting(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
+    """In a transaction; operators are alerted where nobody takes payments any more."""
+
+    @wraps(open_one)
+    def opened(*args: P.args, **named: P.kwargs) -> Checkout:
+        try:
+            with transaction.atomic():
+                return open_one(*args, **named)
+        except NoPaymentProvider as e:
+            logger.error("a checkout was not opened: nobody takes payments")
+            count_unopened("nobody", e.code)
+            raise CheckoutNotOpened from e
+
+    return opened
+
+
+@_alerting
+def open_checkout(
+    payment_id: UUID, generation: int, *, beside: bool = False
+) -> Checkout:
+    """The checkout that is open, or another; `beside` it, always another. Raises
+    PaymentClosed, and CheckoutNotOpened where nobody takes payments any more.
+
+    `begin` comes next, unless it has its `url` already.
+    """
+    report, payment, at = _hold_to_pay(payment_id, generation)
+    missing = Checkout.objects.missing(payment)
+    opened = Checkout.objects.filter(
+        payment_id=payment.pk,
+        status=CheckoutStatus.OPEN,
+        amount=missing,
+        created_at__gt=at - REUSED_FOR,
+    ).exclude(url="")
+    opened = opened.none() if beside else opened
+    return opened.order_by("-id").first() or _opened(
+        _checkout_of(report, payment, missing), at
+    )
+
+
+@_alerting
+def open_prompt(
+    payment_id: UUID, generation: int, phone: str, language: str
+) -> Checkout:
+    """A checkout whose payer pays by a prompt on this phone; `send_prompt` comes next.
+
+    Raises PaymentClosed (PROMPTED where one waits already), TooManyPrompts,
+    PhoneBlocked, and CheckoutNotOpened where nobody takes payments any more.
+    """
+    report, payment, at = _hold_to_pay(payment_id, generation)
+    missing = Checkout.objects.missing(payment)
+    if not takes_prompt(report.environment, missing, payment.currency):
+        raise PaymentClosed("NO_PROMPT")
+    prompts = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
+    recent = prompts.filter(created_at__gt=at - timedelta(hours=1)).count()
+    hashed = keyed_hash("prompts to a phone", phone).hex()
+    subject = f"prompts:{report.environment}:{hashed}"
+    if recent >= PROMPTS_PER_LINK_PER_HOUR or not count_today(
+        subject, PROMPTS_PER_PHONE_PER_DAY
+    ):
+        raise TooManyPrompts
+    # The limits come first, so that a link reveals few blocks.
+    if active_blocks(report.workspace_id, [(Channel.SMS, phone)]).exists():
+        raise PhoneBlocked
+    checkout = _checkout_of(report, payment, missing)
+    checkout.kind, checkout.phone = CheckoutKind.PROMPT, phone
+    checkout.language = language
+    return _opened(checkout, at)
+
+
+@transaction.atomic
+def give_up_prompt(payment_id: UUID) -> None:
+    """End a prompt that is overdue, so that its payer can pay another way.
+
+    Looks at it go on. Money that still comes pays the payment, or goes back if another
+    checkout has paid it. Raises Payment.DoesNotExist.
+    """
+    hold_payment(payment_id)
+    prompts = Checkout.objects.filter(payment_id=payment_id, kind=CheckoutKind.PROMPT)
+    for prompt in prompts.filter(status=CheckoutStatus.OPEN):
+        if prompt.is_overdue_prompt:
+            settle(prompt.pk, _failed(PromptFailure.TIMED_OUT))
+
+
+def _failed(why: PromptFailure, message: str = "") -> CheckoutSeen:
+    return CheckoutSeen(CheckoutState.FAILED, message=message, failure=why)
+
+
+def _hold_to_pay(payment_id: UUID, generation: int) -> tuple[Report, Payment, datetime]:
+    """Report and payment, locked, and the time since; for another try to pay.
+
+    Raises PaymentClosed.
+    """
+    try:
+        report, payment = hold_payment(payment_id)
+    except Payment.DoesNotExist:
+        # An edit of the draft has replaced the payment, which has another link.
+        raise PaymentClosed("REPLACED") from None
+    at = now()
+    if closed := closed_as(report, payment, generation, at):
+        raise PaymentClosed(closed)
+    waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
+    if waiting.filter(status=CheckoutStatus.OPEN).exists():
+        raise PaymentClosed("PROMPTED")
+    payment.status = PaymentStatus.PENDING
+    payment.save(update_fields=["status"])
+    return report, payment, at
+
+
+def _checkout_of(report: Report, payment: Payment, missing: Decimal) -> Checkout:
+    return Checkout(
+        report=report,
+        payment_id=payment.pk,
+        environment=report.environment,
+        # The rest, where a part has come.
+        amount=missing,
+        currency=payment.currency,
+        started_by=PAYER,
+    )
+
+
+@_alerting
+def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
+    """A checkout whose money goes to the account's balance.
+
+    Raises PaymentClosed of a suspended workspace, CheckoutNotOpened where nobody takes
+    payments, and ValueError.
+    """
+    if account.workspace.is_suspended:
+        raise PaymentClosed("SUSPENDED")
+    least = least_top_up(account)
+    if not least <= amount <= TOP_UP_TO:
+        raise ValueError(f"a top-up is {least} to {TOP_UP_TO}")
+    checkout = Checkout(
+        account=account,
+        environment=account.environment,
+        amount=amount,
+        currency=account.currency,
+        started_by=actor,
+    )
+    return _opened(checkout, now())
+
+
+def least_top_up(account: Account) -> Decimal:
+    return max(TOP_UP_FROM, minimum(account.environment, account.currency))
+
+
+def _opened(checkout: Checkout, at: datetime) -> Checkout:
+    checkout.provider = checkout_provider(checkout.environment).name
+    checkout.created_at = at
+    checkout.next_look_at = at + (PROMPT_TIMES[0] if checkout.is_prompt else FIRST_LOOK)
+    checkout.save(force_insert=True)
+    look_by(checkout.next_look_at)
+    return checkout
+
+
+def begin(checkout: Checkout, language: str) -> str:
+    """Open the checkout at the provider and return its address.
+
+    Call it outside a transaction, as it calls the provider. Raises CheckoutNotOpened.
+    """
+    asked = _asked(checkout, language)
+    try:
+        begun = provider_named(checkout.provider).begin(asked)
+    except ProviderError as e:
+        logger.error("checkout %s was not opened: %s", checkout.pk, e.code)
+        count_unopened(checkout.provider, e.code)
+        # It stays to be looked at: an answer may have been lost on its way.
+        Checkout.objects.filter(pk=checkout.pk).update(message=e.message[:200])
+        raise CheckoutNotOpened from e
+    Checkout.objects.filter(pk=checkout.pk).update(
+        url=begun.url, session=begun.session, language=language
+    )
+    return begun.url
+
+
+def send_prompt(checkout: Checkout) -> None:
+    """Send the prompt to the payer's phone, once.
+
+    Call it outside a transaction, as it calls the provider. If no answer comes, the
+    provider may still have sent the prompt, and a look finds out.
+    """
+    asked = _asked(checkout, checkout.language)
+    provider = provider_named(checkout.provider)
+    mine = Checkout.objects.filter(pk=checkout.pk)
+    try:
+        seen = provider.send_prompt(asked, str(checkout.phone))
+    except ProviderError as e:
+        logger.error("the prompt of checkout %s was not sent: %s", checkout.pk, e.code)
+        mine.update(message=e.message[:200])
+        if isinstance(e, Refused):
+            # The phone is often the reason. If the provider refuses all calls, the page
+            # that the payer tries next does not open, and that alerts operators.
+            settle(checkout.pk, _failed(PromptFailure.NOT_SENT, e.message))
+        else:
+            count_unopened(checkout.provider, e.code)
+        return
+    if seen.state == CheckoutState.OPEN:
+        mine.update(session=checkout.reference)
+    else:
+        settle(checkout.pk, seen)
+
+
+def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
+    if checkout.account:
+        path = links.top_up_path(checkout.account.pk)
+        workspace = checkout.account.workspace
+        description = _("Top-up for %(name)s") % {"name": workspace.requester.name}
+        email = workspace.contact_email
+    else:
+        report = cast(Report, checkout.report)
+        path = links.payment_path(cast(UUID, checkout.payment_id))
+        name = report.workspace.requester.name
+        description = _("Verification report for %(name)s") % {"name": name}
+        email = payer_of(report).get("email", "")
+    page = f"{settings.BASE_URL}{path}"
+    return CheckoutAsked(
+        checkout.reference,
+        checkout.amount,
+        checkout.currency,
+        description,
+        email,
+        language,
+        return_url=f"{page}back/{checkout.pk}",
+        cancel_url=page,
+        expires_at=checkout.created_at + CHECKOUT_LIVES,
+    )
+
+
+def _is_refused(report: Report) -> bool:
+    """Return whether the subject refuses consent, which ends the report."""
+    consent = getattr(report, "consent", None)
+    return consent is not None and consent.status in REFUSED
+
+
+def closed_as(
+    report: Report, payment: Payment, generation: int, at: datetime
+) -> str | None:
+    """Why nothing can be paid by this link: a PaymentStatus, REPLACED (another link was
+    made), WAITS_FOR_CONSENT, REPORT_ENDED, SUSPENDED, SOURCES_CHANGED (a check can no
+    longer be made) or EXAMINED (a person looks at money that came for it). None where
+    it can."""
+    if payment.generation != generation:
+        return "REPLACED"
+    if not payment.is_outstanding:
+        return payment.status
+    if report.status == ReportStatus.PENDING_CONSENT:
+        return "WAITS_FOR_CONSENT"
+    if report.status not in ASKING or report.subject is None or _is_refused(report):
+        return "REPORT_ENDED"
+    if payment.expires_at is None or payment.expires_at <= at:
+        return PaymentStatus.EXPIRED
+    # What is on its way to us all the same is counted.
+    if report.workspace.is_suspended:
+        return "SUSPENDED"
+    if cannot_be_made(report):
+        return SOURCES_CHANGED
+    examined = Checkout.objects.filter(
+        payment_id=payment.pk, doubts__contains=[Doubt.OTHER_CURRENCY]
+    )
+    return "EXAMINED" if examined.exists() else None

@@ -1,0 +1,104 @@
+"""Disputes: a payer's bank takes money back, or may take it back.
+
+A dispute that is open or lost holds its money: staff cannot refund it, and a top-up
+leaves the balance at once. A dispute that is won sets the money free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification.backoffice.roles import SERVICE
+from verification.payments.alerts import clear_doubt, raise_doubt
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    Dispute,
+    DisputeStatus,
+    Doubt,
+)
+from verification.payments.refunds import hold_checkout
+from verification.providers.checkout import DisputeSeen, DisputeState
+from workspaces.ledger import Kind, Movement, take_back
+
+
+@transaction.atomic
+def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSeen]) -> None:
+    """Record disputes as the provider's API reports them; a repeat changes nothing."""
+    # Disputes that were won come first: others may hold what these set free.
+    for seen in sorted(disputes, key=lambda one: one.state != DisputeState.WON):
+        checkout = hold_checkout(checkout_id)
+        if checkout.status == CheckoutStatus.PAID:
+            _record(checkout, seen)
+
+
+def wanted_hold(checkout: Checkout, held: Decimal, seen: DisputeSeen) -> Decimal:
+    """Return the amount that a dispute must hold. `held` is the amount it holds now."""
+    if seen.state == DisputeState.WON:
+        return Decimal(0)
+    # The rest of the money is the limit. A dispute in another currency holds it all.
+    left = checkout.refundable + held
+    is_known = seen.currency == checkout.paid_currency
+    return min(seen.amount, left) if is_known else left
+
+
+def _record(checkout: Checkout, seen: DisputeSeen) -> None:
+    found = Dispute.objects.filter(checkout=checkout, provider_dispute=seen.dispute)
+    dispute = found.first() or Dispute(
+        checkout=checkout, provider_dispute=seen.dispute, status=""
+    )
+    before, held = dispute.status, dispute.held
+    dispute.status, dispute.amount = DisputeStatus(seen.state.value), seen.amount
+    dispute.held = wanted_hold(checkout, held, seen)
+    dispute.amount = max(dispute.amount, dispute.held)
+    is_open = dispute.status == DisputeStatus.OPEN
+    dispute.ended_at = None if is_open else dispute.ended_at or now()
+    dispute.save()
+    _hold(dispute, dispute.held - held)
+    if dispute.status != before:
+        _doubt(dispute)
+
+
+def _hold(dispute: Dispute, more: Decimal) -> None:
+    """Hold this much more of the checkout's money; less if the amount is negative."""
+    checkout = dispute.checkout
+    if not more:
+        return
+    # A part whose money may go does not wait for the rest.
+    is_part = checkout.is_part and checkout.is_counted
+    Checkout.objects.filter(pk=checkout.pk).update(
+        disputed=F("disputed") + more, is_part=is_part
+    )
+    if checkout.account and checkout.is_counted:
+        note = f"dispute {dispute.pk}"
+        account = checkout.account.pk
+        take_back(
+            Movement(
+                account,
+                Kind.ADJUSTMENT,
+                -more,
+                SERVICE.name,
+                note=note,
+                checkout_id=checkout.pk,
+            )
+        )
+
+
+def _doubt(dispute: Dispute) -> None:
+    checkout = dispute.checkout
+    if dispute.status == DisputeStatus.OPEN:
+        raise_doubt(checkout.pk, Doubt.DISPUTED)
+        return
+    if not checkout.disputes.filter(status=DisputeStatus.OPEN).exists():
+        clear_doubt(checkout.pk, Doubt.DISPUTED)
+    if dispute.status == DisputeStatus.LOST:
+        raise_doubt(checkout.pk, Doubt.DISPUTE_LOST)
+    elif not checkout.is_counted:
+        # Staff had kept this money, or a refund had begun, before the dispute held it.
+        raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)

@@ -1,0 +1,208 @@
+"""Whom a report asks to pay, and what they are sent."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, cast
+
+from django.db.models import QuerySet
+
+from verification import links
+from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.messages import messages_to
+from verification.notifications.models import BOTH, Channel, Kind
+from verification.notifications.outbox import Wanted, cancel
+from verification.payments.models import Checkout, Payment, Refund, RefundCause
+from verification.payments.registry import takes_prompt, ways, ways_of
+from verification.reports.models import Report
+from verification.values.wire import utc_text
+from workspaces.models import Account, Environment
+
+
+def payer_of(report: Report) -> dict[str, str]:
+    """`name`, `email` and `phone` of who is asked to pay, those that are known."""
+    payment: Payment | None = getattr(report, "payment", None)
+    known = payment.payer if payment and payment.payer else report.subject or {}
+    return {name: known[name] for name in ("name", "email", "phone") if known.get(name)}
+
+
+def payment_request(
+    report: Report, payment: Payment | None, missing: Decimal | None = None
+) -> list[Wanted]:
+    """The link, to every address of the payer; nothing where nothing is owed.
+
+    `missing` is what is asked for beside the parts that came.
+    """
+    if payment is None or not payment.is_outstanding:
+        return []
+    about = _about(report, payment, missing or payment.amount)
+    return _to_payer(report, Kind.PAYMENT_REQUEST, _request_cause(payment), about)
+
+
+def payment_reminder(report: Report, payment: Payment) -> list[Wanted]:
+    cause = f"{_request_cause(payment)}:reminder"
+    about = _about(report, payment, Checkout.objects.missing(payment))
+    return _to_payer(report, Kind.PAYMENT_REMINDER, cause, about)
+
+
+def payment_short(report: Report, checkout: Checkout, missing: Decimal) -> list[Wanted]:
+    """Less came than was asked for: the payer pays the rest, or gets all back."""
+    payment = report.payment
+    context = {
+        **_about(report, payment, missing),
+        "paid": f"{checkout.paid_amount:,.2f}",
+        "number": checkout.number,
+    }
+    language = checkout.language or BOTH
+    cause = f"short:{checkout.pk}"
+    return _to_payer(report, Kind.PAYMENT_SHORT, cause, context, language)
+
+
+def stop_asking_payer(payment: Payment) -> None:
+    """Send nothing more that asks for money by the present link."""
+    cancel(*request_causes(payment))
+
+
+def request_causes(payment: Payment) -> list[str]:
+    """Of all that asks for money by the present link."""
+    cause = _request_cause(payment)
+    return [cause, f"{cause}:reminder"]
+
+
+def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
+    """By e-mail alone: it carries a document."""
+    # Parts are kept whole, so that only the last one can be too much.
+    surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
+    context = {
+        **report.workspace.requester.message_context,
+        "number": checkout.number,
+        "checkoutId": str(checkout.pk),
+        "link": _link_of(report),
+        "surplus": f"{surplus:,.2f}" if surplus else "",
+        **_money(report.payment.amount, checkout.currency),
+    }
+    wanted = _to_payer(
+        report,
+        Kind.PAYMENT_RECEIPT,
+        f"paid:{checkout.pk}",
+        context,
+        # Of the page it was paid from.
+        checkout.language or BOTH,
+        payer=_who_paid(checkout),
+    )
+    return [one for one in wanted if one.channel == Channel.EMAIL]
+
+
+def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
+    """To who paid, whoever is asked by now."""
+    checkout = refund.checkout
+    payment: Payment | None = getattr(report, "payment", None)
+    is_asked = payment is not None and payment.pk == checkout.payment_id
+    payer = _who_paid(checkout)
+    if not (is_asked or payer):
+        # Who paid in vain, and was asked no longer, is not known any more.
+        return []
+    undone = report.results.exclude(status=ResultStatus.COMPLETED).filter(price__gt=0)
+    is_undone = refund.cause == RefundCause.NOT_DONE
+    context = {
+        **report.workspace.requester.message_context,
+        "number": checkout.number,
+        # What it was paid for, where it is given back because that was not done.
+        "undone": _names(undone) if is_undone else [],
+        "ways": list(ways_of(checkout.provider)),
+        "link": _link_of(report) if is_asked else "",
+        **_money(refund.amount, checkout.paid_currency),
+    }
+    return _to_payer(
+        report,
+        Kind.PAYMENT_REFUNDED,
+        f"refunded:{refund.pk}",
+        context,
+        checkout.language or BOTH,
+        payer=payer,
+    )
+
+
+def top_up_receipt(checkout: Checkout) -> list[Wanted]:
+    """To the workspace, with the document."""
+    cause = f"topped-up:{checkout.pk}"
+    return _of_top_up(checkout, Kind.TOP_UP_RECEIPT, cause, checkout.counted_amount)
+
+
+def top_up_refund_notice(refund: Refund) -> list[Wanted]:
+    cause = f"refunded:{refund.pk}"
+    return _of_top_up(refund.checkout, Kind.TOP_UP_REFUNDED, cause, refund.amount)
+
+
+def _of_top_up(
+    checkout: Checkout, kind: Kind, cause: str, amount: Decimal
+) -> list[Wanted]:
+    account = cast(Account, checkout.account)
+    context = {
+        "workspace": account.workspace.name,
+        "number": checkout.number,
+        "checkoutId": str(checkout.pk),
+        "ways": list(ways_of(checkout.provider)),
+        **_money(amount, checkout.paid_currency),
+    }
+    return [
+        Wanted(
+            kind,
+            Channel.EMAIL,
+            cause,
+            account.workspace.contact_email,
+            context,
+            checkout.language or BOTH,
+            account.workspace_id,
+            account.environment == Environment.SANDBOX,
+        )
+    ]
+
+
+def _names(results: QuerySet[CheckResult]) -> list[str]:
+    """In English; messages translate them."""
+    names = results.order_by("position").values_list("definition__display_name")
+    return [name for (name,) in names]
+
+
+def _who_paid(checkout: Checkout) -> dict[str, str]:
+    """As kept when the money was counted, or came as a part; else nothing."""
+    return checkout.receipt["payer"] if checkout.receipt else {}
+
+
+def _link_of(report: Report) -> str:
+    return links.payment_url(report.payment.pk, report.payment.generation)
+
+
+def _request_cause(payment: Payment) -> str:
+    return f"payment:{payment.pk}:{payment.generation}"
+
+
+def _about(report: Report, payment: Payment, amount: Decimal) -> dict[str, Any]:
+    named = [str(way) for way in ways(report.environment)]
+    if named and takes_prompt(report.environment, amount, payment.currency):
+        named.append("PROMPT")
+    return {
+        **report.workspace.requester.message_context,
+        "link": links.payment_url(payment.pk, payment.generation),
+        "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
+        "ways": named,
+        **_money(amount, payment.currency),
+    }
+
+
+def _money(amount: Any, currency: str) -> dict[str, str]:
+    return {"amount": f"{amount:,.2f}", "currency": currency}
+
+
+def _to_payer(
+    report: Report,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+    language: str = BOTH,
+    *,
+    payer: dict[str, str] | None = None,
+) -> list[Wanted]:
+    person = payer or payer_of(report)
+    return messages_to(person, report, kind, cause, context, language)

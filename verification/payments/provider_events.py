@@ -1,0 +1,96 @@
+"""Taking in events of payment providers: kept once, and never believed.
+
+An event only says that there is something to see. The checkout it names is then looked
+at, which is where money is counted.
+
+Forgetting what events of payment providers said, and the phones that prompts were
+sent to, after 90 days.
+
+The skeleton stays: which event came when, for which checkout, and the hash of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.jobs.batches import in_steps
+from verification.payments.alerts import raise_doubt
+from verification.payments.models import Checkout, Doubt, PaymentEvent
+from verification.payments.polling import look_now
+from verification.payments.refunds import try_refunds_now
+from verification.providers.checkout import ProviderEvent
+
+logger = logging.getLogger(__name__)
+
+
+@transaction.atomic
+def receive(provider: str, event: ProviderEvent, body: bytes) -> bool:
+    """Keep an event whose signature was right; False for one that came before."""
+    checkout = _checkout_of(provider, event)
+    _, is_new = PaymentEvent.objects.get_or_create(
+        provider=provider,
+        event_id=event.event_id,
+        defaults={
+            "type": event.type[:100].replace("\x00", ""),
+            "checkout": checkout,
+            "body_sha256": sha256(body).digest(),
+            "body": body.decode(errors="replace"),
+        },
+    )
+    if not is_new:
+        return False
+    if checkout is None:
+        logger.warning("%s tells of a payment that is not known here", provider)
+        return True
+    # One that is known already is told by the provider's API alone.
+    if event.is_dispute and not checkout.disputes.exists():
+        raise_doubt(checkout.pk, Doubt.DISPUTED)
+    if event.is_fraud_warning:
+        raise_doubt(checkout.pk, Doubt.FRAUD_WARNING)
+    if event.is_refund:
+        try_refunds_now(checkout.pk)
+    look_now(checkout.pk)
+    return True
+
+
+def _checkout_of(provider: str, event: ProviderEvent) -> Checkout | None:
+    """By our name for it, or else by the provider's."""
+    checkouts = Checkout.objects.filter(provider=provider)
+    try:
+        return checkouts.filter(pk=UUID(event.reference)).first()
+    except ValueError:
+        named = event.transaction
+    if not (named.isascii() and named.isprintable() and named):
+        return None
+    return checkouts.exclude(transaction="").filter(transaction=named).first()
+
+
+KEPT = timedelta(days=90)
+FORGET = """
+UPDATE payments_paymentevent SET body = NULL WHERE id IN (
+    SELECT id FROM payments_paymentevent
+    WHERE body IS NOT NULL AND received_at < %(before)s
+    ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+FORGET_PHONES = """
+UPDATE payments_checkout SET phone = NULL WHERE id IN (
+    SELECT id FROM payments_checkout
+    WHERE phone IS NOT NULL AND created_at < %(before)s
+    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
+def forget_events() -> None:
+    in_steps(FORGET, before=now() - KEPT)
+
+
+def forget_phones() -> None:
+    in_steps(FORGET_PHONES, before=now() - KEPT)

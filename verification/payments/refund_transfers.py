@@ -1,0 +1,149 @@
+"""Sending refunds: asking providers to give back what was approved."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.jobs.heartbeat import beat
+from verification.jobs.queue import alone, wake_up_by
+from verification.payments.models import Doubt, Refund, RefundStatus
+from verification.payments.refunds import REFUNDS, doubt_refund, end_refund, hold_refund
+from verification.payments.registry import provider_named
+from verification.providers.base import ProviderError, Unavailable
+from verification.providers.checkout import RefundAsked, RefundSeen, RefundState
+
+logger = logging.getLogger(__name__)
+
+# Longer than any provider may take.
+LEASE = timedelta(minutes=2)
+LONGEST_WAIT = timedelta(hours=6)
+# A person is told of a refund that has no end by then.
+STUCK_AFTER = timedelta(days=3)
+
+
+def send_refunds() -> None:
+    """Ask providers for what was approved, and about what they have not done yet."""
+    while beat() and (refund := _claim()):
+        try:
+            _send(refund)
+        except Exception as e:
+            # Its claim lapses, and it is tried again; the others go on.
+            why = type(e).__name__
+            logger.error("refund %s is left for the next run: %s", refund.pk, why)
+            if not connection.in_atomic_block:
+                connection.close_if_unusable_or_obsolete()
+    waiting = Refund.objects.filter(next_try_at__isnull=False)
+    times = waiting.order_by("next_try_at").values_list("next_try_at", flat=True)
+    if next_at := times.first():
+        wake_up_by(REFUNDS, next_at)
+
+
+def _send(refund: Refund) -> None:
+    # A worker that was suspended for longer than its claim may still be asking. Two at
+    # once could have a provider without idempotency keys pay twice.
+    with alone(f"refund {refund.pk}") as is_alone:
+        if not (is_alone and _is_still_ours(refund)):
+            return
+        seen = _ask(refund)
+    with transaction.atomic():
+        _record(hold_refund(refund.pk), refund.tries, seen)
+
+
+@transaction.atomic
+def _claim() -> Refund | None:
+    due = Refund.objects.select_for_update(of=("self",), skip_locked=True)
+    due = due.select_related("checkout").filter(next_try_at__lte=now())
+    refund = due.order_by("next_try_at").first()
+    if refund:
+        refund.next_try_at, refund.tries = now() + LEASE, refund.tries + 1
+        refund.save(update_fields=["next_try_at", "tries"])
+    return refund
+
+
+def _is_still_ours(refund: Refund) -> bool:
+    """Whether nobody has claimed it since, or ended it: they may have asked already."""
+    return Refund.objects.filter(
+        pk=refund.pk, tries=refund.tries, status=RefundStatus.APPROVED
+    ).exists()
+
+
+def asked_of(refund: Refund) -> RefundAsked:
+    """The refund, as a provider is asked for it or about it."""
+    checkout = refund.checkout
+    return RefundAsked(
+        str(refund.pk),
+        checkout.reference,
+        checkout.transaction,
+        refund.amount,
+        checkout.paid_currency,
+    )
+
+
+def _ask(refund: Refund) -> RefundSeen | ProviderError:
+    asked = asked_of(refund)
+    try:
+        provider = provider_named(refund.checkout.provider)
+        # An earlier try may have reached the provider without its answer reaching us.
+        if refund.tries > 1:
+            if seen := provider.look_at_refund(asked, refund.provider_refund):
+                return seen
+            if refund.provider_refund:
+                return Unavailable("REFUND_NOT_FOUND", "The provider has lost it.")
+    except ProviderError as e:
+        # It was not asked to give back, so nothing is decided.
+        return Unavailable(e.code, e.message)
+    try:
+        return provider.refund(asked)
+    except ProviderError as e:
+        return e
+
+
+def _record(refund: Refund, tries: int, seen: RefundSeen | ProviderError) -> None:
+    """What the try of this number has seen. A later one knows better, but money that
+    was given back stays given back."""
+    is_done = isinstance(seen, RefundSeen) and seen.state == RefundState.DONE
+    if refund.status != RefundStatus.APPROVED:
+        if is_done and refund.status == RefundStatus.FAILED:
+            logger.error("refund %s has failed, and was done", refund.pk)
+            doubt_refund(refund)
+        return
+    if refund.tries != tries and not is_done:
+        return
+    if isinstance(seen, Unavailable):
+        # Never given up: an earlier try may have been heard, and the money is gone.
+        refund.message = seen.message[:200]
+        _try_later(refund)
+    elif isinstance(seen, ProviderError):
+        _fail(refund, seen.code, seen.message)
+    elif seen.state == RefundState.PENDING:
+        refund.provider_refund, refund.message = seen.refund, seen.message[:200]
+        _try_later(refund, needs_somebody=seen.needs_somebody)
+    else:
+        refund.provider_refund = seen.refund
+        if is_done:
+            end_refund(refund, RefundStatus.DONE, seen.message)
+        else:
+            _fail(refund, "by the provider", seen.message)
+
+
+def _fail(refund: Refund, code: str, message: str) -> None:
+    logger.error("refund %s has failed: %s", refund.pk, code)
+    end_refund(refund, RefundStatus.FAILED, message)
+    doubt_refund(refund)
+
+
+def _try_later(refund: Refund, *, needs_somebody: bool = False) -> None:
+    wait = min(timedelta(minutes=2 ** min(refund.tries, 12)), LONGEST_WAIT)
+    at = now()
+    refund.next_try_at = at + wait
+    approved_at = refund.decided_at or refund.created_at
+    if refund.stuck_at is None and (needs_somebody or at - approved_at > STUCK_AFTER):
+        refund.stuck_at = at
+        why = "waits for somebody" if needs_somebody else "has no end for days"
+        logger.error("refund %s %s: %s", refund.pk, why, refund.message)
+        doubt_refund(refund, Doubt.REFUND_STUCK)
+    refund.save()

@@ -1,0 +1,152 @@
+"""Asking a referee, where a check has no other source: by e-mail, through a page.
+
+The check waits in the table until the referee has answered or the link has expired,
+and takes no worker meanwhile. What the referee does wakes it (`ordering.referring`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification import links
+from verification.checks.claims import Claim
+from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.outcomes import Again, Cancelled, Failed, Outcome, finding_of
+from verification.checks.schedule import wake_up
+from verification.db.ids import uuid7
+from verification.notifications.models import BOTH, Channel, Kind
+from verification.notifications.outbox import Wanted, cancel, notify
+from verification.providers.referee import compare
+from verification.references.models import Reference, ReferenceStatus
+from verification.reports.locks import held
+from verification.reports.models import Report, ReportStatus
+from verification.values.wire import utc_text
+from workspaces.models import Environment
+
+DECLINED = Failed("REFEREE_DECLINED", "The referee declined to answer.", False)
+NO_ANSWER = Failed("REFEREE_NO_ANSWER", "The referee did not answer in time.", True)
+ERASED = Failed("SUBJECT_ERASED", "There is nobody left to ask about.", False)
+
+
+def ask_referee(claimed: Claim) -> Outcome:
+    """How the check stands with its referee, who is asked if they were not yet."""
+    if claimed.report.subject is None:
+        return ERASED
+    reference = _reference_of(claimed) or _request(claimed)
+    if reference is None:
+        return Cancelled()
+    if reference.status == ReferenceStatus.PENDING and reference.expires_at <= now():
+        _expire(reference)
+    return _standing(claimed, reference)
+
+
+def make_due(result_id: UUID, at: datetime) -> None:
+    """Run this waiting check now, with the caller's transaction.
+
+    A worker that read the reference before cannot put it off again: its claim is void.
+    """
+    CheckResult.objects.filter(pk=result_id, status=ResultStatus.RUNNING).update(
+        next_attempt_at=at, turn_at=at, claims=0, fence=F("fence") + 1
+    )
+    wake_up()
+
+
+def cause_of(reference: Reference, kind: Kind) -> str:
+    """One of each kind for each link."""
+    last = ":reminder" if kind == Kind.REFERENCE_REMINDER else ""
+    return f"reference:{reference.pk}:{reference.generation}{last}"
+
+
+def causes_of(reference: Reference) -> list[str]:
+    """Of all that asks for an answer by the present link."""
+    kinds = (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER)
+    return [cause_of(reference, kind) for kind in kinds]
+
+
+def close_references(report: Report) -> None:
+    """Nobody need answer about a report that was stopped. The caller holds it."""
+    waiting = Reference.objects.filter(report=report, status=ReferenceStatus.PENDING)
+    for reference in waiting:
+        cancel(*causes_of(reference))
+    waiting.update(status=ReferenceStatus.EXPIRED)
+
+
+def message(kind: Kind, report: Report, reference: Reference) -> Wanted:
+    subject = report.subject or {}
+    return Wanted(
+        kind,
+        Channel.EMAIL,
+        cause_of(reference, kind),
+        subject["refereeEmail"],
+        {
+            **report.workspace.requester.message_context,
+            "subjectName": subject["fullName"],
+            "refereeName": subject["refereeName"],
+            "employer": subject["employerName"],
+            "link": links.reference_url(reference.pk, reference.generation),
+            "expiresAt": utc_text(reference.expires_at),
+        },
+        BOTH,
+        report.workspace_id,
+        report.environment == Environment.SANDBOX,
+    )
+
+
+def new_link(reference: Reference, at: datetime) -> None:
+    """Point the reference, whose generation is set, to a link that works from now."""
+    token = links.token("reference", reference.pk, reference.generation)
+    reference.token_digest = links.digest(token)
+    reference.link_made_at, reference.reminded_at = at, None
+    reference.expires_at = at + timedelta(days=settings.REFERENCE_LINK_DAYS)
+
+
+def _reference_of(claimed: Claim) -> Reference | None:
+    return Reference.objects.filter(
+        result_id=claimed.result_id, attempt=claimed.attempt
+    ).first()
+
+
+@transaction.atomic
+def _request(claimed: Claim) -> Reference | None:
+    """Ask the referee; None if the report was stopped meanwhile."""
+    report = held().get(pk=claimed.report.pk)
+    # Held, so that no two workers ask and nobody is asked for a cancelled report.
+    if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
+        return None
+    if reference := _reference_of(claimed):
+        return reference
+    reference = Reference(
+        id=uuid7(), report=report, result_id=claimed.result_id, attempt=claimed.attempt
+    )
+    new_link(reference, now())
+    reference.save(force_insert=True)
+    notify(message(Kind.REFERENCE_REQUEST, report, reference))
+    return reference
+
+
+def _expire(reference: Reference) -> None:
+    """Close it, unless the referee, or who sends a new link, was faster."""
+    Reference.objects.filter(
+        pk=reference.pk, status=ReferenceStatus.PENDING, expires_at__lte=now()
+    ).update(status=ReferenceStatus.EXPIRED)
+    reference.refresh_from_db()
+
+
+def _standing(claimed: Claim, reference: Reference) -> Outcome:
+    match reference.status:
+        case ReferenceStatus.SUBMITTED:
+            subject, answers = claimed.report.subject, reference.answers
+            if subject is None or answers is None:
+                return ERASED
+            return finding_of(compare(subject, answers, str(reference.pk)))
+        case ReferenceStatus.DECLINED:
+            return DECLINED
+        case ReferenceStatus.EXPIRED:
+            return NO_ANSWER
+    return Again(reference.expires_at, tries=claimed.tries)

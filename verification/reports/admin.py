@@ -1,0 +1,487 @@
+"""All that is known of one report, in a bounded number of queries.
+
+The page of a report: its whole story, and the verbs staff have.
+
+Here and not with the model, because the actions are verbs of ordering.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.timezone import now
+from unfold.decorators import action
+
+from verification.backoffice import audit
+from verification.backoffice.dialogs import (
+    Facts,
+    FactsForm,
+    ReasonForm,
+    back_to,
+    dialog,
+)
+from verification.backoffice.disclosure import ASK, is_revealed, remember
+from verification.backoffice.model_admin import SEARCHED, ReadOnlyAdmin
+from verification.backoffice.widgets import link
+from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.links import NotResendable, TooSoon, resend
+from verification.consents.models import ConsentRecord
+from verification.documents.report import report_pdf
+from verification.notifications.models import Notification
+from verification.payments.links import NotPayable, resend_payment_link
+from verification.payments.models import Checkout, PaymentEvent, Refund
+from verification.references.models import Reference
+from verification.reports.cancel import cancel
+from verification.reports.messages import causes_of
+from verification.reports.models import Report, ReportStatus
+from verification.reports.pricing import charged, charges
+from verification.reports.retry import check_retryable, failed_checks, retry
+from verification.reports.status import NotCancellable, NotRetryable
+from verification.values.masking import masked
+from webhooks.models import Delivery, Event
+from workspaces.ledger import InsufficientBalance
+from workspaces.models import Account, Client, LedgerEntry
+
+# A report has at most 10 checks; what is shown of anything is bounded, too.
+SHOWN = 100
+
+
+@dataclass
+class Story:
+    report: Report
+    changes: list[Any]
+    results: list[CheckResult]
+    records: list[ConsentRecord]
+    references: list[Reference]
+    checkouts: list[Checkout]
+    events: list[Event]
+    entries: list[LedgerEntry]
+    messages: list[Notification]
+    # Asked for only where there is a checkout.
+    refunds: list[Refund] = field(default_factory=list)
+    provider_events: list[PaymentEvent] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    at: datetime
+    icon: str
+    what: str
+    page: str = ""
+    by: str = ""
+
+
+def story_of(report: Report) -> Story:
+    results = list(report.results.all()[:SHOWN])
+    events = Event.objects.filter(report_id=report.pk).select_related("delivery")
+    # Found by the results: their index is the one entries have.
+    entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])
+    messages = Notification.objects.filter(cause__in=causes_of(report))
+    messages = messages.defer("context", "recipient")
+    references = report.references.defer("answers", "evidence")
+    story = Story(
+        report,
+        list(report.status_changes.all()[:SHOWN]),
+        results,
+        list(report.consent_records.defer("evidence")[:SHOWN]),
+        list(references.order_by("id")[:SHOWN]),
+        list(report.checkouts.order_by("id")[:SHOWN]),
+        list(events.defer("payload").order_by("id")[:SHOWN]),
+        list(entries.order_by("id")[:SHOWN]),
+        list(messages.order_by("id")[:SHOWN]),
+    )
+    if story.checkouts:
+        paid = {"checkout__in": story.checkouts}
+        story.refunds = list(Refund.objects.filter(**paid).order_by("id")[:SHOWN])
+        told = PaymentEvent.objects.filter(**paid).defer("body").order_by("id")
+        story.provider_events = list(told[:SHOWN])
+    return story
+
+
+def timeline(story: Story) -> list[Moment]:
+    """Everything that has a time, oldest first."""
+    return sorted(_moments(story), key=lambda moment: moment.at)
+
+
+def _moments(story: Story) -> Iterator[Moment]:
+    for change in story.changes:
+        told = f"{change} · {change.trigger}"
+        yield Moment(change.created_at, "swap_horiz", told, by=change.actor)
+    for record in story.records:
+        told = f"Consent {record.happened.lower()}, receipt {record.number}"
+        yield Moment(record.created_at, "how_to_reg", told, _page(record))
+    for result in story.results:
+        if result.completed_at:
+            told = f"{result.name} {result.status.lower()}"
+            yield Moment(result.completed_at, "fact_check", told, _page(result))
+    yield from _answers(story)
+    yield from _payments(story)
+    for event in story.events:
+        yield Moment(event.created_at, "webhook", *_delivered(event))
+
+
+def _answers(story: Story) -> Iterator[Moment]:
+    for reference in story.references:
+        name, page = f"Reference {reference.number}", _page(reference)
+        yield Moment(reference.created_at, "reviews", f"{name} asked for", page)
+        if at := reference.submitted_at or reference.declined_at:
+            told = f"{name} {reference.status.lower()}"
+            yield Moment(at, "reviews", told, page)
+
+
+def _payments(story: Story) -> Iterator[Moment]:
+    for checkout in story.checkouts:
+        name, page = f"Checkout {checkout.number}", _page(checkout)
+        begun = f"{name} begun at {checkout.provider}"
+        if checkout.is_prompt:
+            begun = f"{name}: M-Pesa prompt by {checkout.provider}"
+        by = checkout.started_by
+        yield Moment(checkout.created_at, "point_of_sale", begun, page, by)
+        if checkout.paid_at:
+            told = f"{name} paid: {checkout.paid_currency} {checkout.paid_amount}"
+            yield Moment(checkout.paid_at, "payments", told, page)
+    for refund in story.refunds:
+        told = f"Refund of {refund.amount} {refund.status.lower()}"
+        at = refund.ended_at or refund.created_at
+        yield Moment(at, "undo", told, _page(refund), refund.requested_by)
+    for event in story.provider_events:
+        told = f"{event.provider}: {event.type}"
+        yield Moment(event.received_at, "receipt_long", told, _page(event))
+
+
+def _delivered(event: Event) -> tuple[str, str]:
+    delivery: Delivery | None = getattr(event, "delivery", None)
+    if delivery is None:
+        return f"{event.name}, for no receiver", _page(event)
+    told = f"{event.name} {delivery.status.lower()}, {delivery.attempts} attempts"
+    return told, _page(delivery)
+
+
+def _page(row: Model) -> str:
+    return link(row, "open")
+
+
+REFUSALS = (
+    NotCancellable,
+    NotRetryable,
+    NotResendable,
+    NotPayable,
+    TooSoon,
+    InsufficientBalance,
+)
+LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
+
+
+class StuckFilter(admin.SimpleListFilter):
+    title = "stuck"
+    parameter_name = "stuck"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return [("hour", "running for over an hour")]
+
+    def queryset(self, request: HttpRequest, reports: QuerySet[Any]) -> QuerySet[Any]:
+        return stuck(reports) if self.value() == "hour" else reports
+
+
+def stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
+    """Found by the index `reports_under_way`."""
+    return reports.filter(
+        status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL],
+        completed_at=None,
+        updated_at__lt=now() - timedelta(hours=1),
+    )
+
+
+def why_not_retried(report: Any) -> str:
+    """Blank where a retry can work: it is allowed, and some failure may pass."""
+    failed = failed_checks(report)
+    try:
+        check_retryable(report, failed)
+    except NotRetryable as e:
+        return str(e)
+    if not any(result.failure_retryable for result in failed):
+        return "Their sources refused the failed checks for good."
+    return ""
+
+
+def facts_of(report: Any) -> list[tuple[str, str]]:
+    """Of the subject, masked until it is revealed; the page shows the name anyway."""
+    told = report.subject or {}
+    shown = told if report.is_revealed else masked(told)
+    return [
+        (LABELS.get(name) or re.sub(r"([A-Z])", r" \1", name).capitalize(), value)
+        for name, value in shown.items()
+        if value and name not in {"fullName", "subjectType"}
+    ]
+
+
+class ReportForm(FactsForm):
+    def facts(self) -> Facts:
+        report = self.report
+        return [
+            ("Workspace", report.workspace.name),
+            ("Environment", report.environment),
+            ("Subject", report.subject_name),
+        ]
+
+    @property
+    def report(self) -> Report:
+        return Report.objects.select_related("workspace").get(pk=self.object_id)
+
+
+class Cancellation(ReasonForm, ReportForm):
+    pass
+
+
+class Retrial(ReportForm):
+    def facts(self) -> Facts:
+        report = self.report
+        failed = failed_checks(report)
+        account = Account.objects.get(
+            workspace=report.workspace_id, environment=report.environment
+        )
+        movements = charges(
+            Client(account.workspace, account, ""), report, charged(failed)
+        )
+        price = -sum((one.amount for one in movements), Decimal(0))
+        return [
+            *super().facts(),
+            ("Checks", ", ".join(result.name for result in failed)),
+            ("Charged to the workspace", f"{account.currency} {price:,.2f}"),
+            ("Balance", f"{account.currency} {account.balance:,.2f}"),
+        ]
+
+
+@admin.register(Report)
+class ReportAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "environment",
+        "status",
+        "subject_name",
+        "created_at",
+    ]
+    list_filter = ["environment", "status", StuckFilter, "payment_mode"]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
+    search_exact = ("reference",)
+    change_list_template = SEARCHED
+    change_form_template = "admin/report.html"
+    # All else is drawn by the template, from the story.
+    fields = [
+        "subject_type",
+        "country",
+        "purpose",
+        "reference",
+        "monitoring",
+        "created_by",
+    ]
+    personal_fields = ("subject_opened",)
+    actions_detail = [
+        "cancel",
+        "retry",
+        "resend_consent",
+        "resend_payment",
+        "pdf",
+        "reveal",
+    ]
+
+    @admin.display(description="Subject")
+    def subject_opened(self, report: Report) -> dict[str, Any] | None:
+        return report.subject
+
+    @admin.display(description="Monitoring rule")
+    def monitoring(self, report: Report) -> str:
+        if not report.monitoring_id:
+            return "-"
+        # By its name: rules know of reports, and not the other way round.
+        url = reverse("admin:monitoring_rule_change", args=[report.monitoring_id])
+        return format_html('<a href="{}">{}</a>', url, report.monitoring_id)
+
+    def get_urls(self) -> list[Any]:
+        document = path(
+            "<uuid:report_id>/document.pdf",
+            self.admin_site.admin_view(self.document),
+            name="reports_report_document",
+        )
+        return [document, *super().get_urls()]
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        # Asked for by each button as well as by the page.
+        kept = request.__dict__.setdefault("_reports", {})
+        if object_id not in kept:
+            kept[object_id] = super().get_object(request, object_id, from_field)
+        return kept[object_id]
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *arguments: Any, **more: Any
+    ) -> Any:
+        report = more["obj"]
+        # Here are a name and what was found about it: who looks is written down.
+        audit.record("report.opened", audit.actor_of(request), report)
+        story = story_of(report)
+        context |= {"story": story, "timeline": timeline(story), "report": report}
+        context["subject"] = facts_of(report)
+        has_failed = any(r.status == ResultStatus.FAILED for r in story.results)
+        if has_failed and report.is_ended and self._acted_on(request, str(report.pk)):
+            context["why_not_retried"] = why_not_retried(report)
+        return super().render_change_form(request, context, *arguments, **more)
+
+    def has_cancel_permission(
+        self, request: HttpRequest, object_id: Any = None
+    ) -> bool:
+        report = self._acted_on(request, object_id)
+        return report is not None and not report.is_ended
+
+    def has_retry_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        report = self._acted_on(request, object_id)
+        return report is not None and not why_not_retried(report)
+
+    def has_consent_permission(
+        self, request: HttpRequest, object_id: Any = None
+    ) -> bool:
+        report = self._acted_on(request, object_id)
+        return bool(report and hasattr(report, "consent") and not report.is_ended)
+
+    def has_payment_permission(
+        self, request: HttpRequest, object_id: Any = None
+    ) -> bool:
+        report = self._acted_on(request, object_id)
+        return bool(report and hasattr(report, "payment") and not report.is_ended)
+
+    def _acted_on(self, request: HttpRequest, object_id: Any) -> Report | None:
+        """The report, for who may act on it."""
+        if not request.user.has_perm("reports.change_report"):
+            return None
+        return self.get_object(request, object_id) if object_id else None
+
+    @action(
+        description="Cancel",
+        icon="cancel",
+        permissions=["cancel"],
+        dialog=dialog(
+            "Cancel this report",
+            "Checks that were not asked are given back. This cannot be undone.",
+            "Cancel the report",
+            Cancellation,
+        ),
+    )
+    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        why = form.cleaned_data["reason"]
+        return self._act(request, object_id, cancel, "cancelled", why)
+
+    @action(
+        description="Retry",
+        icon="replay",
+        permissions=["retry"],
+        dialog=dialog(
+            "Run the failed checks again",
+            "Each is charged as at launch, and given back if it fails again.",
+            "Retry",
+            Retrial,
+        ),
+    )
+    def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        return self._act(request, object_id, retry, "retried")
+
+    @action(
+        description="Resend consent link",
+        icon="how_to_reg",
+        permissions=["consent"],
+        dialog=dialog(
+            "Resend the consent link",
+            "A new link goes to the subject; the old one stops working.",
+            "Resend",
+        ),
+    )
+    def resend_consent(
+        self, request: HttpRequest, form: Any, object_id: str
+    ) -> HttpResponse:
+        return self._act(request, object_id, resend, "consent-link-sent")
+
+    @action(
+        description="Resend payment link",
+        icon="payments",
+        permissions=["payment"],
+        dialog=dialog(
+            "Resend the payment link",
+            "A new link goes to the payer; the old one stops working.",
+            "Resend",
+        ),
+    )
+    def resend_payment(
+        self, request: HttpRequest, form: Any, object_id: str
+    ) -> HttpResponse:
+        return self._act(request, object_id, resend_payment_link, "payment-link-sent")
+
+    def _act(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        verb: Callable[[Client, Any], Report],
+        done: str,
+        reason: str = "",
+    ) -> HttpResponse:
+        report = self.get_object(request, object_id)
+        accounts = Account.objects.filter(environment=report.environment)
+        account = accounts.get(workspace_id=report.workspace_id)
+        actor = f"staff {request.user.get_username()}"[:100]
+        client = Client(report.workspace, account, actor)
+        try:
+            with transaction.atomic():
+                verb(client, report.pk)
+                self.log_change(request, report, done, verb=done, reason=reason)
+        except REFUSALS as e:
+            self.message_user(request, str(e), messages.ERROR)
+        else:
+            told = f"Done: {done.replace('-', ' ')}."
+            self.message_user(request, told, messages.SUCCESS)
+        return back_to(request, report)
+
+    @action(
+        description="PDF",
+        icon="picture_as_pdf",
+        permissions=["reveal"],
+        url_path="pdf",
+        dialog=dialog("Take the PDF", f"{ASK} The PDF tells all.", "Go on", ReasonForm),
+    )
+    def pdf(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        report = self.get_object(request, object_id)
+        if report is None:
+            raise Http404
+        reason = form.cleaned_data["reason"]
+        who = audit.actor_of(request)
+        audit.record("report.pdf-taken", who, report, fields=["pdf"], reason=reason)
+        remember(request, report)
+        url = reverse("admin:reports_report_document", args=[report.pk])
+        return back_to(request, report, url)
+
+    def document(self, request: HttpRequest, report_id: Any) -> HttpResponse:
+        report = self.get_object(request, str(report_id))
+        allowed = report and self.has_reveal_permission(request, str(report_id))
+        # Without a reason it is not there; the button asks for one.
+        if not (allowed and is_revealed(request, report)):
+            raise Http404
+        who = audit.actor_of(request)
+        # Each time: after one reason it can be had for ten minutes.
+        audit.record("report.pdf-downloaded", who, report)
+        name = f'attachment; filename="report-{report.pk}.pdf"'
+        return HttpResponse(
+            report_pdf(report),
+            content_type="application/pdf",
+            headers={"Content-Disposition": name},
+        )

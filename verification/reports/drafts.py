@@ -1,0 +1,259 @@
+"""Editing a draft: nothing is billed and no check runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from itertools import repeat
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+from pydantic import ValidationError
+
+from verification.checks.models import CheckResult
+from verification.consents.messages import consent_request, stop_asking
+from verification.consents.models import Consent
+from verification.db.bulk_insert import Rows, insert
+from verification.notifications.outbox import notify
+from verification.payments.messages import payment_request, stop_asking_payer
+from verification.payments.models import (
+    Checkout,
+    Payment,
+    PaymentStatus,
+    Refund,
+    RefundCause,
+    RefundStatus,
+)
+from verification.payments.polling import close_checkouts
+from verification.payments.refunds import give_back_parts, give_back_surplus
+from verification.reports.create import (
+    RESULT_COLUMNS,
+    cannot_be_made,
+    consent_for,
+    payment_for,
+    result_rows,
+    too_little,
+)
+from verification.reports.locks import hold
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    SearchEntry,
+)
+from verification.reports.orders import Order, catalogue, read_order
+from verification.reports.pricing import Line, Priced, price_orders, total
+from verification.reports.queries import ENTRY_COLUMNS, entry_values
+from verification.reports.request import DraftEdit, Fault, InvalidRequest, shape_faults
+from verification.reports.status import NotEditable
+from workspaces.models import Client
+
+# An edit of what the subject was shown voids a consent it gave.
+SHOWN_TO_SUBJECT = ("subject", "checksRequested", "purpose", "paymentMode")
+
+
+@transaction.atomic
+def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None:
+    """Replace the members that the body has; the others stay.
+
+    Raises InvalidRequest, or NotEditable when the report is no draft, or when the edit
+    would change what was paid already: the amount, or whom the payer has paid for.
+    """
+    report = hold(client, report_id)
+    if report.status != ReportStatus.DRAFT:
+        raise NotEditable(report.status, "Only a draft can be edited.")
+    faults = _shape_faults(body)
+    # A member without a value is one left out.
+    body = {name: value for name, value in body.items() if value is not None}
+    order = _merged(client, report, body, faults)
+    at = now()
+    priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
+    asked = _replace_payment(report, order, priced, body, at)
+    if asked and (
+        told := too_little(order.payment_mode, asked.amount, client.environment)
+    ):
+        raise InvalidRequest([Fault(("paymentMode",), "out-of-range", told)])
+    _replace_results(report, priced.lines, at)
+    asked_before = report.subject
+    report.subject_id = priced.subject.id
+    _rewrite(client, report, order, at)
+    _replace_consent(report, order, body, asked_before, at)
+    if asked and not cannot_be_made(report):
+        notify(*payment_request(report, asked))
+
+
+def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
+    try:
+        DraftEdit.model_validate(body)
+    except ValidationError as e:
+        return shape_faults(e)
+    return []
+
+
+def _merged(
+    client: Client, report: Report, body: Mapping[str, Any], faults: list[Fault]
+) -> Order:
+    """The draft as the edit would make it, or InvalidRequest with all its faults."""
+    told = {fault.path for fault in faults}
+    item = {**as_item(report), **body}
+    if "paymentMode" in body and "payer" not in body:
+        item.pop("payer", None)
+    order = read_order(item, client.environment, catalogue(), draft=True)
+    if isinstance(order, list):
+        raise InvalidRequest([*faults, *(f for f in order if f.path not in told)])
+    if faults:
+        raise InvalidRequest(faults)
+    return order
+
+
+def as_item(report: Report) -> dict[str, Any]:
+    """The report as the request item that would make it."""
+    item: dict[str, Any] = {
+        "subject": report.subject,
+        "checksRequested": report.checks_requested,
+        "purpose": report.purpose,
+        "paymentMode": report.payment_mode,
+        "reuse": report.reuse,
+    }
+    if report.reference:
+        item["reference"] = report.reference
+    if consent := getattr(report, "consent", None):
+        item["consent"] = {"mode": consent.mode}
+        if consent.mode == Consent.Mode.CUSTOMER_ATTESTED:
+            attested = consent.status == Consent.Status.ATTESTED
+            item["consent"] |= {"obtained": attested, **(consent.attestation or {})}
+    payment = getattr(report, "payment", None)
+    if payment and payment.payer:
+        item["payer"] = payment.payer
+    return item
+
+
+def _replace_payment(
+    report: Report,
+    order: Order,
+    priced: Priced,
+    body: Mapping[str, Any],
+    at: datetime,
+) -> Payment | None:
+    """The payment that asks anew, where one does."""
+    old, amount = getattr(report, "payment", None), total(priced.lines)
+    was_paid = old is not None and old.status == PaymentStatus.PAID
+    if old and was_paid and not _give_back_rest(old):
+        _refuse_to_change(report, old, order, priced)
+        return None
+    if old and not was_paid and not _asks_anew(report, old, order, amount, body):
+        return None
+    if old:
+        give_back_parts(old.pk)
+        close_checkouts(old.pk)
+        stop_asking_payer(old)
+        old.delete()
+    payment = payment_for(report, order, amount, at)
+    if payment:
+        payment.save(force_insert=True)
+    return payment
+
+
+def _refuse_to_change(
+    report: Report, paid: Payment, order: Order, priced: Priced
+) -> None:
+    """What the payer paid for; details of the same subject can be put right."""
+    amount, told = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
+    if paid.amount != amount or order.payment_mode != report.payment_mode:
+        why = f"{told} for this draft, and the edit would change that to {amount}."
+    elif order.payment_mode == PaymentMode.CANDIDATE and (
+        priced.subject.id != report.subject_id
+    ):
+        why = f"{told} by the subject of this draft, and the edit names another one."
+    elif order.payer and order.payer.model_dump(by_alias=True) != paid.payer:
+        why = f"{told} by the payer of this draft, and the edit names another one."
+    else:
+        return
+    raise NotEditable(report.status, why)
+
+
+def _give_back_rest(paid: Payment) -> bool:
+    """Of what was given back in part: the payer is asked anew, for the whole. False
+    where all of it stays, or a second person has not decided yet."""
+    paying = Checkout.objects.paying(paid.pk).order_by("id")
+    given = Refund.objects.filter(
+        checkout__in=paying, status__in=[RefundStatus.APPROVED, RefundStatus.DONE]
+    )
+    # What came on top of it was never part of it.
+    if not given.exclude(cause=RefundCause.OVERPAID).exists():
+        return False
+    for checkout in paying.select_for_update(of=("self",), no_key=True):
+        if checkout.refundable:
+            give_back_surplus(checkout, RefundCause.NOT_ASKED)
+    return True
+
+
+def _asks_anew(
+    report: Report, old: Payment, order: Order, amount: Decimal, body: Mapping[str, Any]
+) -> bool:
+    # Who has the link of another payer, or of a wrong address, is not asked.
+    another_payer = bool({"payer", "paymentMode"} & body.keys()) or (
+        order.payment_mode == PaymentMode.CANDIDATE
+        and order.subject.members != report.subject
+    )
+    was_given_back = old.status == PaymentStatus.REFUNDED
+    return old.amount != amount or another_payer or was_given_back
+
+
+def _replace_consent(
+    report: Report,
+    order: Order,
+    body: Mapping[str, Any],
+    asked_before: dict[str, Any] | None,
+    at: datetime,
+) -> None:
+    """`asked_before` is the subject whom the present link was sent to."""
+    old = getattr(report, "consent", None)
+    hosted = old if old and old.mode == Consent.Mode.SERVICE_HOSTED else None
+    answered = hosted and hosted.status != Consent.Status.PENDING
+    # Who has the link of another person, or of a wrong address, may not use it.
+    voided = hosted and (
+        (answered and any(member in body for member in SHOWN_TO_SUBJECT))
+        or asked_before != report.subject
+    )
+    asked_anew = "consent" in body and not (hosted and _still_asks(order, hosted))
+    if not voided and not asked_anew:
+        return
+    if old:
+        stop_asking(old)
+        old.delete()
+    if consent := consent_for(report, order, at):
+        consent.save(force_insert=True)
+        notify(*consent_request(report, consent))
+
+
+def _still_asks(order: Order, old: Consent) -> bool:
+    """Asking again in the same way: the link that the subject has keeps working."""
+    asked = order.consent is not None and order.consent.mode == old.mode
+    return asked and old.status in {Consent.Status.PENDING, Consent.Status.GRANTED}
+
+
+def _replace_results(report: Report, lines: list[Line], at: datetime) -> None:
+    report.results.all().delete()
+    insert(
+        Rows(CheckResult, RESULT_COLUMNS, result_rows(report, lines, repeat(at), at))
+    )
+
+
+def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None:
+    subject = order.subject
+    report.subject = subject.members
+    report.subject_type, report.country = subject.type, subject.country
+    report.subject_name = subject.name
+    report.search_name = subject.search_name
+    report.checks_requested = [definition.name for definition in order.definitions]
+    report.purpose, report.payment_mode = order.purpose, order.payment_mode
+    report.reuse, report.updated_at = order.reuse, at
+    report.save()
+    report.search_entry.delete()
+    found_by = iter([(report.pk, subject, report.reference)])
+    values = entry_values(client.workspace.pk, client.environment, found_by)
+    insert(Rows(SearchEntry, ENTRY_COLUMNS, values))

@@ -1,0 +1,148 @@
+"""A request that carries an Idempotency-Key is carried out once.
+
+The answer is stored in the transaction of what was created, so neither exists without
+the other. Two requests with one key at the same time do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.db.bulk_insert import Rows, insert
+from verification.db.encryption import keyed_hash
+from verification.db.ids import uuid7
+from verification.reports.models import IdempotentAnswer
+from workspaces.models import Client
+
+PRINTABLE = re.compile(r"[\x20-\x7e]{1,120}")
+
+
+class InvalidKey(Exception):
+    """The header is not 1 to 120 printable ASCII characters."""
+
+
+class InProgress(Exception):
+    """A request with this key is being carried out at this moment."""
+
+
+class KeyReused(Exception):
+    """The key belongs to a different request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of one client, and what it was sent with."""
+
+    workspace_id: UUID
+    environment: str
+    key: bytes
+    fingerprint: bytes
+
+    @classmethod
+    def read(cls, header: str, client: Client, method_and_path: str, body: Any) -> Key:
+        # Both the draft's quoted form and the bare one are in use.
+        if len(header) >= 2 and header[0] == header[-1] == '"':
+            header = header[1:-1]
+        if not PRINTABLE.fullmatch(header):
+            raise InvalidKey
+        scope = (client.workspace.pk, client.environment)
+        try:
+            canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
+        except orjson.JSONEncodeError:
+            # Too deep, or a number of more than 64 bits: no order has such a member,
+            # and the answer to a refused request is not remembered.
+            canonical = ""
+        return cls(
+            *scope,
+            key=keyed_hash("idempotency-key", *scope, header),
+            fingerprint=keyed_hash("idempotent-request", method_and_path, canonical),
+        )
+
+    def earlier_answer(self) -> IdempotentAnswer | None:
+        """The answer to the request that this one repeats.
+
+        If there is none, the key is claimed until the transaction ends.
+        """
+        lock = int.from_bytes(self.key[:8], signed=True)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock])
+            if not cursor.fetchone()[0]:
+                raise InProgress
+        # A statement of its own: it must see what the lock's last holder committed.
+        answer = IdempotentAnswer.objects.filter(
+            workspace=self.workspace_id, environment=self.environment, key=self.key
+        ).first()
+        if answer is None:
+            return None
+        if answer.created_at < now() - timedelta(hours=settings.IDEMPOTENCY_HOURS):
+            answer.delete()
+            return None
+        if bytes(answer.fingerprint) != self.fingerprint:
+            raise KeyReused
+        return answer
+
+    def answer_row(self, body: Any) -> Rows:
+        columns = [
+            "id",
+            "workspace_id",
+            "environment",
+            "key",
+            "fingerprint",
+            "body",
+            "created_at",
+        ]
+        row = (
+            uuid7(),
+            self.workspace_id,
+            self.environment,
+            self.key,
+            self.fingerprint,
+            body,
+            now(),
+        )
+        return Rows(IdempotentAnswer, columns, [row])
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`replayed` is True when the body is an earlier request's."""
+
+    body: Any
+    replayed: bool
+
+
+def once(key: Key | None, carry_out: Callable[[], Any]) -> Answer:
+    """Carry the request out, unless its key was answered already.
+
+    What it creates and the answer that is remembered are one transaction. Without a key
+    what is carried out sees to its own.
+    """
+    if key is None:
+        return Answer(carry_out(), replayed=False)
+    return _once(key, carry_out)
+
+
+@transaction.atomic
+def _once(key: Key, carry_out: Callable[[], Any]) -> Answer:
+    if earlier := key.earlier_answer():
+        return Answer(earlier.body, replayed=True)
+    body = carry_out()
+    insert(key.answer_row(body))
+    return Answer(body, replayed=False)
+
+
+def forget_old_answers() -> int:
+    """Delete the answers that are not remembered any more."""
+    before = now() - timedelta(hours=settings.IDEMPOTENCY_HOURS)
+    deleted, _ = IdempotentAnswer.objects.filter(created_at__lt=before).delete()
+    return deleted

@@ -1,0 +1,133 @@
+"""Launching a draft: the moment at which it is priced and billed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.schedule import start
+from verification.db.bulk_insert import insert
+from verification.payments.models import Checkout, Payment, PaymentStatus
+from verification.reports.locks import hold
+from verification.reports.models import Report, ReportStatus
+from verification.reports.pricing import Line, charged, charges, price
+from verification.reports.request import (
+    Fault,
+    InvalidRequest,
+    Path,
+    not_available,
+    not_consented,
+)
+from verification.reports.status import Move, NotLaunchable, move
+from verification.reports.subject import Subject
+from workspaces.ledger import entries, move_balances
+from workspaces.models import Client
+
+WITHOUT_IT = "Edit the draft without it."
+# An edit of what the subject was shown, even to the same, voids a consent.
+ASK_ANEW = (
+    "Edit the draft, for example with the purpose as it is, and the subject is asked "
+    "for consent by a notice that names the present sources."
+)
+
+
+@transaction.atomic
+def launch(client: Client, report_id: UUID) -> Report:
+    """Start a draft, or raise NotLaunchable and change nothing."""
+    report = hold(client, report_id)
+    results = list(report.results.select_related("definition"))
+    if reasons := outstanding(report, results):
+        raise NotLaunchable(report.status, reasons)
+    _refuse_erased(report)
+    _refuse_not_offered(report, [result.definition for result in results])
+    at = now()
+    payment = getattr(report, "payment", None)
+    if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
+        # Who has a payment link pays, or has paid, the price it showed.
+        reprice(client, report, results, at)
+        if payment and any(result.price for result in results):
+            # It was free when drafted, so nobody was asked to pay; an edit does that.
+            raise NotLaunchable(report.status, ["PAYMENT_OUTSTANDING"])
+    movements = charges(client, report, charged(results))
+    move(
+        [
+            Move(
+                report,
+                ReportStatus.RUNNING,
+                "launched",
+                client.actor,
+                {"launched_at": at},
+            )
+        ],
+        at,
+    )
+    start(report, at)
+    insert(entries(movements, at))
+    move_balances(movements)
+    return report
+
+
+def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
+    """Why this report cannot be launched now."""
+    if report.status != ReportStatus.DRAFT:
+        return ["NOT_A_DRAFT"]
+    reasons = []
+    consent = getattr(report, "consent", None)
+    asked_for = any(result.definition.requires_consent for result in results)
+    given = consent.is_given if consent else not asked_for
+    if not given:
+        reasons.append("CONSENT_OUTSTANDING")
+    payment = getattr(report, "payment", None)
+    if payment and not (payment.is_settled and is_kept(payment)):
+        reasons.append("PAYMENT_OUTSTANDING")
+    return reasons
+
+
+def is_kept(payment: Payment) -> bool:
+    """Whether all that was paid stays: nothing was given back, or is on its way."""
+    return not Checkout.objects.paying(payment.pk).not_whole().exists()
+
+
+def reprice(
+    client: Client, report: Report, results: list[CheckResult], at: datetime
+) -> None:
+    """Write today's prices on the results, and what each of them may reuse."""
+    lines = quote_lines(client, report, [result.definition for result in results], at)
+    for result, line in zip(results, lines, strict=True):
+        result.price = line.price
+        result.reused_from_id = line.reused_from_id
+        result.question = line.question
+    CheckResult.objects.bulk_update(results, ["price", "reused_from_id", "question"])
+
+
+def quote_lines(
+    client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
+) -> list[Line]:
+    """The lines of a report whose subject was not erased."""
+    wanted = [(Subject(report.subject or {}), definitions, report.reuse)]
+    return price(wanted, client.workspace.pk, client.environment, at)[0].lines
+
+
+def _refuse_erased(report: Report) -> None:
+    if report.subject is None:
+        told = "The subject was erased; edit the draft to name one."
+        raise InvalidRequest([Fault(("subject",), "required", told)])
+
+
+def _refuse_not_offered(report: Report, definitions: list[CheckDefinition]) -> None:
+    faults = []
+    for number, definition in enumerate(definitions):
+        path: Path = ("checksRequested", number)
+        if not definition.active:
+            told = f"{definition.name} is not offered at present."
+            faults.append(Fault(path, "inactive-check", f"{told} {WITHOUT_IT}"))
+        elif told := not_available(definition.name, report.environment, report.country):
+            faults.append(Fault(path, "check-not-available", f"{told} {WITHOUT_IT}"))
+        elif told := not_consented(report, definition.name):
+            faults.append(Fault(path, "check-not-available", f"{told} {ASK_ANEW}"))
+    if faults:
+        raise InvalidRequest(faults)

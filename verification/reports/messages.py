@@ -1,0 +1,52 @@
+"""The messages about a report: those that its client sees, and all for staff."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from verification.consents.messages import code_cause, reminder_cause, request_cause
+from verification.notifications.models import Notification
+from verification.payments.messages import request_causes
+from verification.payments.models import Payment, Refund
+from verification.references import requests
+from verification.reports.models import Report
+
+
+def messages_of(report: Report) -> QuerySet[Notification]:
+    """Requests and reminders by the present links of the report, oldest first."""
+    causes: list[str] = []
+    if consent := getattr(report, "consent", None):
+        causes += [request_cause(consent), reminder_cause(consent)]
+    payment: Payment | None = getattr(report, "payment", None)
+    if payment:
+        causes += request_causes(payment)
+    for reference in report.references.all():
+        causes += requests.causes_of(reference)
+    return Notification.objects.filter(cause__in=causes).order_by("id")
+
+
+def causes_of(report: Report) -> list[str]:
+    """Of all messages about the report, by every link that it had."""
+    causes = []
+    for asked, name in (("consent", "consent"), ("payment", "payment")):
+        if row := getattr(report, asked, None):
+            causes += _of_links(name, row)
+    if consent := getattr(report, "consent", None):
+        codes = range(1, consent.codes_sent + 1)
+        causes += [code_cause(consent, number) for number in codes]
+    for reference in report.references.only("generation"):
+        causes += [*_of_links("reference", reference), f"receipt:{reference.pk}"]
+    records = report.consent_records.values_list("pk", flat=True)
+    causes += [f"receipt:{pk}" for pk in records]
+    for checkout in report.checkouts.values_list("pk", flat=True):
+        causes += [f"paid:{checkout}", f"short:{checkout}"]
+    refunds = Refund.objects.filter(checkout__report=report)
+    return causes + [f"refunded:{pk}" for pk in refunds.values_list("pk", flat=True)]
+
+
+def _of_links(name: str, row: Any) -> list[str]:
+    links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
+    also = ("reminder", "locked", "wanted")
+    return [*links, *(f"{cause}:{kind}" for cause in links for kind in also)]

@@ -1,0 +1,185 @@
+"""Finding reports by any part of the subject's name, or by an exact identifier.
+
+Every three letters in a row of a name, and every identifier, become 64-bit hashes that
+hold for one workspace and environment only. PostgreSQL's own array index finds the
+reports that have all of them, without an extension, and the identifiers themselves
+cannot be read from the table.
+
+Lists of a workspace's reports: filtered, newest first, with an exact total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import BigIntegerField, Q, QuerySet, Value
+
+from verification.db.base import planned_for_their_values
+from verification.db.encryption import keyed_hashes, keys_of_terms, term_under
+from verification.reports.models import Report, SearchEntry
+from verification.reports.subject import Subject, folded
+from verification.values.formats import normalised
+
+ENTRY_COLUMNS = ["report_id", "terms"]
+GRAM = 3
+# Of so many reports that may match each is looked at; of more the index is read.
+FEW = 1_000
+NUMBERS = ("idNumber", "registrationNumber")
+
+
+class Terms:
+    """Makes the terms of one workspace and environment."""
+
+    def __init__(self, workspace_id: UUID, environment: str) -> None:
+        self._keys = (
+            keyed_hashes("search", workspace_id, environment)[0],
+            *keys_of_terms(settings.LOOKUP_KEY[1:]),
+        )
+        self._grams: dict[str, int] = {}
+
+    def of(self, row_id: UUID, subject: Subject, reference: str | None) -> list[int]:
+        """What a report, or a monitoring rule, of this subject is found by."""
+        numbers = [subject.members[key] for key in NUMBERS if key in subject.members]
+        texts = [str(row_id), subject.members.get("email"), reference]
+        phone = subject.members.get("phone")
+        return [
+            *self.of_name(subject.search_name),
+            *(self.of_number(number) for number in numbers),
+            *(self.of_text(text) for text in texts if text),
+            *([self.of_phone(phone)] if phone else []),
+        ]
+
+    def of_name(self, name: str) -> set[int]:
+        grams = {name[i : i + GRAM] for i in range(len(name) - GRAM + 1)}
+        return {self._of_gram(gram) for gram in grams}
+
+    def of_number(self, text: str) -> int:
+        return self._hash(f"number:{normalised(text)}")
+
+    def of_text(self, text: str) -> int:
+        return self._hash(f"text:{folded(text)}")
+
+    def of_phone(self, text: str) -> int:
+        """For staff alone: no search of the API looks for one."""
+        return self._hash(f"phone:{text}")
+
+    def _of_gram(self, gram: str) -> int:
+        term = self._grams.get(gram)
+        if term is None:
+            term = self._grams[gram] = self._hash(f"gram:{gram}")
+        return term
+
+    def _hash(self, text: str) -> int:
+        return term_under(self._keys, text.encode())
+
+
+def entry_values(
+    workspace_id: UUID,
+    environment: str,
+    reports: Iterator[tuple[UUID, Subject, str | None]],
+) -> list[tuple[UUID, list[int]]]:
+    """Rows of SearchEntry for (report id, subject, reference)."""
+    terms = Terms(workspace_id, environment)
+    return [
+        (report_id, terms.of(report_id, subject, reference))
+        for report_id, subject, reference in reports
+    ]
+
+
+def matching(workspace_id: UUID, environment: str, text: str) -> Q:
+    """What a report of this workspace and environment must keep to be found."""
+    terms = Terms(workspace_id, environment)
+    name = folded(text.strip())
+    by_name = Q(search_name__contains=name)
+    if grams := terms.of_name(name):
+        having = SearchEntry.objects.filter(terms__contains=_typed(grams))
+        if (few := _few(having)) is not None:
+            by_name &= Q(pk__in=few)
+    identifiers = [terms.of_number(text), terms.of_text(text.strip())]
+    identified = SearchEntry.objects.filter(terms__overlap=_typed(identifiers))
+    few = _few(identified)
+    # Ids as they are, where it can be: PostgreSQL then reads these rows alone.
+    return by_name | Q(pk__in=identified.values("pk") if few is None else few)
+
+
+def _typed(terms: Iterable[int]) -> list[Value]:
+    """Django takes the members of an array for 32 bits where it is not told."""
+    return [Value(term, BigIntegerField()) for term in terms]
+
+
+def _few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
+    """Their ids, or None if they are many."""
+    ids = list(entries.values_list("pk", flat=True)[: FEW + 1])
+    return ids if len(ids) <= FEW else None
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Days are those of `zone`, both ends included."""
+
+    search: str | None = None
+    status: str | None = None
+    subject_type: str | None = None
+    first_day: date | None = None
+    last_day: date | None = None
+    zone: tzinfo = UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    reports: list[Report]
+    total: int
+
+
+@planned_for_their_values()
+def list_reports(
+    workspace_id: UUID, environment: str, filters: Filters, *, page: int, size: int
+) -> Listed:
+    """One page of them, and how many there are in all."""
+    found = _found(workspace_id, environment, filters)
+    # Ids come from the index alone; only the rows of this page are read from the table.
+    first = page * size
+    ids = list(
+        found.order_by("-created_at", "-id").values_list("id", flat=True)[
+            first : first + size
+        ]
+    )
+    # A page that is not full is the last one, and tells the total itself.
+    total = first + len(ids)
+    if len(ids) == size or (first and not ids):
+        total = found.count()
+    reports = Report.objects.in_bulk(ids)
+    return Listed([reports[id] for id in ids], total)
+
+
+def _found(workspace_id: UUID, environment: str, filters: Filters) -> QuerySet[Report]:
+    reports = Report.objects.filter(workspace=workspace_id, environment=environment)
+    exact: dict[str, Any] = {
+        "status": filters.status,
+        "subject_type": filters.subject_type,
+        "created_at__gte": _start_of(filters.first_day, filters.zone),
+        "created_at__lt": _start_of(
+            filters.last_day, filters.zone, after=timedelta(days=1)
+        ),
+    }
+    reports = reports.filter(**{k: v for k, v in exact.items() if v is not None})
+    if filters.search:
+        reports = reports.filter(matching(workspace_id, environment, filters.search))
+    return reports
+
+
+def _start_of(
+    day: date | None, zone: tzinfo, after: timedelta = timedelta()
+) -> datetime | None:
+    if day is None:
+        return None
+    try:
+        return datetime.combine(day, time(), zone) + after
+    except OverflowError:
+        # The day after the calendar's last: nothing is later.
+        return None

@@ -1,0 +1,55 @@
+"""What a request would cost and do; nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.timezone import now
+
+from verification.consents.models import Consent
+from verification.reports.create import refuse_too_little
+from verification.reports.models import PaymentMode, ReportStatus
+from verification.reports.orders import Order
+from verification.reports.pricing import Line, price_orders, total
+from workspaces.models import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """One order with its lines, its gates (CONSENT, PAYMENT) and its first status."""
+
+    order: Order
+    lines: list[Line]
+    gates: list[str]
+    status: ReportStatus
+
+
+def quote(client: Client, orders: Sequence[Order]) -> list[Quoted]:
+    """Raises InvalidRequest when a payer would owe less than can be paid."""
+    priced = price_orders(orders, client.workspace.pk, client.environment, now())
+    amounts = [total(one.lines) for one in priced]
+    refuse_too_little(orders, amounts, client.environment)
+    return [_quoted(o, p.lines) for o, p in zip(orders, priced, strict=True)]
+
+
+def _quoted(order: Order, lines: list[Line]) -> Quoted:
+    gates = ["CONSENT"] if _awaits_consent(order) else []
+    if order.payment_mode != PaymentMode.SELF and total(lines):
+        gates.append("PAYMENT")
+    return Quoted(order, lines, gates, _first_status(order, gates))
+
+
+def _awaits_consent(order: Order) -> bool:
+    if order.consent is None:
+        return any(definition.requires_consent for definition in order.definitions)
+    attested = order.consent.mode == Consent.Mode.CUSTOMER_ATTESTED
+    return not (attested and order.consent.obtained)
+
+
+def _first_status(order: Order, gates: list[str]) -> ReportStatus:
+    if order.draft:
+        return ReportStatus.DRAFT
+    if "CONSENT" in gates:
+        return ReportStatus.PENDING_CONSENT
+    return ReportStatus.PENDING_PAYMENT if gates else ReportStatus.RUNNING

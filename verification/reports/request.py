@@ -1,0 +1,523 @@
+"""What is wrong with a request, member by member.
+
+The bodies that order reports, as they cross the wire.
+
+These shapes are both what is checked and what the OpenAPI document says. Rules that
+look at more than one member are in `rules`.
+
+Rules that look at several members of a report request at once.
+
+They read the body as JSON, with null for what is wrong in itself, so that everything
+wrong with a request is told in one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from django.utils.timezone import now
+from pydantic import ConfigDict, Field, StrictBool, ValidationError
+from pydantic_core import PydanticCustomError
+
+from verification.checks.models import CheckDefinition
+from verification.consents.challenges import challenge_for, is_under_age
+from verification.consents.models import Consent
+from verification.consents.records import route_under
+from verification.providers.registry import is_answered
+from verification.providers.sandbox import is_reserved
+from verification.reports.models import PaymentMode, Report, SubjectType
+from verification.settings.sources import HOME
+from verification.values import formats
+from verification.values.wire import Shape
+from workspaces.models import Environment
+
+Path = tuple[str | int, ...]
+
+# No more are told. Finding all of a large body takes longer than doing what it asks.
+MAX_FAULTS = 100
+
+# pydantic's word -> ours; what is not named here is a wrong format.
+CODES = {
+    "missing": "required",
+    "string_too_short": "required",
+    "extra_forbidden": "unknown-member",
+    "string_too_long": "too-long",
+    "too_long": "too-many",
+    "too_short": "too-few",
+    "enum": "invalid-choice",
+    "literal_error": "invalid-choice",
+    "greater_than_equal": "out-of-range",
+    "less_than_equal": "out-of-range",
+    "int_parsing_size": "out-of-range",
+}
+DETAILS = {
+    "missing": "This member is required.",
+    "string_too_short": "This must not be empty.",
+    "extra_forbidden": "There is no such member here; check its spelling and place.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One broken rule; `path` leads to the member from the top of the body."""
+
+    path: Path
+    code: str
+    detail: str
+
+
+class InvalidRequest(Exception):
+    """The request breaks these rules; nothing was done."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = list(faults)
+        super().__init__(f"{len(self.faults)} members break a rule")
+
+
+def shape_faults(error: ValidationError, at: Path = ()) -> list[Fault]:
+    """The faults in a pydantic error, of a value that stands at this path."""
+    return [
+        _fault(problem, at)
+        for problem in error.errors(include_url=False, include_context=True)
+    ]
+
+
+def _fault(problem: Mapping[str, Any], at: Path) -> Fault:
+    kind = problem["type"]
+    # pydantic leads into a mapping's key by "[key]"; a pointer names the member.
+    path = (*at, *(part for part in problem["loc"] if part != "[key]"))
+    told_as_null = kind not in {"missing", "extra_forbidden"}
+    if problem.get("input", ...) is None and told_as_null:
+        return Fault(path, "required", "This must not be null.")
+    code = CODES.get(kind)
+    if code is None:
+        code = "invalid-type" if kind.endswith("_type") else kind
+    return Fault(path, code, DETAILS.get(kind) or f"{problem['msg']}.")
+
+
+MAX_REPORTS = 500
+MAX_CHECKS = 10
+
+
+class Received(Shape):
+    """Members go by their names on the wire alone: the rules look for no others."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+
+class SubjectInput(Received):
+    """The person or company. Beyond these members, the inputs that the requested checks
+    name (`requiredInputs` of a check definition) are accepted, and no others."""
+
+    model_config = ConfigDict(extra="allow")
+
+    subject_type: SubjectType
+    full_name: formats.Name | None = None
+    first_name: formats.Name | None = None
+    middle_name: formats.Name | None = None
+    last_name: formats.Name | None = None
+    id_number: formats.Identifier | None = None
+    """National ID number of a person."""
+    registration_number: formats.Identifier | None = None
+    """Registration number of a company."""
+    email: formats.Email | None = None
+    phone: formats.Phone | None = None
+    date_of_birth: formats.BirthDate | None = None
+    country: formats.Country = "KE"
+
+
+SUBJECT_MEMBERS = frozenset(
+    field.alias for field in SubjectInput.model_fields.values() if field.alias
+)
+
+
+class ConsentInput(Received):
+    """With SERVICE_HOSTED only `mode` is sent; the rest is what a client attests."""
+
+    mode: Consent.Mode
+    obtained: StrictBool | None = None
+    obtained_at: formats.PastMoment | None = None
+    method: Consent.Method | None = None
+    policy_version: formats.text(100) | None = None  # type: ignore[valid-type]
+    evidence_reference: formats.text(200) | None = None  # type: ignore[valid-type]
+
+
+class PayerInput(Received):
+    """Who pays with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
+
+    name: formats.Name
+    email: formats.Email | None = None
+    phone: formats.Phone | None = None
+
+
+class DraftEdit(Received):
+    """Members left out stay; `subject` and `checksRequested` are replaced whole."""
+
+    subject: SubjectInput | None = None
+    checks_requested: (
+        Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)] | None
+    ) = None
+    purpose: formats.text(500) | None = None  # type: ignore[valid-type]
+    consent: ConsentInput | None = None
+    payment_mode: PaymentMode | None = None
+    payer: PayerInput | None = None
+    reuse: StrictBool | None = None
+
+
+class ReportItem(Received):
+    """One report to create."""
+
+    subject: SubjectInput
+    checks_requested: Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
+    """Check names, each once."""
+    purpose: formats.text(500)  # type: ignore[valid-type]
+    """Why the check is run, as the subject will read it."""
+    consent: ConsentInput | None = None
+    """May be left out when no requested check requires consent."""
+    payment_mode: PaymentMode = PaymentMode.SELF
+    payer: PayerInput | None = None
+    """Needed with paymentMode THIRD_PARTY, refused with the others."""
+    draft: StrictBool | None = None
+    """Wins over the flag at the top of the body."""
+    reuse: StrictBool = True
+    """False: run every check anew, even where an earlier result is still fresh."""
+    reference: formats.text(100) | None = None  # type: ignore[valid-type]
+    """The client's own id of this report; it can be searched for."""
+
+
+class ReportsRequest(Received):
+    """Up to 500 reports: all of them are created, or none."""
+
+    reports: Annotated[list[ReportItem], Field(min_length=1, max_length=MAX_REPORTS)]
+    draft: StrictBool = False
+    """Applies to every report that does not say it itself."""
+
+
+class ReportsEnvelope(Received):
+    """The request without a look into its reports, which are checked one by one."""
+
+    reports: Annotated[list[Any], Field(min_length=1, max_length=MAX_REPORTS)]
+    draft: StrictBool = False
+
+
+Json = Mapping[str, Any]
+
+PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastName")
+COMPANY_MEMBERS = ("registrationNumber",)
+# Either of them confirms on our page which company somebody decides for.
+COMPANY_NUMBERS = ("registrationNumber", "kraPin")
+ATTESTED_MEMBERS = (
+    "obtained",
+    "obtainedAt",
+    "method",
+    "policyVersion",
+    "evidenceReference",
+)
+TEXT_LIMIT = 200
+MAX_NUMBER = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the rules need to know besides the body."""
+
+    definitions: Mapping[str, CheckDefinition]
+    draft: bool
+    environment: str
+    takes_payments: bool
+    # Whether a check may be ordered that no source answers: the operator's own alone.
+    unanswered: bool = False
+
+
+def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
+    """Every rule that the item breaks; paths start at the item."""
+    yield from _checks(item, known)
+    requested = _requested(item, known)
+    if (subject := item.get("subject")) is not None:
+        yield from _subject(subject, requested, known)
+    yield from _consent(item, requested, known)
+    yield from _payment_mode(item, known)
+    yield from _payer(item)
+
+
+def _requested(item: Json, known: Circumstances) -> list[CheckDefinition]:
+    names = dict.fromkeys(item.get("checksRequested") or ())
+    return [known.definitions[name] for name in names if name in known.definitions]
+
+
+def _checks(item: Json, known: Circumstances) -> Iterator[Fault]:
+    subject = item.get("subject") or {}
+    kind, country = subject.get("subjectType"), subject.get("country", HOME)
+    if known.unanswered or not subject:
+        country = None
+    seen: set[str] = set()
+    for number, name in enumerate(item.get("checksRequested") or ()):
+        path: Path = ("checksRequested", number)
+        definition = known.definitions.get(name)
+        if definition is None:
+            names = ", ".join(known.definitions)
+            yield Fault(
+                path, "unknown-check", f"There is no such check; known: {names}."
+            )
+        elif not definition.active:
+            yield Fault(path, "inactive-check", f"{name} is not offered at present.")
+        elif name in seen:
+            yield Fault(path, "duplicate", f"{name} is requested twice.")
+        elif kind and kind not in definition.subject_types:
+            accepted = " and ".join(definition.subject_types)
+            yield Fault(
+                path, "subject-type-not-accepted", f"{name} accepts {accepted} only."
+            )
+        elif country and (told := not_available(name, known.environment, country)):
+            yield Fault(path, "check-not-available", told)
+        seen.add(name)
+
+
+def not_available(check: str, environment: str, country: str) -> str:
+    """Why nobody answers this check there; empty if somebody does."""
+    if is_answered(check, environment, country):
+        return ""
+    return (
+        f"This installation has no source for {check} about subjects of {country} in "
+        f"{environment}."
+    )
+
+
+def not_consented(report: Report, check: str) -> str:
+    """Why the report's consent leaves no source of this check; empty if it leaves one,
+    or while the consent waits: its notice names the present sources."""
+    consent = getattr(report, "consent", None)
+    if consent is None or consent.status == Consent.Status.PENDING:
+        return ""
+    route = route_under(consent, check, report.environment, report.country)
+    return route.withheld(check)
+
+
+def _subject(
+    subject: Json, requested: list[CheckDefinition], known: Circumstances
+) -> Iterator[Fault]:
+    kind = subject.get("subjectType")
+    yield from _names(subject, kind)
+    yield from _foreign_members(subject, kind)
+    yield from _missing_inputs(subject, kind, requested)
+    yield from _further_inputs(subject, requested)
+    if known.environment == Environment.PRODUCTION:
+        yield from _reserved(subject)
+
+
+def _names(subject: Json, kind: str | None) -> Iterator[Fault]:
+    if subject.get("fullName"):
+        return
+    if kind == SubjectType.COMPANY and not subject.get("registrationNumber"):
+        yield Fault(
+            ("subject", "fullName"),
+            "required",
+            "A company needs fullName (its registered name) or registrationNumber.",
+        )
+    if kind == SubjectType.INDIVIDUAL:
+        first, last = subject.get("firstName"), subject.get("lastName")
+        if not (first or last):
+            yield Fault(
+                ("subject", "fullName"),
+                "required",
+                "A person needs fullName, or firstName and lastName.",
+            )
+        elif not (first and last):
+            missing = "lastName" if first else "firstName"
+            yield Fault(
+                ("subject", missing),
+                "required",
+                "Without fullName both firstName and lastName are needed.",
+            )
+
+
+def _foreign_members(subject: Json, kind: str | None) -> Iterator[Fault]:
+    members, whose = {
+        SubjectType.INDIVIDUAL: (COMPANY_MEMBERS, "a company"),
+        SubjectType.COMPANY: (PERSON_MEMBERS, "a person"),
+    }.get(kind, ((), ""))  # type: ignore[call-overload]
+    for member in members:
+        if subject.get(member) is not None:
+            yield Fault(
+                ("subject", member), "not-allowed-here", f"{member} is for {whose}."
+            )
+
+
+def _missing_inputs(
+    subject: Json, kind: str | None, requested: list[CheckDefinition]
+) -> Iterator[Fault]:
+    for definition in requested:
+        if kind and kind not in definition.subject_types:
+            continue  # told already, and no input would mend it
+        for entry in definition.required_inputs:
+            if subject.get(entry["key"]) is None and _is_required(entry, subject, kind):
+                hint = f" (or {entry['unless']})" if entry.get("unless") else ""
+                yield Fault(
+                    ("subject", entry["key"]),
+                    "missing-input",
+                    f"{definition.name} needs {entry['key']}{hint}.",
+                )
+
+
+def _is_required(entry: Json, subject: Json, kind: str | None) -> bool:
+    if entry["required"]:
+        return True
+    if kind not in entry.get("requiredFor", ()):
+        return False
+    return subject.get(entry.get("unless", "")) is None
+
+
+def _further_inputs(subject: Json, requested: list[CheckDefinition]) -> Iterator[Fault]:
+    """Members beyond the fixed ones are what the requested checks name, by type."""
+    types = {
+        entry["key"]: entry["type"]
+        for definition in requested
+        for entry in definition.required_inputs
+    }
+    for member, value in subject.items():
+        if member in SUBJECT_MEMBERS:
+            continue
+        if member not in types:
+            yield Fault(
+                ("subject", member),
+                "unknown-member",
+                "A subject has no such member, and no requested check asks for it.",
+            )
+        elif value is not None and (fault := _mistyped(value, types[member])):
+            yield Fault(("subject", member), *fault)
+
+
+def _mistyped(value: Any, kind: str) -> tuple[str, str] | None:
+    if kind == "NUMBER":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return "invalid-type", "A number is needed."
+        # Beyond this a number is not the same to everybody who reads it.
+        exact = abs(value) <= MAX_NUMBER
+        return None if exact else ("out-of-range", f"At most {MAX_NUMBER} is accepted.")
+    if not isinstance(value, str):
+        return "invalid-type", "A string is needed."
+    if not value.strip():
+        return "required", "This must not be empty."
+    if len(value) > TEXT_LIMIT:
+        return "too-long", f"At most {TEXT_LIMIT} characters are accepted."
+    try:
+        FORMATS[kind](value)
+    except PydanticCustomError as e:
+        return e.type, f"{e.message()}."
+    return None
+
+
+FORMATS: dict[str, Callable[[str], str]] = {
+    "TEXT": str,
+    "EMAIL": formats.email,
+    "PHONE": formats.phone,
+    "DATE": formats.real_date,
+    "COUNTRY": formats.country,
+}
+
+
+def _reserved(subject: Json) -> Iterator[Fault]:
+    for member in ("idNumber", "kraPin", "registrationNumber"):
+        value = subject.get(member)
+        if isinstance(value, str) and is_reserved(member, value):
+            yield Fault(
+                ("subject", member),
+                "not-allowed-here",
+                "This number is reserved for the sandbox; use a test key.",
+            )
+
+
+def _consent(
+    item: Json, requested: list[CheckDefinition], known: Circumstances
+) -> Iterator[Fault]:
+    consent = item.get("consent")
+    if consent is None:
+        asking = [d.name for d in requested if d.requires_consent]
+        if asking and not known.draft:
+            yield Fault(
+                ("consent",),
+                "consent-required",
+                f"{', '.join(asking)} needs the subject's consent.",
+            )
+    elif consent.get("mode") == Consent.Mode.SERVICE_HOSTED:
+        for member in ATTESTED_MEMBERS:
+            if consent.get(member) is not None:
+                yield Fault(
+                    ("consent", member),
+                    "not-allowed-here",
+                    "With SERVICE_HOSTED only mode is sent.",
+                )
+        if is_under_age(item.get("subject"), now()):
+            yield Fault(
+                ("consent", "mode"),
+                "not-allowed-here",
+                "The subject is under 18 by dateOfBirth, and nobody under 18 can "
+                "consent on our page; send CUSTOMER_ATTESTED with the consent of a "
+                "parent or guardian.",
+            )
+        yield from _unconfirmable(item.get("subject") or {}, requested)
+    elif consent.get("mode") == Consent.Mode.CUSTOMER_ATTESTED:
+        yield from _attested(consent, known)
+
+
+def _unconfirmable(subject: Json, requested: list[CheckDefinition]) -> Iterator[Fault]:
+    """A company that our page could ask for nothing before somebody decides for it."""
+    kind = subject.get("subjectType")
+    if kind != SubjectType.COMPANY or challenge_for(subject):
+        return
+    told = {fault.path[-1] for fault in _missing_inputs(subject, kind, requested)}
+    if not told & set(COMPANY_NUMBERS):
+        yield Fault(
+            ("subject", "registrationNumber"),
+            "missing-input",
+            "Our page asks the person who decides for a company for its "
+            "registrationNumber, or for its kraPin, which KRA_PIN takes. Send one of "
+            "them, or CUSTOMER_ATTESTED.",
+        )
+
+
+def _attested(consent: Json, known: Circumstances) -> Iterator[Fault]:
+    if consent.get("obtained") is False:
+        if not known.draft:
+            yield Fault(
+                ("consent", "obtained"),
+                "consent-required",
+                "Consent must have been obtained before the report is launched.",
+            )
+        return
+    for member in ("obtained", "obtainedAt", "method", "policyVersion"):
+        if consent.get(member) is None:
+            yield Fault(
+                ("consent", member), "required", "CUSTOMER_ATTESTED needs this member."
+            )
+
+
+def _payment_mode(item: Json, known: Circumstances) -> Iterator[Fault]:
+    asks = item.get("paymentMode") in {PaymentMode.CANDIDATE, PaymentMode.THIRD_PARTY}
+    if asks and not known.takes_payments:
+        yield Fault(
+            ("paymentMode",),
+            "not-allowed-here",
+            "This installation has no payment provider, so nobody could pay; use SELF.",
+        )
+
+
+def _payer(item: Json) -> Iterator[Fault]:
+    payer, mode = item.get("payer"), item.get("paymentMode", PaymentMode.SELF)
+    if mode is None:
+        return  # misspelt: nobody can tell whether a payer belongs here
+    if mode != PaymentMode.THIRD_PARTY:
+        if payer is not None:
+            yield Fault(
+                ("payer",),
+                "not-allowed-here",
+                "A payer is named with paymentMode THIRD_PARTY only.",
+            )
+    elif payer is None:
+        yield Fault(("payer",), "required", "THIRD_PARTY needs a payer.")
+    elif payer.get("email") is None and payer.get("phone") is None:
+        yield Fault(
+            ("payer", "email"), "required", "A payer needs an e-mail or a phone."
+        )

@@ -1,0 +1,126 @@
+"""Running the failed checks of an ended report again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils.timezone import now
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.results import CHECK_ENDED
+from verification.checks.schedule import wake_up
+from verification.db.bulk_insert import insert
+from verification.payments.models import Checkout
+from verification.providers.registry import ORDER_ANEW
+from verification.reports.locks import hold
+from verification.reports.models import Report, ReportStatus
+from verification.reports.pricing import charged, charges
+from verification.reports.request import not_available, not_consented
+from verification.reports.status import Move, NotRetryable, move
+from workspaces.ledger import entries, move_balances
+from workspaces.models import Client
+
+RETRIED = "retried"
+
+
+@transaction.atomic
+def retry(client: Client, report_id: UUID) -> Report:
+    """Each failed check is charged as at launch, and given back if it fails again."""
+    report = hold(client, report_id)
+    failed = failed_checks(report)
+    check_retryable(report, failed)
+    at = now()
+    if payment := getattr(report, "payment", None):
+        Checkout.objects.paying(payment.pk).update(accounted_at=None)
+    _begin_anew(failed, at)
+    some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
+    target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
+    changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
+    move([Move(report, target, RETRIED, client.actor, changes)], at)
+    movements = charges(client, report, charged(failed))
+    insert(entries(movements, at))
+    wake_up()
+    move_balances(movements)
+    return report
+
+
+def failed_checks(report: Report) -> list[CheckResult]:
+    failed = report.results.filter(status=ResultStatus.FAILED)
+    return list(failed.select_related("definition"))
+
+
+def check_retryable(report: Report, failed: list[CheckResult]) -> None:
+    """Raise NotRetryable, with the reason, where the failed checks cannot run again."""
+    # Without its subject there is nothing left to ask about.
+    final = report.status == ReportStatus.CANCELLED or report.subject is None
+    if final or not (report.is_ended and failed):
+        raise NotRetryable(report.status)
+    consent = getattr(report, "consent", None)
+    if consent and not consent.is_given:
+        raise NotRetryable(report.status, "The subject's consent does not hold.")
+    if _is_given_back(report):
+        told = "What was paid for it was given back, in part or whole."
+        raise NotRetryable(report.status, told)
+    if _keeps_payer_waiting(report):
+        told = (
+            "Its payer waits for the money: failed checks that a payer paid for are "
+            f"retried again only until {settings.REFUND_UNDONE_AFTER_MINUTES} minutes "
+            "after they first failed."
+        )
+        raise NotRetryable(report.status, told)
+    if gone := [r.name for r in failed if not r.definition.active]:
+        told = f"{', '.join(gone)} is not offered at present."
+        raise NotRetryable(report.status, told)
+    where = (report.environment, report.country)
+    if told := next(filter(None, (not_available(r.name, *where) for r in failed)), ""):
+        raise NotRetryable(report.status, told)
+    if told := next(filter(None, (not_consented(report, r.name) for r in failed)), ""):
+        raise NotRetryable(report.status, f"{told} {ORDER_ANEW}")
+
+
+def _is_given_back(report: Report) -> bool:
+    """Of the money that paid it; what was paid on top does not matter."""
+    payment = getattr(report, "payment", None)
+    if payment is None:
+        return False
+    return Checkout.objects.paying(payment.pk).not_whole().exists()
+
+
+def _keeps_payer_waiting(report: Report) -> bool:
+    """Whether a second or later retry comes after the time in which clients retry.
+
+    Each end after a retry begins that time anew for the refund; without this limit,
+    retries would hold the payer's money for ever.
+    """
+    if getattr(report, "payment", None) is None:
+        return False
+    changes = report.status_changes
+    retried = changes.filter(trigger=RETRIED).first()
+    if retried is None:
+        return False
+    ends = changes.filter(trigger=CHECK_ENDED, created_at__lte=retried.created_at)
+    first_end = ends.last() or retried
+    grace = timedelta(minutes=settings.REFUND_UNDONE_AFTER_MINUTES)
+    return now() >= first_end.created_at + grace
+
+
+def _begin_anew(results: list[CheckResult], at: datetime) -> None:
+    CheckResult.objects.filter(pk__in=[result.pk for result in results]).update(
+        status=ResultStatus.PENDING,
+        attempt=F("attempt") + 1,
+        tries=0,
+        claims=0,
+        next_attempt_at=at,
+        turn_at=at,
+        started_at=None,
+        completed_at=None,
+        failure_code="",
+        failure_message="",
+        failure_retryable=False,
+    )
+    for result in results:
+        result.attempt += 1

@@ -1,0 +1,135 @@
+"""Verbs that the present state of a report does not allow.
+
+The one place where a report changes its status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from verification.db.ids import uuid7
+from verification.reports.models import InvalidTransition, Report, StatusChange
+
+
+class NotLaunchable(Exception):
+    """`reasons`: CONSENT_OUTSTANDING, PAYMENT_OUTSTANDING, NOT_A_DRAFT."""
+
+    def __init__(self, status: str, reasons: Sequence[str]) -> None:
+        super().__init__(f"A report that is {status} cannot be launched now.")
+        self.status, self.reasons = status, list(reasons)
+
+
+class NotEditable(Exception):
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class NotCancellable(Exception):
+    def __init__(self, status: str) -> None:
+        super().__init__(f"A report that is {status} has ended and stays as it is.")
+        self.status = status
+
+
+class NotRetryable(Exception):
+    def __init__(self, status: str, message: str = "") -> None:
+        super().__init__(
+            message
+            or f"A report that is {status} has no failed check that could be run "
+            "again; retry works on an ended report with failed checks."
+        )
+        self.status = status
+
+
+# The actor of what the subject does on the hosted page.
+SUBJECT = "subject"
+# What may change together with the status.
+CHANGEABLE = {
+    "launched_at": "timestamptz",
+    "completed_at": "timestamptz",
+    "risk_score": "smallint",
+    "risk_level": "text",
+    "failure_code": "text",
+    "failure_message": "text",
+}
+ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
+ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
+
+SQL = f"""
+WITH move AS (
+    SELECT * FROM unnest({", ".join(f"%s::{kind}[]" for kind in ARRAYS)})
+        AS m(change_id, id, source, target, trigger, actor, {", ".join(CHANGEABLE)})
+), moved AS (
+    UPDATE reports_report r
+    SET status = m.target, updated_at = %s, {ASSIGNMENTS}
+    FROM move m WHERE r.id = m.id AND r.status = m.source
+    RETURNING r.id
+)
+INSERT INTO reports_statuschange
+    (id, report_id, source, target, trigger, actor, created_at)
+SELECT m.change_id, m.id, m.source, m.target, m.trigger, m.actor, %s
+FROM move m JOIN moved USING (id)
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A report, where it goes, why and by whom; `changes` of the fields above."""
+
+    report: Report
+    target: str
+    trigger: str
+    actor: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+def move(moves: Sequence[Move], at: datetime) -> None:
+    """Make and record the moves: all of them, or InvalidTransition and none.
+
+    The statement names the status each report was read with, so that of two callers
+    one wins. The reports given are brought up to date.
+    """
+    if not moves:
+        return
+    for m in moves:
+        if m.target not in Report.TRANSITIONS.get(m.report.status, ()):
+            raise InvalidTransition(m.report.status, m.target)
+    rows = [_row(m) for m in moves]
+    with connection.cursor() as cursor:
+        cursor.execute(SQL, [*map(list, zip(*rows, strict=True)), at, at])
+        if cursor.rowcount != len(moves):
+            # Somebody else moved one of them; the caller's transaction ends here.
+            raise InvalidTransition(moves[0].report.status, moves[0].target)
+    for m in moves:
+        m.report.status, m.report.updated_at = m.target, at
+
+
+def note(report: Report, trigger: str, actor: str, at: datetime) -> None:
+    """Record in the report's timeline what happened without a move of the report."""
+    StatusChange.objects.create(
+        report=report,
+        source=report.status,
+        target=report.status,
+        trigger=trigger,
+        actor=actor,
+        created_at=at,
+    )
+
+
+def _row(m: Move) -> tuple[Any, ...]:
+    for name, value in m.changes.items():
+        setattr(m.report, name, value)
+    return (
+        uuid7(),
+        m.report.pk,
+        m.report.status,
+        m.target,
+        m.trigger,
+        m.actor,
+        *(getattr(m.report, name) for name in CHANGEABLE),
+    )

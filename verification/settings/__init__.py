@@ -1,0 +1,449 @@
+"""Settings, all from the environment; `docs/configuration.md` lists them.
+
+Each secret is also read from the file that `NAME_FILE` names. With DEBUG on,
+secrets that are not given are made once and kept in DATA_DIR; with DEBUG off the
+start is refused until they are given.
+"""
+
+import os
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+from environs import Env
+
+from verification.backoffice.navigation import UNFOLD as UNFOLD
+from verification.db import embedded
+from verification.extras import missing_extra
+from verification.settings.accounts import *  # noqa: F403
+from verification.settings.documents import document_storage, scanner_address
+from verification.settings.mail import mail_settings, mailbox
+from verification.settings.openapi import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
+from verification.settings.payments import payment_providers
+from verification.settings.secrets import (
+    field_keys,
+    lookup_key,
+    optional_secret,
+    secret_key,
+)
+from verification.settings.sources import (
+    half_configured,
+    limits,
+    live_providers,
+    routes,
+    wrong_routes,
+)
+from verification.web import request_log
+
+env = Env()
+WRONG_DATABASE_URL = (
+    "DATABASE_URL is no address of a PostgreSQL database; write "
+    "postgresql://user:password@host:5432/database, with %40 for an @ in a password."
+)
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+DATA_DIR = embedded.data_dir()
+DEBUG = env.bool("DEBUG", False)
+
+SECRET_KEY = secret_key(DATA_DIR, development=DEBUG)
+FIELD_KEYS = field_keys(DATA_DIR, development=DEBUG)
+LOOKUP_KEY = lookup_key(DATA_DIR, development=DEBUG)
+
+PORT = env.int("PORT", 8000)
+BASE_URL = env.str("BASE_URL", f"http://localhost:{PORT}").rstrip("/")
+SANDBOX_HOST = env.str("SANDBOX_HOST", "")
+PRODUCTION_HOST = env.str("PRODUCTION_HOST", "")
+ALLOWED_HOSTS = env.list(
+    "ALLOWED_HOSTS",
+    ["*"]
+    if DEBUG
+    else [
+        str(urlsplit(BASE_URL).hostname),
+        *filter(None, [SANDBOX_HOST, PRODUCTION_HOST]),
+        "localhost",
+        "127.0.0.1",
+    ],
+)
+# How many wrong keys an address may try in a minute.
+FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
+# Addresses of proxies whose X-Forwarded-For is believed.
+TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
+
+# Pages of the admin take 13 MB and half a second, which what runs jobs does without.
+# The web server that `run` forks loads them with its addresses.
+RUNS_JOBS = "JOB_CLUSTER" in os.environ or sys.argv[1:2] in (["jobs"], ["run"])
+ADMIN = "SimpleAdminConfig" if RUNS_JOBS else "AdminConfig"
+INSTALLED_APPS = [
+    # Before the admin: it dresses its pages.
+    "unfold",
+    "unfold.contrib.filters",
+    "django.contrib.admin.apps." + ADMIN,
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.staticfiles",
+    # Before allauth: its templates and words are ours.
+    "verification.accounts",
+    "verification.console",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "axes",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "verification.backoffice",
+    # Before django_q: our `qcluster` is the hardened one.
+    "verification.jobs",
+    "django_q",
+    "verification.notifications",
+    "workspaces",
+    "webhooks",
+    "verification.reports",
+    "verification.consents",
+    "verification.payments",
+    "verification.references",
+    "verification.watchlists",
+    "verification.sources",
+    "verification.checks",
+    "verification.golive",
+    "monitoring",
+    "verification.hosted",
+    "verification.api",
+    *(["verification.development"] if DEBUG else []),
+]
+
+MIDDLEWARE = [
+    "verification.web.request_log.RequestLogMiddleware",
+    # These three are on whatever answer comes out of the others.
+    "verification.web.gateway.TransportMiddleware",
+    "verification.web.security_policy.PolicyMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "verification.api.problems.ProblemMiddleware",
+    "verification.web.static_files.CompressionMiddleware",
+    "verification.web.gateway.RefusalMiddleware",
+    "verification.web.pages.PageMiddleware",
+    "verification.web.static_files.StaticMiddleware",
+    "verification.values.local_time.LocalTimeMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "verification.hosted.pages.FormMiddleware",
+    "verification.console.base.UploadMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "verification.accounts.sessions.SessionLimitsMiddleware",
+    "verification.accounts.staff_login.StaffMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "verification.urls"
+WSGI_APPLICATION = "verification.wsgi.application"
+if DEBUG:
+    DEFAULT_EXCEPTION_REPORTER_FILTER = "verification.development.errors.ReporterFilter"
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "verification.web.pages.frame",
+            ]
+        },
+    }
+]
+
+if embedded.is_used() and (_refusal := missing_extra("embedded")):
+    raise ImproperlyConfigured(_refusal)
+DATABASE_URL = env.str("DATABASE_URL", "") or embedded.url(DATA_DIR)
+if not DATABASE_URL.startswith(("postgresql://", "postgres://")):
+    raise ImproperlyConfigured(WRONG_DATABASE_URL)
+try:
+    _database = dj_database_url.parse(
+        DATABASE_URL,
+        # Each thread keeps its own. A pool of two a process answered 4 % more
+        # requests, and would have quick ones wait for slow ones.
+        conn_max_age=None,
+        conn_health_checks=True,
+        engine="verification.db",
+    )
+except ValueError:
+    raise ImproperlyConfigured(WRONG_DATABASE_URL) from None
+DATABASES: dict[str, Any] = {"default": {**_database}}
+DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
+    "-c statement_timeout=30s -c lock_timeout=10s "
+    "-c idle_in_transaction_session_timeout=60s"
+)
+# Statements that come again and again are parsed and planned once a connection: a
+# fifth of what creating a report takes.
+DATABASES["default"]["OPTIONS"] |= {
+    "server_side_binding": True,
+    "prepare_threshold": 5,
+    # Then the answer is 503; a host that is off would keep a thread for two minutes.
+    "connect_timeout": 5,
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = env.str("REDIS_URL", "")
+if REDIS_URL and (_refusal := missing_extra("redis")):
+    raise ImproperlyConfigured(_refusal)
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        # Rate limits are counted by PostgreSQL when Redis is away.
+        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
+    }
+    if REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+
+if DEBUG and not optional_secret("EMAIL_URL"):
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = mailbox(DATA_DIR)
+else:
+    globals().update(mail_settings(optional_secret("EMAIL_URL") or "smtp://localhost"))
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")
+
+# SMS go out when there are both; SMS_URL is only for another server than theirs.
+AFRICASTALKING_USERNAME = env.str("AFRICASTALKING_USERNAME", "")
+AFRICASTALKING_API_KEY = optional_secret("AFRICASTALKING_API_KEY")
+SMS_FROM = env.str("SMS_FROM", "")
+SMS_URL = env.str("SMS_URL", "")
+# By kind: what makes its attachments from its context. Named here, because those who
+# make them know of reports and consents, and notifications do not.
+NOTIFICATION_ATTACHMENTS = {
+    "CONSENT_RECEIPT": "verification.documents.receipts.consent_attachments",
+    "PAYMENT_RECEIPT": "verification.documents.receipts.payment_attachments",
+    "TOP_UP_RECEIPT": "verification.documents.receipts.payment_attachments",
+    "REFERENCE_RECEIPT": "verification.documents.receipts.reference_attachments",
+}
+
+# What staff see of a client beside its workspace: reports, webhooks, monitoring
+# and more, which workspaces do not know of.
+CUSTOMER_PAGE = "verification.staff.customer.sections"
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
+# Of the API and of jobs; pages are in Nairobi's (`verification.values.local_time`).
+TIME_ZONE = "UTC"
+# Of times on pages that name no pattern of their own; T is the label, EAT.
+DATE_FORMAT = "j M Y"
+TIME_FORMAT = "H:i"
+DATETIME_FORMAT = "j M Y, H:i:s T"
+SHORT_DATETIME_FORMAT = "j M Y, H:i T"
+FORMAT_MODULE_PATH = "verification.settings.formats"
+USE_TZ = True
+USE_I18N = True
+
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "documents": document_storage(env, DATA_DIR),
+    "staticfiles": {"BACKEND": "verification.web.static_files.VersionedStorage"},
+}
+
+# host:port of ClamAV's daemon, which is asked about every document.
+CLAMAV = scanner_address(env)
+
+STATIC_URL = "static/"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+DEVICE_COOKIE_NAME = "device"
+if BASE_URL.startswith("https://"):
+    SECURE_HSTS_SECONDS = 63_072_000
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    SECURE_HSTS_PRELOAD = True
+    SECURE_SSL_REDIRECT = True
+    # Asked by what stands between the proxy and us.
+    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SESSION_COOKIE_SECURE = True
+    CSRF_COOKIE_SECURE = True
+    SESSION_COOKIE_NAME = "__Host-session"
+    CSRF_COOKIE_NAME = "__Host-csrf"
+    DEVICE_COOKIE_NAME = "__Host-device"
+    LANGUAGE_COOKIE_NAME = "__Host-language"
+SESSION_COOKIE_HTTPONLY = True
+CSRF_COOKIE_HTTPONLY = True
+# In the database: they may name people.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+CSRF_TRUSTED_ORIGINS = [BASE_URL]
+CSRF_FAILURE_VIEW = "verification.web.pages.csrf_failure"
+
+# Pages are plain: no script at all, nothing from elsewhere. The API sends its own.
+CONTENT_SECURITY_POLICY: dict[str, Any] = {
+    "EXCLUDE_URL_PREFIXES": ["/api/"],
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    },
+}
+# What the admin's own files need beyond that.
+# `unsafe-eval` is for Alpine, which evaluates what attributes say; a script within a
+# page never runs.
+ADMIN_POLICY = {
+    "script-src": ["'self'", "'unsafe-eval'"],
+    "style-src": ["'self'", "'unsafe-inline'"],
+    "font-src": ["'self'"],
+    "connect-src": ["'self'"],
+    "img-src": ["'self'", "data:"],
+}
+
+# The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
+MAX_BODY_BYTES = 2 * 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+# A document and the form around it. It stays in memory: what people hand in about
+# themselves is never written to a disk as it came.
+MAX_UPLOAD_BYTES = 11 * 1024 * 1024
+FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_UPLOAD_BYTES
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["verification.api.authentication.ApiKeyBearer"],
+    "DEFAULT_PERMISSION_CLASSES": ["verification.api.authentication.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["verification.api.throttling.KeyRate"],
+    "DEFAULT_RENDERER_CLASSES": ["verification.api.rendering.JsonRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["verification.api.body.StrictJsonParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": (
+        "verification.api.rendering.JsonOnlyNegotiation"
+    ),
+    "DEFAULT_SCHEMA_CLASS": "verification.api.schema.OperationSchema",
+    "EXCEPTION_HANDLER": "verification.api.problems.handle",
+    "UNAUTHENTICATED_USER": None,
+    # OPTIONS is not among the operations.
+    "DEFAULT_METADATA_CLASS": None,
+    "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%fZ",
+}
+
+JOB_WORKERS = env.int("JOB_WORKERS", 4)
+# More processes than processors would answer fewer requests.
+WEB_WORKERS = env.int("WEB_WORKERS", min(2, os.cpu_count() or 1))
+Q_CLUSTER = {
+    "name": "verification",
+    "broker_class": "verification.jobs.broker.WakeUpBroker",
+    "workers": JOB_WORKERS,
+    # A job is killed after `timeout`. One whose worker or cluster died runs again
+    # within seconds; `retry` is the net: one that was claimed and is not done then.
+    "timeout": 120,
+    "retry": 600,
+    # State lives in our own rows: results of finished jobs are not kept, and a
+    # missed schedule runs once. Attempts are counted by the broker, at the claim.
+    "save_limit": -1,
+    "catch_up": False,
+    "bulk": 10,
+    # A worker that recycles under load can hang the cluster on its way out.
+    "recycle": 10**9,
+    "label": "Jobs",
+}
+
+# Longer than any provider may take; a check whose worker died waits this long.
+CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
+# Who runs this service, and where a person asks about their details: on hosted pages.
+OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
+OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
+# How many requests (for consent, payment, a reference, to join) a person gets in a day
+# (UTC) over all workspaces, and how many a workspace sends unless staff allow it more.
+MESSAGES_PER_RECIPIENT_PER_DAY = env.int("MESSAGES_PER_RECIPIENT_PER_DAY", 10)
+MESSAGES_PER_WORKSPACE_PER_DAY = env.int("MESSAGES_PER_WORKSPACE_PER_DAY", 5000)
+# Who is written to when something about payments needs a person.
+OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
+MFA_TOTP_ISSUER = OPERATOR_NAME
+CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
+PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
+REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
+IDEMPOTENCY_HOURS = 72
+
+# Who takes money in production: "paystack", "stripe", or nobody. A provider whose key
+# is configured is still asked about what it took when another one is chosen.
+PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
+PAYMENT_PROVIDERS = payment_providers(env, PAYMENT_LINK_DAYS)
+# A refund of more than this, in the currency that was paid, is decided by two persons.
+REFUND_UNDONE_AFTER_MINUTES = env.int("REFUND_UNDONE_AFTER_MINUTES", 10)
+REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
+# So is what staff put on an account or take from it by hand, counted over a day.
+STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(
+    "STAFF_ENTRY_NEEDS_SECOND_ABOVE", Decimal(5000)
+)
+
+# For development: hosts (`host` or `host:port`) that may be called whatever their
+# address, and a file of certificates that are trusted beside the system's.
+WEBHOOK_DEV_HOSTS: frozenset[str] = frozenset(env.list("WEBHOOK_DEV_HOSTS", []))
+WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
+# For everything from looking the name up to the last byte of the answer.
+WEBHOOK_TIMEOUT_SECONDS = 15.0
+
+# Live sources by name, and who is asked what; the sandbox never looks here.
+PROVIDERS = live_providers(env)
+PROVIDERS_LACK = half_configured(env)
+SOURCE_ROUTES = routes(env)
+SOURCE_ROUTES_WRONG = wrong_routes(env)
+SOURCE_LIMITS = limits(env)
+# Where companies that want to go live are checked. At home, where no register can be
+# asked, the sandbox answers, so that the whole way can be walked.
+AT_HOME = DEBUG and not any(
+    source in PROVIDERS
+    for sources in SOURCE_ROUTES["BUSINESS_VERIFICATION"].values()
+    for source in sources
+)
+GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
+
+# Who scrapes /metrics shows it; without one there is no such page.
+METRICS_TOKEN = optional_secret("METRICS_TOKEN")
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {"()": "pythonjsonlogger.orjson.OrjsonFormatter"} | request_log.FORMAT
+    },
+    "filters": {
+        "request_id": {"()": "verification.web.request_log.RequestIdFilter"},
+        "secrets": {"()": "verification.web.request_log.SecretsFilter"},
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "json",
+            "filters": ["request_id", "secrets"],
+        }
+    },
+    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", "INFO")},
+    "loggers": {
+        # Its own handler writes plain lines past our filters.
+        "django": {"handlers": [], "propagate": True},
+        # Django logs the path of a refused request, and paths can hold tokens; the
+        # request log says the same by route.
+        "django.request": {"level": "CRITICAL"},
+        "django.server": {"level": "CRITICAL"},
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
+        "django.security.csrf": {"level": "CRITICAL"},
+        # Anybody can send a form that is too large: no error of ours.
+        "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
+        "django.security.TooManyFilesSent": {"level": "CRITICAL"},
+        "django.security.RequestDataTooBig": {"level": "CRITICAL"},
+        # At DEBUG it logs the path of each call, in which a name may be looked for.
+        "urllib3": {"level": "INFO"},
+        # Names addresses.
+        "axes": {"level": "CRITICAL"},
+        "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
+    },
+}

@@ -1,0 +1,57 @@
+"""Which payment providers this installation can ask, from the environment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from environs import Env
+
+from verification.settings.secrets import optional_secret
+
+# name -> (dotted path of the adapter, its options)
+Table = dict[str, tuple[str, dict[str, Any]]]
+# How long after its link has ended a payment may still come in: a page of Paystack that
+# was left open can be paid, and has no end of its own.
+PAID_AFTER_LINK_DAYS = 3
+
+
+def payment_providers(env: Env, link_days: int) -> Table:
+    """Those whose secrets are there. PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and
+    PAYMENT_DEV_HOSTS are for development against another server than the provider's.
+    """
+    opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
+    table: Table = {}
+    if key := optional_secret("PAYSTACK_SECRET_KEY"):
+        old = optional_secret("PAYSTACK_PREVIOUS_SECRET_KEY")
+        table["paystack"] = (
+            "verification.providers.paystack.Paystack",
+            {
+                "secret_key": key,
+                "previous_secret_keys": (old,) if old else (),
+                "url": env.str("PAYSTACK_URL", "https://api.paystack.co"),
+                "checkout_origin": env.str(
+                    "PAYSTACK_CHECKOUT_URL", "https://checkout.paystack.com"
+                ),
+                "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
+                "opened": opened,
+                "paid_within": timedelta(days=link_days + PAID_AFTER_LINK_DAYS),
+                "minimum": env.decimal("PAYSTACK_MINIMUM", None),
+            },
+        )
+    if key := optional_secret("STRIPE_SECRET_KEY"):
+        secrets = optional_secret("STRIPE_WEBHOOK_SECRETS")
+        table["stripe"] = (
+            "verification.providers.stripe_checkout.StripeCheckout",
+            {
+                "secret_key": key,
+                "webhook_secrets": tuple(secrets.replace(",", " ").split()),
+                "url": env.str("STRIPE_URL", "https://api.stripe.com"),
+                "checkout_origin": env.str(
+                    "STRIPE_CHECKOUT_URL", "https://checkout.stripe.com"
+                ),
+                "opened": opened,
+                "minimum": env.decimal("STRIPE_MINIMUM", None),
+            },
+        )
+    return table

@@ -1,0 +1,378 @@
+"""Who is asked what: for each check and country an ordered list of sources.
+
+    SOURCES_KRA_PIN=kra,smile_id         subjects in Kenya
+    SOURCES_KRA_PIN_UG=smile_id          subjects in Uganda
+    SOURCES_KRA_PIN_OTHERS=              everybody else: nobody is asked
+
+Another source than the first is asked only where those before it cannot be, or do not
+answer. What is not set stays as it is built in.
+
+Which live sources this installation has contracts with, from the environment.
+
+    PROVIDERS = live_providers(env)      # {source: (dotted path, options)}
+    half_configured(env)                 # what `manage.py check` complains of
+
+Only production asks them; `verification.providers.registry` sees to that, and
+`verification.settings.sources` says who is asked what.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from environs import Env
+
+from verification.settings.secrets import optional_secret
+
+# Check -> country, or EVERYWHERE else -> sources.
+Routes = dict[str, dict[str, tuple[str, ...]]]
+
+HOME, EVERYWHERE, OTHERS = "KE", "*", "OTHERS"
+ORDER: Routes = {
+    "IDENTITY": {HOME: ("smile_id_v3", "smile_id", "prembly")},
+    # Smile ID does not know whether a PIN is active; Prembly finds none by an ID.
+    "KRA_PIN": {HOME: ("kra", "smile_id", "prembly")},
+    "BUSINESS_VERIFICATION": {
+        HOME: ("smile_id", "prembly"),
+        "GB": ("companies_house", "gleif"),
+        EVERYWHERE: ("gleif",),
+    },
+    "CRB_SCORE": {HOME: ("metropol",)},
+    "CRB_STANDARD": {HOME: ("metropol",)},
+    "CRB_FULL": {HOME: ("metropol",)},
+    "CREDITBUREAU_SCORE": {HOME: ("metropol",)},
+    "CREDITBUREAU_STATUS": {HOME: ("metropol",)},
+    "CREDITBUREAU_COMP": {HOME: ("metropol",)},
+    "AML_SCREENING": {EVERYWHERE: ("opensanctions", "watchlists")},
+}
+PREFIX = "SOURCES_"
+# Calls to one source at once, over all clusters.
+AT_ONCE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Calls to one source, over all clusters: at once, and begun in a minute; and how
+    often one is made again for a check that has no answer and may be charged."""
+
+    at_once: int = AT_ONCE
+    a_minute: int | None = None
+    paid_again: int = 1
+
+
+# Of sources that say how often they may be asked.
+LIMITS = {
+    # 600 requests in 5 minutes, and up to 4 for one company.
+    "companies_house": Limit(a_minute=30),
+    # 60 requests a minute, and up to 2 for one company.
+    "gleif": Limit(a_minute=30),
+}
+
+
+def routes(env: Env) -> Routes:
+    found = {check: dict(by_country) for check, by_country in ORDER.items()}
+    for variable, names in _given(env).items():
+        if place := _place(variable):
+            check, country = place
+            found[check][country] = names
+    return found
+
+
+def limits(env: Env) -> dict[str, Limit]:
+    """`SMILE_ID_AT_ONCE` and `SMILE_ID_A_MINUTE`, and so for every source;
+    `METROPOL_PAID_AGAIN` for those that have to be paid again."""
+    found = {}
+    for name in known():
+        usual = LIMITS.get(name, Limit())
+        found[name] = Limit(
+            env.int(f"{name.upper()}_AT_ONCE", usual.at_once),
+            env.int(f"{name.upper()}_A_MINUTE", usual.a_minute),
+            env.int(f"{name.upper()}_PAID_AGAIN", usual.paid_again),
+        )
+    return found
+
+
+def wrong_routes(env: Env) -> list[str]:
+    """What is wrong with the variables, a sentence each."""
+    wrong = []
+    for variable, names in _given(env).items():
+        place = _place(variable)
+        if place is None:
+            checks = ", ".join(sorted(ORDER))
+            wrong.append(f"{variable} names no check that sources answer: {checks}.")
+            continue
+        for name in names:
+            if name not in known():
+                told = f"no such source; there are {', '.join(sorted(known()))}."
+                wrong.append(f"{variable} names {name!r}: {told}")
+            elif place[0] not in known()[name]:
+                wrong.append(f"{variable}: {name} does not answer {place[0]}.")
+        if len(set(names)) < len(names):
+            wrong.append(f"{variable} names a source twice.")
+    for source, limit in limits(env).items():
+        name = source.upper()
+        if limit.at_once < 1:
+            wrong.append(f"{name}_AT_ONCE must be at least 1.")
+        if limit.a_minute is not None and limit.a_minute < 1:
+            wrong.append(f"{name}_A_MINUTE must be at least 1.")
+        if limit.paid_again < 0:
+            wrong.append(f"{name}_PAID_AGAIN must be at least 0.")
+    return wrong
+
+
+def known() -> Mapping[str, set[str]]:
+    """Every source there is an adapter for -> the checks that it answers."""
+    found: dict[str, set[str]] = {}
+    for check, by_country in ORDER.items():
+        for names in by_country.values():
+            for name in names:
+                found.setdefault(name, set()).add(check)
+    return found
+
+
+def _given(env: Env) -> dict[str, tuple[str, ...]]:
+    """Variable -> the names in it."""
+    given = {}
+    for variable in sorted(v for v in os.environ if v.startswith(PREFIX)):
+        names = [name.strip() for name in env.str(variable).split(",")]
+        given[variable] = tuple(name for name in names if name)
+    return given
+
+
+def _place(variable: str) -> tuple[str, str] | None:
+    """(check, country) that a variable is about."""
+    text = variable.removeprefix(PREFIX)
+    if text in ORDER:
+        return text, HOME
+    check, _, country = text.rpartition("_")
+    if check not in ORDER:
+        return None
+    if country == OTHERS:
+        return check, EVERYWHERE
+    return (check, country) if re.fullmatch(r"[A-Z]{2}", country) else None
+
+
+Adapter = tuple[str, dict[str, Any]]
+
+COMPANIES_HOUSE = "https://api.company-information.service.gov.uk"
+# Hosts on which sources let their customers try; nobody real is looked up there.
+TEST_HOSTS = (
+    "sbx.kra.go.ke",
+    "testapi.smileidentity.com",
+    "sandbox.smileidentity.com",
+    "metropol.co.ke:5555",
+)
+
+
+def live_providers(env: Env) -> dict[str, Adapter]:
+    """SOURCE_DEV_HOSTS and the URLs are for development against another server, too."""
+    return {
+        name: adapter
+        for name, adapter in _adapters(env).items()
+        if all(_credentials(env)[name].values())
+    }
+
+
+def half_configured(env: Env) -> list[str]:
+    """Variables that are not set while others of the same source are."""
+    return [
+        name
+        for given in _credentials(env).values()
+        if any(given.values())
+        for name, value in given.items()
+        if not value
+    ]
+
+
+def on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
+    """Sources whose place for trying is asked."""
+    return [
+        name
+        for name, (_, options) in table.items()
+        if any(host in options.get("url", "") for host in TEST_HOSTS)
+    ]
+
+
+def _credentials(env: Env) -> dict[str, dict[str, str]]:
+    """Source -> variable -> its value; all of a source's are needed."""
+    by_id = {
+        "KRA_ID_CLIENT_ID": env.str("KRA_ID_CLIENT_ID", ""),
+        "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
+    }
+    smile_id = {
+        "SMILE_ID_PARTNER_ID": env.str("SMILE_ID_PARTNER_ID", ""),
+        "SMILE_ID_API_KEY": optional_secret("SMILE_ID_API_KEY"),
+    }
+    policy = env.str("SMILE_ID_V3_POLICY_URL", "")
+    return {
+        **_of_registers(env),
+        **_of_screening(env),
+        "metropol": {
+            "METROPOL_PUBLIC_KEY": env.str("METROPOL_PUBLIC_KEY", ""),
+            "METROPOL_PRIVATE_KEY": optional_secret("METROPOL_PRIVATE_KEY"),
+            # Each subscriber is given a port.
+            "METROPOL_URL": env.str("METROPOL_URL", ""),
+        },
+        "smile_id": smile_id,
+        # The same account; the address is what switches it on.
+        "smile_id_v3": {
+            "SMILE_ID_V3_POLICY_URL": policy,
+            **(smile_id if policy else {}),
+        },
+        "kra": {
+            "KRA_CLIENT_ID": env.str("KRA_CLIENT_ID", ""),
+            "KRA_CLIENT_SECRET": optional_secret("KRA_CLIENT_SECRET"),
+            # A second pair is for "PIN by ID" alone, and may be left out.
+            **(by_id if any(by_id.values()) else {}),
+        },
+    }
+
+
+def _callback_url(env: Env, path: str) -> str:
+    port = env.int("PORT", 8000)
+    base = env.str("BASE_URL", f"http://localhost:{port}")
+    return f"{base.rstrip('/')}/callbacks/{path}"
+
+
+def _adapters(env: Env) -> dict[str, Adapter]:
+    """Of all sources, whether or not they are configured."""
+    opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
+    credentials = _credentials(env)
+    smile_id, kra = credentials["smile_id"], credentials["kra"]
+    metropol = credentials["metropol"]
+    return {
+        **_registers(env, opened),
+        **_screening(env, opened),
+        "metropol": (
+            "verification.providers.metropol.Metropol",
+            {
+                "public_key": metropol["METROPOL_PUBLIC_KEY"],
+                "private_key": metropol["METROPOL_PRIVATE_KEY"],
+                "url": metropol["METROPOL_URL"],
+                "opened": opened,
+            },
+        ),
+        "smile_id": (
+            "verification.providers.smile_id.SmileId",
+            {
+                "partner_id": smile_id["SMILE_ID_PARTNER_ID"],
+                "api_key": smile_id["SMILE_ID_API_KEY"],
+                "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
+                "opened": opened,
+                # Blank where its answer is waited for.
+                "callback_url": _callback_url(env, "smile-id")
+                if env.bool("SMILE_ID_CALLBACKS", False)
+                else "",
+            },
+        ),
+        "smile_id_v3": (
+            "verification.providers.smile_id_v3.SmileIdV3",
+            {
+                "partner_id": smile_id["SMILE_ID_PARTNER_ID"],
+                "api_key": smile_id["SMILE_ID_API_KEY"],
+                "callback_url": _callback_url(env, "smile-id-v3"),
+                "policy_url": env.str("SMILE_ID_V3_POLICY_URL", ""),
+                "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
+                "opened": opened,
+                "attested_language": env.str("SMILE_ID_V3_ATTESTED_LANGUAGE", ""),
+            },
+        ),
+        "kra": (
+            "verification.providers.kra.Kra",
+            {
+                "client_id": kra["KRA_CLIENT_ID"],
+                "client_secret": kra["KRA_CLIENT_SECRET"],
+                "by_id_client_id": kra.get("KRA_ID_CLIENT_ID", ""),
+                "by_id_client_secret": kra.get("KRA_ID_CLIENT_SECRET", ""),
+                "url": env.str("KRA_URL", "https://api.kra.go.ke"),
+                "opened": opened,
+            },
+        ),
+    }
+
+
+def _of_registers(env: Env) -> dict[str, dict[str, str]]:
+    return {
+        "prembly": {
+            "PREMBLY_APP_ID": env.str("PREMBLY_APP_ID", ""),
+            "PREMBLY_API_KEY": optional_secret("PREMBLY_API_KEY"),
+        },
+        "companies_house": {
+            "COMPANIES_HOUSE_API_KEY": optional_secret("COMPANIES_HOUSE_API_KEY"),
+        },
+        # Anybody may ask it; whether it is asked is for the operator to say.
+        "gleif": {"GLEIF_ENABLED": "yes" if env.bool("GLEIF_ENABLED", False) else ""},
+    }
+
+
+def _registers(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
+    of = _of_registers(env)
+    return {
+        "prembly": (
+            "verification.providers.prembly.Prembly",
+            {
+                "app_id": of["prembly"]["PREMBLY_APP_ID"],
+                "api_key": of["prembly"]["PREMBLY_API_KEY"],
+                "url": env.str("PREMBLY_URL", "https://api.prembly.com"),
+                "opened": opened,
+            },
+        ),
+        "companies_house": (
+            "verification.providers.companies_house.CompaniesHouse",
+            {
+                "api_key": of["companies_house"]["COMPANIES_HOUSE_API_KEY"],
+                "url": env.str("COMPANIES_HOUSE_URL", COMPANIES_HOUSE),
+                "opened": opened,
+            },
+        ),
+        "gleif": (
+            "verification.providers.gleif.Gleif",
+            {
+                "url": env.str("GLEIF_URL", "https://api.gleif.org/api/v1"),
+                "opened": opened,
+            },
+        ),
+    }
+
+
+def _of_screening(env: Env) -> dict[str, dict[str, str]]:
+    # The hosted service wants a key, a yente of one's own none.
+    key = optional_secret("OPENSANCTIONS_API_KEY")
+    return {
+        "opensanctions": {
+            "OPENSANCTIONS_URL": env.str("OPENSANCTIONS_URL", ""),
+            **({"OPENSANCTIONS_API_KEY": key} if key else {}),
+        },
+        "watchlists": {"AML_LISTS": env.str("AML_LISTS", "")},
+    }
+
+
+def _screening(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
+    threshold = env.float("AML_THRESHOLD", 0.7)
+    lists: list[str] = env.list("AML_LISTS", [])
+    days = env.int("AML_LIST_DAYS", 7)
+    return {
+        "opensanctions": (
+            "verification.providers.opensanctions.OpenSanctions",
+            {
+                "url": env.str("OPENSANCTIONS_URL", ""),
+                "api_key": optional_secret("OPENSANCTIONS_API_KEY"),
+                "dataset": env.str("OPENSANCTIONS_DATASET", "default"),
+                "threshold": threshold,
+                "opened": opened,
+                "days": days,
+            },
+        ),
+        "watchlists": (
+            "verification.watchlists.source.WatchLists",
+            {
+                "lists": [name.strip().upper() for name in lists],
+                "threshold": threshold,
+                "days": days,
+            },
+        ),
+    }

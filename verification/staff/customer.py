@@ -1,0 +1,125 @@
+"""The page of a customer in the admin: all that staff may see, in few queries.
+
+Each section is there for those alone who may look at its rows, and reads no more rows
+than it shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from django.db.models import Exists, OuterRef, QuerySet
+from django.http import HttpRequest
+
+from monitoring.models import Alert, Rule, RuleStatus
+from verification.golive.models import Application
+from verification.reports.models import Report
+from verification.values.masking import DOTS, masked
+from webhooks.models import Configuration
+from workspaces.models import Account, ApiKey, Environment, Member, Note, Workspace
+
+REPORTS = 10
+SHOWN = 20
+# Nobody needs to know more exactly how many there are.
+COUNTED = 1000
+
+
+def sections(request: HttpRequest, workspace: Any) -> dict[str, Any]:
+    """Named by the settings; `workspace.is_revealed` opens personal data."""
+    makers = {
+        "members": ("workspaces.view_member", _members),
+        "accounts": ("workspaces.view_account", _accounts),
+        "reports": ("reports.view_report", _reports),
+        "receivers": ("webhooks.view_configuration", _receivers),
+        "api_keys": ("workspaces.view_apikey", _keys),
+        "applications": ("golive.view_application", _applications),
+        "monitoring": ("monitoring.view_rule", _monitoring),
+        "notes": ("workspaces.view_note", _notes),
+    }
+    return {
+        "sections": {
+            name: make(workspace)
+            for name, (permission, make) in makers.items()
+            if request.user.has_perm(permission)
+        },
+        "moves_money": request.user.has_perm("workspaces.change_account"),
+        "revokes_keys": request.user.has_perm("workspaces.change_apikey"),
+    }
+
+
+def _members(workspace: Any) -> list[dict[str, Any]]:
+    factors = Authenticator.objects.filter(user=OuterRef("user"))
+    rows = Member.objects.filter(workspace=workspace).select_related("user")
+    found = rows.annotate(has_factor=Exists(factors)).order_by("created_at", "id")
+    return [
+        {
+            "row": member,
+            "name": member.user.get_full_name() or "no name yet",
+            "email": _opened(workspace, member.user.email, "email"),
+            "has_factor": member.has_factor,
+        }
+        for member in found[:SHOWN]
+    ]
+
+
+def _accounts(workspace: Workspace) -> list[Account]:
+    return list(Account.objects.filter(workspace=workspace).order_by("environment"))
+
+
+def _reports(workspace: Workspace) -> list[Report]:
+    """The newest of each environment, straight from the index `report_list`."""
+    found: list[Report] = []
+    for environment in Environment.values:
+        rows = Report.objects.filter(workspace=workspace, environment=environment)
+        newest = rows.defer("subject").order_by("-created_at", "-id")
+        found += newest[:REPORTS]
+    newest_first = sorted(found, key=lambda r: (r.created_at, r.pk), reverse=True)
+    return newest_first[:REPORTS]
+
+
+def _receivers(workspace: Workspace) -> list[Configuration]:
+    return list(Configuration.objects.filter(workspace=workspace)[:SHOWN])
+
+
+def _keys(workspace: Workspace) -> list[ApiKey]:
+    rows = ApiKey.objects.filter(workspace=workspace)
+    # Those that were revoked come last.
+    return list(rows.order_by("-revoked_at", "-id")[:SHOWN])
+
+
+def _applications(workspace: Workspace) -> list[Application]:
+    rows = Application.objects.filter(workspace=workspace).defer("details")
+    return list(rows.order_by("-id")[:SHOWN])
+
+
+def _monitoring(workspace: Workspace) -> dict[str, str]:
+    rules = Rule.objects.filter(workspace=workspace)
+    alerts = Alert.objects.filter(workspace=workspace)
+    return {
+        "rules that run": _count(rules.filter(status=RuleStatus.ACTIVE)),
+        "rules in all": _count(rules),
+        "alerts that nobody has read": _count(alerts.filter(read=False)),
+    }
+
+
+def _notes(workspace: Any) -> list[dict[str, Any]]:
+    rows = Note.objects.filter(workspace=workspace).order_by("-id")
+    if not workspace.is_revealed:
+        rows = rows.defer("text")
+    return [
+        {
+            "row": note,
+            "text": note.text or "erased" if workspace.is_revealed else DOTS,
+        }
+        for note in rows[:SHOWN]
+    ]
+
+
+def _count(rows: QuerySet[Any]) -> str:
+    count = rows.order_by()[: COUNTED + 1].count()
+    return f"{COUNTED}+" if count > COUNTED else str(count)
+
+
+def _opened(workspace: Any, value: str, key: str) -> Any:
+    return value if workspace.is_revealed else masked(value, key)

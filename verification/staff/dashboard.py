@@ -1,0 +1,252 @@
+"""The first page of the back office: what needs a person, and how the service does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.cache import cache
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.timezone import now
+
+from verification.backoffice import widgets
+from verification.golive.admin import waiting
+from verification.golive.models import Application, NameChange
+from verification.jobs.models import Job
+from verification.notifications.admin import to_review
+from verification.notifications.models import (
+    Block,
+    Notification,
+    NotificationStatus,
+)
+from verification.payments.models import Checkout, Refund, RefundStatus
+from verification.reports.admin import stuck
+from verification.reports.models import Report
+from verification.sources.admin import in_doubt
+from verification.sources.models import Call
+from verification.staff.figures import Figures, Span, figures
+from webhooks.admin import failing
+from webhooks.models import Configuration
+from workspaces.admin import low
+from workspaces.models import Account, Environment, StaffEntry, StaffEntryStatus
+
+SECONDS = 60
+# Nobody needs to know more exactly how much there is to do.
+COUNTED = 999
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What waits for a person, and the list of it; `label` is of the model listed.
+
+    `environment` is the lookup that tells production from the sandbox, if there is one.
+    """
+
+    title: str
+    icon: str
+    label: str
+    query: str
+    rows: Callable[[], QuerySet[Any]]
+    environment: str = "environment"
+
+    def found(self, environment: str) -> QuerySet[Any]:
+        """Production's, with what is of no environment; or the sandbox's alone."""
+        if not self.environment:
+            rows = self.rows()
+            return rows if environment == Environment.PRODUCTION else rows.none()
+        return self.rows().filter(**self._only(environment))
+
+    def url(self, environment: str) -> str:
+        listing = reverse(f"admin:{self.label.replace('.', '_')}_changelist")
+        only = self._only(environment) if self.environment else {}
+        more = "".join(f"&{name}__exact={value}" for name, value in only.items())
+        return f"{listing}?{self.query}{more}"
+
+    def _only(self, environment: str) -> dict[str, Any]:
+        if self.environment == "sandbox":
+            return {"sandbox": int(environment == Environment.SANDBOX)}
+        return {self.environment: environment}
+
+    @property
+    def permission(self) -> str:
+        return self.label.replace(".", ".view_")
+
+
+BOXES = [
+    Box(
+        "Go-live to review",
+        "rocket_launch",
+        "golive.application",
+        "waits=staff",
+        lambda: waiting(Application.objects.all()),
+        "",
+    ),
+    Box(
+        "Name changes to review",
+        "badge",
+        "golive.namechange",
+        "status__exact=WAITING",
+        lambda: NameChange.objects.filter(status=NameChange.Status.WAITING),
+        "",
+    ),
+    Box(
+        "Payments in doubt",
+        "help",
+        "payments.checkout",
+        "doubt=any",
+        lambda: Checkout.objects.exclude(doubts=[]),
+    ),
+    Box(
+        "Refunds to decide",
+        "undo",
+        "payments.refund",
+        "status__exact=REQUESTED",
+        lambda: Refund.objects.filter(status=RefundStatus.REQUESTED),
+        "checkout__environment",
+    ),
+    Box(
+        "Entries to decide",
+        "edit_note",
+        "workspaces.staffentry",
+        "status__exact=REQUESTED",
+        lambda: StaffEntry.objects.filter(status=StaffEntryStatus.REQUESTED),
+        "account__environment",
+    ),
+    Box(
+        "Source calls in doubt",
+        "contact_support",
+        "sources.call",
+        "doubt=open",
+        lambda: in_doubt(Call.objects.all()),
+        "",
+    ),
+    Box(
+        "Reports stuck",
+        "hourglass_top",
+        "reports.report",
+        "stuck=hour",
+        lambda: stuck(Report.objects.all()),
+    ),
+    Box(
+        "Receivers failing or disabled",
+        "webhook",
+        "webhooks.configuration",
+        "trouble=any",
+        lambda: failing(Configuration.objects.all()),
+    ),
+    Box(
+        "Requesters unknown to recipients",
+        "block",
+        "notifications.block",
+        "review=open",
+        lambda: to_review(Block.objects.all()),
+        "",
+    ),
+    Box(
+        "Jobs that gave up",
+        "pending_actions",
+        "jobs.job",
+        "gave_up_at__isempty=0",
+        lambda: Job.objects.filter(gave_up_at__isnull=False),
+        "",
+    ),
+    Box(
+        "Messages not sent",
+        "mail_off",
+        "notifications.notification",
+        "status__exact=FAILED",
+        lambda: Notification.objects.filter(status=NotificationStatus.FAILED),
+        "sandbox",
+    ),
+    Box(
+        "Low balances",
+        "account_balance_wallet",
+        "workspaces.account",
+        "balance=low",
+        lambda: low(Account.objects.all()),
+    ),
+]
+
+
+# Each box of production, and those that the sandbox has, too.
+EACH = [
+    (box, environment)
+    for environment in (Environment.PRODUCTION, Environment.SANDBOX)
+    for box in BOXES
+    if box.environment or environment == Environment.PRODUCTION
+]
+
+
+def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Named by the settings; looks at the database once a minute."""
+    counts = cache.get_or_set("dashboard:counts", _counts, SECONDS)
+    shown: dict[str, list[dict[str, Any]]] = {"production": [], "sandbox": []}
+    for (box, environment), count in zip(EACH, counts or [], strict=True):
+        # In the sandbox only what waits is shown: it is play.
+        if request.user.has_perm(box.permission) and (
+            count or environment == Environment.PRODUCTION
+        ):
+            shown[environment].append(
+                {
+                    "title": box.title,
+                    "icon": box.icon,
+                    "url": box.url(environment),
+                    "count": f"{COUNTED}+" if count > COUNTED else count,
+                    "waits": bool(count),
+                }
+            )
+    more: dict[str, Any] = {
+        "boxes": shown["production"],
+        "sandbox_boxes": shown["sandbox"],
+    }
+    if request.user.has_perm("reports.view_report"):
+        found = cache.get_or_set("dashboard:figures", lambda: figures(now()), SECONDS)
+        assert found is not None  # noqa: S101
+        more |= {"figures": found, "charts": _charts(found)}
+        more["earns"] = request.user.has_perm("workspaces.view_ledgerentry")
+        if more["earns"]:
+            more["revenue"] = _revenue(found)
+    return {**context, **more}
+
+
+def _counts() -> list[int]:
+    return [
+        box.found(environment).order_by()[: COUNTED + 1].count()
+        for box, environment in EACH
+    ]
+
+
+def _charts(found: Figures) -> dict[str, str]:
+    hours = found.hours
+    rates = [
+        100 * failed / done if done else None
+        for failed, done in zip(hours.failed, hours.done, strict=True)
+    ]
+    return {
+        "checks": _bars(hours, "24 hours"),
+        "week": _bars(found.days, "7 days"),
+        "sandbox": _bars(found.sandbox_hours, "24 hours"),
+        "sandbox_week": _bars(found.sandbox_days, "7 days"),
+        "failures": widgets.lines(f"{hours.failure_rate:.1f} % failed", rates),
+        "latency": widgets.lines(
+            "How long checks took, half of them and 95 of 100, by hour",
+            hours.median,
+            hours.slow,
+        ),
+    }
+
+
+def _bars(span: Span, time: str) -> str:
+    told = f"{span.total} checks in {time}, {sum(span.failed)} of them failed"
+    return widgets.bars(told, span.done, span.failed)
+
+
+def _revenue(found: Figures) -> dict[str, Any]:
+    total = sum(found.revenue)
+    told = f"KES {total:,.2f} in 7 days"
+    # A day on which more was given back than earned has no bar.
+    earned = [max(float(day), 0.0) for day in found.revenue]
+    return {"total": total, "chart": widgets.bars(told, earned)}

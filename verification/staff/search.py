@@ -1,0 +1,390 @@
+"""The search of the back office: `/admin/search` finds rows of every kind.
+
+The form is sent by POST, so that names and addresses of people stand in no URL and no
+log. Reports and rules are found by any part of a name, or by an exact ID number,
+registration number, e-mail address, phone number or reference in any workspace, or by
+the number of the report or of a receipt. The phone of an M-Pesa prompt is encrypted
+without a hash, and finds nothing.
+Encrypted values are found by their keyed hashes, which differ by workspace and
+environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import phonenumbers
+from django.contrib import admin
+from django.db import connection
+from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
+
+from monitoring.models import Rule
+from verification.accounts.models import Colleague
+from verification.backoffice import audit
+from verification.backoffice.model_admin import is_uuid
+from verification.backoffice.widgets import link
+from verification.consents.models import ConsentRecord
+from verification.db.base import planned_for_their_values
+from verification.db.ids import numbered
+from verification.notifications.models import Notification
+from verification.payments.models import Checkout
+from verification.reports.messages import causes_of
+from verification.reports.models import Report
+from verification.reports.queries import GRAM, Terms
+from verification.reports.subject import folded
+from verification.values.masking import address
+from webhooks.models import Delivery
+from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
+
+LONGEST = 200
+SHOWN = 10
+# Nobody can type more of a whole number, address or reference.
+SHOWN_OF_WHOLE = 50
+# Up to this many candidates are all compared; if there are more, the newest rows are
+# read until enough of them match.
+FEW = 1_000
+# How many accounts one statement searches.
+AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One kind of rows: how they are found, and what is shown of each.
+
+    `describe` returns the text of the row's link and the cells beside it."""
+
+    title: str
+    model: type[Model]
+    find: Callable[[str], list[Any]]
+    describe: Callable[[Any], tuple[Any, ...]]
+
+
+@planned_for_their_values()
+def page(request: HttpRequest) -> HttpResponse:
+    # Templates reverse `admin:...`; by default that is this URL's instance, `office`.
+    request.current_app = admin.site.name
+    term = " ".join(request.POST.get("q", "").replace("\0", "").split())[:LONGEST]
+    groups = list(_found(request, term)) if term else []
+    if term:
+        # The audit trail keeps who searched and the kinds that were found. It must not
+        # keep the search term, which may name a person.
+        fields = [group["title"].lower() for group in groups]
+        who: Any = request.user
+        audit.record("search.made", audit.actor_of(request), who, fields=fields)
+    shown = {
+        **admin.site.each_context(request),
+        "title": "Search",
+        "term": term,
+        "is_short": bool(term) and len(folded(term)) < GRAM,
+        "groups": groups,
+        "shown": _shown(term),
+        "is_whole": _shown(term) > SHOWN,
+    }
+    return TemplateResponse(request, "admin/search.html", shown)
+
+
+def _shown(term: str) -> int:
+    """Names have no digits and no @; what has them is taken for a whole value."""
+    is_whole = any(one.isdigit() or one == "@" for one in term)
+    return SHOWN_OF_WHOLE if is_whole else SHOWN
+
+
+def _found(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
+    for group in GROUPS:
+        meta = group.model._meta
+        if not request.user.has_perm(f"{meta.app_label}.view_{meta.model_name}"):
+            continue
+        if rows := group.find(term):
+            told = [
+                (link(row, first), rest)
+                for row in rows[: _shown(term)]
+                for first, *rest in [group.describe(row)]
+            ]
+            more = len(rows) > _shown(term)
+            yield {"title": group.title, "rows": told, "more": more}
+
+
+# Reports and rules
+
+
+def _reports(term: str) -> list[Report]:
+    reports = Report.objects.select_related("workspace").defer("subject")
+    found = _named(reports, term, "reports_searchentry", "report_id")
+    by_reference = reports.filter(reference__startswith=term)[: _shown(term) + 1]
+    by_number = numbered(reports, "R", term)
+    receipts = numbered(ConsentRecord.objects.all(), "C", term)
+    if receipts is not None:
+        by_number = reports.filter(pk__in=receipts.values("report_id"))
+    return _newest([*found, *by_reference, *(by_number or ())])
+
+
+def _rules(term: str) -> list[Rule]:
+    rules = Rule.objects.select_related("workspace").defer("subject", "consent")
+    return _newest(_named(rules, term, "monitoring_rule", "id"))
+
+
+def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]:
+    """Find rows by a part of the name, or by a whole identifier, in all accounts."""
+    name = folded(term)
+    accounts = [
+        Terms(*account)
+        for account in Account.objects.values_list("workspace_id", "environment")
+    ]
+    phone = _phone(term)
+    exact = [
+        hashed
+        for terms in accounts
+        for hashed in (
+            terms.of_number(term),
+            terms.of_text(term),
+            terms.of_phone(phone),
+        )
+    ]
+    wanted = Q(pk__in=_ids(table, column, "&&", [exact]))
+    if is_uuid(term):
+        wanted |= Q(pk=UUID(term))
+    if len(name) >= GRAM:
+        grams = [list(terms.of_name(name)) for terms in accounts]
+        likely = _ids(table, column, "@>", grams)
+        # The newest rows soon hold enough people with a common name.
+        is_common = len(likely) > FEW
+        named = Q() if is_common else Q(pk__in=likely)
+        wanted |= Q(named, search_name__contains=name)
+    return list(rows.filter(wanted).order_by("-id")[: _shown(term) + 1])
+
+
+def _ids(table: str, column: str, operator: str, sought: list[list[int]]) -> list[UUID]:
+    """Return the ids of at most FEW + 1 rows whose terms match one list of `sought`.
+
+    With `@>` a row needs all terms of the list, with `&&` one of them."""
+    found: list[UUID] = []
+    for start in range(0, len(sought), AT_ONCE):
+        some = sought[start : start + AT_ONCE]
+        values = ", ".join(["(%s::bigint[])"] * len(some))
+        sql = (
+            f"SELECT e.{column} FROM (VALUES {values}) AS sought(terms) "  # noqa: S608
+            f"CROSS JOIN LATERAL (SELECT {column} FROM {table} "
+            f"WHERE terms {operator} sought.terms LIMIT %s) AS e LIMIT %s"
+        )
+        with connection.cursor() as cursor:
+            left = FEW + 1 - len(found)
+            cursor.execute(sql, [*some, left, left])
+            found += [row[0] for row in cursor.fetchall()]
+        if len(found) > FEW:
+            break
+    return found
+
+
+def _phone(term: str) -> str:
+    """Return the number in E.164, as subjects store it, or "" if it is none."""
+    try:
+        number = phonenumbers.parse(term, "KE")
+    except phonenumbers.NumberParseException:
+        return ""
+    if not phonenumbers.is_possible_number(number):
+        return ""
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def _newest(rows: list[Any]) -> list[Any]:
+    once = {row.pk: row for row in rows}
+    return [once[pk] for pk in sorted(once, reverse=True)]
+
+
+# Workspaces, their members and their keys
+
+
+def _workspaces(term: str) -> list[Workspace]:
+    wanted = Q(name__icontains=term) | Q(members__user__email__iexact=term)
+    if is_uuid(term):
+        wanted |= Q(pk=UUID(term))
+    if len(term) == 4:
+        wanted |= Q(api_keys__last_characters=term)
+    return list(
+        Workspace.objects.filter(wanted).distinct().order_by("-id")[: _shown(term) + 1]
+    )
+
+
+def _members(term: str) -> list[Member]:
+    wanted = _person(term, "user__") | Q(workspace__name__icontains=term)
+    members = Member.objects.select_related("user", "workspace").filter(wanted)
+    return list(members.order_by("-id")[: _shown(term) + 1])
+
+
+def _staff(term: str) -> list[Colleague]:
+    # The audit trail knows staff by their user names; those of members are random.
+    wanted = _person(term) | Q(username__icontains=term)
+    return list(Colleague.objects.filter(wanted).order_by("-id")[: _shown(term) + 1])
+
+
+def _person(term: str, path: str = "") -> Q:
+    """Match users by a part of the e-mail address or the name."""
+    names = ("email", "first_name", "last_name")
+    return Q(*((f"{path}{name}__icontains", term) for name in names), _connector=Q.OR)
+
+
+def _keys(term: str) -> list[ApiKey]:
+    wanted = Q(last_characters=term[-4:])
+    if len(term) > 4:
+        wanted &= Q(first_characters=term[:12]) if len(term) >= 16 else Q(pk__in=[])
+    if is_uuid(term):
+        wanted = Q(pk=UUID(term))
+    keys = ApiKey.objects.select_related("workspace").filter(wanted)
+    return list(keys.order_by("-id")[: _shown(term) + 1])
+
+
+# Money, messages and deliveries: by their own id, or by a report's id or reference
+
+
+def _checkouts(term: str) -> list[Checkout]:
+    checkouts = numbered(Checkout.objects.all(), "P", term)
+    if checkouts is None:
+        ids = _report_ids(term)
+        checkouts = Checkout.objects.filter(
+            Q(report_id__in=ids) | Q(pk__in=ids) | Q(transaction=term)
+        )
+    return list(checkouts.order_by("-id")[: _shown(term) + 1])
+
+
+def _entries(term: str) -> list[LedgerEntry]:
+    # Entries name the result that they are for, and have an index on it alone.
+    results = [
+        result
+        for report in Report.objects.filter(pk__in=_report_ids(term))
+        for result in report.results.values_list("pk", flat=True)
+    ]
+    entries = LedgerEntry.objects.filter(
+        Q(result_id__in=results) | Q(pk__in=_own_id(term))
+    )
+    return list(entries.select_related("account").order_by("-id")[: _shown(term) + 1])
+
+
+def _messages(term: str) -> list[Notification]:
+    causes = [
+        cause
+        for report in Report.objects.filter(pk__in=_report_ids(term))
+        for cause in causes_of(report)
+    ]
+    messages = Notification.objects.defer("context", "recipient")
+    wanted = Q(cause__in=causes) | Q(pk__in=_own_id(term))
+    return list(messages.filter(wanted).order_by("-id")[: _shown(term) + 1])
+
+
+def _deliveries(term: str) -> list[Delivery]:
+    ids = _report_ids(term)
+    wanted = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
+    deliveries = Delivery.objects.filter(wanted).select_related("workspace")
+    return list(deliveries.order_by("-event")[: _shown(term) + 1])
+
+
+def _own_id(term: str) -> list[UUID]:
+    return [UUID(term)] if is_uuid(term) else []
+
+
+def _report_ids(term: str) -> list[UUID]:
+    """Return the id that `term` is, or those of the reports with this reference."""
+    if is_uuid(term):
+        return [UUID(term)]
+    named = Report.objects.filter(reference=term).order_by("-id")
+    return list(named.values_list("pk", flat=True)[:SHOWN_OF_WHOLE])
+
+
+def _time(moment: Any) -> str:
+    return date_format(localtime(moment), "SHORT_DATETIME_FORMAT")
+
+
+GROUPS = [
+    Group(
+        "Reports",
+        Report,
+        _reports,
+        lambda r: (
+            r.subject_name,
+            r.workspace,
+            r.environment,
+            r.get_status_display(),
+            r.reference or "",
+            _time(r.created_at),
+        ),
+    ),
+    Group(
+        "Monitoring rules",
+        Rule,
+        _rules,
+        lambda r: (r.subject_name, r.workspace, r.environment, r.get_status_display()),
+    ),
+    Group(
+        "Workspaces",
+        Workspace,
+        _workspaces,
+        lambda w: (w.name, w.get_kind_display(), w.get_go_live_display()),
+    ),
+    Group(
+        "Members",
+        Member,
+        _members,
+        lambda m: (
+            m.user.get_full_name() or m.user.username,
+            address(m.user.email),
+            m.workspace,
+            m.get_role_display(),
+        ),
+    ),
+    Group(
+        "Staff",
+        Colleague,
+        _staff,
+        lambda c: (
+            str(c),
+            address(c.email),
+            "" if c.is_active else "deactivated",
+        ),
+    ),
+    Group(
+        "API keys",
+        ApiKey,
+        _keys,
+        lambda k: (str(k), k.name, k.workspace, k.environment),
+    ),
+    Group(
+        "Checkouts",
+        Checkout,
+        _checkouts,
+        lambda c: (
+            c.number,
+            c.environment,
+            c.get_status_display(),
+            c.money,
+        ),
+    ),
+    Group(
+        "Ledger entries",
+        LedgerEntry,
+        _entries,
+        lambda e: (e.kind, e.amount, e.account, _time(e.created_at)),
+    ),
+    Group(
+        "Messages",
+        Notification,
+        _messages,
+        lambda n: (
+            n.get_kind_display(),
+            n.channel,
+            n.get_status_display(),
+            _time(n.created_at),
+        ),
+    ),
+    Group(
+        "Deliveries",
+        Delivery,
+        _deliveries,
+        lambda d: (d.name, d.workspace, d.get_status_display(), _time(d.created_at)),
+    ),
+]

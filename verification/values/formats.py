@@ -1,0 +1,184 @@
+"""Identity and registration numbers, as they are compared everywhere.
+
+Formats of single values; each raises a pydantic error that carries our code.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Annotated, Any
+
+import phonenumbers
+import pycountry
+from email_validator import EmailNotValidError, validate_email
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+
+def normalised(identifier: str) -> str:
+    """The number without case, spacing and punctuation, in compatibility form."""
+    text = unicodedata.normalize("NFKC", identifier).upper()
+    return re.sub(r"[\s\-./]", "", text)
+
+
+COUNTRIES = frozenset(country.alpha_2 for country in pycountry.countries)
+E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+KENYAN = re.compile(r"(0|\+?254)[17][0-9]{8}", re.ASCII)
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+TIMESTAMP = re.compile(
+    r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})"
+)
+# A local part that is well-formed beyond doubt; any other is looked at closely.
+PLAIN_LOCAL = re.compile(r"(?=.{1,64}$)[A-Za-z0-9]+([._+-][A-Za-z0-9]+)*")
+EARLIEST_BIRTH = date(1900, 1, 1)
+# How far a client's clock may be ahead of ours.
+CLOCK_SKEW = timedelta(minutes=1)
+
+
+def wrong(code: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError(code, message)
+
+
+def phone(value: str) -> str:
+    """E.164, of a number that exists in its region."""
+    digits = re.sub(r"[ ()-]", "", value)
+    try:
+        # The library would also read letters, extensions and other digits.
+        number = phonenumbers.parse(digits) if E164.fullmatch(digits) else None
+    except phonenumbers.NumberParseException:
+        number = None
+    if number is None or not phonenumbers.is_valid_number(number):
+        raise wrong(
+            "invalid-format",
+            "A valid phone number in international form is needed, "
+            "such as +254712345678",
+        )
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def kenyan_mobile(value: str) -> str:
+    """E.164 of a Kenyan mobile number, typed as 07…, 01…, 254… or +254…."""
+    digits = re.sub(r"[\s().-]", "", value)
+    if not KENYAN.fullmatch(digits):
+        raise ValueError("not a Kenyan mobile number")
+    number = phonenumbers.parse(digits[-9:], "KE")
+    kind = phonenumbers.number_type(number)
+    if kind != phonenumbers.PhoneNumberType.MOBILE:
+        raise ValueError("not a Kenyan mobile number")
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def email(value: str) -> str:
+    local, _, domain = value.rpartition("@")
+    if not (PLAIN_LOCAL.fullmatch(local) and _is_mail_domain(domain)):
+        _check_email(value)
+    return value
+
+
+# Few domains have most addresses, and looking at a domain is what takes the time.
+@lru_cache(maxsize=4096)
+def _is_mail_domain(domain: str) -> bool:
+    try:
+        _check_email(f"a@{domain}")
+    except PydanticCustomError:
+        return False
+    return True
+
+
+def _check_email(value: str) -> None:
+    try:
+        # Names under .test are for tests of our clients, and reach nobody.
+        validate_email(value, check_deliverability=False, test_environment=True)
+    except EmailNotValidError as e:
+        raise wrong("invalid-format", "A valid e-mail address is needed") from e
+
+
+def country(value: str) -> str:
+    if value not in COUNTRIES:
+        raise wrong("invalid-choice", "A two-letter country code is needed, such as KE")
+    return value
+
+
+def real_date(value: str) -> str:
+    if DATE.fullmatch(value):
+        try:
+            date.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return value
+    raise wrong("invalid-format", "A date as YYYY-MM-DD is needed")
+
+
+def birth_date(value: str) -> str:
+    born = date.fromisoformat(real_date(value))
+    if born < EARLIEST_BIRTH or born > datetime.now(UTC).date():
+        raise wrong("out-of-range", "A date from 1900-01-01 to today is needed")
+    return value
+
+
+def past_moment(value: str) -> str:
+    moment = _moment(value)
+    if moment is None:
+        raise wrong(
+            "invalid-format",
+            "An RFC 3339 timestamp with its offset is needed, "
+            "such as 2026-11-21T08:15:30Z",
+        )
+    if moment > datetime.now(UTC) + CLOCK_SKEW:
+        raise wrong("out-of-range", "This must not be in the future")
+    # strftime writes the year 987 with three digits.
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _moment(value: str) -> datetime | None:
+    if not TIMESTAMP.fullmatch(value):
+        return None
+    try:
+        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _visible(value: str) -> str:
+    # Spaces in Python's sense: the separators U+001C to U+001F are among them.
+    if not value.strip():
+        raise wrong("required", "This must not be empty")
+    return value
+
+
+def text(limit: int) -> Any:
+    """Text with something in it; spaces around it are not kept."""
+    return Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=limit),
+        AfterValidator(_visible),
+        WithJsonSchema(
+            {"type": "string", "minLength": 1, "maxLength": limit, "pattern": r"\S"}
+        ),
+    ]
+
+
+def _string(check: Callable[[str], str], limit: int, **schema: Any) -> Any:
+    return Annotated[
+        str,
+        Field(min_length=1, max_length=limit),
+        AfterValidator(check),
+        WithJsonSchema({"type": "string", "maxLength": limit, **schema}),
+    ]
+
+
+Name = text(200)
+Identifier = text(64)
+Email = _string(email, 254, format="email", examples=["jane@example.com"])
+Phone = _string(phone, 40, examples=["+254712345678"])
+Country = _string(country, 2, enum=sorted(COUNTRIES), examples=["KE"])
+Date = _string(real_date, 10, format="date")
+BirthDate = _string(birth_date, 10, format="date", examples=["1990-01-31"])
+PastMoment = _string(
+    past_moment, 40, format="date-time", examples=["2026-01-15T08:15:30Z"]
+)

@@ -1,0 +1,316 @@
+"""The gate in front of Django, which makes an ASGI application of its WSGI one.
+
+The gate reads a request whole before a thread of Django sees it, so a client that
+sends its body drop by drop holds a connection and no thread. It answers at once with
+503 what no thread would take within WAIT_SECONDS. It hands on header names that mean
+one thing: to Django, `X_Forwarded_For` would be `X-Forwarded-For`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.security import SecurityMiddleware
+
+from verification.api.problems import Problem
+from verification.web.pages import is_api, refused
+
+THREADS = 8
+# A body may take this long, and a second more for each SLOWEST_RATE bytes of it.
+BODY_SECONDS = 20
+SLOWEST_RATE = 1000
+# Of all bodies that are read or worked on in this process at one time.
+BODIES_BYTES = 128 * 1024 * 1024
+WAIT_SECONDS = 2
+# A client that stops reading an answer in pieces gives its thread back after this.
+PIECE_SECONDS = 30
+# More than these at one time are refused without a page.
+REFUSALS = 32
+RETRY_AFTER = "5"
+# Of the refusal without a page, which no middleware sees.
+BARE = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"retry-after", RETRY_AFTER.encode()),
+]
+ALWAYS = "/healthz"
+# Beside the API, these are called by programs.
+FOR_PROGRAMS = ("/metrics", "/callbacks/")
+REFUSAL = "verification.refusal"
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Environ = dict[str, Any]
+
+
+class _Refused(Exception):
+    """`args[0]` is the code of the problem."""
+
+
+class _Gone(Exception):
+    """The client closed the connection."""
+
+
+@dataclass(slots=True)
+class Answer:
+    status: int = 500
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: bytes = b""
+    # The answer was sent in pieces already.
+    is_sent: bool = False
+
+
+class Gateway:
+    """Runs a WSGI application as an ASGI one."""
+
+    def __init__(
+        self,
+        wsgi: Callable[..., Iterable[bytes]],
+        *,
+        threads: int = THREADS,
+        body_seconds: float = BODY_SECONDS,
+        bodies_bytes: int = BODIES_BYTES,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        self.wsgi = wsgi
+        self.body_seconds = body_seconds
+        self.bodies_bytes = bodies_bytes
+        self.wait_seconds = wait_seconds
+        self.held = 0
+        self.refusals = 0
+        self.threads = ThreadPoolExecutor(threads, "django")
+        # For what needs no database, and so is quick whatever the others wait for.
+        self.porter = ThreadPoolExecutor(1, "porter")
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        environ = environ_of(scope)
+        body = _Body(self, receive)
+        try:
+            try:
+                await body.read_for(environ)
+                answer = await self._served(environ, send)
+            except _Refused as refusal:
+                answer = await self._refused(environ, refusal.args[0], send)
+        except _Gone:
+            return
+        finally:
+            body.release()
+        if not answer.is_sent:
+            await send(_start(answer))
+            await send({"type": "http.response.body", "body": answer.body})
+
+    async def _served(self, environ: Environ, send: Send) -> Answer:
+        if environ["PATH_INFO"] == ALWAYS:
+            return await self._run(self.porter, environ, send, None)
+        return await self._run(self.threads, environ, send, self.wait_seconds)
+
+    async def _refused(self, environ: Environ, code: str, send: Send) -> Answer:
+        if self.refusals >= REFUSALS:
+            return Answer(503, BARE, b"Too busy. Try again in a few seconds.\n")
+        self.refusals += 1
+        try:
+            refusal = {**environ, REFUSAL: code, "wsgi.input": io.BytesIO()}
+            return await self._run(self.porter, refusal, send, None)
+        finally:
+            self.refusals -= 1
+
+    async def _run(
+        self,
+        threads: ThreadPoolExecutor,
+        environ: Environ,
+        send: Send,
+        wait_seconds: float | None,
+    ) -> Answer:
+        loop = asyncio.get_running_loop()
+        work = threads.submit(self._answer, environ, send, loop)
+        waited = asyncio.wrap_future(work)
+        await asyncio.wait([waited], timeout=wait_seconds)
+        # What a thread has begun cannot be cancelled, and is waited for.
+        if not waited.done() and work.cancel():
+            raise _Refused("unavailable")
+        return await waited
+
+    def _answer(
+        self, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop
+    ) -> Answer:
+        answer = Answer()
+
+        def start_response(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> None:
+            answer.status = int(status.split(" ", 1)[0])
+            answer.headers = [
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in headers
+            ]
+
+        def send_now(message: Message) -> None:
+            asyncio.run_coroutine_threadsafe(_sent(send, message), loop).result(
+                PIECE_SECONDS
+            )
+
+        pieces = self.wsgi(environ, start_response)
+        try:
+            if getattr(pieces, "streaming", False):
+                answer.is_sent = True
+                send_now(_start(answer))
+                for piece in pieces:
+                    send_now(
+                        {"type": "http.response.body", "body": piece, "more_body": True}
+                    )
+                send_now({"type": "http.response.body", "body": b""})
+            else:
+                answer.body = b"".join(pieces)
+        finally:
+            if close := getattr(pieces, "close", None):
+                close()
+        return answer
+
+
+class _Body:
+    """The body of one request while it is read and worked on."""
+
+    def __init__(self, gateway: Gateway, receive: Receive) -> None:
+        self.gateway = gateway
+        self.receive = receive
+        self.size = 0
+
+    async def read_for(self, environ: Environ) -> None:
+        """Put the body into the environ, or raise _Refused."""
+        length = environ.get("CONTENT_LENGTH", "")
+        coding = environ.pop("HTTP_TRANSFER_ENCODING", None)
+        if coding is None and length in {"", "0"}:
+            return
+        if coding is not None and coding.strip().lower() != "chunked":
+            raise _Refused("unsupported-media-type")
+        if not (length.isdigit() if coding is None else length == ""):
+            raise _Refused("malformed-body")
+        # A body that says it is too large need not come; Django refuses it unread.
+        if coding is None and int(length) > settings.MAX_UPLOAD_BYTES:
+            return
+        pieces = await self._pieces()
+        environ["CONTENT_LENGTH"] = str(self.size)
+        environ["wsgi.input"] = io.BytesIO(b"".join(pieces))
+
+    async def _pieces(self) -> list[bytes]:
+        pieces: list[bytes] = []
+        begun = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(self.gateway.body_seconds) as limit:
+                while True:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Gone
+                    pieces.append(message.get("body", b""))
+                    self._hold(len(pieces[-1]))
+                    # Enough for Django to see that it is too large.
+                    is_last = not message.get("more_body", False)
+                    if is_last or self.size > settings.MAX_UPLOAD_BYTES:
+                        return pieces
+                    more = self.size / SLOWEST_RATE
+                    limit.reschedule(begun + self.gateway.body_seconds + more)
+        except TimeoutError:
+            raise _Refused("request-timeout") from None
+
+    def _hold(self, size: int) -> None:
+        self.size += size
+        self.gateway.held += size
+        if self.gateway.held > self.gateway.bodies_bytes:
+            raise _Refused("unavailable")
+
+    def release(self) -> None:
+        self.gateway.held -= self.size
+
+
+def environ_of(scope: Any) -> Environ:
+    """The environ of WSGI, without its body."""
+    environ: Environ = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        # Bytes as WSGI has them: the path of the scope has lost what was no UTF-8.
+        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "SERVER_NAME": scope["server"][0],
+        "SERVER_PORT": str(scope["server"][1]),
+        "REMOTE_ADDR": scope["client"][0],
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": io.BytesIO(),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for raw, value in scope["headers"]:
+        if b"_" in raw:
+            continue
+        name = raw.decode("latin-1").upper().replace("-", "_")
+        if name not in {"CONTENT_TYPE", "CONTENT_LENGTH"}:
+            name = f"HTTP_{name}"
+        text = value.decode("latin-1")
+        if name in environ:
+            text = f"{environ[name]}{'; ' if name == 'HTTP_COOKIE' else ','}{text}"
+        environ[name] = text
+    return environ
+
+
+def _start(answer: Answer) -> Message:
+    return {
+        "type": "http.response.start",
+        "status": answer.status,
+        "headers": answer.headers,
+    }
+
+
+async def _sent(send: Send, message: Message) -> None:
+    await send(message)
+
+
+class RefusalMiddleware:
+    """Answers what the gate refuses, with the headers and the log of any answer."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        code = request.META.get(REFUSAL)
+        if code is None:
+            return self.get_response(request)
+        problem = Problem(code)
+        if is_api(request):
+            response = problem.response(request)
+        else:
+            response = refused(request, problem.kind.status)
+        if response.status_code == 503:
+            response["Retry-After"] = RETRY_AFTER
+        return response
+
+
+class TransportMiddleware(SecurityMiddleware):
+    """Leads pages to HTTPS and refuses the API without it.
+
+    A client that was led would go on sending its key in the clear, and not know. The
+    same holds for what asks for metrics and for sources that call back."""
+
+    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
+        redirect = super().process_request(request)
+        if redirect is not None and _is_for_programs(request):
+            return Problem("https-required").response(request)
+        return redirect
+
+
+def _is_for_programs(request: HttpRequest) -> bool:
+    return is_api(request) or request.path_info.startswith(FOR_PROGRAMS)

@@ -1,0 +1,88 @@
+"""Whether the process lives, and whether the service can do its work."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from django.db import DatabaseError, connection
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from verification.db import startup
+from verification.jobs import heartbeat
+from verification.payments.alerts import unopened_lately
+from verification.payments.models import REFUND_DOUBTS, Checkout
+
+OLDEST_HEARTBEAT_SECONDS = 30
+NO_DATABASE = "not known without the database"
+
+
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """503 with the part that is not ready; figures to watch in any case."""
+    age = in_doubt = refunds = unopened = None
+    try:
+        parts = {"database": "ok", "migrations": _migrations()}
+        # Its table is there once migrations are.
+        if parts["migrations"] == "ok":
+            age = heartbeat.age_seconds()
+            doubted = Checkout.objects.exclude(doubts=[])
+            in_doubt, refunds = doubted.aggregate(
+                all=Count("pk"), refunds=Count("pk", Q(doubts__overlap=REFUND_DOUBTS))
+            ).values()
+            unopened = sum(unopened_lately().values())
+        parts["jobs"] = _jobs(age)
+    except DatabaseError:
+        parts = {"database": "away", "migrations": NO_DATABASE, "jobs": NO_DATABASE}
+    is_ready = set(parts.values()) == {"ok"}
+    return JsonResponse(
+        {
+            "status": "ready" if is_ready else "not ready",
+            **parts,
+            "jobHeartbeatAgeSeconds": None if age is None else round(age, 1),
+            "paymentsInDoubt": in_doubt,
+            "refundsWaiting": refunds,
+            "checkoutsNotOpened": unopened,
+        },
+        status=200 if is_ready else 503,
+    )
+
+
+def _migrations() -> str:
+    # Asked in any case, so that a database that has gone away is noticed.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    try:
+        _require_applied_migrations()
+    except _Unapplied as unapplied:
+        return f"{unapplied.args[0]} not applied"
+    return "ok"
+
+
+class _Unapplied(Exception):
+    pass
+
+
+@cache
+def _require_applied_migrations() -> None:
+    """Found applied once, they stay so for this process: new ones come with new code.
+
+    An exception is not cached.
+    """
+    if unapplied := startup.unapplied():
+        raise _Unapplied(unapplied)
+
+
+def _jobs(age: float | None) -> str:
+    if age is None:
+        return "no heartbeat"
+    return "ok" if age <= OLDEST_HEARTBEAT_SECONDS else "heartbeat too old"

@@ -1,0 +1,117 @@
+"""Figures for a monitoring system, in the text format of Prometheus.
+
+They show how the business does, so that the page wants METRICS_TOKEN. They come from
+counters: a scrape costs five queries, however many checks have run.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.timezone import now
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from verification.jobs import heartbeat
+from verification.payments.alerts import unopened_lately
+from verification.payments.models import Checkout
+from verification.providers.registry import live_sources
+from verification.sources.breaker import TRIPS_AT
+from verification.sources.health import Health, last_hour
+from verification.sources.models import Source
+
+
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    if not settings.METRICS_TOKEN:
+        raise Http404
+    given = request.headers.get("Authorization", "")
+    wanted = f"Bearer {settings.METRICS_TOKEN}"
+    if not hmac.compare_digest(given.encode(), wanted.encode()):
+        return HttpResponse(status=401, headers={"WWW-Authenticate": "Bearer"})
+    return HttpResponse(
+        generate_latest(REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4
+    )
+
+
+class DatabaseCollector(Collector):
+    """Read the figures from the database at each scrape."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _payment_families()
+        yield from _job_families()
+        yield from _source_families()
+
+
+def _payment_families() -> Iterator[Metric]:
+    unopened = GaugeMetricFamily(
+        "checkouts_not_opened",
+        "Checkouts that a payment provider did not open since the last hour began.",
+        labels=["provider"],
+    )
+    for provider, times in unopened_lately().items():
+        unopened.add_metric([provider], times)
+    if unopened.samples:
+        yield unopened
+    yield GaugeMetricFamily(
+        "refunds_waiting",
+        "Payments of which a refund needs a person.",
+        value=Checkout.objects.refunds_waiting().count(),
+    )
+
+
+def _job_families() -> Iterator[Metric]:
+    age = heartbeat.age_seconds()
+    if age is not None:
+        yield GaugeMetricFamily(
+            "job_heartbeat_age_seconds",
+            "Seconds since work last flowed through a job cluster.",
+            value=age,
+        )
+
+
+def _source_families() -> Iterator[Metric]:
+    calls = GaugeMetricFamily(
+        "source_calls_last_hour",
+        "Calls of a live source in the last hour, by how they ended.",
+        labels=["source", "end"],
+    )
+    latency = GaugeMetricFamily(
+        "source_latency_seconds",
+        "How long the answers of a live source took in the last hour.",
+        labels=["source", "quantile"],
+    )
+    resting = GaugeMetricFamily(
+        "source_resting",
+        "1 while a live source is not called because it did not answer, else 0.",
+        labels=["source"],
+    )
+    health = last_hour()
+    tripped = Source.objects.filter(
+        failures_in_row__gte=TRIPS_AT, resting_until__gt=now()
+    )
+    names_resting = set(tripped.values_list("name", flat=True))
+    for name in live_sources():
+        seen = health.get(name, Health())
+        for end in ("answered", "refused", "unavailable"):
+            calls.add_metric([name, end], getattr(seen, end))
+        for quantile, value in (("0.5", seen.median_ms), ("0.95", seen.slow_ms)):
+            if value is not None:
+                latency.add_metric([name, quantile], value / 1000)
+        resting.add_metric([name], name in names_resting)
+    yield from (family for family in (calls, latency, resting) if family.samples)
+
+
+REGISTRY = CollectorRegistry()
+REGISTRY.register(DatabaseCollector())

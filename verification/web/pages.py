@@ -1,0 +1,229 @@
+"""What the pages for people share: language, headers, errors, and the front page."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from email.utils import parseaddr
+from functools import wraps
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import got_request_exception
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import is_valid_path
+from django.utils import translation
+from django.utils.cache import patch_vary_headers
+from django.utils.encoding import escape_uri_path
+from django.utils.http import escape_leading_slashes
+from django.utils.timezone import now
+from django.views.decorators.http import require_safe
+
+from verification.web.request_log import current_id
+
+log = logging.getLogger("verification.web.pages")
+
+View = Callable[..., HttpResponse]
+
+ONE_YEAR = 365 * 24 * 3600
+SECONDS_UNTIL_AVAILABLE = "60"
+# What mail programs and people leave at the end of a link.
+LINK_ENDINGS = "/.,;:!?'\")>]}*_»”\u2019… \t\r\n"
+# Statement and lock timeouts and deadlocks are OperationalErrors, too.
+DATABASE_AWAY = (OperationalError, InterfaceError)
+
+
+def page(view: View) -> View:
+    """In the reader's language; one chosen on the page is remembered."""
+
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        language = language_of(request)
+        with translation.override(language):
+            response = view(request, *args, **kwargs)
+        response["Content-Language"] = language
+        patch_vary_headers(response, ["Accept-Language", "Cookie"])
+        if request.GET.get("lang") == language:
+            remember_language(response, language)
+        return response
+
+    return shown
+
+
+def private(view: View) -> View:
+    """The same, kept by nobody and found by nobody."""
+
+    @page
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = view(request, *args, **kwargs)
+        response["Cache-Control"] = "no-store"
+        response["X-Robots-Tag"] = "noindex, nofollow"
+        return response
+
+    return shown
+
+
+def language_of(request: HttpRequest) -> str:
+    """The one chosen on a page (`?lang=sw`, then a cookie), or else the browser's."""
+    chosen = request.GET.get("lang")
+    if chosen in dict(settings.LANGUAGES):
+        return chosen
+    return translation.get_language_from_request(request)
+
+
+def remember_language(response: HttpResponse, language: str) -> None:
+    response.set_cookie(
+        settings.LANGUAGE_COOKIE_NAME,
+        language,
+        max_age=ONE_YEAR,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def minutes_until(moment: datetime | None) -> int:
+    """At least one, rounded up; 0 if there is no such moment."""
+    if moment is None:
+        return 0
+    return max(1, math.ceil((moment - now()).total_seconds() / 60))
+
+
+@require_safe
+@page
+def landing(request: HttpRequest) -> HttpResponse:
+    context = {
+        "address": settings.BASE_URL,
+        "sender": parseaddr(settings.DEFAULT_FROM_EMAIL)[1],
+    }
+    return render(request, "landing.html", context)
+
+
+def frame(request: HttpRequest | None = None) -> dict[str, Any]:
+    """What every page names: who runs the service."""
+    return {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}
+
+
+def _error(name: str, status: int, **context: Any) -> HttpResponse:
+    """A page that no context processor, and so no query, has a part in."""
+    return HttpResponse(
+        render_to_string(f"{name}.html", frame() | context), status=status
+    )
+
+
+@private
+def bad_request(
+    request: HttpRequest, exception: Exception | None = None
+) -> HttpResponse:
+    return _error("400", 400)
+
+
+@private
+def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    return _error("403", 403)
+
+
+@private
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form without its cookie: the browser keeps none, or another site sent it."""
+    return _error("403_csrf", 403)
+
+
+@private
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    return _error("404", 404)
+
+
+def missing(request: HttpRequest) -> HttpResponse:
+    raise Http404
+
+
+@private
+def server_error(request: HttpRequest) -> HttpResponse:
+    return _error("500", 500, request_id=current_id())
+
+
+@private
+def unavailable(request: HttpRequest) -> HttpResponse:
+    response = _error("503", 503)
+    response["Retry-After"] = SECONDS_UNTIL_AVAILABLE
+    return response
+
+
+@private
+def refused(request: HttpRequest, status: int) -> HttpResponse:
+    """Answer a request that the server refused: too slow, unreadable, or too much."""
+    return _error("503" if status == 503 else "400", status)
+
+
+def is_api(request: HttpRequest) -> bool:
+    return f"{request.path_info}/".startswith("/api/")
+
+
+class PageMiddleware:
+    """Leads links that were copied badly to their page, and answers errors with ours.
+
+    The API is left alone. A missing page and a database that is away are answered alike
+    with DEBUG on; other errors then show Django's own page, which names their cause.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        got_request_exception.connect(keep_error)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if is_api(request):
+            return response
+        if error := error_of(request):
+            if isinstance(error, DATABASE_AWAY):
+                log.warning("the database did not answer", exc_info=error)
+                return unavailable(request)
+            log.error("unhandled exception", exc_info=error)
+        if response.status_code == 404:
+            return _led(request) or (
+                not_found(request) if request.resolver_match is None else response
+            )
+        return response
+
+    def process_exception(
+        self, request: HttpRequest, error: Exception
+    ) -> HttpResponse | None:
+        if isinstance(error, Http404) and not is_api(request):
+            return not_found(request)
+        return None
+
+
+def keep_error(request: HttpRequest | None = None, **signal: Any) -> None:
+    """Keep what a view or a middleware raised, for the middleware further out."""
+    if request is not None:
+        request.error = sys.exc_info()[1]  # type: ignore[attr-defined]
+
+
+def error_of(request: HttpRequest) -> BaseException | None:
+    return getattr(request, "error", None)
+
+
+def _led(request: HttpRequest) -> HttpResponse | None:
+    """To the page that the link was meant for, if its end alone is wrong."""
+    path = request.path_info
+    bare = path.rstrip(LINK_ENDINGS)
+    if request.method not in {"GET", "HEAD"} or (bare == path and is_valid_path(path)):
+        return None
+    if request.resolver_match and request.resolver_match.func is missing:
+        return None
+    for meant in (bare, f"{bare}/"):
+        if meant != path and is_valid_path(meant):
+            query = request.META.get("QUERY_STRING", "")
+            to = escape_leading_slashes(escape_uri_path(meant))
+            response = HttpResponseRedirect(f"{to}?{query}" if query else to)
+            response["Cache-Control"] = "no-store"
+            return response
+    return None

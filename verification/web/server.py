@@ -1,0 +1,79 @@
+"""The web server: `python -m verification.web.server`.
+
+WEB_WORKERS processes; `gateway.py` gives each request a thread once it is read. The
+main process loads Django before it forks them: they share that memory, and one that was
+killed is replaced at once.
+"""
+
+import gc
+import os
+import sys
+from importlib import import_module
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError, connection
+from environs import EnvError
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+
+from verification.db.startup import NotForUs
+from verification.jobs.processes import bind_children
+
+APPLICATION = "verification.asgi"
+HOST = "127.0.0.1"
+PORT = 8000
+CONNECTIONS = 2048
+IDLE_MILLISECONDS = 15_000
+STOP_SECONDS = 8
+
+
+def main(gate: int | None = None) -> None:
+    """Serve requests; with a `gate`, once the other end of that pipe is closed."""
+    bind_children()
+    # `wsgi.py` sets the same threshold, but only after Django is loaded.
+    gc.set_threshold(50_000, 20, 100)
+    try:
+        import_module(APPLICATION)
+    except (ImproperlyConfigured, EnvError) as e:
+        sys.exit(str(e))
+    _refuse_wrong_key()
+    if gate is not None:
+        with open(gate, "rb") as pipe:
+            pipe.read()
+    Granian(
+        f"{APPLICATION}:application",
+        address=os.environ.get("HOST") or HOST,
+        port=int(os.environ.get("PORT") or PORT),
+        interface=Interfaces.ASGINL,
+        # Deciding between HTTP 1 and 2 waits for a first byte without a limit.
+        http=HTTPModes.http1,
+        workers=settings.WEB_WORKERS,
+        # Counts connections, idle ones too: few would let some clients shut out all.
+        backpressure=CONNECTIONS,
+        backlog=CONNECTIONS,
+        http1_settings=HTTP1Settings(header_read_timeout=IDLE_MILLISECONDS),
+        websockets=False,
+        log_level=LogLevels.warning,
+        log_access=False,
+        respawn_failed_workers=True,
+        workers_kill_timeout=STOP_SECONDS,
+    ).serve()
+
+
+def _refuse_wrong_key() -> None:
+    """Connect to the database once. One that is away may come back."""
+    try:
+        connection.ensure_connection()
+    except NotForUs as e:
+        sys.exit(str(e))
+    except OperationalError:
+        pass
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    main()

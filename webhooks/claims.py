@@ -1,0 +1,189 @@
+"""How many deliveries of each configuration are claimed at a time.
+
+One claim and one record of many cost little more than of one, so that a receiver that
+answers quickly is given many. Of one that is slow or fails no more are claimed than are
+under way: what waits for a place would take it from the others.
+
+Taking due deliveries from the table: fairly, and each by one sender at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from verification.jobs.queue import wake_up_by
+from webhooks.models import Configuration, Event
+from webhooks.sender import WAIT_SECONDS
+
+# Requests under way to one receiver from one sender.
+MOST_AT_ONCE = 10
+MOST_CLAIMED = 160
+# From the claim to the answer, waiting for a place included.
+QUICK_SECONDS = 1.0
+
+
+class Shares:
+    def __init__(self) -> None:
+        self.grown: dict[UUID, int] = {}
+
+    def note(
+        self, configuration_id: UUID, *, acknowledged: bool, seconds: float
+    ) -> None:
+        """One more for each quick acknowledgement; back to the beginning otherwise."""
+        if acknowledged and seconds <= QUICK_SECONDS:
+            share = self.grown.get(configuration_id, MOST_AT_ONCE) + 1
+            self.grown[configuration_id] = min(share, MOST_CLAIMED)
+        else:
+            self.grown.pop(configuration_id, None)
+
+
+SEND_DUE = "webhooks.tasks.send_due"
+LEASE_MARGIN_SECONDS = 15
+NONE_GROWN: Mapping[UUID, int] = MappingProxyType({})
+
+# From one configuration with waiting deliveries to the next, by the index: what it
+# costs does not depend on how many wait.
+WAITING = """
+WITH RECURSIVE waiting AS (
+    (
+        SELECT configuration_id FROM webhooks_delivery
+        WHERE next_attempt_at IS NOT NULL ORDER BY configuration_id LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT d.configuration_id FROM webhooks_delivery d
+        WHERE d.next_attempt_at IS NOT NULL AND d.configuration_id > w.configuration_id
+        ORDER BY d.configuration_id LIMIT 1
+    )
+    FROM waiting w WHERE w.configuration_id IS NOT NULL
+)
+"""
+# Locked until the claim commits, so that two claimers do not both fill the same room;
+# recording an event locks less and is not held up.
+OPEN = f"""
+{WAITING}
+SELECT c.* FROM webhooks_configuration c
+JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
+WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
+    AND (resting_until IS NULL OR resting_until <= statement_timestamp())
+    AND EXISTS (
+        SELECT FROM webhooks_delivery d
+        WHERE d.configuration_id = c.id AND d.next_attempt_at <= statement_timestamp()
+    )
+FOR NO KEY UPDATE OF c SKIP LOCKED
+"""  # noqa: S608
+# The first of each configuration before the second of any. One that rested gets a
+# single request to show that it is back.
+CLAIM = """
+WITH room AS (
+    SELECT c.id, CASE WHEN c.resting_until IS NULL THEN ready.share ELSE 1 END - (
+        SELECT count(*) FROM webhooks_delivery d
+        WHERE d.configuration_id = c.id AND d.leased_until > statement_timestamp()
+    ) AS places
+    FROM unnest(%(ready)s::uuid[], %(shares)s::int[]) AS ready(id, share)
+    JOIN webhooks_configuration c USING (id)
+), due AS (
+    SELECT d.event_id,
+        row_number() OVER (PARTITION BY room.id ORDER BY next_attempt_at) AS rank
+    FROM room CROSS JOIN LATERAL (
+        SELECT event_id, next_attempt_at FROM webhooks_delivery
+        WHERE configuration_id = room.id AND next_attempt_at <= statement_timestamp()
+        ORDER BY next_attempt_at, event_id LIMIT GREATEST(room.places, 0)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) d
+)
+UPDATE webhooks_delivery d
+SET fence = fence + 1,
+    next_attempt_at = statement_timestamp() + %(lease)s * interval '1 second',
+    leased_until = statement_timestamp() + %(lease)s * interval '1 second'
+FROM webhooks_event e
+WHERE d.event_id IN (SELECT event_id FROM due ORDER BY rank LIMIT %(limit)s)
+    AND e.id = d.event_id
+RETURNING e.id, e.name, e.created_at, e.payload,
+    d.configuration_id, d.fence, d.failures, d.attempts
+"""
+GIVE_BACK = """
+UPDATE webhooks_delivery d
+SET next_attempt_at = statement_timestamp() + %s * interval '1 second',
+    leased_until = NULL
+FROM unnest(%s::uuid[], %s::int[]) AS u(id, fence)
+WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
+"""
+NEXT_DUE = f"""
+{WAITING}
+SELECT min(GREATEST(resting_until, (
+    SELECT d.next_attempt_at FROM webhooks_delivery d
+    WHERE d.configuration_id = c.id AND d.next_attempt_at IS NOT NULL
+    ORDER BY d.next_attempt_at LIMIT 1
+)))
+FROM webhooks_configuration c
+JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
+WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A delivery this sender may attempt until its lease ends."""
+
+    event: Event
+    configuration: Configuration
+    fence: int
+    # Before this attempt.
+    failures: int
+    attempts: int
+
+
+@transaction.atomic
+def claim(limit: int, shares: Mapping[UUID, int] = NONE_GROWN) -> list[Claim]:
+    """Up to `limit` due deliveries, and of each configuration no more than its share.
+
+    Those not named in `shares` have the smallest. There is none of a configuration that
+    rests, or of a workspace that is suspended.
+    """
+    ready = {c.pk: c for c in Configuration.objects.raw(OPEN)}
+    if not ready:
+        return []
+    # It may wait for a place, and then for an answer.
+    lease = WAIT_SECONDS + settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
+    claimed: Iterable[Any] = Event.objects.raw(
+        CLAIM,
+        {
+            "ready": list(ready),
+            "shares": [shares.get(pk, MOST_AT_ONCE) for pk in ready],
+            "limit": limit,
+            "lease": lease,
+        },
+    )
+    return [
+        Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)
+        for e in claimed
+    ]
+
+
+def give_back(claims: Sequence[Claim], seconds: float = 0) -> None:
+    """Claims of which nothing was sent: due again after that time, as they were."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            GIVE_BACK,
+            [seconds, [c.event.pk for c in claims], [c.fence for c in claims]],
+        )
+
+
+def wake_up_for_the_next() -> None:
+    """Have a sender look again when the next delivery is due, unless one will anyway.
+
+    Every run ends with this. What is left then waits for its time, for its receiver
+    to have rested, or for the lease of a sender that may have died.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(NEXT_DUE)
+        due = cursor.fetchone()[0]
+    wake_up_by(SEND_DUE, due)

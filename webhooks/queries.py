@@ -1,0 +1,52 @@
+"""Lists of a workspace's deliveries: filtered, newest first, with an exact total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from verification.db.base import planned_for_their_values
+from webhooks.models import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    deliveries: list[Delivery]
+    total: int
+
+
+def deliveries_of(workspace_id: UUID, environment: str) -> QuerySet[Delivery]:
+    """With their events, whose payloads are not read."""
+    return (
+        Delivery.objects.filter(workspace=workspace_id, environment=environment)
+        .select_related("event")
+        .defer("event__payload")
+    )
+
+
+@planned_for_their_values()
+def list_deliveries(
+    workspace_id: UUID,
+    environment: str,
+    *,
+    event: str | None = None,
+    status: str | None = None,
+    page: int,
+    size: int,
+) -> Listed:
+    """One page of them, and how many there are in all."""
+    found = deliveries_of(workspace_id, environment)
+    if event:
+        found = found.filter(name=event)
+    if status:
+        found = found.filter(status=status)
+    first = page * size
+    # Identifiers grow with time, and the index has them.
+    deliveries = list(found.order_by("-event_id")[first : first + size])
+    # A page that is not full is the last one, and tells the total itself.
+    total = first + len(deliveries)
+    if len(deliveries) == size or (first and not deliveries):
+        total = found.order_by().count()
+    return Listed(deliveries, total)

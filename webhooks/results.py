@@ -1,0 +1,175 @@
+"""When a delivery that failed is tried again.
+
+Recording what came of attempts: deliveries, attempts and health, at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from verification.db.bulk_insert import Rows, insert
+from verification.db.ids import uuid7
+from webhooks import health
+from webhooks.claims import Claim
+from webhooks.letters import Answer
+from webhooks.models import Attempt, DeliveryStatus
+
+# Seconds after the failure before: ten attempts over about three days (75.6 hours).
+WAITS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
+JITTER = 0.2
+HOUR = 3_600
+# Answers whose Retry-After counts.
+BUSY = frozenset([429, 503])
+
+
+def next_wait(
+    failures: int, status_code: int | None, retry_after: float | None
+) -> timedelta | None:
+    """How long to wait after so many failures (1 or more); None when that was the last.
+
+    `retry_after` is what the receiver asked for, in seconds. It can make the wait
+    longer, up to twice that of the schedule or an hour, whichever is more.
+    """
+    if failures > len(WAITS):
+        return None
+    planned = WAITS[failures - 1]
+    wait = planned * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+    if status_code in BUSY and retry_after is not None:
+        wait = max(wait, min(retry_after, max(2 * planned, HOUR)))
+    return timedelta(seconds=wait)
+
+
+logger = logging.getLogger(__name__)
+
+# What was claimed, when it was, and the answer
+Ended = tuple[Claim, datetime, Answer]
+
+# Trying again would not help, or would not be right.
+FINAL_ERRORS = {Attempt.Error.TARGET_BLOCKED, Attempt.Error.UNREADABLE}
+UPDATE = """
+UPDATE webhooks_delivery d
+SET status = u.status, failures = u.failures, attempts = d.attempts + 1,
+    next_attempt_at = u.due, leased_until = NULL,
+    status_code = COALESCE(u.code, d.status_code),
+    delivered_at = CASE WHEN u.status = 'DELIVERED' THEN %s END
+FROM unnest(
+    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::smallint[]
+) AS u(id, fence, status, failures, due, code)
+WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
+RETURNING d.event_id, d.fence
+"""
+ATTEMPT_COLUMNS = [
+    "id",
+    "delivery_id",
+    "number",
+    "url",
+    "started_at",
+    "duration_ms",
+    "status_code",
+    "error",
+    "answer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    status: str
+    failures: int
+    next_attempt_at: datetime | None
+
+
+def record(ended: Sequence[Ended]) -> None:
+    """Record these, together if the database takes them together, else each alone.
+
+    What could not be recorded is sent again when its lease has ended.
+    """
+    if not ended:
+        return
+    try:
+        _record(ended)
+    except Exception as e:
+        logger.warning("%s attempts are recorded singly: %s", len(ended), _name(e))
+        for one in ended:
+            _record_alone(one)
+
+
+def _record_alone(one: Ended) -> None:
+    try:
+        _record([one])
+    except Exception as e:
+        event_id = one[0].event.pk
+        logger.error("attempt of %s could not be recorded: %s", event_id, _name(e))
+
+
+def _name(e: Exception) -> str:
+    """An exception's message may hold what a receiver answered."""
+    return type(e).__name__
+
+
+@transaction.atomic
+def _record(ended: Sequence[Ended]) -> None:
+    at = now()
+    ours = _update(ended, at)
+    mine = [one for one in ended if (one[0].event.pk, one[0].fence) in ours]
+    insert(Rows(Attempt, ATTEMPT_COLUMNS, [_attempt(*one) for one in mine]))
+    # Last, because others of the same configuration wait for it until the commit.
+    health.note([(claimed.configuration, answer) for claimed, _, answer in mine], at)
+
+
+def _update(ended: Sequence[Ended], at: datetime) -> set[tuple[UUID, int]]:
+    """Event id and fence of those that are still this sender's to record."""
+    rows = []
+    for claimed, _, answer in ended:
+        outcome = _outcome(claimed, answer, at)
+        rows.append(
+            (
+                claimed.event.pk,
+                claimed.fence,
+                outcome.status,
+                outcome.failures,
+                outcome.next_attempt_at,
+                answer.status_code,
+            )
+        )
+    # In one order everywhere, so that two recordings never wait for each other.
+    rows.sort(key=lambda row: row[0])
+    with connection.cursor() as cursor:
+        cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
+        return set(cursor.fetchall())
+
+
+def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
+    if answer.is_acknowledgement:
+        return _Outcome(DeliveryStatus.DELIVERED.value, claimed.failures, None)
+    failures = claimed.failures + 1
+    wait = next_wait(failures, answer.status_code, answer.retry_after)
+    if (
+        wait is None
+        or answer.error in FINAL_ERRORS
+        or answer.status_code == health.GONE
+    ):
+        return _Outcome(DeliveryStatus.FAILED.value, failures, None)
+    return _Outcome(DeliveryStatus.RETRYING.value, failures, at + wait)
+
+
+def _attempt(claimed: Claim, claimed_at: datetime, answer: Answer) -> tuple[Any, ...]:
+    return (
+        uuid7(),
+        claimed.event.pk,
+        claimed.attempts + 1,
+        claimed.configuration.url,
+        answer.started_at or claimed_at,
+        answer.duration_ms,
+        answer.status_code,
+        answer.error,
+        answer.text or None,
+    )

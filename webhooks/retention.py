@@ -1,0 +1,50 @@
+"""Forgetting what events said: their payloads and receivers' answers after a month.
+
+The skeleton stays: which event went where, when, and with which HTTP status.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import connection
+from django.utils.timezone import now
+
+from verification.jobs.batches import in_steps
+
+KEPT = timedelta(days=30)
+# What still waits after a month, because its configuration is disabled, has failed.
+GIVE_UP = """
+UPDATE webhooks_delivery
+SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL
+WHERE event_id IN (
+    SELECT event_id FROM webhooks_delivery
+    WHERE next_attempt_at IS NOT NULL AND created_at < %(before)s
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+FORGET_SECRETS = """
+UPDATE webhooks_configuration
+SET previous_secret = NULL, previous_secret_ends_at = NULL
+WHERE previous_secret_ends_at < statement_timestamp()
+"""
+FORGET_PAYLOADS = """
+UPDATE webhooks_event SET payload = NULL WHERE id IN (
+    SELECT id FROM webhooks_event WHERE payload IS NOT NULL AND created_at < %(before)s
+    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+FORGET_ANSWERS = """
+UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
+    SELECT id FROM webhooks_attempt WHERE answer IS NOT NULL AND started_at < %(before)s
+    ORDER BY started_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
+def purge() -> None:
+    before = now() - KEPT
+    with connection.cursor() as cursor:
+        cursor.execute(FORGET_SECRETS)
+    for statement in (GIVE_UP, FORGET_PAYLOADS, FORGET_ANSWERS):
+        in_steps(statement, before=before)

@@ -1,0 +1,330 @@
+"""Few requests to a receiver at once; the others wait, and can be had back unsent.
+
+The HTTPS client that carries events to receivers.
+
+    with Post() as post:
+        post.send([(key, Letter(url, body, headers)), ...])
+        for key, answer in post.answers(timeout=1.0):
+            ...
+
+One event loop in a thread of its own holds as many requests as it is given, and few
+to any one receiver. Receivers are anybody's, so nothing they do may cost more than the
+deadline, 16 KiB and a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+import weakref
+from asyncio.trsock import TransportSocket
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from functools import cache, lru_cache, partial
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+import aiohttp
+import yarl
+from django.conf import settings
+
+from verification.outbound.targets import GuardedResolver, Lookup, check_url
+from webhooks.letters import Answer, Course, Error, Letter, error_of, seconds_of
+
+WAIT_SECONDS = 30.0
+
+
+class Recalled(Exception):
+    """The place did not come free in time, or nobody should wait for it any more."""
+
+
+class Lane:
+    def __init__(self, at_once: int) -> None:
+        self._free = asyncio.Semaphore(at_once)
+        self._waiting: set[asyncio.Task[None] | None] = set()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for one of the places, up to 30 seconds; raises Recalled."""
+        if self._free.locked():
+            await self._wait()
+        else:
+            await self._free.acquire()
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    def recall(self) -> None:
+        """Those that wait give up; those that have a place keep it."""
+        for task in self._waiting:
+            if task:
+                task.cancel()
+
+    async def _wait(self) -> None:
+        task = asyncio.current_task()
+        self._waiting.add(task)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._free.acquire()
+        except (TimeoutError, asyncio.CancelledError) as e:
+            raise Recalled from e
+        finally:
+            self._waiting.discard(task)
+
+
+logger = logging.getLogger(__name__)
+
+Key = TypeVar("Key")
+
+HEADERS = {
+    "Content-Type": "application/json",
+    "User-Agent": "verification-webhooks/1",
+    "Accept": "*/*",
+    # Answers are kept as they come, never unpacked: a small one may unpack to a lot.
+    "Accept-Encoding": "identity",
+}
+READ_BYTES = 16 * 1024
+# Addresses of a name are shared by the requests of this many seconds.
+LOOKUP_SECONDS = 10
+# Names that are looked up at the same time; a slow one holds a thread.
+LOOKUPS = 256
+CLOSING_SECONDS = 2.0
+
+# How a request on a kept connection ends that the receiver had closed meanwhile.
+HAD_CLOSED = (
+    aiohttp.ServerDisconnectedError,
+    aiohttp.ClientOSError,
+    aiohttp.ClientConnectionResetError,
+)
+
+
+_course: ContextVar[Course] = ContextVar("_course")
+
+
+class Post(Generic[Key]):
+    """Sends letters while it is open. `send` and `answers` may be called by any thread.
+
+    Every letter gets one answer, those that are under way at the end included: they
+    are cancelled and BROKEN. Of a lane `at_once` letters are under way; the others
+    wait, and their time does not run. They come back with None, unsent, when it takes
+    too long, when one before them is not acknowledged, and when they are recalled.
+    `lookup` stands in for the loop's getaddrinfo.
+    """
+
+    def __init__(self, lookup: Lookup | None = None, at_once: int = 10) -> None:
+        self._lanes: dict[Hashable, Lane] = defaultdict(lambda: Lane(at_once))
+        self._seconds: float = settings.WEBHOOK_TIMEOUT_SECONDS
+        self._trust = _trust(settings.WEBHOOK_CA_FILE)
+        opened = settings.WEBHOOK_DEV_HOSTS
+        self._resolver = GuardedResolver(opened, lookup)
+        self._target: Callable[[str], yarl.URL] = lru_cache(1024)(
+            partial(check_url, opened=opened)
+        )
+        self._answers: SimpleQueue[tuple[Key, Answer | None]] = SimpleQueue()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Post[Key]:
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_log)
+        self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="lookup")
+        self._loop.set_default_executor(self._lookups)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="post", daemon=True
+        )
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        # A lookup cannot be interrupted, and is not waited for.
+        self._lookups.shutdown(wait=False, cancel_futures=True)
+        self._loop.close()
+
+    def send(self, letters: Iterable[tuple[Key, Letter]]) -> None:
+        """Start them all, and return at once."""
+        self._loop.call_soon_threadsafe(self._start, list(letters))
+
+    def recall(self) -> None:
+        """Have back, unsent, all that wait; `answers` brings them."""
+        self._loop.call_soon_threadsafe(self._recall)
+
+    def _recall(self) -> None:
+        for lane in self._lanes.values():
+            lane.recall()
+
+    def answers(self, timeout: float) -> list[tuple[Key, Answer | None]]:
+        """Those that are ready; waits `timeout` seconds for the first of them."""
+        ready: list[tuple[Key, Answer | None]] = []
+        try:
+            ready.append(self._answers.get(timeout=timeout))
+            while True:
+                ready.append(self._answers.get_nowait())
+        except Empty:
+            return ready
+
+    async def _open(self) -> None:
+        self._kept = self._session(force_close=False)
+        # Each request on a connection of its own.
+        self._fresh = self._session(force_close=True)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSING_SECONDS)
+        sessions = self._kept, self._fresh
+        connectors = [session.connector for session in sessions]
+        for session in sessions:
+            await session.close()
+        # Sockets that were shut down are closed some turns of the loop later.
+        for _ in range(10):
+            await asyncio.sleep(0)
+        end = self._loop.time() + CLOSING_SECONDS
+        while any(map(_has_open, connectors)) and self._loop.time() < end:
+            await asyncio.sleep(0.01)
+
+    def _session(self, *, force_close: bool) -> aiohttp.ClientSession:
+        connector = _Connector(
+            limit=0,
+            ssl=self._trust,
+            resolver=self._resolver,
+            ttl_dns_cache=LOOKUP_SECONDS,
+            force_close=force_close,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            headers=HEADERS,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=READ_BYTES,
+            # Ours holds over everything; a second clock would cost and not help.
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        )
+
+    def _start(self, letters: list[tuple[Key, Letter]]) -> None:
+        for key, letter in letters:
+            task = self._loop.create_task(self._deliver(key, letter))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, key: Key, letter: Letter) -> None:
+        answer: Answer | None = None
+        lane = self._lanes[letter.lane]
+        try:
+            async with lane.place():
+                answer = await self._attempt(letter)
+                if not answer.is_acknowledgement:
+                    # Who waits behind one that failed may be in for the same.
+                    lane.recall()
+        except Recalled:
+            pass
+        finally:
+            self._answers.put((key, answer))
+
+    async def _attempt(self, letter: Letter) -> Answer:
+        course = Course()
+        _course.set(course)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._request(letter, course)
+        except asyncio.CancelledError:
+            return course.answer(Error.BROKEN)
+        except Exception as e:
+            return course.answer(error_of(e))
+        return course.answer("")
+
+    async def _request(self, letter: Letter, course: Course) -> None:
+        url = self._target(letter.url)
+        try:
+            await _exchange(self._kept, url, letter, course)
+        except HAD_CLOSED:
+            # aiohttp sends no POST again by itself.
+            if not course.reused or course.status_code:
+                raise
+            await _exchange(self._fresh, url, letter, course)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Tells the request which connection it got, and whether it was used before."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # By connection that was used; None if it had ended before we had its socket.
+        self.sockets: weakref.WeakKeyDictionary[
+            asyncio.BaseTransport, TransportSocket | None
+        ] = weakref.WeakKeyDictionary()
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,
+    ) -> Any:
+        connection = await super().connect(req, traces, timeout)
+        course = _course.get()
+        if transport := connection.transport:
+            course.transport, course.reused = transport, transport in self.sockets
+            if not course.reused:
+                self.sockets[transport] = _socket_of(transport)
+            course.socket = self.sockets[transport]
+        return connection
+
+
+def _has_open(connector: aiohttp.BaseConnector | None) -> bool:
+    sockets = connector.sockets.values() if isinstance(connector, _Connector) else ()
+    return any(one is not None and one.fileno() != -1 for one in sockets)
+
+
+def _socket_of(transport: asyncio.BaseTransport) -> TransportSocket | None:
+    # Python 3.11 knows no socket of a TLS connection that was aborted.
+    with suppress(AttributeError):
+        return transport.get_extra_info("socket")
+    return None
+
+
+async def _exchange(
+    session: aiohttp.ClientSession, url: yarl.URL, letter: Letter, course: Course
+) -> None:
+    """Send the letter and put what is answered into `course`."""
+    try:
+        async with session.post(
+            url,
+            data=letter.body,
+            headers=letter.headers_at(course.started_at),
+            allow_redirects=False,
+        ) as response:
+            course.status_code = response.status
+            course.retry_after = seconds_of(response.headers.get("Retry-After", ""))
+            body = course.body
+            # What is left after that is not read: the connection is closed.
+            while chunk := await response.content.read(READ_BYTES - len(body)):
+                body += chunk
+    finally:
+        course.let_go()
+
+
+@cache
+def _trust(ca_file: str) -> ssl.SSLContext:
+    """Made once a process: reading the certificates takes longer than a request."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if ca_file:
+        context.load_verify_locations(cafile=ca_file)
+    return context
+
+
+def _log(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What goes wrong outside a request, such as on a connection being closed."""
+    e = context.get("exception")
+    logger.warning("post: %s", type(e).__name__ if e else context["message"])

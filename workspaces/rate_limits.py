@@ -1,0 +1,126 @@
+"""How often something is done a minute, counted over all processes and machines.
+
+Windows are the minutes of the clock. They are counted in PostgreSQL, or in Redis when
+REDIS_URL is set; while Redis is away, PostgreSQL counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv6Address, ip_address
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db import connection
+from django.utils.timezone import now
+
+from verification.db.encryption import keyed_hash
+from workspaces.models import RateCount
+
+WINDOW_SECONDS = 60
+# How long counts are kept after their minute: nobody reads them any more.
+KEPT = timedelta(minutes=5)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    limit: int
+    remaining: int
+    # Whole seconds until the next window, never 0.
+    resets_in: int
+    exceeded: bool
+
+
+def count(subject: str, limit: int, by: int = 1) -> Rate:
+    """Count one more for this subject, or several, and say where that leaves it.
+
+    Call it outside of a transaction: the count stands whatever becomes of the
+    request, and its row must not stay locked.
+    """
+    moment = int(time.time())
+    used_of_window = moment % WINDOW_SECONDS
+    counted = _count(subject, moment - used_of_window, by)
+    return Rate(
+        limit=limit,
+        remaining=max(limit - counted, 0),
+        resets_in=WINDOW_SECONDS - used_of_window,
+        exceeded=counted > limit,
+    )
+
+
+def is_first(subject: str, at: int) -> bool:
+    """Whether nobody has called this for the subject and the moment `at` before.
+
+    PostgreSQL says so even where Redis counts: it may have gone away in between.
+    """
+    return _count_in_database(subject, at, 1) == 1
+
+
+def count_failed_authentication(address: str) -> Rate:
+    """Count one more refused key of this client address."""
+    return count_from(
+        address, "failed-authentications", settings.FAILED_AUTHENTICATIONS_PER_MINUTE
+    )
+
+
+def count_from(address: str, purpose: str, limit: int) -> Rate:
+    """Count one more of something that this client address does."""
+    hashed = keyed_hash(purpose, _network(address)).hex()
+    return count(f"{purpose}:{hashed}", limit)
+
+
+def purge() -> int:
+    """Delete the counts of past minutes, for a scheduled job to call."""
+    deleted, _ = RateCount.objects.filter(minute__lt=now() - KEPT).delete()
+    return deleted
+
+
+def _count(subject: str, window: int, by: int) -> int:
+    if settings.REDIS_URL:
+        # Loaded where it is used: it takes 5 MB of every process.
+        from redis.exceptions import RedisError
+
+        try:
+            return _count_in_redis(subject, window, by)
+        except RedisError:
+            logger.warning("Redis is away; PostgreSQL counts rates", exc_info=True)
+    return _count_in_database(subject, window, by)
+
+
+def _count_in_database(subject: str, window: int, by: int) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO workspaces_ratecount AS seen (subject, minute, count)
+            VALUES (%s, %s, %s)
+            ON CONFLICT (subject, minute)
+                DO UPDATE SET count = seen.count + excluded.count
+            RETURNING count
+            """,
+            [subject, datetime.fromtimestamp(window, UTC), by],
+        )
+        return cursor.fetchone()[0]
+
+
+def _count_in_redis(subject: str, window: int, by: int) -> int:
+    key = f"rate:{subject}:{window}"
+    cache.add(key, 0, timeout=2 * WINDOW_SECONDS)
+    return cache.incr(key, by)
+
+
+def _network(address: str) -> str:
+    """What one client has: an IPv4 address, or the /64 of an IPv6 address."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return parsed.packed[:8].hex()

@@ -1,0 +1,124 @@
+"""Top-ups and adjustments by staff, each booked once and the large ones by two people.
+
+A page that asks for one has an id, and so has what it asks for: sent again, by a double
+click or after going back, it books nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+from django.db.models.functions import Abs
+from django.utils.timezone import now
+
+from verification.backoffice.roles import Staff, is_another
+from workspaces.ledger import InsufficientBalance, Kind, Movement, record
+from workspaces.models import Account, StaffEntry, StaffEntryStatus
+
+# Several small entries within this time are one large one.
+TOGETHER = timedelta(days=1)
+
+
+class NotBooked(Exception):
+    """Nothing was changed; the text says why."""
+
+
+class SentBefore(NotBooked):
+    """The page that asks for it was sent already."""
+
+
+def needs_second(account: Account, amount: Decimal) -> bool:
+    """Whether staff have moved so much here within a day that another must agree."""
+    if account.billing == Account.Billing.PLAY:
+        return False
+    lately = account.staff_entries.filter(created_at__gt=now() - TOGETHER)
+    others = lately.exclude(status=StaffEntryStatus.REJECTED)
+    moved = others.aggregate(sum=Sum(Abs("amount")))["sum"] or Decimal(0)
+    return moved + abs(amount) > settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE
+
+
+@transaction.atomic
+def ask(
+    page: UUID, account_id: UUID, kind: Kind, amount: Decimal, note: str, by: Staff
+) -> StaffEntry:
+    """Book this, or have it wait for a second person where all that staff moved on the
+    account within a day is above STAFF_ENTRY_NEEDS_SECOND_ABOVE.
+
+    Raises NotBooked, and InsufficientBalance.
+    """
+    if by.user is None:
+        raise NotBooked("Only a person moves money by hand.")
+    # Held, so that of two at once the second sees the first.
+    account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
+    if before := StaffEntry.objects.filter(pk=page).first():
+        raise SentBefore(f"This page was sent before: {before}. Nothing was added.")
+    entry = StaffEntry(
+        id=page,
+        account=account,
+        kind=kind.value,
+        amount=amount,
+        note=note,
+        needs_second=needs_second(account, amount),
+        status=StaffEntryStatus.REQUESTED,
+        requested_by=by.name,
+        requested_by_user=by.user,
+    )
+    if not entry.needs_second:
+        entry.status = StaffEntryStatus.BOOKED
+    entry.save(force_insert=True)
+    if not entry.needs_second:
+        _book(entry)
+    return entry
+
+
+@transaction.atomic
+def approve(entry_id: UUID, *, by: Staff) -> StaffEntry:
+    """Raises NotBooked for the person who asked, and when it was decided."""
+    entry = _hold(entry_id)
+    if not is_another(by, entry.requested_by_user):
+        raise NotBooked("Another person than who asked for it must approve it.")
+    _decide(entry, StaffEntryStatus.BOOKED, by)
+    try:
+        _book(entry)
+    except InsufficientBalance as e:
+        raise NotBooked(str(e)) from e
+    return entry
+
+
+@transaction.atomic
+def reject(entry_id: UUID, *, by: Staff) -> StaffEntry:
+    """Who asked for it may, too. Raises NotBooked when it was decided."""
+    entry = _hold(entry_id)
+    _decide(entry, StaffEntryStatus.REJECTED, by)
+    return entry
+
+
+def _hold(entry_id: UUID) -> StaffEntry:
+    rows = StaffEntry.objects.select_for_update(of=("self",), no_key=True)
+    return rows.select_related("account").get(pk=entry_id)
+
+
+def _decide(entry: StaffEntry, status: StaffEntryStatus, by: Staff) -> None:
+    if entry.status != StaffEntryStatus.REQUESTED:
+        raise NotBooked(f"It is {entry.status} already.")
+    entry.status, entry.decided_at = status, now()
+    entry.decided_by, entry.decided_by_user = by.name, by.user
+    entry.save()
+
+
+def _book(entry: StaffEntry) -> None:
+    record(
+        Movement(
+            entry.account_id,
+            Kind(entry.kind),
+            entry.amount,
+            entry.requested_by,
+            note=entry.note,
+            staff_entry_id=entry.pk,
+        )
+    )
