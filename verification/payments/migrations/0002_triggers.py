@@ -1,4 +1,4 @@
-from django.db import migrations, models
+from django.db import migrations
 
 KEEP = """
 CREATE TRIGGER keep_changed_link AFTER UPDATE OF token_digest ON payments_payment
@@ -17,21 +17,9 @@ DROP TRIGGER keep_link_of_deleted ON payments_payment;
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("payments", "0003_doubts_and_who_decides"),
+        ("payments", "0001_initial"),
         # Where the function and its table are.
-        ("consents", "0005_retired_links_of_payments"),
+        ("consents", "0002_triggers"),
     ]
 
-    operations = [
-        migrations.AddField(
-            model_name="checkout",
-            name="language",
-            field=models.CharField(blank=True, max_length=2),
-        ),
-        migrations.AddField(
-            model_name="checkout",
-            name="looked_at",
-            field=models.DateTimeField(editable=False, null=True),
-        ),
-        migrations.RunSQL(KEEP, KEEP_NO_MORE),
-    ]
+    operations = [migrations.RunSQL(KEEP, KEEP_NO_MORE)]

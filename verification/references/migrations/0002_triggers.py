@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ("references", "0001_initial"),
         # Where the function and its table are.
-        ("consents", "0004_retired_links"),
+        ("consents", "0002_triggers"),
     ]
 
     operations = [migrations.RunSQL(KEEP, KEEP_NO_MORE)]

@@ -14,7 +14,6 @@ CREATE TRIGGER inactive_users_have_no_password
     BEFORE INSERT OR UPDATE OF is_active, password ON auth_user
     FOR EACH ROW WHEN (NOT NEW.is_active AND NEW.password NOT LIKE '!%')
     EXECUTE FUNCTION accounts_void_password();
-UPDATE auth_user SET is_active = false WHERE NOT is_active;
 """
 BACKWARD = """
 DROP TRIGGER inactive_users_have_no_password ON auth_user;

@@ -44,7 +44,7 @@ ALTER TABLE webhooks_delivery RESET (
 
 
 class Migration(migrations.Migration):
-    dependencies = [("webhooks", "0002_deliveries"), ("jobs", "0001_initial")]
+    dependencies = [("webhooks", "0001_initial"), ("jobs", "0001_initial")]
 
     operations = [
         migrations.RunSQL(QUEUE, UNQUEUE),
