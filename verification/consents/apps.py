@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class ConsentsConfig(AppConfig):
-    name = "verification.consents"
-    label = "consents"

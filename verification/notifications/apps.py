@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class NotificationsConfig(AppConfig):
-    name = "verification.notifications"
-    label = "notifications"

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class ReportsConfig(AppConfig):
-    name = "verification.reports"
-    label = "reports"
