@@ -96,7 +96,7 @@ def _server(folder: Path) -> Iterator[str]:
     if given:
         yield given
         return
-    embedded.use(folder)
+    embedded.acquire(folder)
     try:
         yield os.environ.setdefault("DATABASE_URL", embedded.url(folder))
     finally:

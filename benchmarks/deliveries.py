@@ -20,8 +20,8 @@ from django.utils.timezone import now
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.service import Service, free_port
 from verification.db.bulk_insert import insert
-from webhooks.claims import MOST_AT_ONCE, claim
-from webhooks.events import Happening, envelope, event_rows
+from webhooks.claims import MAX_CONCURRENT_REQUESTS, claim
+from webhooks.events import NewEvent, envelope, event_rows
 from webhooks.models import Configuration, Delivery, Event
 from workspaces.models import Account, Workspace
 from workspaces.signup import create_workspace
@@ -134,7 +134,7 @@ def _rate(
 async def _bare(receiver: Receiver, events: int) -> float:
     """The same number of requests by the same library, with nothing around them."""
     context = ssl.create_default_context(cafile=str(receiver.authority))
-    connector = aiohttp.TCPConnector(ssl=context, limit=MOST_AT_ONCE)
+    connector = aiohttp.TCPConnector(ssl=context, limit=MAX_CONCURRENT_REQUESTS)
     body = envelope(Event(name=READY, created_at=now(), payload=DATA))
     left = iter(range(events))
 
@@ -145,7 +145,7 @@ async def _bare(receiver: Receiver, events: int) -> float:
 
     async with aiohttp.ClientSession(connector=connector) as session:
         started = time.perf_counter()
-        await asyncio.gather(*(post(session) for _ in range(MOST_AT_ONCE)))
+        await asyncio.gather(*(post(session) for _ in range(MAX_CONCURRENT_REQUESTS)))
         return events / (time.perf_counter() - started)
 
 
@@ -226,7 +226,7 @@ def _record(workspace: Workspace, events: int) -> list[Any]:
     with transaction.atomic():
         rows = event_rows(
             [
-                Happening(READY, str(uuid4()), workspace.pk, "sandbox", None, DATA)
+                NewEvent(READY, str(uuid4()), workspace.pk, "sandbox", None, DATA)
                 for _ in range(events)
             ],
             now(),

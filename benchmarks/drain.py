@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import orders
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, client
-from verification.api.body import json_object
+from verification.api.body import parse_json_object
 from verification.reports.create import create_reports
 from verification.reports.orders import catalogue, read_orders
 from workspaces.models import Client
@@ -66,5 +66,5 @@ def _rate(db: Any, seconds: float) -> float:
 
 
 def _create(ordering: Client, reports: int) -> None:
-    body = json_object(orders.body(reports))
+    body = parse_json_object(orders.body(reports))
     create_reports(ordering, read_orders(body, ordering.environment, catalogue()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service
-from verification.jobs.queue import later
+from verification.jobs.queue import schedule_job
 
 NOTHING = "benchmarks.tasks.nothing"
 STAMP = "benchmarks.tasks.stamp"
@@ -38,7 +38,7 @@ def _start(db: Any, number: int) -> float:
     """Milliseconds from before the enqueueing until the job runs."""
     time.sleep(0.07)
     enqueued = db.execute("SELECT clock_timestamp()").fetchone()[0]
-    later(STAMP, number)
+    schedule_job(STAMP, number)
     stamp = "DELETE FROM bench_stamp WHERE number = %s RETURNING at"
     while not (row := db.execute(stamp, [number]).fetchone()):
         time.sleep(0.005)

@@ -19,7 +19,7 @@ from benchmarks.names import Names
 from benchmarks.service import Service, client
 from monitoring import runs
 from monitoring.models import Rule
-from monitoring.rules import attestation, describe, read_rule
+from monitoring.rules import attestation, read_rule, set_subject
 from monitoring.runs import RULE_COLUMNS
 from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
@@ -89,7 +89,7 @@ def monitoring(
         db.execute("VACUUM (ANALYZE) monitoring_rule")
     looks = [timed(lambda: next(runs._due_ids())) for _ in range(samples)]
     yield Figure(f"finding the due of {many:,} rules", looks, target=20)
-    last = [timed(runs._next_time) for _ in range(samples)]
+    last = [timed(runs._next_launch_at) for _ in range(samples)]
     yield Figure("finding when the next is due", last, target=20)
     with service.connect() as db:
         db.execute("TRUNCATE monitoring_rule CASCADE")
@@ -167,5 +167,5 @@ def _rule(like: Order, owner: Workspace, name: str, number: int) -> tuple[Any, .
         created_by="bench",
         created_at=at,
     )
-    describe(rule, order)
+    set_subject(rule, order)
     return values_of(rule, RULE_COLUMNS)

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from django.db import transaction
 
 from benchmarks import orders
-from verification.api.body import json_object
+from verification.api.body import parse_json_object
 from verification.api.rendering import to_json
 from verification.api.report_shapes import CreatedReport, CreatedReports
 from verification.db import bulk_insert, encryption
@@ -73,7 +73,7 @@ class Parts:
 
 def _create(client: Client, raw: bytes, clock: Clock) -> None:
     with clock("JSON"):
-        body = json_object(raw)
+        body = parse_json_object(raw)
     with clock("catalogue"):
         definitions = report_orders.catalogue()
     with clock("validation"):

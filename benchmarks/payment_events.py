@@ -41,7 +41,7 @@ def payment_events(service: Service, rounds: int = 500) -> Iterator[Figure]:
 
         new, again = interleaved(rounds, take, take_again, warm=10)
     # No later bench asks anybody about them.
-    Checkout.objects.update(next_look_at=None)
+    Checkout.objects.update(next_poll_at=None)
     yield Figure("a new event, stored and answered", new, target=MILLISECONDS)
     yield Figure("the 99th of 100", new, at=99, target=4 * MILLISECONDS)
     yield Figure("one that came before", again, target=MILLISECONDS)

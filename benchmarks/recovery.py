@@ -25,7 +25,7 @@ from django.conf import settings
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, free_port
 from verification.db import embedded
-from verification.jobs.processes import dying_with_us
+from verification.jobs.processes import parent_death_hook
 
 LOOPS = 6
 MOST_SECONDS = 15
@@ -83,7 +83,7 @@ class Run:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=dying_with_us(),
+                preexec_fn=parent_death_hook(),
             )
 
     def kill(self, name: str) -> float:
@@ -151,7 +151,9 @@ def _is_alive(process: psutil.Process) -> bool:
 def busy(loops: int) -> Iterator[None]:
     command = [sys.executable, "-c", "while True: pass"]
     processes = [
-        subprocess.Popen(command, start_new_session=True, preexec_fn=dying_with_us())
+        subprocess.Popen(
+            command, start_new_session=True, preexec_fn=parent_death_hook()
+        )
         for _ in range(loops)
     ]
     try:

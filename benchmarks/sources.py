@@ -14,7 +14,7 @@ import psutil
 from benchmarks import orders, registers
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, client, family, free_port
-from verification.api.body import json_object
+from verification.api.body import parse_json_object
 from verification.reports.create import create_reports
 from verification.reports.orders import catalogue, read_orders
 from workspaces.models import Client
@@ -129,7 +129,7 @@ def _all_of(
             {**orders.order(), "checksRequested": checks}
             for _ in range(min(500, reports - first))
         ]
-        body = json_object(orders.bodies(items))
+        body = parse_json_object(orders.bodies(items))
         create_reports(ordering, read_orders(body, ordering.environment, catalogue()))
     started = time.perf_counter()
     while db.execute(DUE, [until]).fetchone()[0]:

@@ -5,22 +5,26 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils.html import format_html
 
-from monitoring.changes import in_words
+from monitoring.changes import describe_changes
 from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity
 from monitoring.pauses import NotResumable, pause_for_staff, resume_for_staff
-from monitoring.queries import standings
-from monitoring.rules import cannot_run, price_of
+from monitoring.queries import check_states
+from monitoring.rules import find_run_obstacle, price_of
 from monitoring.runs import RunRefused, accounts_of, run_now
 from verification.backoffice import audit
-from verification.backoffice.model_admin import SEARCHED, ReadOnlyAdmin, asking_page
-from verification.backoffice.roles import staff_of
-from verification.backoffice.widgets import link, pretty, table
+from verification.backoffice.model_admin import (
+    SEARCHED_LIST_TEMPLATE,
+    ReadOnlyAdmin,
+    confirmation_page,
+)
+from verification.backoffice.roles import staff_actor
+from verification.backoffice.widgets import json_block, link, table
 from verification.reports.models import Report
 from verification.reports.orders import catalogue
 from workspaces.ledger import InsufficientBalance
 
-SHOWN = 50
+MAX_ROWS = 50
 CONFIRM = "admin/confirm_rules.html"
 COSTS = {
     "run_now": "Each makes a report now, which is billed. Its next time stays.",
@@ -61,7 +65,7 @@ class RuleAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id", "subject_id")
     search_exact = ("reference",)
-    change_list_template = SEARCHED
+    change_list_template = SEARCHED_LIST_TEMPLATE
     actions = ["pause", "resume", "run_now"]  # type: ignore[assignment]
     sure = {"pause": "They make no runs until staff resume them."}
     fields = [
@@ -97,10 +101,10 @@ class RuleAdmin(ReadOnlyAdmin):
             rule.shown_alerts = list(
                 Alert.objects.filter(rule_id=rule.pk)
                 .defer("changes", "message")
-                .order_by("-id")[:SHOWN]
+                .order_by("-id")[:MAX_ROWS]
             )
-            rule.shown_checks = standings([rule])[rule.pk]
-            rule.shown_runs = list(rule.runs.order_by("-number")[:SHOWN])
+            rule.shown_checks = check_states([rule])[rule.pk]
+            rule.shown_runs = list(rule.runs.order_by("-number")[:MAX_ROWS])
         return rule
 
     def render_change_form(self, request, context, *arguments, **more):
@@ -136,7 +140,7 @@ class RuleAdmin(ReadOnlyAdmin):
             ]
         )
 
-    @admin.display(description=f"Runs (the newest {SHOWN})")
+    @admin.display(description=f"Runs (the newest {MAX_ROWS})")
     def history(self, rule):
         severities = _severities(rule)
         return table(
@@ -154,7 +158,7 @@ class RuleAdmin(ReadOnlyAdmin):
             ],
         )
 
-    @admin.display(description=f"Alerts (the newest {SHOWN})")
+    @admin.display(description=f"Alerts (the newest {MAX_ROWS})")
     def alerts(self, rule):
         return table(
             ["alert", "kind", "severity", "at", "read"],
@@ -166,11 +170,11 @@ class RuleAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Subject (personal data)")
     def subject_opened(self, rule):
-        return pretty(rule.subject)
+        return json_block(rule.subject)
 
     @admin.display(description="Consent (personal data)")
     def consent_opened(self, rule):
-        return pretty(rule.consent)
+        return json_block(rule.consent)
 
     def has_act_permission(self, request):
         return request.user.has_perm("monitoring.change_rule")
@@ -205,7 +209,7 @@ class RuleAdmin(ReadOnlyAdmin):
                 with transaction.atomic():
                     report_id = run_now(
                         rule.pk,
-                        staff_of(request).name,
+                        staff_actor(request).name,
                         made=int(made) if made.isdecimal() else -1,
                     )
                     self.log_change(request, rule, "run now", verb="run")
@@ -221,10 +225,10 @@ class RuleAdmin(ReadOnlyAdmin):
         accounts, definitions = accounts_of(chosen), catalogue()
         for rule in chosen:
             currency = accounts[rule.workspace_id, rule.environment].currency
-            rule.price = cannot_run(rule, definitions) or (
+            rule.price = find_run_obstacle(rule, definitions) or (
                 f"{currency} {price_of(rule, definitions):,.2f} a run"
             )
-        return asking_page(
+        return confirmation_page(
             self,
             request,
             CONFIRM,
@@ -315,7 +319,7 @@ class AlertAdmin(ReadOnlyAdmin):
                 row["check"],
                 f"{row['what']}: {row['before'] or '-'} → {row['now'] or '-'}",
             )
-            for row in in_words(alert.changes)
+            for row in describe_changes(alert.changes)
         ]
         return table(["check", "change"], rows)
 

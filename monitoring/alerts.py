@@ -14,9 +14,9 @@ from django.db import transaction
 
 from monitoring.models import Alert, Rule
 from monitoring.queries import alerts_of
-from verification.jobs.batches import in_steps
+from verification.jobs.batches import execute_in_batches
 from verification.values.wire import utc_text
-from webhooks.events import Happening
+from webhooks.events import NewEvent
 from webhooks.models import Event
 from workspaces.models import Client
 
@@ -36,7 +36,7 @@ def alert_body(alert: Alert) -> dict[str, Any]:
     }
 
 
-def alert_event(alert: Alert, rule: Rule) -> Happening:
+def alert_event(alert: Alert, rule: Rule) -> NewEvent:
     """monitoring.alert.created"""
     data = {
         "workspaceId": str(alert.workspace_id),
@@ -45,7 +45,7 @@ def alert_event(alert: Alert, rule: Rule) -> Happening:
         "subject": {"id": str(rule.subject_id), "type": rule.subject_type},
         "alert": alert_body(alert),
     }
-    return Happening(
+    return NewEvent(
         Event.Name.MONITORING_ALERT_CREATED,
         str(alert.pk),
         alert.workspace_id,
@@ -86,4 +86,4 @@ DELETE FROM monitoring_alert WHERE id IN (
 
 
 def purge() -> None:
-    in_steps(DELETE)
+    execute_in_batches(DELETE)

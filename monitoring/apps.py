@@ -6,6 +6,6 @@ class MonitoringConfig(AppConfig):
 
     def ready(self) -> None:
         from monitoring.pauses import pause_for_withdrawal
-        from verification.consents.decisions import on_withdrawal
+        from verification.consents.decisions import withdrawal_hooks
 
-        on_withdrawal.append(pause_for_withdrawal)
+        withdrawal_hooks.append(pause_for_withdrawal)

@@ -9,18 +9,18 @@ from typing import Any
 import orjson
 
 from monitoring.models import Severity
-from verification.documents.report import as_text, words
+from verification.documents.report import as_text, humanise_name
 from verification.reports.models import RiskLevel
 
 # What is not known is not worse than a low one.
 RANKS = {RiskLevel.UNKNOWN: 0, RiskLevel.LOW: 0, RiskLevel.MEDIUM: 1, RiskLevel.HIGH: 2}
-GRAVITY = {"LOW": 0, "MEDIUM": 1, "HIGH": 2}
+FLAG_RANKS = {"LOW": 0, "MEDIUM": 1, "HIGH": 2}
 MESSAGE_LENGTH = 1000
-ORDERED = orjson.OPT_SORT_KEYS
+SORT_KEYS = orjson.OPT_SORT_KEYS
 DETAILS = "details."
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}
 
-Said = dict[str, Any]
+Snapshot = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Change:
         }
 
 
-def differences(check_name: str, old: Said, new: Said) -> list[Change]:
+def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
     """In risk level, flags and output fields, each with how grave it is.
 
     A field that only one of them has was added to the definition or taken from it: that
@@ -53,9 +53,9 @@ def differences(check_name: str, old: Said, new: Said) -> list[Change]:
 
     before, after = old["riskLevel"], new["riskLevel"]
     if before != after:
-        add("riskLevel", before, after, _of_level(before, after))
+        add("riskLevel", before, after, _level_severity(before, after))
     if old["flags"] != new["flags"]:
-        severity = _of_flags(old["flags"], new["flags"])
+        severity = _flags_severity(old["flags"], new["flags"])
         add("flags", _listed(old["flags"]), _listed(new["flags"]), severity)
     for name, after in new["details"].items():
         before = old["details"].get(name)
@@ -64,9 +64,9 @@ def differences(check_name: str, old: Said, new: Said) -> list[Change]:
     return changes
 
 
-def graver(one: str, other: str) -> str:
+def higher_severity(one: str, other: str) -> str:
     """Of two severities of a flag."""
-    return max(one, other, key=lambda severity: GRAVITY[severity])
+    return max(one, other, key=lambda severity: FLAG_RANKS[severity])
 
 
 def _listed(flags: dict[str, str]) -> list[dict[str, str]]:
@@ -79,21 +79,21 @@ def _unordered(value: Any) -> Any:
         return {name: _unordered(member) for name, member in value.items()}
     if isinstance(value, list):
         members = [_unordered(member) for member in value]
-        return sorted(members, key=lambda m: orjson.dumps(m, option=ORDERED))
+        return sorted(members, key=lambda m: orjson.dumps(m, option=SORT_KEYS))
     return value
 
 
-def _of_level(old: str, new: str) -> Severity:
+def _level_severity(old: str, new: str) -> Severity:
     if RANKS[RiskLevel(new)] <= RANKS[RiskLevel(old)]:
         return Severity.INFO
     return Severity.CRITICAL if new == RiskLevel.HIGH else Severity.WARNING
 
 
-def _of_flags(old: dict[str, str], new: dict[str, str]) -> Severity:
+def _flags_severity(old: dict[str, str], new: dict[str, str]) -> Severity:
     appeared = [
         severity
         for code, severity in new.items()
-        if code not in old or GRAVITY[severity] > GRAVITY[old[code]]
+        if code not in old or FLAG_RANKS[severity] > FLAG_RANKS[old[code]]
     ]
     if not appeared:
         return Severity.INFO
@@ -113,25 +113,27 @@ def title_of(changes: Sequence[Change]) -> str:
 def message_of(changes: Sequence[Change]) -> str:
     """Without what the source said of the subject: that is in the changes alone."""
     checks = dict.fromkeys(change.check_name for change in changes)
-    told = (_about([c for c in changes if c.check_name == name]) for name in checks)
+    told = (
+        _describe_check([c for c in changes if c.check_name == name]) for name in checks
+    )
     sentences = (f"{name}: {said}." for name, said in zip(checks, told, strict=True))
     return " ".join(sentences)[:MESSAGE_LENGTH]
 
 
-def in_words(changes: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+def describe_changes(changes: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """An alert's `changes` as people read them; blank where there was nothing."""
     return [
         {
             "check": change["checkName"],
-            "what": words(change["field"].removeprefix(DETAILS)),
-            "before": _in_words(change["field"], change["old"]),
-            "now": _in_words(change["field"], change["new"]),
+            "what": humanise_name(change["field"].removeprefix(DETAILS)),
+            "before": _value_text(change["field"], change["old"]),
+            "now": _value_text(change["field"], change["new"]),
         }
         for change in changes
     ]
 
 
-def _in_words(field: str, value: Any) -> str:
+def _value_text(field: str, value: Any) -> str:
     if field != "flags":
         return as_text(value)
     return ", ".join(
@@ -140,14 +142,14 @@ def _in_words(field: str, value: Any) -> str:
     )
 
 
-def _about(changes: Sequence[Change]) -> str:
+def _describe_check(changes: Sequence[Change]) -> str:
     """What changed in one check."""
     told, fields = [], []
     for change in changes:
         if change.field == "riskLevel":
             told.append(f"risk level went from {change.old} to {change.new}")
         elif change.field == "flags":
-            told += _about_flags(*map(_codes, (change.old, change.new)))
+            told += _describe_flags(*map(_codes, (change.old, change.new)))
         else:
             fields.append(change.field.removeprefix(DETAILS))
     if fields:
@@ -159,7 +161,7 @@ def _codes(flags: Sequence[dict[str, str]]) -> set[str]:
     return {flag["code"] for flag in flags}
 
 
-def _about_flags(old: set[str], new: set[str]) -> list[str]:
+def _describe_flags(old: set[str], new: set[str]) -> list[str]:
     appeared = [f"new flag {code}" for code in sorted(new - old)]
     gone = [f"flag {code} gone" for code in sorted(old - new)]
     return [*appeared, *gone] or ["a flag is graver or less grave"]

@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from monitoring.models import Severity
-from verification.values.local_time import in_nairobi
+from verification.values.local_time import format_nairobi
 
 WIDTH, HEIGHT, MARGIN, LINE = 640, 96, 16, 72
 # How a run is drawn: height above the line, colour, and the points of its shape.
@@ -49,14 +49,14 @@ def timeline(marks: Sequence[Mark]) -> SafeString:
         '<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="#5b6b7a"/>{}{}</svg>',
         *(WIDTH, HEIGHT, WIDTH, HEIGHT),
         "Runs over time",
-        in_words(marks),
+        describe_marks(marks),
         *(MARGIN, LINE, WIDTH - MARGIN, LINE),
-        format_html_join("", "{}", ((_drawn(m, first, last),) for m in marks)),
-        _ends(first, last),
+        format_html_join("", "{}", ((_draw_mark(m, first, last),) for m in marks)),
+        _draw_dates(first, last),
     )
 
 
-def in_words(marks: Sequence[Mark]) -> str:
+def describe_marks(marks: Sequence[Mark]) -> str:
     """What the drawing shows."""
     counts = Counter(mark.severity for mark in marks)
     told = ", ".join(f"{counts[s]} {WORDS[s]}" for s in SHAPES if counts[s])
@@ -64,7 +64,7 @@ def in_words(marks: Sequence[Mark]) -> str:
     return f"{runs} from {_day(marks[0].at)} to {_day(marks[-1].at)}: {told}."
 
 
-def _drawn(mark: Mark, first: datetime, last: datetime) -> SafeString:
+def _draw_mark(mark: Mark, first: datetime, last: datetime) -> SafeString:
     above, colour, points = SHAPES[mark.severity]
     x = MARGIN + (WIDTH - 2 * MARGIN) * ((mark.at - first) / _span(first, last))
     return format_html(
@@ -82,7 +82,7 @@ def _span(first: datetime, last: datetime) -> timedelta:
     return max(last - first, timedelta(microseconds=1))
 
 
-def _ends(first: datetime, last: datetime) -> SafeString:
+def _draw_dates(first: datetime, last: datetime) -> SafeString:
     text = '<text x="{}" y="{}" font-size="11" fill="currentColor" {}>{}</text>'
     below = HEIGHT - 6
     begun = format_html(text, MARGIN, below, "", _day(first))
@@ -93,4 +93,4 @@ def _ends(first: datetime, last: datetime) -> SafeString:
 
 
 def _day(at: datetime) -> str:
-    return in_nairobi(at, settings.DATE_FORMAT)
+    return format_nairobi(at, settings.DATE_FORMAT)

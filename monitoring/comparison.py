@@ -19,14 +19,14 @@ from django.utils.timezone import now
 from monitoring.alerts import alert_event
 from monitoring.changes import (
     Change,
-    Said,
-    differences,
-    graver,
+    Snapshot,
+    find_changes,
+    higher_severity,
     message_of,
     title_of,
 )
 from monitoring.models import Alert, AlertKind, Baseline, Cadence, Rule, Run, Severity
-from monitoring.pauses import held
+from monitoring.pauses import locked_rules
 from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import insert
 from verification.jobs.batches import sweep
@@ -35,15 +35,15 @@ from webhooks.events import event_rows
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 100
+BATCH_SIZE = 100
 # A rule raises an alert when a check has failed in so many runs in a row; of longer
 # cadences after one, since the next look is a month or more away.
-SILENT_RUNS = {Cadence.DAILY: 3, Cadence.WEEKLY: 2}
+FAILURES_BEFORE_ALERT = {Cadence.DAILY: 3, Cadence.WEEKLY: 2}
 # A job compares at once; what is left after so long was left by one that died.
-SWEPT_AFTER = timedelta(minutes=2)
+LOST_AFTER = timedelta(minutes=2)
 
 
-class NotCompared(Exception):
+class ComparisonFailed(Exception):
     """Some runs could not be compared; all others of the job were."""
 
 
@@ -53,19 +53,19 @@ def compare(report_ids: Sequence[UUID]) -> None:
     Raises NotCompared, so that the job is tried again for those.
     """
     failed = 0
-    for start in range(0, len(report_ids), AT_ONCE):
-        failed += _compare_all(report_ids[start : start + AT_ONCE])
+    for start in range(0, len(report_ids), BATCH_SIZE):
+        failed += _compare_all(report_ids[start : start + BATCH_SIZE])
     if failed:
-        raise NotCompared(f"{failed} of {len(report_ids)}")
+        raise ComparisonFailed(f"{failed} of {len(report_ids)}")
 
 
-def compare_left() -> None:
+def compare_lost_runs() -> None:
     """Those whose report has ended and whose job was given up, or had nothing to end
     with: the report was cancelled."""
     left = Run.objects.filter(
         compared_at=None,
-        created_at__lte=now() - SWEPT_AFTER,
-        report__completed_at__lte=now() - SWEPT_AFTER,
+        created_at__lte=now() - LOST_AFTER,
+        report__completed_at__lte=now() - LOST_AFTER,
     )
     sweep(left, _compare_run)
 
@@ -96,7 +96,7 @@ def _compare_alone(report_id: UUID) -> bool:
 
 @transaction.atomic
 def _compare(report_ids: Sequence[UUID]) -> None:
-    held_rules = held().filter(runs__report__in=report_ids)
+    held_rules = locked_rules().filter(runs__report__in=report_ids)
     rules = {rule.pk: rule for rule in held_rules}
     runs = list(
         Run.objects.select_related("report")
@@ -119,12 +119,12 @@ def _compare(report_ids: Sequence[UUID]) -> None:
             moved.add((run.rule_id, result.name))
             changes += told
             base = known[run.rule_id, result.name]
-            if result.status == ResultStatus.FAILED and _is_silent(rule, base):
+            if result.status == ResultStatus.FAILED and _alerts_no_answer(rule, base):
                 unanswered.append(base)
         if changes:
-            alerts.append(_alert(rule, run, changes, at))
+            alerts.append(_change_alert(rule, run, changes, at))
         if unanswered:
-            alerts.append(_no_answer(rule, run, unanswered, at))
+            alerts.append(_no_answer_alert(rule, run, unanswered, at))
     _write(alerts, [known[key] for key in moved], rules, at)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
 
@@ -156,8 +156,8 @@ def _compare_result(
     # A later run was faster, or this result was compared before.
     if base.run_number > run.number or base.result_id == result.pk:
         return None
-    said = _said(result)
-    changes = differences(result.name, base.said, said) if base.said else []
+    said = _snapshot(result)
+    changes = find_changes(result.name, base.said, said) if base.said else []
     base.result_id, base.run_number, base.said = result.pk, run.number, said
     base.completed_at = result.completed_at
     # Where a later run has failed, this one was retried: that one still counts.
@@ -165,17 +165,17 @@ def _compare_result(
     return changes
 
 
-def _is_silent(rule: Rule, base: Baseline) -> bool:
+def _alerts_no_answer(rule: Rule, base: Baseline) -> bool:
     """Whether the check has just failed so often that it is told; once."""
-    return base.unanswered == SILENT_RUNS.get(Cadence(rule.cadence), 1)
+    return base.unanswered == FAILURES_BEFORE_ALERT.get(Cadence(rule.cadence), 1)
 
 
-def _said(result: CheckResult) -> Said:
+def _snapshot(result: CheckResult) -> Snapshot:
     finding = result.finding or {}
     flags: dict[str, str] = {}
     for flag in finding["flags"]:
         code, severity = flag["code"], flag["severity"]
-        flags[code] = graver(severity, flags.get(code, severity))
+        flags[code] = higher_severity(severity, flags.get(code, severity))
     return {
         "riskLevel": result.risk_level,
         "flags": flags,
@@ -183,7 +183,7 @@ def _said(result: CheckResult) -> Said:
     }
 
 
-def _alert(rule: Rule, run: Run, changes: list[Change], at: datetime) -> Alert:
+def _change_alert(rule: Rule, run: Run, changes: list[Change], at: datetime) -> Alert:
     order = list(Severity)
     return Alert(
         workspace_id=rule.workspace_id,
@@ -198,7 +198,9 @@ def _alert(rule: Rule, run: Run, changes: list[Change], at: datetime) -> Alert:
     )
 
 
-def _no_answer(rule: Rule, run: Run, unanswered: list[Baseline], at: datetime) -> Alert:
+def _no_answer_alert(
+    rule: Rule, run: Run, unanswered: list[Baseline], at: datetime
+) -> Alert:
     names = [base.check_name for base in unanswered]
     runs = unanswered[0].unanswered
     times = f"{runs} runs in a row" if runs > 1 else "a run"

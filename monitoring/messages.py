@@ -12,55 +12,57 @@ from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule
 from verification.db.ids import uuid7
-from verification.jobs.queue import later
+from verification.jobs.queue import schedule_job
 from verification.notifications.models import Channel, Kind
-from verification.notifications.outbox import Wanted, notify
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.wire import one_line
 from workspaces.models import Environment, Workspace
 
-TELL_PAUSED = "monitoring.tasks.tell_paused"
+NOTIFY_PAUSED = "monitoring.tasks.notify_paused"
 # Those that nobody at the client has paused.
-TOLD = {
+NOTIFIED_REASONS = {
     PauseReason.CONSENT_WITHDRAWN,
     PauseReason.INSUFFICIENT_BALANCE,
     PauseReason.CHECK_INACTIVE,
 }
 # A job that pauses thousands of rules takes this long at most.
-GATHERED = timedelta(seconds=30)
+GATHER_DELAY = timedelta(seconds=30)
 # Rules that a message names.
-NAMED = 10
+MAX_NAMED_RULES = 10
 
 
-def tell_soon(reason: PauseReason, at: datetime) -> None:
+def schedule_message(reason: PauseReason, at: datetime) -> None:
     """With the caller's transaction, which has paused rules."""
-    if reason in TOLD:
-        later(TELL_PAUSED, at=at + GATHERED)
+    if reason in NOTIFIED_REASONS:
+        schedule_job(NOTIFY_PAUSED, at=at + GATHER_DELAY)
 
 
-def tell_paused() -> None:
+def notify_paused() -> None:
     """Any number of these may run at once; of one pause nobody is told twice."""
-    groups = _untold().values_list("workspace", "environment", "pause_reason")
+    groups = _unnotified().values_list("workspace", "environment", "pause_reason")
     for workspace_id, environment, reason in list(groups.order_by().distinct()):
-        _tell(workspace_id, environment, PauseReason(reason))
+        _notify_owner(workspace_id, environment, PauseReason(reason))
 
 
-def _untold() -> QuerySet[Rule]:
-    return Rule.objects.filter(told_at=None, pause_reason__in=list(TOLD))
+def _unnotified() -> QuerySet[Rule]:
+    return Rule.objects.filter(
+        notified_at=None, pause_reason__in=list(NOTIFIED_REASONS)
+    )
 
 
 @transaction.atomic
-def _tell(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
-    untold = _untold().filter(
+def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
+    untold = _unnotified().filter(
         workspace=workspace_id, environment=environment, pause_reason=reason
     )
     locked = untold.select_for_update(no_key=True).order_by("pk")
     rules = list(locked.values_list("pk", "reference"))
     if not rules:
         return
-    Rule.objects.filter(pk__in=[pk for pk, _ in rules]).update(told_at=now())
+    Rule.objects.filter(pk__in=[pk for pk, _ in rules]).update(notified_at=now())
     workspace = Workspace.objects.get(pk=workspace_id)
     notify(
-        Wanted(
+        OutgoingMessage(
             Kind.MONITORING_PAUSED,
             Channel.EMAIL,
             cause=f"monitoring-paused:{uuid7()}",
@@ -70,8 +72,8 @@ def _tell(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
                 "environment": environment,
                 "reason": reason.value,
                 "count": len(rules),
-                "rules": _named(rules[:NAMED]),
-                "more": max(0, len(rules) - NAMED),
+                "rules": _rule_labels(rules[:MAX_NAMED_RULES]),
+                "more": max(0, len(rules) - MAX_NAMED_RULES),
             },
             workspace_id=workspace_id,
             sandbox=environment == Environment.SANDBOX,
@@ -79,6 +81,6 @@ def _tell(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
     )
 
 
-def _named(rules: Iterable[tuple[UUID, str | None]]) -> list[str]:
+def _rule_labels(rules: Iterable[tuple[UUID, str | None]]) -> list[str]:
     """Whom they are about is not said in an e-mail."""
     return [f"{pk} ({one_line(own)})" if own else str(pk) for pk, own in rules]

@@ -40,7 +40,7 @@ MONTHS = {
 }
 
 
-def next_time(start: datetime, cadence: str, after: datetime) -> datetime:
+def next_run_time(start: datetime, cadence: str, after: datetime) -> datetime:
     """The first time after that moment, however many went by.
 
     Each is counted from the start: a rule of the 31st runs on the last day of a
@@ -120,7 +120,7 @@ class Rule(models.Model):
     # Until the client attests a consent that was given after it.
     consent_withdrawn_at = models.DateTimeField(null=True)
     # When the owner was told of the pause; null where nobody was yet.
-    told_at = models.DateTimeField(null=True)
+    notified_at = models.DateTimeField(null=True)
     # All times are counted from here.
     starts_at = models.DateTimeField()
     next_run_at = models.DateTimeField()
@@ -180,7 +180,7 @@ class Rule(models.Model):
             models.Index(
                 fields=["workspace", "environment", "pause_reason"],
                 condition=Q(
-                    told_at=None,
+                    notified_at=None,
                     pause_reason__in=[
                         "CHECK_INACTIVE",
                         "CONSENT_WITHDRAWN",

@@ -10,12 +10,12 @@ from django.db import transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils.timezone import now
 
-from monitoring.messages import tell_soon
+from monitoring.messages import schedule_message
 from monitoring.models import PauseReason, Rule, RuleStatus
-from monitoring.rules import attested_anew, cannot_run, price_of
-from verification.jobs.queue import later
-from verification.reports.cancel import stop
-from verification.reports.locks import held as held_reports
+from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
+from verification.jobs.queue import schedule_job
+from verification.reports.cancel import end_report
+from verification.reports.locks import locked_reports as held_reports
 from verification.reports.models import Report, ReportStatus
 from verification.reports.orders import Catalogue, catalogue
 from verification.reports.request import ConsentInput
@@ -23,9 +23,9 @@ from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client
 
 RUN_DUE = "monitoring.tasks.run_due"
-SUBJECT = "subject"
+SUBJECT_ACTOR = "subject"
 # Reasons that may hold still when somebody resumes.
-STAYS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
+RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
 
 
 class NotResumable(Exception):
@@ -36,7 +36,7 @@ class NotResumable(Exception):
         self.reason = reason
 
 
-def held() -> QuerySet[Rule]:
+def locked_rules() -> QuerySet[Rule]:
     """Rules that are locked as they are read, in one order everywhere.
 
     Rules come before the reports of their runs, and accounts last.
@@ -45,9 +45,9 @@ def held() -> QuerySet[Rule]:
     return rules.order_by("pk")
 
 
-def held_for(client: Client, rule_id: UUID) -> Rule:
+def lock_rule(client: Client, rule_id: UUID) -> Rule:
     """The client's rule, locked; Rule.DoesNotExist where it is not theirs."""
-    return held().get(
+    return locked_rules().get(
         pk=rule_id, workspace=client.workspace, environment=client.environment
     )
 
@@ -59,16 +59,16 @@ def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
         return 0
     active = Rule.objects.filter(pk__in=ids)
     paused = active.update(
-        status=RuleStatus.PAUSED, pause_reason=reason, paused_at=at, told_at=None
+        status=RuleStatus.PAUSED, pause_reason=reason, paused_at=at, notified_at=None
     )
-    tell_soon(reason, at)
+    schedule_message(reason, at)
     return paused
 
 
 def pause_for_withdrawal(report: Report) -> None:
     """The subject of this report withdrew consent: whatever its rules were paused for,
     they take a new consent to go on. Runs that are under way are stopped."""
-    rules = held().filter(
+    rules = locked_rules().filter(
         workspace=report.workspace_id,
         environment=report.environment,
         subject_id=report.subject_id,
@@ -86,9 +86,9 @@ def pause_for_withdrawal(report: Report) -> None:
         ),
         paused_at=Case(When(by_staff, then=F("paused_at")), default=Value(at)),
         consent_withdrawn_at=at,
-        told_at=None,
+        notified_at=None,
     )
-    tell_soon(PauseReason.CONSENT_WITHDRAWN, at)
+    schedule_message(PauseReason.CONSENT_WITHDRAWN, at)
     _stop_runs(ids, at)
 
 
@@ -98,13 +98,13 @@ def _stop_runs(rule_ids: list[UUID], at: datetime) -> None:
     )
     for report in reports.order_by("pk"):
         account = account_of(report.workspace, report.environment)
-        client = Client(report.workspace, account, SUBJECT)
-        stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+        client = Client(report.workspace, account, SUBJECT_ACTOR)
+        end_report(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
 
 
 @transaction.atomic
 def pause_for_client(client: Client, rule_id: UUID) -> Rule:
-    rule = held_for(client, rule_id)
+    rule = lock_rule(client, rule_id)
     if pause([rule], PauseReason.BY_CLIENT):
         rule.refresh_from_db()
     return rule
@@ -113,7 +113,7 @@ def pause_for_client(client: Client, rule_id: UUID) -> Rule:
 @transaction.atomic
 def pause_for_staff(rule_id: UUID) -> bool:
     """Whatever it was paused for, staff alone resume it now. False if they had."""
-    rule = held().get(pk=rule_id)
+    rule = locked_rules().get(pk=rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
         return False
     rule.status, rule.pause_reason = RuleStatus.PAUSED, PauseReason.BY_STAFF
@@ -132,11 +132,11 @@ def resume_for_client(
     NotResumable, InvalidRequest where that consent does not do, or InsufficientBalance
     where what it was paused for still lacks.
     """
-    rule = held_for(client, rule_id)
+    rule = lock_rule(client, rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
         raise NotResumable(rule.pause_reason, "Staff paused it, and staff resume it.")
     if consent is not None:
-        rule.consent = attested_anew(rule, consent, definitions)
+        rule.consent = read_new_attestation(rule, consent, definitions)
         rule.consent_withdrawn_at = None
     _resume(rule, definitions)
     return rule
@@ -148,7 +148,7 @@ def resume_for_staff(rule_id: UUID) -> bool:
 
     Raises NotResumable, as staff consent for nobody, or InsufficientBalance.
     """
-    rule = held().get(pk=rule_id)
+    rule = locked_rules().get(pk=rule_id)
     if rule.is_active:
         return False
     if rule.pause_reason == PauseReason.BY_STAFF and rule.consent_withdrawn_at:
@@ -166,8 +166,8 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
     if rule.consent_withdrawn_at:
         told = "The subject withdrew consent: attest that it was given again."
         raise NotResumable(rule.pause_reason, told)
-    if rule.pause_reason in STAYS:
-        _refuse_what_stays(rule, definitions)
+    if rule.pause_reason in RECHECKED_REASONS:
+        _require_resolved(rule, definitions)
     rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
     rule.put_off_until, rule.launch_failures, rule.last_error = None, 0, ""
     rule.save(
@@ -183,12 +183,12 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
         ]
     )
     # Not `wake_up_by`: a job that waits already may look before this is committed.
-    later(RUN_DUE, at=rule.next_run_at)
+    schedule_job(RUN_DUE, at=rule.next_run_at)
 
 
-def _refuse_what_stays(rule: Rule, definitions: Catalogue) -> None:
+def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
     """It would be paused for the same again."""
-    if why := cannot_run(rule, definitions):
+    if why := find_run_obstacle(rule, definitions):
         raise NotResumable(rule.pause_reason, why)
     if rule.pause_reason != PauseReason.INSUFFICIENT_BALANCE:
         return
@@ -200,6 +200,6 @@ def _refuse_what_stays(rule: Rule, definitions: Catalogue) -> None:
 
 
 @transaction.atomic
-def delete(client: Client, rule_id: UUID) -> None:
+def delete_rule(client: Client, rule_id: UUID) -> None:
     """Its reports and alerts stay; a run that is under way ends without an alert."""
-    held_for(client, rule_id).delete()
+    lock_rule(client, rule_id).delete()

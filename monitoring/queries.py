@@ -13,23 +13,23 @@ from django.db.models import BigIntegerField, Model, Q, QuerySet, Value
 from django.db.models.expressions import RawSQL
 
 from monitoring.models import Alert, Baseline, Rule
-from verification.db.base import planned_for_their_values
+from verification.db.base import force_custom_plan
 from verification.reports.queries import Terms
-from verification.reports.subject import folded
+from verification.reports.subject import fold_text
 from workspaces.models import Client
 
 Row = TypeVar("Row", bound=Model)
-RECENT = 10
+MAX_RECENT_ALERTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Generic[Row]):
+class ResultPage(Generic[Row]):
     rows: list[Row]
     total: int
 
 
 @dataclass(frozen=True, slots=True)
-class CheckStanding:
+class CheckState:
     """When a check of a rule last completed, and how many runs it has failed since."""
 
     name: str
@@ -37,10 +37,10 @@ class CheckStanding:
     unanswered: int
 
 
-@planned_for_their_values()
+@force_custom_plan()
 def list_rules(
     client: Client, search: str | None, *, page: int, size: int
-) -> Listed[Rule]:
+) -> ResultPage[Rule]:
     """`search` is any part of the subject's name, or exactly an identifier."""
     rules = rules_of(client)
     if search:
@@ -48,10 +48,10 @@ def list_rules(
     return _page(rules, page, size)
 
 
-@planned_for_their_values()
+@force_custom_plan()
 def list_alerts(
     client: Client, *, read: bool | None, severity: str | None, page: int, size: int
-) -> Listed[Alert]:
+) -> ResultPage[Alert]:
     exact: dict[str, Any] = {"read": read, "severity": severity}
     wanted = {name: value for name, value in exact.items() if value is not None}
     return _page(alerts_of(client).filter(**wanted), page, size)
@@ -78,7 +78,7 @@ def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
             ORDER BY id DESC LIMIT %s
         ) a
         """,
-        [list(rule_ids), RECENT],
+        [list(rule_ids), MAX_RECENT_ALERTS],
     )
     found = defaultdict(list)
     for alert in Alert.objects.filter(pk__in=newest).order_by("-id"):
@@ -86,14 +86,14 @@ def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
     return found
 
 
-def standings(rules: Sequence[Rule]) -> dict[UUID, list[CheckStanding]]:
+def check_states(rules: Sequence[Rule]) -> dict[UUID, list[CheckState]]:
     """Of each rule its checks, in the rule's order."""
     rows = Baseline.objects.filter(rule__in=[rule.pk for rule in rules])
     fields = ("rule_id", "check_name", "completed_at", "unanswered")
     known = {(rule, name): more for rule, name, *more in rows.values_list(*fields)}
     return {
         rule.pk: [
-            CheckStanding(name, *known.get((rule.pk, name), (None, 0)))
+            CheckState(name, *known.get((rule.pk, name), (None, 0)))
             for name in rule.check_names
         ]
         for rule in rules
@@ -102,24 +102,24 @@ def standings(rules: Sequence[Rule]) -> dict[UUID, list[CheckStanding]]:
 
 def _matching(client: Client, search: str) -> Q:
     terms = Terms(client.workspace.pk, client.environment)
-    name = folded(search.strip())
+    name = fold_text(search.strip())
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
-        by_name &= Q(terms__contains=_typed(grams))
+        by_name &= Q(terms__contains=_bigint_values(grams))
     identifiers = [terms.of_number(search), terms.of_text(search.strip())]
-    return by_name | Q(terms__overlap=_typed(identifiers))
+    return by_name | Q(terms__overlap=_bigint_values(identifiers))
 
 
-def _typed(terms: Any) -> list[Value]:
+def _bigint_values(terms: Any) -> list[Value]:
     """Django takes the members of an array for 32 bits where it is not told."""
     return [Value(term, BigIntegerField()) for term in terms]
 
 
-def _page(rows: QuerySet[Row], page: int, size: int) -> Listed[Row]:
+def _page(rows: QuerySet[Row], page: int, size: int) -> ResultPage[Row]:
     first = page * size
     found = list(rows.order_by("-created_at", "-id")[first : first + size])
     # A page that is not full is the last one, and tells the total itself.
     total = first + len(found)
     if len(found) == size or (first and not found):
         total = rows.count()
-    return Listed(found, total)
+    return ResultPage(found, total)

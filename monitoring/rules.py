@@ -17,13 +17,13 @@ from verification.reports.orders import Catalogue, Order, read_order
 from verification.reports.queries import Terms
 from verification.reports.request import (
     MAX_CHECKS,
-    Circumstances,
     ConsentInput,
     Fault,
     InvalidRequest,
-    Received,
+    RequestShape,
+    RuleContext,
     SubjectInput,
-    broken,
+    find_faults,
     shape_faults,
 )
 from verification.reports.subject import Subject
@@ -33,7 +33,7 @@ from verification.values.wire import utc_text
 PURPOSE = "Monitoring"
 
 
-class RuleRequest(Received):
+class RuleRequest(RequestShape):
     """A rule to create. Its first run is made at once, and billed as every run."""
 
     subject: SubjectInput
@@ -58,13 +58,13 @@ def read_rule(
         faults = shape_faults(e)
     told = {fault.path for fault in faults}
     order = read_order(
-        _as_item(body, definitions), environment, definitions, draft=False
+        _report_item(body, definitions), environment, definitions, draft=False
     )
     if not isinstance(order, Order):
-        renamed = (_renamed(fault) for fault in order)
+        renamed = (_rename_path(fault) for fault in order)
         faults += [fault for fault in renamed if fault.path not in told]
     if isinstance(consent := body.get("consent"), dict):
-        faults += _hosted(consent)
+        faults += _hosted_consent_faults(consent)
     if request is None or not isinstance(order, Order) or faults:
         raise InvalidRequest(faults)
     return request, order
@@ -92,20 +92,22 @@ def price_of(rule: Rule, definitions: Catalogue) -> Decimal:
     return sum((definitions[name].price for name in rule.check_names), Decimal(0))
 
 
-def cannot_run(rule: Rule, definitions: Catalogue) -> str:
+def find_run_obstacle(rule: Rule, definitions: Catalogue) -> str:
     """Why its checks cannot be ordered for its subject today; empty if they can.
 
     Definitions are edited: a check may be gone, or need what the rule does not know.
     """
     item = {"subject": rule.subject, "checksRequested": rule.check_names}
-    known = Circumstances(
+    known = RuleContext(
         definitions, draft=True, environment=rule.environment, takes_payments=True
     )
-    faults = (fault for fault in broken(item, known) if fault.code in IN_THE_WAY)
+    faults = (
+        fault for fault in find_faults(item, known) if fault.code in BLOCKING_FAULTS
+    )
     return next((fault.detail for fault in faults), "")
 
 
-IN_THE_WAY = {
+BLOCKING_FAULTS = {
     "unknown-check",
     "inactive-check",
     "check-not-available",
@@ -119,11 +121,11 @@ def _consent_of(rule: Rule, definitions: Catalogue) -> ConsentInput | None:
         return ConsentInput.model_validate(rule.consent)
     if any(definitions[name].requires_consent for name in rule.check_names):
         # It did not when the rule was made, which attested it all the same.
-        return ConsentInput.model_validate(_by_creating(rule.created_at))
+        return ConsentInput.model_validate(_implied_attestation(rule.created_at))
     return None
 
 
-def describe(rule: Rule, order: Order) -> None:
+def set_subject(rule: Rule, order: Order) -> None:
     """Write the subject of the order on the rule, with what it is found by."""
     subject = order.subject
     known = subject.in_workspace(rule.workspace_id, rule.environment)
@@ -134,7 +136,7 @@ def describe(rule: Rule, order: Order) -> None:
     rule.terms = terms.of(rule.pk, subject, rule.reference)
 
 
-def attested_anew(
+def read_new_attestation(
     rule: Rule, consent: ConsentInput, definitions: Catalogue
 ) -> dict[str, Any]:
     """The consent that a held rule is resumed with, or InvalidRequest.
@@ -156,7 +158,7 @@ def attested_anew(
     faults = (
         [] if isinstance(order, Order) else [f for f in order if "consent" in f.path]
     )
-    faults += _hosted(given)
+    faults += _hosted_consent_faults(given)
     if not faults and datetime.fromisoformat(given["obtainedAt"]) <= withdrawn_at:
         told = "The subject withdrew after that; a later consent is needed."
         faults = [Fault(("consent", "obtainedAt"), "out-of-range", told)]
@@ -173,18 +175,18 @@ def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
     return consent.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _as_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
+def _report_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
     """The request item that would order the first run."""
     item: dict[str, Any] = {"purpose": PURPOSE}
     for name, called in ITEM_MEMBERS.items():
         if name in body:
             item[called] = body[name]
     if item.get("consent") is None and _needs_consent(body, definitions):
-        item["consent"] = _by_creating(now())
+        item["consent"] = _implied_attestation(now())
     return item
 
 
-def _by_creating(at: datetime) -> dict[str, Any]:
+def _implied_attestation(at: datetime) -> dict[str, Any]:
     """Who creates a rule and sends no consent attests it by that."""
     return {
         "mode": Consent.Mode.CUSTOMER_ATTESTED.value,
@@ -211,13 +213,13 @@ def _needs_consent(body: Mapping[str, Any], definitions: Catalogue) -> bool:
     return any(definition and definition.requires_consent for definition in asked)
 
 
-def _renamed(fault: Fault) -> Fault:
+def _rename_path(fault: Fault) -> Fault:
     first, *rest = fault.path or ("",)
     back = {called: name for name, called in ITEM_MEMBERS.items()}
     return Fault((back.get(str(first), first), *rest), fault.code, fault.detail)
 
 
-def _hosted(consent: Mapping[str, Any]) -> list[Fault]:
+def _hosted_consent_faults(consent: Mapping[str, Any]) -> list[Fault]:
     if consent.get("mode") != Consent.Mode.SERVICE_HOSTED:
         return []
     told = "Nobody can be asked before each run: attest that you have consent."

@@ -26,22 +26,22 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
-from monitoring.models import PauseReason, Rule, RuleStatus, Run, next_time
-from monitoring.pauses import RUN_DUE, held, pause
+from monitoring.models import PauseReason, Rule, RuleStatus, Run, next_run_time
+from monitoring.pauses import RUN_DUE, locked_rules, pause
 from monitoring.rules import (
     RuleRequest,
     attestation,
-    cannot_run,
-    describe,
+    find_run_obstacle,
     order_of,
     price_of,
+    set_subject,
 )
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
-from verification.jobs.batches import in_steps
+from verification.jobs.batches import execute_in_batches
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import later, wake_up_by
-from verification.reports.create import Created, create_batches, values_of
+from verification.jobs.queue import ensure_job_by, schedule_job
+from verification.reports.create import NewReport, create_batches, values_of
 from verification.reports.orders import Catalogue, Order, catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, Workspace
@@ -69,7 +69,7 @@ RULE_COLUMNS = [
     "created_at",
 ]
 RUN_COLUMNS = ["id", "rule_id", "report_id", "number", "due_at", "created_at"]
-MOVE_ON = """
+ADVANCE_RULES = """
 UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1,
     put_off_until = NULL, launch_failures = 0, last_error = ''
 FROM unnest(%s::uuid[], %s::timestamptz[]) AS u(id, next_run_at) WHERE r.id = u.id
@@ -77,7 +77,7 @@ FROM unnest(%s::uuid[], %s::timestamptz[]) AS u(id, next_run_at) WHERE r.id = u.
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueRun:
     """A run to be, of a held rule that comes with its workspace."""
 
     rule: Rule
@@ -108,15 +108,15 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
         reference=order.reference,
         status=RuleStatus.ACTIVE.value,
         starts_at=at,
-        next_run_at=next_time(at, request.cadence, at),
+        next_run_at=next_run_time(at, request.cadence, at),
         runs_made=1,
         created_by=client.actor,
         created_at=at,
     )
-    describe(rule, order)
+    set_subject(rule, order)
     first = order_of(rule, {d.name: d for d in order.definitions})
 
-    def also(created: list[list[Created]]) -> list[Rows]:
+    def also(created: list[list[NewReport]]) -> list[Rows]:
         report = created[0][0].report
         return [
             Rows(Rule, RULE_COLUMNS, [values_of(rule, RULE_COLUMNS)]),
@@ -134,7 +134,7 @@ def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
     `made` is how many runs there were when it was asked for, so that asking twice runs
     once. Raises RunRefused.
     """
-    rule = held().select_related("workspace").get(pk=rule_id)
+    rule = locked_rules().select_related("workspace").get(pk=rule_id)
     definitions, at = catalogue(), now()
     if not rule.is_active:
         raise RunRefused("The rule is paused.")
@@ -144,34 +144,34 @@ def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
         raise RunRefused("A run of it is under way.")
     if rule.workspace.is_suspended:
         raise RunRefused("Its workspace is suspended.")
-    if why := cannot_run(rule, definitions):
+    if why := find_run_obstacle(rule, definitions):
         raise RunRefused(why)
     try:
         accounts = accounts_of([rule])
-        (report_id,) = run(
-            [Due(rule, at, rule.next_run_at)], accounts, definitions, at, actor
+        (report_id,) = launch_runs(
+            [DueRun(rule, at, rule.next_run_at)], accounts, definitions, at, actor
         )
     except InsufficientBalance as e:
         raise RunRefused(str(e)) from e
     return report_id
 
 
-def run(
-    due: Sequence[Due],
+def launch_runs(
+    due: Sequence[DueRun],
     accounts: Accounts,
     definitions: Catalogue,
     at: datetime,
     actor: str,
 ) -> list[UUID]:
     """The ids of the reports, by account."""
-    batches: dict[UUID, list[Due]] = defaultdict(list)
+    batches: dict[UUID, list[DueRun]] = defaultdict(list)
     clients = {}
     for one in due:
         account = accounts[one.rule.workspace_id, one.rule.environment]
         batches[account.pk].append(one)
         clients[account.pk] = Client(one.rule.workspace, account, actor)
 
-    def also(created: list[list[Created]]) -> list[Rows]:
+    def also(created: list[list[NewReport]]) -> list[Rows]:
         made = zip(
             chain.from_iterable(batches.values()),
             chain.from_iterable(created),
@@ -181,7 +181,7 @@ def run(
 
     with connection.cursor() as cursor:
         nexts = [(one.rule.pk, one.next_at) for one in due]
-        cursor.execute(MOVE_ON, [*map(list, zip(*nexts, strict=True))])
+        cursor.execute(ADVANCE_RULES, [*map(list, zip(*nexts, strict=True))])
     orders = [
         (clients[account_id], [order_of(one.rule, definitions) for one in batch])
         for account_id, batch in batches.items()
@@ -197,7 +197,7 @@ def accounts_of(rules: Iterable[Rule]) -> Accounts:
     return {(account.workspace_id, account.environment): account for account in found}
 
 
-def _run_row(due: Due, report_id: UUID, at: datetime) -> tuple[Any, ...]:
+def _run_row(due: DueRun, report_id: UUID, at: datetime) -> tuple[Any, ...]:
     """In the order of RUN_COLUMNS."""
     return (uuid7(), due.rule.pk, report_id, due.rule.runs_made + 1, due.due_at, at)
 
@@ -206,14 +206,14 @@ logger = logging.getLogger(__name__)
 
 ACTOR = "monitoring"
 # Rules whose runs are launched in one transaction.
-AT_ONCE = 200
+BATCH_SIZE = 200
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 60.0
-SOON = timedelta(seconds=1)
+BUSY_DELAY = timedelta(seconds=1)
 # Rules of a suspended workspace are looked at again after this; they are let go at once
 # when it is resumed.
-SUSPENDED_FOR = timedelta(hours=1)
-FAILED = """
+SUSPENDED_DELAY = timedelta(hours=1)
+DEFER_FAILED = """
 UPDATE monitoring_rule SET last_error = %(error)s,
     launch_failures = launch_failures + 1,
     put_off_until = %(at)s::timestamptz + least(
@@ -221,7 +221,7 @@ UPDATE monitoring_rule SET last_error = %(error)s,
     )
 WHERE id = %(id)s AND status = 'ACTIVE' AND launch_at <= %(at)s
 """
-LET_GO = """
+RELEASE_RULES = """
 UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
     SELECT id FROM monitoring_rule
     WHERE workspace_id = %(workspace)s AND put_off_until IS NOT NULL
@@ -230,30 +230,30 @@ UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
 """
 
 
-def run_due() -> None:
+def launch_due_runs() -> None:
     """Launch the runs of all rules that are due."""
     busy = False
     stop_at = time.monotonic() + JOB_SECONDS
     for ids in _due_ids():
         busy = _launch(ids) < len(ids) or busy
         if not beat() or time.monotonic() > stop_at:
-            wake_up_by(RUN_DUE, now())
+            ensure_job_by(RUN_DUE, now())
             return
     # Others hold some of them at this moment.
-    wake_up_by(RUN_DUE, now() + SOON if busy else _next_time())
+    ensure_job_by(RUN_DUE, now() + BUSY_DELAY if busy else _next_launch_at())
 
 
-def let_go(workspace_id: UUID) -> None:
+def release_rules(workspace_id: UUID) -> None:
     """The workspace was resumed: its rules that are due run now."""
-    in_steps(LET_GO, workspace=workspace_id)
-    later(RUN_DUE)
+    execute_in_batches(RELEASE_RULES, workspace=workspace_id)
+    schedule_job(RUN_DUE)
 
 
 def _due_ids() -> Iterator[list[UUID]]:
     """Onward from the last ones, so that none that stays due is met twice."""
-    due = _active().filter(launch_at__lte=now()).order_by("launch_at", "pk")
+    due = _active_rules().filter(launch_at__lte=now()).order_by("launch_at", "pk")
     page = due
-    while rows := list(page.values_list("launch_at", "pk")[:AT_ONCE]):
+    while rows := list(page.values_list("launch_at", "pk")[:BATCH_SIZE]):
         yield [pk for _, pk in rows]
         time, pk = rows[-1]
         page = due.filter(
@@ -262,12 +262,12 @@ def _due_ids() -> Iterator[list[UUID]]:
         )
 
 
-def _next_time() -> datetime | None:
-    coming = _active().filter(launch_at__gt=now()).order_by("launch_at")
+def _next_launch_at() -> datetime | None:
+    coming = _active_rules().filter(launch_at__gt=now()).order_by("launch_at")
     return coming.values_list("launch_at", flat=True).first()
 
 
-def _active() -> QuerySet[Rule]:
+def _active_rules() -> QuerySet[Rule]:
     return Rule.objects.filter(status=RuleStatus.ACTIVE)
 
 
@@ -292,41 +292,47 @@ def _launch_alone(rule_id: UUID) -> int:
         if not connection.in_atomic_block:
             # One that was lost is opened anew for the others.
             connection.close_if_unusable_or_obsolete()
-        _put_off(rule_id, type(e).__name__)
+        _defer(rule_id, type(e).__name__)
         return 1
 
 
-def _put_off(rule_id: UUID, error: str) -> None:
+def _defer(rule_id: UUID, error: str) -> None:
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             values: dict[str, Any] = {"id": rule_id, "error": error[:100], "at": now()}
-            cursor.execute(FAILED, values)
+            cursor.execute(DEFER_FAILED, values)
     except DatabaseError as e:
         logger.error("rule %s is not put off: %s", rule_id, type(e).__name__)
 
 
 @transaction.atomic
 def _launch_together(ids: Sequence[UUID]) -> int:
-    due = held().filter(pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=now())
+    due = locked_rules().filter(
+        pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=now()
+    )
     unheld = due.select_related("workspace").select_for_update(
         of=("self",), no_key=True, skip_locked=True
     )
     found = sorted(unheld, key=lambda rule: rule.next_run_at)
-    rules, suspended = _split(found, lambda rule: not rule.workspace.is_suspended)
-    count = len(rules) + _put_off_suspended(suspended)
+    rules, suspended = _partition(found, lambda rule: not rule.workspace.is_suspended)
+    count = len(rules) + _defer_suspended(suspended)
     definitions, at = catalogue(), now()
     accounts = accounts_of(rules)
-    right, wrong = _split(rules, lambda rule: not cannot_run(rule, definitions))
-    paid, unpaid = _split(right, _pays(accounts, definitions))
+    right, wrong = _partition(
+        rules, lambda rule: not find_run_obstacle(rule, definitions)
+    )
+    paid, unpaid = _partition(right, _can_pay(accounts, definitions))
     pause(wrong, PauseReason.CHECK_INACTIVE)
     pause(unpaid, PauseReason.INSUFFICIENT_BALANCE)
     if paid:
-        runs = [Due(rule, rule.next_run_at, _time_after(rule, at)) for rule in paid]
-        run(runs, accounts, definitions, at, ACTOR)
+        runs = [
+            DueRun(rule, rule.next_run_at, _next_run_after(rule, at)) for rule in paid
+        ]
+        launch_runs(runs, accounts, definitions, at, ACTOR)
     return count
 
 
-def _put_off_suspended(rules: Sequence[Rule]) -> int:
+def _defer_suspended(rules: Sequence[Rule]) -> int:
     """How many: not those whose workspace is resumed at this moment."""
     if not rules:
         return 0
@@ -336,10 +342,10 @@ def _put_off_suspended(rules: Sequence[Rule]) -> int:
     )
     workspaces = set(still.order_by("pk").values_list("pk", flat=True))
     ids = [rule.pk for rule in rules if rule.workspace_id in workspaces]
-    return Rule.objects.filter(pk__in=ids).update(put_off_until=now() + SUSPENDED_FOR)
+    return Rule.objects.filter(pk__in=ids).update(put_off_until=now() + SUSPENDED_DELAY)
 
 
-def _split(
+def _partition(
     rules: Iterable[Rule], is_one: Callable[[Rule], bool]
 ) -> tuple[list[Rule], list[Rule]]:
     ones: list[Rule] = []
@@ -349,7 +355,7 @@ def _split(
     return ones, others
 
 
-def _pays(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
+def _can_pay(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
     """Tells of one rule after another whether its workspace can pay for it as well."""
     left = {
         account.pk: account.spendable
@@ -369,6 +375,6 @@ def _pays(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
     return pays
 
 
-def _time_after(rule: Rule, at: datetime) -> datetime:
+def _next_run_after(rule: Rule, at: datetime) -> datetime:
     # A clock that was set back does not bring a time twice.
-    return next_time(rule.starts_at, rule.cadence, max(at, rule.next_run_at))
+    return next_run_time(rule.starts_at, rule.cadence, max(at, rule.next_run_at))

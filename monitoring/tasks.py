@@ -5,12 +5,12 @@ from monitoring import alerts, comparison, messages, runs
 
 def run_due() -> None:
     """Launch the runs of the rules that are due."""
-    runs.run_due()
+    runs.launch_due_runs()
 
 
-def let_go(workspace_id: str) -> None:
+def release_rules(workspace_id: str) -> None:
     """Launch what was due while this workspace was suspended."""
-    runs.let_go(UUID(workspace_id))
+    runs.release_rules(UUID(workspace_id))
 
 
 def compare(*report_ids: str) -> None:
@@ -18,14 +18,14 @@ def compare(*report_ids: str) -> None:
     comparison.compare([UUID(report_id) for report_id in report_ids])
 
 
-def compare_left() -> None:
+def compare_lost_runs() -> None:
     """Compare the runs whose own job was lost."""
-    comparison.compare_left()
+    comparison.compare_lost_runs()
 
 
-def tell_paused() -> None:
+def notify_paused() -> None:
     """Tell owners whose rules were paused."""
-    messages.tell_paused()
+    messages.notify_paused()
 
 
 def purge_alerts() -> None:

@@ -44,7 +44,7 @@ def database_server() -> Iterator[None]:
     if os.environ.get("DATABASE_URL"):
         yield
         return
-    embedded.use(settings.DATA_DIR)
+    embedded.acquire(settings.DATA_DIR)
     yield
     embedded.release(settings.DATA_DIR)
 

@@ -15,13 +15,13 @@ from django.utils.crypto import constant_time_compare
 
 from verification.backoffice.lookup_key import was_in_use
 from verification.db.encryption import keyed_hashes
-from verification.db.ids import RANDOM_BITS, made_at
+from verification.db.ids import RANDOM_BITS, time_of_id
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TOKEN_LENGTH = 22
 # Characters of the time in the id of a message, before the token of its link to block.
 # The page finds the message by them. An SMS has room for both links.
-BLOCK_TIME = 7
+BLOCK_TIME_LENGTH = 7
 
 
 def token(purpose: str, row: UUID, generation: int) -> str:
@@ -41,7 +41,7 @@ def _tokens(purpose: str, row: UUID, generation: int) -> list[str]:
 def _is_one_of(text: str, derived: list[str], row: UUID) -> bool:
     """Whether the text is what today's LOOKUP_KEY derives, or that of the row's day."""
     return constant_time_compare(text, derived[-1]) or any(
-        constant_time_compare(text, former) and was_in_use(keys, made_at(row))
+        constant_time_compare(text, former) and was_in_use(keys, time_of_id(row))
         for keys, former in enumerate(derived[:-1], 1)
     )
 
@@ -83,10 +83,10 @@ def block_candidates(text: str) -> tuple[UUID, UUID] | None:
     Those are the ids of one millisecond; None if it cannot be a link. `is_block_link`
     says which of them it is.
     """
-    if len(text) != BLOCK_TIME + TOKEN_LENGTH or set(text) - set(ALPHABET):
+    if len(text) != BLOCK_TIME_LENGTH + TOKEN_LENGTH or set(text) - set(ALPHABET):
         return None
     moment = 0
-    for character in reversed(text[:BLOCK_TIME]):
+    for character in reversed(text[:BLOCK_TIME_LENGTH]):
         moment = moment * 62 + ALPHABET.index(character)
     first = moment << RANDOM_BITS
     return UUID(int=first), UUID(int=first + (1 << RANDOM_BITS) - 1)
@@ -98,7 +98,7 @@ def is_block_link(text: str, notification_id: UUID) -> bool:
 
 def _block_links(notification_id: UUID) -> list[str]:
     """The end of the message's link, as each key of LOOKUP_KEY made it."""
-    moment = _base62(notification_id.int >> RANDOM_BITS)[:BLOCK_TIME]
+    moment = _base62(notification_id.int >> RANDOM_BITS)[:BLOCK_TIME_LENGTH]
     return [moment + token for token in _tokens("block", notification_id, 1)]
 
 

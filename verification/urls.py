@@ -4,17 +4,17 @@ from django.urls import include, path, re_path
 
 from verification.api import docs, source_callbacks
 from verification.api import docs as api_docs
-from verification.hosted import blocks, genuine, sandbox_checkout
+from verification.hosted import blocks, report_authenticity, sandbox_checkout
 from verification.staff import search
 from verification.web import health, metrics, pages
 
 # Where the settings leave them out.
 admin.autodiscover()
 
-SEARCH = path("search", admin.site.admin_view(search.page), name="search")
+SEARCH = path("search", admin.site.admin_view(search.search_page), name="search")
 urlpatterns = [
     # PostgreSQL has no such text, whatever part of a path would be looked up there.
-    re_path("\0", pages.missing),
+    re_path("\0", pages.raise_not_found),
     path("", pages.landing, name="landing"),
     # As a page of the admin, to what guards it; it is named `office:search`.
     path("admin/", include(([SEARCH], "admin"), namespace="office")),
@@ -31,7 +31,7 @@ urlpatterns = [
         name="sandbox-checkout",
     ),
     path("b/<str:token>", blocks.show, name="block"),
-    path("v/<uuid:report_id>/<str:token>", genuine.show, name="genuine"),
+    path("v/<uuid:report_id>/<str:token>", report_authenticity.show, name="genuine"),
     path("api/v1/schema", docs.SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
     path("callbacks/smile-id", source_callbacks.smile_id, name="smile-id-callback"),
@@ -40,10 +40,10 @@ urlpatterns = [
         source_callbacks.smile_id_v3,
         name="smile-id-v3-callback",
     ),
-    path("docs", docs.start, name="docs"),
+    path("docs", docs.getting_started, name="docs"),
     path("docs/reference", docs.ReferenceView.as_view(), name="docs-reference"),
-    path("problems/", api_docs.index, name="problems"),
-    path("problems/<str:code>", api_docs.detail, name="problem"),
+    path("problems/", api_docs.problem_index, name="problems"),
+    path("problems/<str:code>", api_docs.problem_detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics.metrics, name="metrics"),

@@ -7,8 +7,13 @@ from django.http import Http404
 from django.utils.timezone import now
 from unfold.decorators import action
 
-from verification.backoffice.dialogs import back_to, dialog
-from verification.backoffice.model_admin import ReadOnlyAdmin, link, once, table
+from verification.backoffice.dialogs import dialog, redirect_back
+from verification.backoffice.model_admin import (
+    ReadOnlyAdmin,
+    cached_display,
+    link,
+    table,
+)
 from verification.values.masking import DOTS
 from webhooks.configuration import NotConfigured
 from webhooks.events import envelope
@@ -68,7 +73,7 @@ def failing(configurations):
     )
 
 
-class TroubleFilter(admin.SimpleListFilter):
+class HealthFilter(admin.SimpleListFilter):
     title = "trouble"
     parameter_name = "trouble"
 
@@ -103,7 +108,7 @@ class ConfigurationAdmin(ReadOnlyAdmin):
         "health",
         "updated_at",
     ]
-    list_filter = ["environment", "enabled", TroubleFilter]
+    list_filter = ["environment", "enabled", HealthFilter]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace")
     search_exact = ("url",)
@@ -181,7 +186,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
         return f"Not possible: {refusal}" if refusal else "Possible"
 
     @admin.display(description="Attempts, oldest first")
-    @once
+    @cached_display
     def attempts_made(self, delivery):
         attempts = delivery.attempt_set.all()
         if not delivery.is_revealed:
@@ -202,7 +207,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
         return table(headings, rows) if rows else "None yet"
 
     @admin.display(description="Payload, as the receiver gets it")
-    @once
+    @cached_display
     def payload_opened(self, delivery):
         event = Event.objects.get(pk=delivery.pk)
         return None if event.payload is None else json.loads(envelope(event))
@@ -234,7 +239,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
         if delivery is None:
             raise Http404
         self._redeliver(request, delivery)
-        return back_to(request, delivery)
+        return redirect_back(request, delivery)
 
     @admin.action(description="Redeliver", permissions=["redeliver"])
     def redeliver(self, request, deliveries):

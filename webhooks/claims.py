@@ -18,18 +18,18 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 
-from verification.jobs.queue import wake_up_by
+from verification.jobs.queue import ensure_job_by
 from webhooks.models import Configuration, Event
 from webhooks.sender import WAIT_SECONDS
 
 # Requests under way to one receiver from one sender.
-MOST_AT_ONCE = 10
-MOST_CLAIMED = 160
+MAX_CONCURRENT_REQUESTS = 10
+MAX_CLAIMED = 160
 # From the claim to the answer, waiting for a place included.
 QUICK_SECONDS = 1.0
 
 
-class Shares:
+class ClaimShares:
     def __init__(self) -> None:
         self.grown: dict[UUID, int] = {}
 
@@ -38,15 +38,15 @@ class Shares:
     ) -> None:
         """One more for each quick acknowledgement; back to the beginning otherwise."""
         if acknowledged and seconds <= QUICK_SECONDS:
-            share = self.grown.get(configuration_id, MOST_AT_ONCE) + 1
-            self.grown[configuration_id] = min(share, MOST_CLAIMED)
+            share = self.grown.get(configuration_id, MAX_CONCURRENT_REQUESTS) + 1
+            self.grown[configuration_id] = min(share, MAX_CLAIMED)
         else:
             self.grown.pop(configuration_id, None)
 
 
 SEND_DUE = "webhooks.tasks.send_due"
 LEASE_MARGIN_SECONDS = 15
-NONE_GROWN: Mapping[UUID, int] = MappingProxyType({})
+NO_SHARES: Mapping[UUID, int] = MappingProxyType({})
 
 # From one configuration with waiting deliveries to the next, by the index: what it
 # costs does not depend on how many wait.
@@ -67,7 +67,7 @@ WITH RECURSIVE waiting AS (
 """
 # Locked until the claim commits, so that two claimers do not both fill the same room;
 # recording an event locks less and is not held up.
-OPEN = f"""
+READY = f"""
 {WAITING}
 SELECT c.* FROM webhooks_configuration c
 JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
@@ -109,7 +109,7 @@ WHERE d.event_id IN (SELECT event_id FROM due ORDER BY rank LIMIT %(limit)s)
 RETURNING e.id, e.name, e.created_at, e.payload,
     d.configuration_id, d.fence, d.failures, d.attempts
 """
-GIVE_BACK = """
+RELEASE = """
 UPDATE webhooks_delivery d
 SET next_attempt_at = statement_timestamp() + %s * interval '1 second',
     leased_until = NULL
@@ -142,13 +142,13 @@ class Claim:
 
 
 @transaction.atomic
-def claim(limit: int, shares: Mapping[UUID, int] = NONE_GROWN) -> list[Claim]:
+def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
     """Up to `limit` due deliveries, and of each configuration no more than its share.
 
     Those not named in `shares` have the smallest. There is none of a configuration that
     rests, or of a workspace that is suspended.
     """
-    ready = {c.pk: c for c in Configuration.objects.raw(OPEN)}
+    ready = {c.pk: c for c in Configuration.objects.raw(READY)}
     if not ready:
         return []
     # It may wait for a place, and then for an answer.
@@ -157,7 +157,7 @@ def claim(limit: int, shares: Mapping[UUID, int] = NONE_GROWN) -> list[Claim]:
         CLAIM,
         {
             "ready": list(ready),
-            "shares": [shares.get(pk, MOST_AT_ONCE) for pk in ready],
+            "shares": [shares.get(pk, MAX_CONCURRENT_REQUESTS) for pk in ready],
             "limit": limit,
             "lease": lease,
         },
@@ -168,16 +168,16 @@ def claim(limit: int, shares: Mapping[UUID, int] = NONE_GROWN) -> list[Claim]:
     ]
 
 
-def give_back(claims: Sequence[Claim], seconds: float = 0) -> None:
+def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:
     """Claims of which nothing was sent: due again after that time, as they were."""
     with connection.cursor() as cursor:
         cursor.execute(
-            GIVE_BACK,
+            RELEASE,
             [seconds, [c.event.pk for c in claims], [c.fence for c in claims]],
         )
 
 
-def wake_up_for_the_next() -> None:
+def schedule_next_run() -> None:
     """Have a sender look again when the next delivery is due, unless one will anyway.
 
     Every run ends with this. What is left then waits for its time, for its receiver
@@ -186,4 +186,4 @@ def wake_up_for_the_next() -> None:
     with connection.cursor() as cursor:
         cursor.execute(NEXT_DUE)
         due = cursor.fetchone()[0]
-    wake_up_by(SEND_DUE, due)
+    ensure_job_by(SEND_DUE, due)

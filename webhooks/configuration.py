@@ -10,12 +10,12 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.jobs.queue import later
+from verification.jobs.queue import schedule_job
 from webhooks.models import Configuration, DeliveryStatus
 
 # How long the secret before signs beside the new one.
-OVERLAP = timedelta(hours=24)
-HEALTHY: dict[str, Any] = {
+SECRET_OVERLAP = timedelta(hours=24)
+HEALTHY_STATE: dict[str, Any] = {
     "failures_in_row": 0,
     "failing_since": None,
     "resting_until": None,
@@ -29,7 +29,7 @@ class NotConfigured(Exception):
     """The workspace has no configuration in this environment."""
 
 
-class SecretNeeded(Exception):
+class SecretRequired(Exception):
     """The first configuration comes with its secret."""
 
 
@@ -49,20 +49,20 @@ def configure(
     and once it is enabled, what has waited goes out.
     """
     at = now()
-    _hold(workspace_id, environment, alone=True)
+    _lock_configuration(workspace_id, environment, alone=True)
     # Senders count failures meanwhile.
-    found = _found(workspace_id, environment, locked=True)
+    found = _find_configuration(workspace_id, environment, locked=True)
     configuration = found or Configuration(
         workspace_id=workspace_id, environment=environment, created_at=at
     )
-    _take_secret(configuration, found.secret if found else None, secret, at)
+    _replace_secret(configuration, found.secret if found else None, secret, at)
     configuration.url, configuration.enabled = url, enabled
     configuration.enabled_events, configuration.updated_at = list(events), at
-    for name, value in HEALTHY.items():
+    for name, value in HEALTHY_STATE.items():
         setattr(configuration, name, value)
     configuration.save()
     if enabled:
-        later("webhooks.tasks.send_due")
+        schedule_job("webhooks.tasks.send_due")
     return configuration, found is None
 
 
@@ -72,31 +72,31 @@ def remove(workspace_id: UUID, environment: str) -> None:
 
     Deliveries and their attempts stay readable. NotConfigured when there is none.
     """
-    _hold(workspace_id, environment, alone=True)
-    configuration = _found(workspace_id, environment)
+    _lock_configuration(workspace_id, environment, alone=True)
+    configuration = _find_configuration(workspace_id, environment)
     if configuration is None:
         raise NotConfigured
     # Senders take deliveries first and their configuration last, and so is it here.
-    _fail_what_waits(configuration)
+    _fail_waiting_deliveries(configuration)
     Configuration.objects.select_for_update().get(pk=configuration.pk)
     # What was recorded in between; more cannot come.
-    _fail_what_waits(configuration)
+    _fail_waiting_deliveries(configuration)
     configuration.delete()
 
 
-def present(workspace_id: UUID, environment: str) -> Configuration:
+def get_configuration(workspace_id: UUID, environment: str) -> Configuration:
     """The configuration, which is not removed before the transaction ends.
 
     NotConfigured when there is none.
     """
-    _hold(workspace_id, environment, alone=False)
-    configuration = _found(workspace_id, environment)
+    _lock_configuration(workspace_id, environment, alone=False)
+    configuration = _find_configuration(workspace_id, environment)
     if configuration is None:
         raise NotConfigured
     return configuration
 
 
-def _hold(workspace_id: UUID, environment: str, *, alone: bool) -> None:
+def _lock_configuration(workspace_id: UUID, environment: str, *, alone: bool) -> None:
     """Until the transaction ends; a configuration that is not there has no row to lock.
 
     What is read after this sees what the last holder committed.
@@ -109,7 +109,7 @@ def _hold(workspace_id: UUID, environment: str, *, alone: bool) -> None:
         )
 
 
-def _found(
+def _find_configuration(
     workspace_id: UUID, environment: str, *, locked: bool = False
 ) -> Configuration | None:
     configurations = Configuration.objects.filter(
@@ -120,20 +120,20 @@ def _found(
     return configurations.first()
 
 
-def _take_secret(
+def _replace_secret(
     configuration: Configuration, before: str | None, secret: str | None, at: datetime
 ) -> None:
     if before is None and secret is None:
-        raise SecretNeeded
+        raise SecretRequired
     if secret is None or secret == before:
         return
     if before is not None:
         configuration.previous_secret = before
-        configuration.previous_secret_ends_at = at + OVERLAP
+        configuration.previous_secret_ends_at = at + SECRET_OVERLAP
     configuration.secret = secret
 
 
-def _fail_what_waits(configuration: Configuration) -> None:
+def _fail_waiting_deliveries(configuration: Configuration) -> None:
     waiting = configuration.deliveries.filter(next_attempt_at__isnull=False)
     # All of them first, in the order in which senders take them.
     list(waiting.order_by("event_id").select_for_update(no_key=True).values("pk"))

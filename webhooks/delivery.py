@@ -22,34 +22,34 @@ from django.utils.timezone import now
 
 from verification.db.encryption import UnknownKey
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import later, slot
+from verification.jobs.queue import schedule_job, slot
 from webhooks.claims import (
-    MOST_AT_ONCE,
+    MAX_CONCURRENT_REQUESTS,
     SEND_DUE,
     Claim,
-    Shares,
+    ClaimShares,
     claim,
-    give_back,
-    wake_up_for_the_next,
+    release_claims,
+    schedule_next_run,
 )
 from webhooks.events import envelope
-from webhooks.letters import Answer, Letter, sign
 from webhooks.models import Attempt
-from webhooks.results import Ended, record
-from webhooks.sender import Post
+from webhooks.requests import Answer, WebhookRequest, sign
+from webhooks.results import EndedAttempt, record_attempts
+from webhooks.sender import Sender
 
 logger = logging.getLogger(__name__)
 
-IN_FLIGHT = 1_000
-BYTES_IN_FLIGHT = 32 * 1024 * 1024
-CLAIMED_AT_ONCE = 200
+MAX_IN_FLIGHT = 1_000
+MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
+CLAIM_BATCH_SIZE = 200
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 60.0
-LOOK_AGAIN_SECONDS = 0.1
+POLL_SECONDS = 0.1
 # Where many are under way more answers follow soon, and are recorded together.
 GATHER_SECONDS = 0.01
 # A process that lacks the newest key of FIELD_KEYS is about to be started anew.
-KEY_SECONDS = 60
+UNKNOWN_KEY_DELAY_SECONDS = 60
 UNREADABLE = Answer(None, Attempt.Error.UNREADABLE.value, "", 0, None)
 
 # Event and fence: a delivery can be claimed anew while its old request still runs.
@@ -57,11 +57,11 @@ Key = tuple[UUID, int]
 
 
 @dataclass(slots=True)
-class _Flight:
+class _InFlight:
     """What is under way."""
 
     claims: dict[Key, tuple[Claim, datetime, int]] = field(default_factory=dict)
-    shares: Shares = field(default_factory=Shares)
+    shares: ClaimShares = field(default_factory=ClaimShares)
     bytes: int = 0
 
     def start(self, claimed: Claim, at: datetime, size: int) -> Key:
@@ -70,7 +70,7 @@ class _Flight:
         self.bytes += size
         return key
 
-    def land(self, key: Key, answer: Answer | None) -> tuple[Claim, datetime]:
+    def finish(self, key: Key, answer: Answer | None) -> tuple[Claim, datetime]:
         claimed, at, size = self.claims.pop(key)
         self.bytes -= size
         self.shares.note(
@@ -82,56 +82,60 @@ class _Flight:
 
     @property
     def room(self) -> int:
-        if self.bytes > BYTES_IN_FLIGHT:
+        if self.bytes > MAX_BYTES_IN_FLIGHT:
             return 0
-        return min(CLAIMED_AT_ONCE, IN_FLIGHT - len(self.claims))
+        return min(CLAIM_BATCH_SIZE, MAX_IN_FLIGHT - len(self.claims))
 
 
-def deliver() -> None:
+def send_due_deliveries() -> None:
     """Send what is due until nothing is, or until another worker should go on.
 
     Of a cluster's workers one claims at a time; who is late finds nothing to do. A
     receiver that does not answer holds up the end of the job and nobody's deliveries:
     the slot is given back before the last answers are waited for.
     """
-    flight = _Flight()
+    flight = _InFlight()
     with ExitStack() as opened:
         with slot("send", 1) as free:
             if not free:
                 return
-            post: Post[Key] = opened.enter_context(Post(at_once=MOST_AT_ONCE))
+            post: Sender[Key] = opened.enter_context(
+                Sender(at_once=MAX_CONCURRENT_REQUESTS)
+            )
             finished = _send_all(post, flight)
         if not finished:
-            later(SEND_DUE)
+            schedule_job(SEND_DUE)
         post.recall()
         while flight.claims:
             beat()
-            record(_landed(post, flight))
-    wake_up_for_the_next()
+            record_attempts(_collect_ended(post, flight))
+    schedule_next_run()
 
 
-def _send_all(post: Post[Key], flight: _Flight) -> bool:
+def _send_all(post: Sender[Key], flight: _InFlight) -> bool:
     """True when nothing is due and nothing under way; False when time was up."""
     stop_at = time.monotonic() + JOB_SECONDS
     while beat() and time.monotonic() < stop_at:
         room = flight.room
         claims = claim(room, flight.shares.grown) if room else []
-        record(_start(post, claims, flight))
+        record_attempts(_start(post, claims, flight))
         if not claims and not flight.claims:
             return True
-        record(_landed(post, flight))
+        record_attempts(_collect_ended(post, flight))
     return False
 
 
-def _start(post: Post[Key], claims: Iterable[Claim], flight: _Flight) -> list[Ended]:
+def _start(
+    post: Sender[Key], claims: Iterable[Claim], flight: _InFlight
+) -> list[EndedAttempt]:
     """Post each; those that can never be written have ended."""
-    letters: list[tuple[Key, Letter]] = []
-    at_once: list[Ended] = []
+    letters: list[tuple[Key, WebhookRequest]] = []
+    at_once: list[EndedAttempt] = []
     without_key: list[Claim] = []
     at = now()
     for claimed in claims:
         try:
-            letter = _letter(claimed, at)
+            letter = _build_request(claimed, at)
         except UnknownKey:
             without_key.append(claimed)
         except (InvalidTag, ValueError) as e:
@@ -143,16 +147,16 @@ def _start(post: Post[Key], claims: Iterable[Claim], flight: _Flight) -> list[En
             letters.append((key, letter))
     if without_key:
         logger.error("FIELD_KEYS lacks a key of %s events", len(without_key))
-        _give_back(without_key, KEY_SECONDS)
+        _release(without_key, UNKNOWN_KEY_DELAY_SECONDS)
     post.send(letters)
     return at_once
 
 
-def _letter(claimed: Claim, at: datetime) -> Letter:
+def _build_request(claimed: Claim, at: datetime) -> WebhookRequest:
     body = envelope(claimed.event)
     event_id = str(claimed.event.pk)
     secrets = claimed.configuration.secrets(at)
-    return Letter(
+    return WebhookRequest(
         claimed.configuration.url,
         body,
         {"webhook-id": event_id},
@@ -172,33 +176,33 @@ def _signature(
     }
 
 
-def _landed(post: Post[Key], flight: _Flight) -> list[Ended]:
+def _collect_ended(post: Sender[Key], flight: _InFlight) -> list[EndedAttempt]:
     """Answers that have come; waits a little for the first of them.
 
     What comes back unsent is due again.
     """
     if not flight.claims:
         return []
-    answers = post.answers(LOOK_AGAIN_SECONDS)
-    if answers and len(flight.claims) > MOST_AT_ONCE:
+    answers = post.answers(POLL_SECONDS)
+    if answers and len(flight.claims) > MAX_CONCURRENT_REQUESTS:
         time.sleep(GATHER_SECONDS)
         answers += post.answers(0)
-    landed: list[Ended] = []
+    landed: list[EndedAttempt] = []
     unsent: list[Claim] = []
     for key, answer in answers:
-        claimed, at = flight.land(key, answer)
+        claimed, at = flight.finish(key, answer)
         if answer is None:
             unsent.append(claimed)
         else:
             landed.append((claimed, at, answer))
     if unsent:
-        _give_back(unsent)
+        _release(unsent)
     return landed
 
 
-def _give_back(claims: list[Claim], seconds: float = 0) -> None:
+def _release(claims: list[Claim], seconds: float = 0) -> None:
     try:
-        give_back(claims, seconds)
+        release_claims(claims, seconds)
     except DatabaseError as e:
         # They are due again when their leases end.
         logger.error("%s claims were not given back: %s", len(claims), type(e).__name__)

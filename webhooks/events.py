@@ -12,13 +12,13 @@ import orjson
 
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
-from verification.jobs.queue import call_when_committed
+from verification.jobs.queue import notify_on_commit
 from verification.values.wire import utc_text
 from webhooks.models import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class NewEvent:
     """An event to be; of two with the same name and cause the second is refused."""
 
     name: Event.Name
@@ -45,7 +45,7 @@ def envelope(event: Event) -> bytes:
     )
 
 
-def event_rows(happenings: Iterable[Happening], at: datetime) -> Rows:
+def event_rows(happenings: Iterable[NewEvent], at: datetime) -> Rows:
     """Their rows. The database queues deliveries as they are inserted."""
     columns = [
         "id",
@@ -73,5 +73,5 @@ def event_rows(happenings: Iterable[Happening], at: datetime) -> Rows:
             )
             for h in happenings
         ],
-        then=call_when_committed,
+        then=notify_on_commit,
     )

@@ -10,32 +10,32 @@ from itertools import takewhile
 from django.db import connection
 from django.db.models import QuerySet
 
-from verification.jobs.queue import later
-from webhooks.letters import Answer
+from verification.jobs.queue import schedule_job
 from webhooks.models import Attempt, Configuration
+from webhooks.requests import Answer
 
 GONE = 410
 # The owners are told at this failure in a row.
-TOLD_AT = 4
+NOTIFIES_AT = 4
 # The breaker opens at this failure in a row: for 30 seconds, and when it fails again
 # after a rest for twice as long, up to five minutes.
-RESTS_AT = 10
+TRIPS_AT = 10
 # Disabled when nothing was delivered for so long, and so many attempts failed.
-DEAD_AFTER = timedelta(days=5)
-DEAD_FAILURES = 10
+DISABLE_AFTER = timedelta(days=5)
+MIN_FAILURES_TO_DISABLE = 10
 
 # What was sent to an earlier URL says nothing of this one: `updated_at` has moved.
-FAIL = f"""
+COUNT_FAILURES = f"""
 UPDATE webhooks_configuration
 SET failures_in_row = failures_in_row + %(failures)s,
     failing_since = COALESCE(failing_since, %(at)s),
     resting_until = CASE
-        WHEN failures_in_row + %(failures)s < {RESTS_AT} THEN NULL
+        WHEN failures_in_row + %(failures)s < {TRIPS_AT} THEN NULL
         WHEN resting_until > %(at)s THEN resting_until
         ELSE %(at)s + interval '1 second' * LEAST(300, 30 * 2 ^ LEAST(rests, 10))
     END,
     rests = rests + CASE
-        WHEN failures_in_row + %(failures)s < {RESTS_AT} THEN 0
+        WHEN failures_in_row + %(failures)s < {TRIPS_AT} THEN 0
         WHEN resting_until > %(at)s THEN 0
         ELSE 1
     END
@@ -44,7 +44,7 @@ RETURNING failures_in_row, failing_since
 """  # noqa: S608
 
 
-def note(ended: Iterable[tuple[Configuration, Answer]], at: datetime) -> None:
+def record_answers(ended: Iterable[tuple[Configuration, Answer]], at: datetime) -> None:
     """Count what these answers, in their order, say of their receivers."""
     by_configuration: dict[Configuration, list[Answer]] = defaultdict(list)
     for configuration, answer in ended:
@@ -53,32 +53,32 @@ def note(ended: Iterable[tuple[Configuration, Answer]], at: datetime) -> None:
             by_configuration[configuration].append(answer)
     # In one order everywhere, so that two recordings never wait for each other.
     for configuration in sorted(by_configuration, key=lambda c: c.pk):
-        _note(configuration, by_configuration[configuration], at)
+        _record_answers_of(configuration, by_configuration[configuration], at)
 
 
-def _note(
+def _record_answers_of(
     configuration: Configuration, answers: Sequence[Answer], at: datetime
 ) -> None:
     failed = len(list(takewhile(lambda a: not a.is_acknowledgement, reversed(answers))))
     if failed < len(answers):
-        _recovered(configuration)
+        _reset_failures(configuration)
     if failed:
-        _failed(configuration, failed, at)
+        _count_failures(configuration, failed, at)
     if any(answer.status_code == GONE for answer in answers):
-        _disable(configuration, Configuration.Disabled.GONE, at)
+        _disable(configuration, Configuration.DisabledReason.GONE, at)
 
 
-def _recovered(configuration: Configuration) -> None:
+def _reset_failures(configuration: Configuration) -> None:
     # What it was at the claim says nothing: others have answered since.
-    _as_it_was(configuration).filter(failures_in_row__gt=0).update(
+    _unless_replaced(configuration).filter(failures_in_row__gt=0).update(
         failures_in_row=0, failing_since=None, resting_until=None, rests=0
     )
 
 
-def _failed(configuration: Configuration, failures: int, at: datetime) -> None:
+def _count_failures(configuration: Configuration, failures: int, at: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            FAIL,
+            COUNT_FAILURES,
             {
                 "id": configuration.pk,
                 "updated_at": configuration.updated_at,
@@ -90,24 +90,26 @@ def _failed(configuration: Configuration, failures: int, at: datetime) -> None:
     if row is None:
         return
     in_row, since = row
-    if in_row - failures < TOLD_AT <= in_row:
-        later("webhooks.tasks.tell_failing", configuration.pk)
-    if in_row >= DEAD_FAILURES and since <= at - DEAD_AFTER:
-        _disable(configuration, Configuration.Disabled.FAILING, at)
+    if in_row - failures < NOTIFIES_AT <= in_row:
+        schedule_job("webhooks.tasks.notify_failing", configuration.pk)
+    if in_row >= MIN_FAILURES_TO_DISABLE and since <= at - DISABLE_AFTER:
+        _disable(configuration, Configuration.DisabledReason.FAILING, at)
 
 
 def _disable(
-    configuration: Configuration, reason: Configuration.Disabled, at: datetime
+    configuration: Configuration, reason: Configuration.DisabledReason, at: datetime
 ) -> None:
     """What waits keeps waiting, and goes out when it is enabled again."""
-    disabled = _as_it_was(configuration, enabled=True).update(
+    disabled = _unless_replaced(configuration, enabled=True).update(
         enabled=False, disabled_at=at, disabled_reason=reason
     )
     if disabled:
-        later("webhooks.tasks.tell_disabled", configuration.pk)
+        schedule_job("webhooks.tasks.notify_disabled", configuration.pk)
 
 
-def _as_it_was(configuration: Configuration, **also: bool) -> QuerySet[Configuration]:
+def _unless_replaced(
+    configuration: Configuration, **also: bool
+) -> QuerySet[Configuration]:
     return Configuration.objects.filter(
         pk=configuration.pk, updated_at=configuration.updated_at, **also
     )

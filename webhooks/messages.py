@@ -7,35 +7,35 @@ from datetime import datetime
 from django.conf import settings
 
 from verification.notifications.models import Channel, Kind
-from verification.notifications.outbox import Wanted, notify
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.wire import utc_text
 from webhooks.models import Configuration
 from workspaces.models import Environment
 
 
-def tell_failing(configuration_id: str) -> None:
+def notify_failing(configuration_id: str) -> None:
     """Unless it has recovered, was replaced or was removed since."""
-    configuration = _found(configuration_id)
+    configuration = _find_configuration(configuration_id)
     if configuration and configuration.failing_since:
-        _tell(configuration, Kind.WEBHOOK_FAILING, configuration.failing_since)
+        _notify_owners(configuration, Kind.WEBHOOK_FAILING, configuration.failing_since)
 
 
-def tell_disabled(configuration_id: str) -> None:
+def notify_disabled(configuration_id: str) -> None:
     """Unless it was enabled again or removed since."""
-    configuration = _found(configuration_id)
+    configuration = _find_configuration(configuration_id)
     if configuration and configuration.disabled_at:
-        _tell(configuration, Kind.WEBHOOK_DISABLED, configuration.disabled_at)
+        _notify_owners(configuration, Kind.WEBHOOK_DISABLED, configuration.disabled_at)
 
 
-def _found(configuration_id: str) -> Configuration | None:
+def _find_configuration(configuration_id: str) -> Configuration | None:
     found = Configuration.objects.select_related("workspace")
     return found.filter(pk=configuration_id).first()
 
 
-def _tell(configuration: Configuration, kind: Kind, since: datetime) -> None:
+def _notify_owners(configuration: Configuration, kind: Kind, since: datetime) -> None:
     failing_since = configuration.failing_since
     notify(
-        Wanted(
+        OutgoingMessage(
             kind,
             Channel.EMAIL,
             cause=f"{_word(kind)}:{configuration.pk}:{utc_text(since)}",

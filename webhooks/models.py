@@ -63,7 +63,7 @@ class Event(models.Model):
 class Configuration(models.Model):
     """Where a workspace gets its events in one environment, and how that goes."""
 
-    class Disabled(models.TextChoices):
+    class DisabledReason(models.TextChoices):
         GONE = "GONE", "The receiver answered 410 Gone."
         FAILING = "FAILING", "Nothing was delivered for five days."
 
@@ -88,7 +88,7 @@ class Configuration(models.Model):
     rests = models.PositiveSmallIntegerField(default=0, db_default=0)
     # Set when the service disabled it, not when the client did.
     disabled_at = models.DateTimeField(null=True, editable=False)
-    disabled_reason = models.CharField(max_length=7, choices=Disabled, blank=True)
+    disabled_reason = models.CharField(max_length=7, choices=DisabledReason, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)
     updated_at = models.DateTimeField(default=now, editable=False)
 

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from verification.db.base import planned_for_their_values
+from verification.db.base import force_custom_plan
 from webhooks.models import Delivery
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class DeliveryPage:
     deliveries: list[Delivery]
     total: int
 
@@ -26,7 +26,7 @@ def deliveries_of(workspace_id: UUID, environment: str) -> QuerySet[Delivery]:
     )
 
 
-@planned_for_their_values()
+@force_custom_plan()
 def list_deliveries(
     workspace_id: UUID,
     environment: str,
@@ -35,7 +35,7 @@ def list_deliveries(
     status: str | None = None,
     page: int,
     size: int,
-) -> Listed:
+) -> DeliveryPage:
     """One page of them, and how many there are in all."""
     found = deliveries_of(workspace_id, environment)
     if event:
@@ -49,4 +49,4 @@ def list_deliveries(
     total = first + len(deliveries)
     if len(deliveries) == size or (first and not deliveries):
         total = found.order_by().count()
-    return Listed(deliveries, total)
+    return DeliveryPage(deliveries, total)

@@ -11,9 +11,9 @@ from django.db.models import Exists, OuterRef
 from django.utils.timezone import now
 
 from verification.db.bulk_insert import insert
-from verification.jobs.queue import later
-from webhooks.configuration import present
-from webhooks.events import Happening, event_rows
+from verification.jobs.queue import schedule_job
+from webhooks.configuration import get_configuration
+from webhooks.events import NewEvent, event_rows
 from webhooks.models import Configuration, Delivery, DeliveryStatus, Event
 from workspaces import rate_limits
 
@@ -48,8 +48,8 @@ def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
     delivery = theirs.select_for_update(no_key=True).get(pk=event_id)
     at = now()
     if delivery.leased_until is None or delivery.leased_until <= at:
-        theirs.filter(pk=event_id).update(**_anew(configuration, at))
-        later("webhooks.tasks.send_due")
+        theirs.filter(pk=event_id).update(**_restarted_schedule(configuration, at))
+        schedule_job("webhooks.tasks.send_due")
         delivery.refresh_from_db()
     return delivery
 
@@ -62,7 +62,7 @@ def check_redeliverable(
     theirs = Delivery.objects.filter(workspace=workspace_id, environment=environment)
     if not theirs.filter(pk=event_id).exists():
         raise Delivery.DoesNotExist
-    configuration = _enabled(workspace_id, environment)
+    configuration = _get_enabled_configuration(workspace_id, environment)
     if Event.objects.filter(pk=event_id, payload=None).exists():
         raise EventPurged
     return configuration
@@ -75,7 +75,7 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
     Those whose payload is kept no longer stay as they are. NotConfigured and
     ConfigurationDisabled.
     """
-    configuration = _enabled(workspace_id, environment)
+    configuration = _get_enabled_configuration(workspace_id, environment)
     kept = Event.objects.filter(pk=OuterRef("event_id"), payload__isnull=False)
     # The status is looked at again where another recovery was faster.
     count = Delivery.objects.filter(
@@ -84,9 +84,9 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
         environment=environment,
         status=DeliveryStatus.FAILED,
         created_at__gte=since,
-    ).update(**_anew(configuration, now()))
+    ).update(**_restarted_schedule(configuration, now()))
     if count:
-        later("webhooks.tasks.send_due")
+        schedule_job("webhooks.tasks.send_due")
     return count
 
 
@@ -96,7 +96,7 @@ def send_test(workspace_id: UUID, environment: str) -> Delivery:
     NotConfigured, ConfigurationDisabled, and TooManyTests after five in a minute.
     """
     with transaction.atomic():
-        _enabled(workspace_id, environment)
+        _get_enabled_configuration(workspace_id, environment)
     rate = rate_limits.count(
         f"webhook-test:{workspace_id}:{environment}", TESTS_PER_MINUTE
     )
@@ -108,14 +108,14 @@ def send_test(workspace_id: UUID, environment: str) -> Delivery:
 @transaction.atomic
 def _record_test(workspace_id: UUID, environment: str) -> Delivery:
     # Anew: it may have been removed meanwhile.
-    _enabled(workspace_id, environment)
+    _get_enabled_configuration(workspace_id, environment)
     rows = event_rows([_test_event(workspace_id, environment)], now())
     insert(rows)
     return Delivery.objects.get(pk=rows.values[0][0])
 
 
-def _test_event(workspace_id: UUID, environment: str) -> Happening:
-    return Happening(
+def _test_event(workspace_id: UUID, environment: str) -> NewEvent:
+    return NewEvent(
         Event.Name.WEBHOOK_TEST,
         str(uuid4()),
         workspace_id,
@@ -125,14 +125,14 @@ def _test_event(workspace_id: UUID, environment: str) -> Happening:
     )
 
 
-def _enabled(workspace_id: UUID, environment: str) -> Configuration:
-    configuration = present(workspace_id, environment)
+def _get_enabled_configuration(workspace_id: UUID, environment: str) -> Configuration:
+    configuration = get_configuration(workspace_id, environment)
     if not configuration.enabled:
         raise ConfigurationDisabled
     return configuration
 
 
-def _anew(configuration: Configuration, at: datetime) -> dict[str, Any]:
+def _restarted_schedule(configuration: Configuration, at: datetime) -> dict[str, Any]:
     return {
         "configuration": configuration,
         "status": DeliveryStatus.PENDING,

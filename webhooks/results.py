@@ -20,18 +20,18 @@ from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
 from webhooks import health
 from webhooks.claims import Claim
-from webhooks.letters import Answer
 from webhooks.models import Attempt, DeliveryStatus
+from webhooks.requests import Answer
 
 # Seconds after the failure before: ten attempts over about three days (75.6 hours).
-WAITS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
+RETRY_DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 JITTER = 0.2
 HOUR = 3_600
 # Answers whose Retry-After counts.
-BUSY = frozenset([429, 503])
+RETRY_AFTER_STATUSES = frozenset([429, 503])
 
 
-def next_wait(
+def next_retry_delay(
     failures: int, status_code: int | None, retry_after: float | None
 ) -> timedelta | None:
     """How long to wait after so many failures (1 or more); None when that was the last.
@@ -39,11 +39,11 @@ def next_wait(
     `retry_after` is what the receiver asked for, in seconds. It can make the wait
     longer, up to twice that of the schedule or an hour, whichever is more.
     """
-    if failures > len(WAITS):
+    if failures > len(RETRY_DELAYS):
         return None
-    planned = WAITS[failures - 1]
+    planned = RETRY_DELAYS[failures - 1]
     wait = planned * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
-    if status_code in BUSY and retry_after is not None:
+    if status_code in RETRY_AFTER_STATUSES and retry_after is not None:
         wait = max(wait, min(retry_after, max(2 * planned, HOUR)))
     return timedelta(seconds=wait)
 
@@ -51,7 +51,7 @@ def next_wait(
 logger = logging.getLogger(__name__)
 
 # What was claimed, when it was, and the answer
-Ended = tuple[Claim, datetime, Answer]
+EndedAttempt = tuple[Claim, datetime, Answer]
 
 # Trying again would not help, or would not be right.
 FINAL_ERRORS = {Attempt.Error.TARGET_BLOCKED, Attempt.Error.UNREADABLE}
@@ -87,7 +87,7 @@ class _Outcome:
     next_attempt_at: datetime | None
 
 
-def record(ended: Sequence[Ended]) -> None:
+def record_attempts(ended: Sequence[EndedAttempt]) -> None:
     """Record these, together if the database takes them together, else each alone.
 
     What could not be recorded is sent again when its lease has ended.
@@ -97,35 +97,41 @@ def record(ended: Sequence[Ended]) -> None:
     try:
         _record(ended)
     except Exception as e:
-        logger.warning("%s attempts are recorded singly: %s", len(ended), _name(e))
+        logger.warning(
+            "%s attempts are recorded singly: %s", len(ended), _error_name(e)
+        )
         for one in ended:
             _record_alone(one)
 
 
-def _record_alone(one: Ended) -> None:
+def _record_alone(one: EndedAttempt) -> None:
     try:
         _record([one])
     except Exception as e:
         event_id = one[0].event.pk
-        logger.error("attempt of %s could not be recorded: %s", event_id, _name(e))
+        logger.error(
+            "attempt of %s could not be recorded: %s", event_id, _error_name(e)
+        )
 
 
-def _name(e: Exception) -> str:
+def _error_name(e: Exception) -> str:
     """An exception's message may hold what a receiver answered."""
     return type(e).__name__
 
 
 @transaction.atomic
-def _record(ended: Sequence[Ended]) -> None:
+def _record(ended: Sequence[EndedAttempt]) -> None:
     at = now()
     ours = _update(ended, at)
     mine = [one for one in ended if (one[0].event.pk, one[0].fence) in ours]
     insert(Rows(Attempt, ATTEMPT_COLUMNS, [_attempt(*one) for one in mine]))
     # Last, because others of the same configuration wait for it until the commit.
-    health.note([(claimed.configuration, answer) for claimed, _, answer in mine], at)
+    health.record_answers(
+        [(claimed.configuration, answer) for claimed, _, answer in mine], at
+    )
 
 
-def _update(ended: Sequence[Ended], at: datetime) -> set[tuple[UUID, int]]:
+def _update(ended: Sequence[EndedAttempt], at: datetime) -> set[tuple[UUID, int]]:
     """Event id and fence of those that are still this sender's to record."""
     rows = []
     for claimed, _, answer in ended:
@@ -151,7 +157,7 @@ def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
     if answer.is_acknowledgement:
         return _Outcome(DeliveryStatus.DELIVERED.value, claimed.failures, None)
     failures = claimed.failures + 1
-    wait = next_wait(failures, answer.status_code, answer.retry_after)
+    wait = next_retry_delay(failures, answer.status_code, answer.retry_after)
     if (
         wait is None
         or answer.error in FINAL_ERRORS

@@ -10,9 +10,9 @@ from datetime import timedelta
 from django.db import connection
 from django.utils.timezone import now
 
-from verification.jobs.batches import in_steps
+from verification.jobs.batches import execute_in_batches
 
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 # What still waits after a month, because its configuration is disabled, has failed.
 GIVE_UP = """
 UPDATE webhooks_delivery
@@ -23,18 +23,18 @@ WHERE event_id IN (
     LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
-FORGET_SECRETS = """
+ERASE_SECRETS = """
 UPDATE webhooks_configuration
 SET previous_secret = NULL, previous_secret_ends_at = NULL
 WHERE previous_secret_ends_at < statement_timestamp()
 """
-FORGET_PAYLOADS = """
+ERASE_PAYLOADS = """
 UPDATE webhooks_event SET payload = NULL WHERE id IN (
     SELECT id FROM webhooks_event WHERE payload IS NOT NULL AND created_at < %(before)s
     ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
-FORGET_ANSWERS = """
+ERASE_ANSWERS = """
 UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
     SELECT id FROM webhooks_attempt WHERE answer IS NOT NULL AND started_at < %(before)s
     ORDER BY started_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -43,8 +43,8 @@ UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
 
 
 def purge() -> None:
-    before = now() - KEPT
+    before = now() - RETENTION
     with connection.cursor() as cursor:
-        cursor.execute(FORGET_SECRETS)
-    for statement in (GIVE_UP, FORGET_PAYLOADS, FORGET_ANSWERS):
-        in_steps(statement, before=before)
+        cursor.execute(ERASE_SECRETS)
+    for statement in (GIVE_UP, ERASE_PAYLOADS, ERASE_ANSWERS):
+        execute_in_batches(statement, before=before)

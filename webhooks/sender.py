@@ -34,12 +34,19 @@ import yarl
 from django.conf import settings
 
 from verification.outbound.targets import GuardedResolver, Lookup, check_url
-from webhooks.letters import Answer, Course, Error, Letter, error_of, seconds_of
+from webhooks.requests import (
+    Answer,
+    Error,
+    RequestProgress,
+    WebhookRequest,
+    classify_error,
+    parse_retry_after,
+)
 
 WAIT_SECONDS = 30.0
 
 
-class Recalled(Exception):
+class NotSent(Exception):
     """The place did not come free in time, or nobody should wait for it any more."""
 
 
@@ -73,7 +80,7 @@ class Lane:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._free.acquire()
         except (TimeoutError, asyncio.CancelledError) as e:
-            raise Recalled from e
+            raise NotSent from e
         finally:
             self._waiting.discard(task)
 
@@ -93,21 +100,21 @@ READ_BYTES = 16 * 1024
 # Addresses of a name are shared by the requests of this many seconds.
 LOOKUP_SECONDS = 10
 # Names that are looked up at the same time; a slow one holds a thread.
-LOOKUPS = 256
+MAX_LOOKUPS = 256
 CLOSING_SECONDS = 2.0
 
 # How a request on a kept connection ends that the receiver had closed meanwhile.
-HAD_CLOSED = (
+STALE_CONNECTION_ERRORS = (
     aiohttp.ServerDisconnectedError,
     aiohttp.ClientOSError,
     aiohttp.ClientConnectionResetError,
 )
 
 
-_course: ContextVar[Course] = ContextVar("_course")
+_progress: ContextVar[RequestProgress] = ContextVar("_course")
 
 
-class Post(Generic[Key]):
+class Sender(Generic[Key]):
     """Sends letters while it is open. `send` and `answers` may be called by any thread.
 
     Every letter gets one answer, those that are under way at the end included: they
@@ -120,7 +127,7 @@ class Post(Generic[Key]):
     def __init__(self, lookup: Lookup | None = None, at_once: int = 10) -> None:
         self._lanes: dict[Hashable, Lane] = defaultdict(lambda: Lane(at_once))
         self._seconds: float = settings.WEBHOOK_TIMEOUT_SECONDS
-        self._trust = _trust(settings.WEBHOOK_CA_FILE)
+        self._trust = _ssl_context(settings.WEBHOOK_CA_FILE)
         opened = settings.WEBHOOK_DEV_HOSTS
         self._resolver = GuardedResolver(opened, lookup)
         self._target: Callable[[str], yarl.URL] = lru_cache(1024)(
@@ -129,10 +136,10 @@ class Post(Generic[Key]):
         self._answers: SimpleQueue[tuple[Key, Answer | None]] = SimpleQueue()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __enter__(self) -> Post[Key]:
+    def __enter__(self) -> Sender[Key]:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log)
-        self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="lookup")
+        self._lookups = ThreadPoolExecutor(MAX_LOOKUPS, thread_name_prefix="lookup")
         self._loop.set_default_executor(self._lookups)
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="post", daemon=True
@@ -149,7 +156,7 @@ class Post(Generic[Key]):
         self._lookups.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 
-    def send(self, letters: Iterable[tuple[Key, Letter]]) -> None:
+    def send(self, letters: Iterable[tuple[Key, WebhookRequest]]) -> None:
         """Start them all, and return at once."""
         self._loop.call_soon_threadsafe(self._start, list(letters))
 
@@ -211,13 +218,13 @@ class Post(Generic[Key]):
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
 
-    def _start(self, letters: list[tuple[Key, Letter]]) -> None:
+    def _start(self, letters: list[tuple[Key, WebhookRequest]]) -> None:
         for key, letter in letters:
             task = self._loop.create_task(self._deliver(key, letter))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _deliver(self, key: Key, letter: Letter) -> None:
+    async def _deliver(self, key: Key, letter: WebhookRequest) -> None:
         answer: Answer | None = None
         lane = self._lanes[letter.lane]
         try:
@@ -226,28 +233,28 @@ class Post(Generic[Key]):
                 if not answer.is_acknowledgement:
                     # Who waits behind one that failed may be in for the same.
                     lane.recall()
-        except Recalled:
+        except NotSent:
             pass
         finally:
             self._answers.put((key, answer))
 
-    async def _attempt(self, letter: Letter) -> Answer:
-        course = Course()
-        _course.set(course)
+    async def _attempt(self, letter: WebhookRequest) -> Answer:
+        course = RequestProgress()
+        _progress.set(course)
         try:
             async with asyncio.timeout(self._seconds):
                 await self._request(letter, course)
         except asyncio.CancelledError:
             return course.answer(Error.BROKEN)
         except Exception as e:
-            return course.answer(error_of(e))
+            return course.answer(classify_error(e))
         return course.answer("")
 
-    async def _request(self, letter: Letter, course: Course) -> None:
+    async def _request(self, letter: WebhookRequest, course: RequestProgress) -> None:
         url = self._target(letter.url)
         try:
             await _exchange(self._kept, url, letter, course)
-        except HAD_CLOSED:
+        except STALE_CONNECTION_ERRORS:
             # aiohttp sends no POST again by itself.
             if not course.reused or course.status_code:
                 raise
@@ -271,7 +278,7 @@ class _Connector(aiohttp.TCPConnector):
         timeout: aiohttp.ClientTimeout,
     ) -> Any:
         connection = await super().connect(req, traces, timeout)
-        course = _course.get()
+        course = _progress.get()
         if transport := connection.transport:
             course.transport, course.reused = transport, transport in self.sockets
             if not course.reused:
@@ -293,7 +300,10 @@ def _socket_of(transport: asyncio.BaseTransport) -> TransportSocket | None:
 
 
 async def _exchange(
-    session: aiohttp.ClientSession, url: yarl.URL, letter: Letter, course: Course
+    session: aiohttp.ClientSession,
+    url: yarl.URL,
+    letter: WebhookRequest,
+    course: RequestProgress,
 ) -> None:
     """Send the letter and put what is answered into `course`."""
     try:
@@ -304,17 +314,19 @@ async def _exchange(
             allow_redirects=False,
         ) as response:
             course.status_code = response.status
-            course.retry_after = seconds_of(response.headers.get("Retry-After", ""))
+            course.retry_after = parse_retry_after(
+                response.headers.get("Retry-After", "")
+            )
             body = course.body
             # What is left after that is not read: the connection is closed.
             while chunk := await response.content.read(READ_BYTES - len(body)):
                 body += chunk
     finally:
-        course.let_go()
+        course.abort_closing()
 
 
 @cache
-def _trust(ca_file: str) -> ssl.SSLContext:
+def _ssl_context(ca_file: str) -> ssl.SSLContext:
     """Made once a process: reading the certificates takes longer than a request."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -17,19 +17,19 @@ from unfold.enums import ActionVariant
 
 from verification import links
 from verification.backoffice import audit
-from verification.backoffice.approvals import DecidingAdmin
-from verification.backoffice.dialogs import back_to, dialog
+from verification.backoffice.approvals import ApprovalAdmin
+from verification.backoffice.dialogs import dialog, redirect_back
 from verification.backoffice.disclosure import RevealingAdmin
 from verification.backoffice.model_admin import (
-    SEARCHED,
-    OfficeAdmin,
+    SEARCHED_LIST_TEMPLATE,
+    BackofficeAdmin,
     ReadOnlyAdmin,
     is_uuid,
 )
-from verification.backoffice.roles import staff_of
+from verification.backoffice.roles import staff_actor
 from verification.documents import statements as document_statements
-from verification.values.local_time import in_nairobi
-from verification.values.masking import masked
+from verification.values.local_time import format_nairobi
+from verification.values.masking import mask
 from workspaces import forms, keys, ledger, staff_entries, statements
 from workspaces.models import (
     Account,
@@ -48,17 +48,17 @@ VERBS = {
     LedgerEntry.Kind.ADJUSTMENT: "adjusted",
 }
 NOUNS = {LedgerEntry.Kind.TOP_UP: "Top-up", LedgerEntry.Kind.ADJUSTMENT: "Adjustment"}
-FOR_GOOD = "The entry is made for good; another one puts a mistake right."
+ENTRY_NOTICE = "The entry is made for good; another one puts a mistake right."
 
 
 @admin.register(Workspace)
-class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
+class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
     """The page of a customer: what there is beside the row, `CUSTOMER_PAGE` says."""
 
     list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
     list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
     search_exact = ("name__iexact",)
-    change_list_template = SEARCHED
+    change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/workspace.html"
     # All else is drawn by the template.
     fields = [
@@ -105,7 +105,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
 
     def get_form(self, request, obj=None, change=False, **kwargs):
         if not change:
-            kwargs["form"] = forms.NewWorkspace
+            kwargs["form"] = forms.WorkspaceForm
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fields(self, request, obj=None):
@@ -135,7 +135,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
             "Colleagues read it here, after they have said why. It cannot be changed "
             "or deleted, and is erased when the retention of the workspace is over.",
             "Add it",
-            forms.NewNote,
+            forms.NoteForm,
         ),
     )
     def add_note(self, request, form, object_id):
@@ -147,7 +147,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
             Note.objects.create(workspace=workspace, author=author, text=text)
             self.log_change(request, workspace, "note added", verb="note-added")
         self.message_user(request, "The note is added.", messages.SUCCESS)
-        return back_to(request, workspace)
+        return redirect_back(request, workspace)
 
     def has_suspend_permission(self, request, object_id=None):
         return self._may_act(request, object_id, suspended=False)
@@ -171,7 +171,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
             "Its keys answer 403 and its jobs stop until it is resumed. Nothing is "
             "lost. Its members read the reason.",
             "Suspend",
-            forms.Suspension,
+            forms.SuspendForm,
         ),
     )
     def suspend(self, request, form, object_id):
@@ -181,7 +181,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
             if workspace.suspend(reason):
                 told = "is suspended"
                 self._tell(request, workspace, told, verb="suspended", reason=reason)
-        return back_to(request, workspace)
+        return redirect_back(request, workspace)
 
     @action(
         description="Resume",
@@ -192,7 +192,7 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
             "Resume this workspace",
             "Its keys work again, and what waited for it goes on.",
             "Resume",
-            forms.Resumption,
+            forms.ResumeForm,
         ),
     )
     def resume(self, request, form, object_id):
@@ -200,19 +200,19 @@ class WorkspaceAdmin(RevealingAdmin, OfficeAdmin):
         with transaction.atomic():
             if workspace.resume():
                 self._tell(request, workspace, "works again", verb="resumed")
-        return back_to(request, workspace)
+        return redirect_back(request, workspace)
 
     def _tell(self, request, workspace, outcome, **more):
         self.log_change(request, workspace, outcome, **more)
         self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
 
 
-def low(accounts):
+def filter_low_balance(accounts):
     """Those whose owners were told that little is left."""
-    return accounts.filter(low_balance_told_at__isnull=False)
+    return accounts.filter(low_balance_notified_at__isnull=False)
 
 
-class LowFilter(admin.SimpleListFilter):
+class LowBalanceFilter(admin.SimpleListFilter):
     title = "balance"
     parameter_name = "balance"
 
@@ -220,18 +220,18 @@ class LowFilter(admin.SimpleListFilter):
         return [("low", "low")]
 
     def queryset(self, request, accounts):
-        return low(accounts) if self.value() == "low" else accounts
+        return filter_low_balance(accounts) if self.value() == "low" else accounts
 
 
 @admin.register(Account)
-class AccountAdmin(OfficeAdmin):
-    form = forms.Terms
+class AccountAdmin(BackofficeAdmin):
+    form = forms.AccountTermsForm
     list_display = ["workspace", "environment", "billing", "balance", "credit_limit"]
-    list_filter = [LowFilter, "environment", "billing"]
+    list_filter = [LowBalanceFilter, "environment", "billing"]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("workspace__name__iexact",)
-    change_list_template = SEARCHED
+    change_list_template = SEARCHED_LIST_TEMPLATE
     fields = [
         "id",
         "workspace",
@@ -240,7 +240,7 @@ class AccountAdmin(OfficeAdmin):
         "credit_limit",
         "ceiling",
         "low_balance_at",
-        "low_balance_told_at",
+        "low_balance_notified_at",
         "balance",
         "currency",
         "top_up_page",
@@ -250,7 +250,7 @@ class AccountAdmin(OfficeAdmin):
         "id",
         "workspace",
         "environment",
-        "low_balance_told_at",
+        "low_balance_notified_at",
         "balance",
         "currency",
         "top_up_page",
@@ -291,7 +291,7 @@ class AccountAdmin(OfficeAdmin):
             raise PermissionDenied
         if account is None or kind not in {"csv", "pdf"}:
             raise Http404
-        with statements.opened(account.pk, _begun(month)) as statement:
+        with statements.open_statement(account.pk, _begun(month)) as statement:
             if kind == "csv":
                 file = document_statements.csv_file(statement)
             else:
@@ -313,7 +313,7 @@ class AccountAdmin(OfficeAdmin):
         description="Top up",
         icon="add_card",
         permissions=["move"],
-        dialog=dialog("Top up this account", FOR_GOOD, "Go on", forms.TopUp),
+        dialog=dialog("Top up this account", ENTRY_NOTICE, "Go on", forms.TopUpForm),
     )
     def top_up(self, request, form, object_id):
         return self._move(request, form)
@@ -322,7 +322,9 @@ class AccountAdmin(OfficeAdmin):
         description="Adjust",
         icon="tune",
         permissions=["move"],
-        dialog=dialog("Adjust this account", FOR_GOOD, "Go on", forms.Adjustment),
+        dialog=dialog(
+            "Adjust this account", ENTRY_NOTICE, "Go on", forms.AdjustmentForm
+        ),
     )
     def adjust(self, request, form, object_id):
         return self._move(request, form)
@@ -332,8 +334,8 @@ class AccountAdmin(OfficeAdmin):
         note, amount = typed["note"], typed["amount"]
         try:
             with transaction.atomic():
-                by = staff_of(request)
-                entry = staff_entries.ask(
+                by = staff_actor(request)
+                entry = staff_entries.request_entry(
                     typed["page"], account.pk, kind, amount, note, by
                 )
                 verb = VERBS[kind] + ("-asked" if entry.needs_second else "")
@@ -341,11 +343,11 @@ class AccountAdmin(OfficeAdmin):
                 self.log_change(request, account, told, verb=verb, reason=note)
         except (ledger.InsufficientBalance, staff_entries.NotBooked) as e:
             self.message_user(request, str(e), messages.ERROR)
-            return back_to(request, account)
+            return redirect_back(request, account)
         done = f"{NOUNS[kind]} of {entry.money} on {account}"
         waits = " waits for a second person" if entry.needs_second else ""
         self.message_user(request, f"{done}{waits}.", messages.SUCCESS)
-        return back_to(request, account)
+        return redirect_back(request, account)
 
 
 def _statement_url(account, month, kind):
@@ -396,7 +398,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
 
 
 @admin.register(StaffEntry)
-class StaffEntryAdmin(DecidingAdmin):
+class StaffEntryAdmin(ApprovalAdmin):
     list_display = ["id", "account", "kind", "amount", "status", "requested_by"]
     list_filter = ["status", "kind", "account__environment"]
     list_select_related = ["account__workspace"]
@@ -459,7 +461,7 @@ class MemberAdmin(RevealingAdmin, PeopleAdmin):
 
     @admin.display(description="E-mail")
     def email(self, member):
-        return masked(member.user.email, "email")
+        return mask(member.user.email, "email")
 
     @admin.display(description="E-mail address")
     def address(self, member):
@@ -467,22 +469,22 @@ class MemberAdmin(RevealingAdmin, PeopleAdmin):
 
     @admin.display(description="Joined", ordering="created_at")
     def joined(self, member):
-        return in_nairobi(member.created_at)
+        return format_nairobi(member.created_at)
 
     @admin.display(description="Last login", ordering="user__last_login")
     def last_login(self, member):
         last = member.user.last_login
-        return in_nairobi(last) if last else "-"
+        return format_nairobi(last) if last else "-"
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(OfficeAdmin):
+class ApiKeyAdmin(BackofficeAdmin):
     list_display = ["__str__", "name", "workspace", "environment", "works", "used"]
     list_filter = ["environment", ("revoked_at", admin.EmptyFieldListFilter)]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("last_characters", "workspace__name__iexact")
-    change_list_template = SEARCHED
+    change_list_template = SEARCHED_LIST_TEMPLATE
     raw_id_fields = ["workspace"]
     limits = ["creates_per_minute", "requests_per_minute"]
     history = [
@@ -511,7 +513,7 @@ class ApiKeyAdmin(OfficeAdmin):
 
     def get_form(self, request, obj=None, change=False, **kwargs):
         if not change:
-            kwargs["form"] = forms.NewKey
+            kwargs["form"] = forms.ApiKeyForm
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fields(self, request, obj=None):
@@ -551,13 +553,13 @@ class ApiKeyAdmin(OfficeAdmin):
             "Revoke this key",
             "Who uses it is refused at once. This cannot be undone.",
             "Revoke it",
-            forms.Revocation,
+            forms.RevokeForm,
         ),
     )
     def revoke_key(self, request, form, object_id):
         key = self.get_object(request, object_id)
         self._revoke(request, key)
-        return back_to(request, key)
+        return redirect_back(request, key)
 
     def _revoke(self, request, key):
         with transaction.atomic():

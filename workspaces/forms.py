@@ -16,10 +16,10 @@ from unfold.widgets import (
 
 from verification.backoffice.dialogs import Facts, FactsForm, ReasonForm
 from verification.db.ids import uuid7
-from verification.values.local_time import in_nairobi
+from verification.values.local_time import format_nairobi
 from workspaces import keys, staff_entries
 from workspaces.ledger import InsufficientBalance
-from workspaces.members import give_to
+from workspaces.members import assign_owner
 from workspaces.models import (
     Account,
     ApiKey,
@@ -31,12 +31,12 @@ from workspaces.models import (
 )
 from workspaces.signup import create_workspace
 
-SECOND = "Needed: it is booked once another person approves it"
+APPROVAL_NOTICE = "Needed: it is booked once another person approves it"
 # Play money is for the sandbox, and the sandbox is for play money.
 REAL_MONEY = [c for c in Account.Billing.choices if c[0] != Account.Billing.PLAY]
 
 
-class NewWorkspace(forms.ModelForm):
+class WorkspaceForm(forms.ModelForm):
     owner = forms.EmailField(label="E-mail of the owner")
     billing = forms.ChoiceField(choices=REAL_MONEY, widget=UnfoldAdminSelectWidget)
 
@@ -52,14 +52,14 @@ class NewWorkspace(forms.ModelForm):
             kind=Workspace.Kind(self.cleaned_data["kind"]),
             billing=Account.Billing(self.cleaned_data["billing"]),
         )
-        give_to(workspace, email)
+        assign_owner(workspace, email)
         return workspace
 
     def save_m2m(self) -> None:
         pass
 
 
-class NewKey(forms.ModelForm):
+class ApiKeyForm(forms.ModelForm):
     scopes = forms.MultipleChoiceField(
         choices=Scope.choices,
         initial=all_scopes,
@@ -90,7 +90,7 @@ class NewKey(forms.ModelForm):
         pass
 
 
-class Terms(forms.ModelForm):
+class AccountTermsForm(forms.ModelForm):
     """How a workspace pays in production."""
 
     billing = forms.ChoiceField(choices=REAL_MONEY, widget=UnfoldAdminSelectWidget)
@@ -112,7 +112,7 @@ class Terms(forms.ModelForm):
         return cleaned
 
 
-class Suspension(ReasonForm):
+class SuspendForm(ReasonForm):
     def facts(self) -> Facts:
         workspace = Workspace.objects.get(pk=self.object_id)
         usable = [key for key in workspace.api_keys.all() if key.is_usable]
@@ -123,20 +123,20 @@ class Suspension(ReasonForm):
         ]
 
 
-class Resumption(FactsForm):
+class ResumeForm(FactsForm):
     def facts(self) -> Facts:
         workspace = Workspace.objects.get(pk=self.object_id)
         return [
             ("Workspace", workspace.name),
-            ("Suspended", in_nairobi(workspace.suspended_at or now())),
+            ("Suspended", format_nairobi(workspace.suspended_at or now())),
             ("Because", workspace.suspension_reason),
         ]
 
 
-class Revocation(FactsForm):
+class RevokeForm(FactsForm):
     def facts(self) -> Facts:
         key = ApiKey.objects.select_related("workspace").get(pk=self.object_id)
-        used = in_nairobi(key.last_used_at) if key.last_used_at else "never"
+        used = format_nairobi(key.last_used_at) if key.last_used_at else "never"
         return [
             ("Key", f"{key} ({key.name})"),
             ("Workspace", key.workspace.name),
@@ -145,13 +145,13 @@ class Revocation(FactsForm):
         ]
 
 
-class NewNote(FactsForm):
+class NoteForm(FactsForm):
     text = forms.CharField(
         label="Note", max_length=2000, widget=UnfoldAdminTextareaWidget
     )
 
 
-class Movement(FactsForm):
+class MovementForm(FactsForm):
     """Money by hand, in two steps: what is typed, then what follows from it.
 
     `page` is the id that the entry gets: sent twice, it is booked once.
@@ -223,18 +223,21 @@ class Movement(FactsForm):
         ]
         if not self.submit_text:
             return facts
-        needs_second = staff_entries.needs_second(account, self.amount_moved)
+        needs_second = staff_entries.needs_approval(account, self.amount_moved)
         after = self.money(account.balance + self.amount_moved)
         return [
             *facts,
             ("Amount", self.money(self.amount_moved)),
             ("Balance after", after),
             ("Note", self.cleaned_data["note"] or "-"),
-            ("Second person", SECOND if needs_second else "Not needed: booked at once"),
+            (
+                "Second person",
+                APPROVAL_NOTICE if needs_second else "Not needed: booked at once",
+            ),
         ]
 
 
-class TopUp(Movement):
+class TopUpForm(MovementForm):
     kind = LedgerEntry.Kind.TOP_UP
 
     def clean_amount(self) -> Decimal:
@@ -243,7 +246,7 @@ class TopUp(Movement):
         return self.amount_moved
 
 
-class Adjustment(Movement):
+class AdjustmentForm(MovementForm):
     kind = LedgerEntry.Kind.ADJUSTMENT
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

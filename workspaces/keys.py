@@ -68,7 +68,7 @@ def issue(
     approved = workspace.go_live == Workspace.GoLive.APPROVED
     if environment == Environment.PRODUCTION and not (approved or force):
         raise NotApproved(f"{workspace} is not approved to go live.")
-    text = _new_text(environment)
+    text = _generate_text(environment)
     key = ApiKey.objects.create(
         workspace=workspace,
         name=name,
@@ -106,11 +106,11 @@ def find(text: str) -> ApiKey | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    key = _key_with_its_account(row)
+    key = _load_key(row)
     return key if key.is_usable else None
 
 
-def touch(key: ApiKey, address: str) -> bool:
+def record_use(key: ApiKey, address: str) -> bool:
     """Note that the key is used from this network address; False if a use was noted
     within the last minute."""
     moment = now()
@@ -121,13 +121,13 @@ def touch(key: ApiKey, address: str) -> bool:
     unchanged = ApiKey.objects.filter(pk=key.pk, last_used_at=seen)
     key.last_used_at = moment
     used_from = address_hash(key.workspace_id, address)
-    return bool(unchanged.update(last_used_at=moment, used_from=used_from))
+    return bool(unchanged.update(last_used_at=moment, last_used_address_hash=used_from))
 
 
 def is_used_from(workspace: Workspace, address: str) -> bool:
     """Whether one of its keys was last used from this network address."""
     hashed = address_hash(workspace.pk, address)
-    return workspace.api_keys.filter(used_from=hashed).exists()
+    return workspace.api_keys.filter(last_used_address_hash=hashed).exists()
 
 
 def address_hash(workspace_id: UUID, address: str) -> bytes:
@@ -199,7 +199,7 @@ def _names(model: type[Model]) -> list[str]:
     return [f.attname for f in fields if not isinstance(f, EncryptedJSONField)]
 
 
-def _key_with_its_account(row: tuple[Any, ...]) -> ApiKey:
+def _load_key(row: tuple[Any, ...]) -> ApiKey:
     loaded: list[Any] = []
     for model in (ApiKey, Workspace, Account):
         names = _names(model)
@@ -211,7 +211,7 @@ def _key_with_its_account(row: tuple[Any, ...]) -> ApiKey:
     return key
 
 
-def _new_text(environment: Environment) -> str:
+def _generate_text(environment: Environment) -> str:
     random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS))
     body = PREFIXES[environment] + random
     return body + _checksum(body)

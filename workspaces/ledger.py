@@ -25,7 +25,10 @@ from workspaces.models import Account, Environment, LedgerEntry, Workspace
 Kind = LedgerEntry.Kind
 MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = %s"
 # The constraints that a charge beyond an account's limit breaks.
-OVERDRAFTS = {"prepaid_is_never_overdrawn", "postpaid_stays_below_its_ceiling"}
+OVERDRAFT_CONSTRAINTS = {
+    "prepaid_is_never_overdrawn",
+    "postpaid_stays_below_its_ceiling",
+}
 
 
 class InsufficientBalance(Exception):
@@ -124,7 +127,7 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
 
 
 @contextmanager
-def paid_with(movements: Sequence[Movement]) -> Iterator[Update | None]:
+def balance_update(movements: Sequence[Movement]) -> Iterator[Update | None]:
     """What moves the balance of their one account, for `insert_at_once`.
 
     Raises InsufficientBalance when the account cannot pay, and then nothing was
@@ -150,12 +153,13 @@ def paid_with(movements: Sequence[Movement]) -> Iterator[Update | None]:
 def _is_overdraft(error: IntegrityError) -> bool:
     broken = error.__cause__
     return (
-        isinstance(broken, CheckViolation) and broken.diag.constraint_name in OVERDRAFTS
+        isinstance(broken, CheckViolation)
+        and broken.diag.constraint_name in OVERDRAFT_CONSTRAINTS
     )
 
 
 @transaction.atomic
-def record(*movements: Movement) -> None:
+def record_movements(*movements: Movement) -> None:
     """Movements that stand alone, such as a top-up."""
     move_balances(movements)
     insert(entries(movements, now()))
@@ -191,7 +195,7 @@ def top_up(
 ) -> None:
     """With a checkout, which tops up once: again, it raises IntegrityError."""
     account = account_of(workspace, environment)
-    record(
+    record_movements(
         Movement(
             account.id,
             Kind.TOP_UP,

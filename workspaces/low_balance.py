@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from verification.links import top_up_url
 from verification.notifications.models import Channel, Kind
-from verification.notifications.outbox import Wanted, notify
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.wire import utc_text
 from workspaces.models import Account, LedgerEntry
 
@@ -23,36 +23,36 @@ SPENDABLE = F("balance") + Case(
 )
 
 
-def tell_owners() -> None:
+def notify_owners() -> None:
     """Any number of these may run at once; nobody is told of one crossing twice."""
-    told = Account.objects.filter(low_balance_told_at__isnull=False)
-    told.exclude(pk__in=_low()).update(low_balance_told_at=None)
+    told = Account.objects.filter(low_balance_notified_at__isnull=False)
+    told.exclude(pk__in=_low_accounts()).update(low_balance_notified_at=None)
     charges = LedgerEntry.objects.filter(
         account=OuterRef("pk"), kind=LedgerEntry.Kind.CHARGE
     )
     # Who never bought anything expects no balance.
-    low = _low().filter(
-        Exists(charges), low_balance_told_at=None, workspace__suspended_at=None
+    low = _low_accounts().filter(
+        Exists(charges), low_balance_notified_at=None, workspace__suspended_at=None
     )
     for account_id in list(low.values_list("pk", flat=True)):
-        _tell(account_id)
+        _notify_owner(account_id)
 
 
-def _low() -> QuerySet[Account]:
+def _low_accounts() -> QuerySet[Account]:
     """Accounts that can spend no more than the owner wants to be told at."""
     accounts = Account.objects.alias(left=SPENDABLE)
     return accounts.filter(left__lte=F("low_balance_at"))
 
 
 @transaction.atomic
-def _tell(account_id: UUID) -> None:
+def _notify_owner(account_id: UUID) -> None:
     moment = now()
-    untold = _low().filter(pk=account_id, low_balance_told_at=None)
-    if not untold.update(low_balance_told_at=moment):
+    untold = _low_accounts().filter(pk=account_id, low_balance_notified_at=None)
+    if not untold.update(low_balance_notified_at=moment):
         return
     account = Account.objects.select_related("workspace").get(pk=account_id)
     notify(
-        Wanted(
+        OutgoingMessage(
             Kind.LOW_BALANCE,
             Channel.EMAIL,
             cause=f"low-balance:{account.pk}:{utc_text(moment)}",

@@ -20,14 +20,14 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
-from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.outbox import Wanted, cancel, notify
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.values.wire import utc_text
 from workspaces.models import Invitation, Member, Role, Workspace
 
-LIFETIME = timedelta(days=7)
+INVITATION_LIFETIME = timedelta(days=7)
 # Invitations carry words of the workspace to whoever it names: not to many.
-A_DAY, ONE_DAY = 50, timedelta(days=1)
+INVITATIONS_PER_DAY, ONE_DAY = 50, timedelta(days=1)
 
 
 class Permission(StrEnum):
@@ -78,16 +78,16 @@ class TooManyInvitations(Exception):
     """A workspace invites only so many people a day."""
 
 
-class InvitationOver(Exception):
+class InvitationEnded(Exception):
     """Unknown, used, withdrawn, expired, or meant for another address."""
 
 
-def may(member: Member, permission: Permission) -> bool:
+def has_permission(member: Member, permission: Permission) -> bool:
     return permission in ALLOWED[member.role]
 
 
-def require(member: Member, permission: Permission) -> None:
-    if not may(member, permission):
+def require_permission(member: Member, permission: Permission) -> None:
+    if not has_permission(member, permission):
         raise NotAllowed(permission)
 
 
@@ -97,19 +97,19 @@ def invite(actor: Member, email: str, role: Role) -> Invitation:
 
     Raises NotAllowed, AlreadyMember and TooManyInvitations.
     """
-    lock(actor.workspace_id)
-    _require_over(actor, actor.workspace_id, role)
+    lock_workspace(actor.workspace_id)
+    _require_authority_over(actor, actor.workspace_id, role)
     today = actor.workspace.invitations.filter(created_at__gt=now() - ONE_DAY)
-    if today.count() >= A_DAY:
+    if today.count() >= INVITATIONS_PER_DAY:
         raise TooManyInvitations
     return _invite(actor.workspace, email, role, actor.user)
 
 
 @transaction.atomic
-def give_to(workspace: Workspace, email: str) -> bool:
+def assign_owner(workspace: Workspace, email: str) -> bool:
     """By an operator, who made it for somebody: whoever logs in with this address owns
     it at once, and anybody else is invited to. True for the former."""
-    user = _user_of(email)
+    user = _find_user(email)
     if user:
         Member.objects.create(workspace=workspace, user=user, role=Role.OWNER)
     else:
@@ -118,49 +118,49 @@ def give_to(workspace: Workspace, email: str) -> bool:
 
 
 @transaction.atomic
-def withdraw(actor: Member, invitation: Invitation) -> None:
+def withdraw_invitation(actor: Member, invitation: Invitation) -> None:
     """Its link works no more. Raises NotAllowed and InvitationOver."""
-    lock(invitation.workspace_id)
-    _require_over(actor, invitation.workspace_id, Role(invitation.role))
+    lock_workspace(invitation.workspace_id)
+    _require_authority_over(actor, invitation.workspace_id, Role(invitation.role))
     # Anew: it may have been accepted while the page was open.
     held = open_invitations().select_for_update(of=("self",))
     if (waiting := held.filter(pk=invitation.pk).first()) is None:
-        raise InvitationOver
-    _end(waiting)
+        raise InvitationEnded
+    _end_invitation(waiting)
 
 
-def withdraw_all(workspace: Workspace) -> None:
+def withdraw_all_invitations(workspace: Workspace) -> None:
     """In a transaction: of a workspace that is closed."""
     for invitation in _unanswered(workspace.invitations).select_for_update():
-        _end(invitation)
+        _end_invitation(invitation)
 
 
 @transaction.atomic
-def end_expired() -> int:
+def end_expired_invitations() -> int:
     """Forget the addresses of who did not come in time; how many there were."""
     expired = Invitation.objects.filter(expires_at__lte=now())
     found = list(_unanswered(expired).select_for_update(skip_locked=True)[:1000])
     for invitation in found:
-        _end(invitation)
+        _end_invitation(invitation)
     return len(found)
 
 
 @transaction.atomic
 def accept(user: User, token: str) -> Member:
     """Make the user a member, once. Raises InvitationOver."""
-    found = _usable().select_for_update(of=("self",))
+    found = _usable_invitations().select_for_update(of=("self",))
     invitation = found.filter(token_digest=_digest(token)).first()
     if invitation is None or bytes(invitation.email_hash) != email_hash(user.email):
-        raise InvitationOver
-    _end(invitation, accepted=True)
+        raise InvitationEnded
+    _end_invitation(invitation, accepted=True)
     member, _ = Member.objects.get_or_create(
         workspace=invitation.workspace, user=user, defaults={"role": invitation.role}
     )
     return member
 
 
-def open_invitation(token: str) -> Invitation | None:
-    return _usable().filter(token_digest=_digest(token)).first()
+def find_open_invitation(token: str) -> Invitation | None:
+    return _usable_invitations().filter(token_digest=_digest(token)).first()
 
 
 def is_invited(email: str) -> bool:
@@ -176,7 +176,7 @@ def _unanswered(invitations: Any) -> Any:
     return invitations.filter(accepted_at=None, revoked_at=None)
 
 
-def _usable() -> QuerySet[Invitation]:
+def _usable_invitations() -> QuerySet[Invitation]:
     """Nobody joins a workspace while it is suspended, or after it was closed."""
     return open_invitations().filter(workspace__suspended_at=None)
 
@@ -184,11 +184,11 @@ def _usable() -> QuerySet[Invitation]:
 @transaction.atomic
 def change_role(actor: Member, member: Member, role: Role) -> None:
     """Raises NotAllowed and LastOwner."""
-    member = _held(member)
-    _require_over(actor, member.workspace_id, Role(member.role))
-    _require_over(actor, member.workspace_id, role)
+    member = _lock_member(member)
+    _require_authority_over(actor, member.workspace_id, Role(member.role))
+    _require_authority_over(actor, member.workspace_id, role)
     if role != Role.OWNER:
-        _keep_an_owner(member)
+        _require_another_owner(member)
     member.role = role
     member.save(update_fields=["role"])
 
@@ -196,17 +196,17 @@ def change_role(actor: Member, member: Member, role: Role) -> None:
 @transaction.atomic
 def remove(actor: Member, member: Member) -> None:
     """Raises NotAllowed and LastOwner."""
-    member = _held(member)
-    _require_over(actor, member.workspace_id, Role(member.role))
-    _keep_an_owner(member)
+    member = _lock_member(member)
+    _require_authority_over(actor, member.workspace_id, Role(member.role))
+    _require_another_owner(member)
     member.delete()
 
 
 @transaction.atomic
 def leave(member: Member) -> None:
     """Everybody may go, but the last owner. Raises LastOwner."""
-    member = _held(member)
-    _keep_an_owner(member)
+    member = _lock_member(member)
+    _require_another_owner(member)
     member.delete()
 
 
@@ -214,7 +214,7 @@ def email_hash(email: str) -> bytes:
     return keyed_hash("member e-mail", email.strip().casefold())
 
 
-def _user_of(email: str) -> User | None:
+def _find_user(email: str) -> User | None:
     """Whoever has confirmed this address: anybody can sign up with one."""
     return User.objects.filter(
         is_active=True,
@@ -223,28 +223,28 @@ def _user_of(email: str) -> User | None:
     ).first()
 
 
-def _require_over(actor: Member, workspace_id: UUID, role: Role) -> None:
+def _require_authority_over(actor: Member, workspace_id: UUID, role: Role) -> None:
     """That the actor may give this role there, or take it."""
     needed = P.MANAGE_OWNERS if role == Role.OWNER else P.MANAGE_MEMBERS
     # As they are by now: somebody may have removed them while the page was open.
     found = Member.objects.filter(pk=actor.pk, workspace=workspace_id).first()
     if found is None:
         raise NotAllowed(needed)
-    require(found, needed)
+    require_permission(found, needed)
 
 
-def lock(workspace_id: UUID) -> None:
+def lock_workspace(workspace_id: UUID) -> None:
     """Nobody else changes who belongs to the workspace meanwhile."""
     Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
 
 
-def _held(member: Member) -> Member:
+def _lock_member(member: Member) -> Member:
     """Anew, as nobody else changes them meanwhile."""
-    lock(member.workspace_id)
+    lock_workspace(member.workspace_id)
     return Member.objects.select_related("workspace", "user").get(pk=member.pk)
 
 
-def _keep_an_owner(member: Member) -> None:
+def _require_another_owner(member: Member) -> None:
     owners = Member.objects.filter(
         workspace=member.workspace_id, role=Role.OWNER, user__is_active=True
     )
@@ -255,7 +255,7 @@ def _keep_an_owner(member: Member) -> None:
 def _invite(
     workspace: Workspace, email: str, role: Role, by: User | None
 ) -> Invitation:
-    lock(workspace.pk)
+    lock_workspace(workspace.pk)
     hashed = email_hash(email)
     if any(
         email_hash(known) == hashed
@@ -263,7 +263,7 @@ def _invite(
     ):
         raise AlreadyMember
     for before in _unanswered(workspace.invitations).filter(email_hash=hashed):
-        _end(before)
+        _end_invitation(before)
     token = secrets.token_urlsafe(32)
     invitation = Invitation.objects.create(
         workspace=workspace,
@@ -272,16 +272,16 @@ def _invite(
         role=role,
         token_digest=_digest(token),
         invited_by=by,
-        expires_at=now() + LIFETIME,
+        expires_at=now() + INVITATION_LIFETIME,
     )
-    _send(invitation, token)
+    _send_invitation(invitation, token)
     return invitation
 
 
-def _send(invitation: Invitation, token: str) -> None:
+def _send_invitation(invitation: Invitation, token: str) -> None:
     by = invitation.invited_by
     notify(
-        Wanted(
+        OutgoingMessage(
             Kind.INVITATION,
             Channel.EMAIL,
             cause=_cause(invitation),
@@ -296,13 +296,13 @@ def _send(invitation: Invitation, token: str) -> None:
                 "operator": settings.OPERATOR_NAME,
             },
             # Nobody knows yet which language is read.
-            language=BOTH,
+            language=BILINGUAL,
             workspace_id=invitation.workspace_id,
         )
     )
 
 
-def _end(invitation: Invitation, *, accepted: bool = False) -> None:
+def _end_invitation(invitation: Invitation, *, accepted: bool = False) -> None:
     if accepted:
         invitation.accepted_at = now()
     else:

@@ -14,7 +14,7 @@ from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
-from verification.jobs.queue import later
+from verification.jobs.queue import schedule_job
 from verification.values.wire import one_line
 
 
@@ -154,9 +154,9 @@ class Workspace(models.Model):
     @transaction.atomic
     def resume(self) -> bool:
         """False if it is not suspended. What waited for it goes on."""
-        later("webhooks.tasks.send_due")
-        later("verification.notifications.tasks.send_due")
-        later("monitoring.tasks.let_go", self.pk)
+        schedule_job("webhooks.tasks.send_due")
+        schedule_job("verification.notifications.tasks.send_due")
+        schedule_job("monitoring.tasks.release_rules", self.pk)
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 
     def _set_suspension(self, suspended: bool, **changes: object) -> bool:
@@ -210,7 +210,7 @@ class Account(models.Model):
         help_text="When balance and credit are no more than this; empty for never.",
     )
     # Null while more than that is left.
-    low_balance_told_at = models.DateTimeField(null=True, editable=False)
+    low_balance_notified_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints = [
@@ -363,7 +363,7 @@ class ApiKey(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, editable=False)
     # A keyed hash of the network address it was used from then.
-    used_from = KeyedHashField(null=True, editable=False)
+    last_used_address_hash = KeyedHashField(null=True, editable=False)
     creates_per_minute = models.PositiveIntegerField(default=600)
     requests_per_minute = models.PositiveIntegerField(default=3000)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -17,14 +17,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
-from verification.backoffice.dialogs import ReasonForm, back_to, dialog
-from verification.backoffice.model_admin import SEARCHED, OfficeAdmin
+from verification.backoffice.dialogs import ReasonForm, dialog, redirect_back
+from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, BackofficeAdmin
 from verification.backoffice.roles import is_superuser
 from verification.notifications.models import Kind
-from verification.notifications.outbox import notify_person
+from verification.notifications.outbox import notify_account_holder
 
 
-def free_address(email: str) -> str:
+def validate_free_address(email: str) -> str:
     """Return the address as people log in by it, if it is nobody else's."""
     email = email.strip().lower()
     if filter_users_by_email(email):
@@ -32,14 +32,14 @@ def free_address(email: str) -> str:
     return email
 
 
-def undo_factor(user: User) -> None:
+def remove_second_factors(user: User) -> None:
     """Remove all factors, end all sessions, and tell the person."""
     Authenticator.objects.filter(user=user.pk).delete()
     user.sessions.all().delete()
-    notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
+    notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
 
 
-def address_is_all(user: User) -> str:
+def address_change_refusal(user: User) -> str:
     """Return why a superuser alone must not change the address of this colleague.
 
     Without a second factor, whoever reads the new mailbox takes over the account.
@@ -59,10 +59,10 @@ class AddressForm(ReasonForm):
     field_order = ["email", "reason"]
 
     def clean_email(self) -> str:
-        return free_address(self.cleaned_data["email"])
+        return validate_free_address(self.cleaned_data["email"])
 
 
-class PeopleAdmin(OfficeAdmin):
+class PeopleAdmin(BackofficeAdmin):
     """Rows of people; `person` is the path from a row to its user.
 
     People are found by their names and addresses, which must not stand in a URL.
@@ -72,7 +72,7 @@ class PeopleAdmin(OfficeAdmin):
     # The list of staff alone does, where another superuser has to agree.
     removes_factors_of_staff = False
     search_ids: tuple[str, ...] = ()
-    change_list_template = SEARCHED
+    change_list_template = SEARCHED_LIST_TEMPLATE
 
     def user_of(self, row: Any) -> User:
         return getattr(row, self.person) if self.person else row
@@ -129,11 +129,11 @@ class PeopleAdmin(OfficeAdmin):
     ) -> HttpResponse:
         row, reason = self._row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
-            undo_factor(self.user_of(row))
+            remove_second_factors(self.user_of(row))
             told = "second factor removed"
             self.log_change(request, row, told, verb="factor-removed", reason=reason)
         self.message_user(request, "The second factor is removed.", messages.SUCCESS)
-        return back_to(request, row)
+        return redirect_back(request, row)
 
     def has_address_permission(
         self, request: HttpRequest, object_id: str | None = None
@@ -141,7 +141,7 @@ class PeopleAdmin(OfficeAdmin):
         if not self.has_people_permission(request, object_id):
             return False
         row = self.get_object(request, object_id) if object_id else None
-        return row is None or not address_is_all(self.user_of(row))
+        return row is None or not address_change_refusal(self.user_of(row))
 
     @action(
         description="Change the e-mail address",
@@ -163,17 +163,17 @@ class PeopleAdmin(OfficeAdmin):
         if user.pk == request.user.pk:
             told = "Change your own address where you change your password."
             self.message_user(request, told, messages.ERROR)
-            return back_to(request, row)
+            return redirect_back(request, row)
         with transaction.atomic():
             user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-            if told := address_is_all(user):
+            if told := address_change_refusal(user):
                 self.message_user(request, told, messages.ERROR)
-                return back_to(request, row)
+                return redirect_back(request, row)
             # What is asked for the old address is not agreed to for the new one.
             for kind in ("factor_removal", "promotion"):
                 if asked := getattr(user, kind, None):
                     asked.delete()
-            notify_person(Kind.ACCOUNT_CHANGED, user.email, what="email")
+            notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="email")
             user.email = form.cleaned_data["email"]
             user.save(update_fields=["email"])
             EmailAddress.objects.filter(user=user.pk).delete()
@@ -183,7 +183,7 @@ class PeopleAdmin(OfficeAdmin):
             told = "e-mail address changed"
             self.log_change(request, row, told, verb="email-changed", reason=reason)
         self.message_user(request, "The address is changed.", messages.SUCCESS)
-        return back_to(request, row)
+        return redirect_back(request, row)
 
     @action(
         description="End the sessions",
@@ -205,7 +205,7 @@ class PeopleAdmin(OfficeAdmin):
             told = "sessions ended"
             self.log_change(request, row, told, verb="sessions-ended", reason=reason)
         self.message_user(request, "The sessions are ended.", messages.SUCCESS)
-        return back_to(request, row)
+        return redirect_back(request, row)
 
     def address_changed(self, request: HttpRequest, user: User) -> None:
         """What else follows from it, in the same transaction."""

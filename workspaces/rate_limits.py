@@ -22,7 +22,7 @@ from workspaces.models import RateCount
 
 WINDOW_SECONDS = 60
 # How long counts are kept after their minute: nobody reads them any more.
-KEPT = timedelta(minutes=5)
+RETENTION = timedelta(minutes=5)
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def count(subject: str, limit: int, by: int = 1) -> Rate:
     )
 
 
-def is_first(subject: str, at: int) -> bool:
+def claim_once(subject: str, at: int) -> bool:
     """Whether nobody has called this for the subject and the moment `at` before.
 
     PostgreSQL says so even where Redis counts: it may have gone away in between.
@@ -63,20 +63,20 @@ def is_first(subject: str, at: int) -> bool:
 
 def count_failed_authentication(address: str) -> Rate:
     """Count one more refused key of this client address."""
-    return count_from(
+    return count_for_address(
         address, "failed-authentications", settings.FAILED_AUTHENTICATIONS_PER_MINUTE
     )
 
 
-def count_from(address: str, purpose: str, limit: int) -> Rate:
+def count_for_address(address: str, purpose: str, limit: int) -> Rate:
     """Count one more of something that this client address does."""
     hashed = keyed_hash(purpose, _network(address)).hex()
     return count(f"{purpose}:{hashed}", limit)
 
 
-def purge() -> int:
+def purge_counts() -> int:
     """Delete the counts of past minutes, for a scheduled job to call."""
-    deleted, _ = RateCount.objects.filter(minute__lt=now() - KEPT).delete()
+    deleted, _ = RateCount.objects.filter(minute__lt=now() - RETENTION).delete()
     return deleted
 
 

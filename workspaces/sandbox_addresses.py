@@ -19,13 +19,13 @@ from django.utils.timezone import now
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
 from verification.notifications.models import Channel, Kind, SandboxAddress
-from verification.notifications.outbox import Wanted, cancel, notify
-from verification.notifications.recipients import count_today, exact_hash
-from workspaces.members import Permission, lock, require
+from verification.notifications.outbox import OutgoingMessage, cancel, notify
+from verification.notifications.recipients import count_today, exact_address_hash
+from workspaces.members import Permission, lock_workspace, require_permission
 from workspaces.models import Member
 
-MOST, CODES_A_DAY = 10, 20
-LIFETIME, TRIES = timedelta(minutes=30), 5
+MAX_ADDRESSES, CODES_PER_DAY = 10, 20
+CODE_LIFETIME, MAX_TRIES = timedelta(minutes=30), 5
 
 
 class TooManyAddresses(Exception):
@@ -42,17 +42,17 @@ def add(actor: Member, channel: Channel, address: str, language: str) -> Sandbox
 
     Raises NotAllowed and TooManyAddresses. A confirmed address is left as it is.
     """
-    require(actor, Permission.MANAGE_MAILBOX)
+    require_permission(actor, Permission.MANAGE_MAILBOX)
     workspace = actor.workspace
-    lock(workspace.pk)
-    hashed = exact_hash(channel, address)
+    lock_workspace(workspace.pk)
+    hashed = exact_address_hash(channel, address)
     found = workspace.sandbox_addresses.filter(address_hash=hashed).first()
     if found and found.confirmed_at:
         return found
     if found:
         found.delete()
-    if workspace.sandbox_addresses.count() >= MOST or not count_today(
-        f"codes:{workspace.pk}", CODES_A_DAY
+    if workspace.sandbox_addresses.count() >= MAX_ADDRESSES or not count_today(
+        f"codes:{workspace.pk}", CODES_PER_DAY
     ):
         raise TooManyAddresses
     row, code = uuid7(), f"{secrets.randbelow(10**6):06}"
@@ -65,7 +65,7 @@ def add(actor: Member, channel: Channel, address: str, language: str) -> Sandbox
         code_hash=_code_hash(row, code),
     )
     notify(
-        Wanted(
+        OutgoingMessage(
             Kind.SANDBOX_ADDRESS,
             channel,
             _cause(row),
@@ -87,12 +87,12 @@ def confirm(actor: Member, row: UUID, code: str) -> None:
 
     Raises NotAllowed, WrongCode and SandboxAddress.DoesNotExist.
     """
-    require(actor, Permission.MANAGE_MAILBOX)
+    require_permission(actor, Permission.MANAGE_MAILBOX)
     waiting = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
     open_ = waiting.filter(
         confirmed_at=None,
-        wrong_codes__lt=TRIES,
-        created_at__gt=now() - LIFETIME,
+        wrong_codes__lt=MAX_TRIES,
+        created_at__gt=now() - CODE_LIFETIME,
     )
     # Counted before it is compared, so that tries at once are as few.
     tried = open_.update(wrong_codes=F("wrong_codes") + 1)
@@ -108,7 +108,7 @@ def confirm(actor: Member, row: UUID, code: str) -> None:
 @transaction.atomic
 def remove(actor: Member, row: UUID) -> None:
     """Raises NotAllowed."""
-    require(actor, Permission.MANAGE_MAILBOX)
+    require_permission(actor, Permission.MANAGE_MAILBOX)
     found = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
     if found.delete()[0]:
         cancel(_cause(row))

@@ -30,7 +30,7 @@ def create_workspace(
 
 
 @transaction.atomic
-def open_for(user: User) -> Workspace:
+def create_own_workspace(user: User) -> Workspace:
     """Somebody's own workspace, which they own; they may call it otherwise later."""
     workspace = create_workspace(
         name=user.first_name or "My workspace",

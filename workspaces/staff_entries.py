@@ -16,35 +16,35 @@ from django.db.models import Sum
 from django.db.models.functions import Abs
 from django.utils.timezone import now
 
-from verification.backoffice.roles import Staff, is_another
-from workspaces.ledger import InsufficientBalance, Kind, Movement, record
+from verification.backoffice.roles import StaffActor, is_second_person
+from workspaces.ledger import InsufficientBalance, Kind, Movement, record_movements
 from workspaces.models import Account, StaffEntry, StaffEntryStatus
 
 # Several small entries within this time are one large one.
-TOGETHER = timedelta(days=1)
+COMBINED_PERIOD = timedelta(days=1)
 
 
 class NotBooked(Exception):
     """Nothing was changed; the text says why."""
 
 
-class SentBefore(NotBooked):
+class AlreadySent(NotBooked):
     """The page that asks for it was sent already."""
 
 
-def needs_second(account: Account, amount: Decimal) -> bool:
+def needs_approval(account: Account, amount: Decimal) -> bool:
     """Whether staff have moved so much here within a day that another must agree."""
     if account.billing == Account.Billing.PLAY:
         return False
-    lately = account.staff_entries.filter(created_at__gt=now() - TOGETHER)
+    lately = account.staff_entries.filter(created_at__gt=now() - COMBINED_PERIOD)
     others = lately.exclude(status=StaffEntryStatus.REJECTED)
     moved = others.aggregate(sum=Sum(Abs("amount")))["sum"] or Decimal(0)
     return moved + abs(amount) > settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE
 
 
 @transaction.atomic
-def ask(
-    page: UUID, account_id: UUID, kind: Kind, amount: Decimal, note: str, by: Staff
+def request_entry(
+    page: UUID, account_id: UUID, kind: Kind, amount: Decimal, note: str, by: StaffActor
 ) -> StaffEntry:
     """Book this, or have it wait for a second person where all that staff moved on the
     account within a day is above STAFF_ENTRY_NEEDS_SECOND_ABOVE.
@@ -56,14 +56,14 @@ def ask(
     # Held, so that of two at once the second sees the first.
     account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
     if before := StaffEntry.objects.filter(pk=page).first():
-        raise SentBefore(f"This page was sent before: {before}. Nothing was added.")
+        raise AlreadySent(f"This page was sent before: {before}. Nothing was added.")
     entry = StaffEntry(
         id=page,
         account=account,
         kind=kind.value,
         amount=amount,
         note=note,
-        needs_second=needs_second(account, amount),
+        needs_second=needs_approval(account, amount),
         status=StaffEntryStatus.REQUESTED,
         requested_by=by.name,
         requested_by_user=by.user,
@@ -77,10 +77,10 @@ def ask(
 
 
 @transaction.atomic
-def approve(entry_id: UUID, *, by: Staff) -> StaffEntry:
+def approve(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
     """Raises NotBooked for the person who asked, and when it was decided."""
-    entry = _hold(entry_id)
-    if not is_another(by, entry.requested_by_user):
+    entry = _lock_entry(entry_id)
+    if not is_second_person(by, entry.requested_by_user):
         raise NotBooked("Another person than who asked for it must approve it.")
     _decide(entry, StaffEntryStatus.BOOKED, by)
     try:
@@ -91,19 +91,19 @@ def approve(entry_id: UUID, *, by: Staff) -> StaffEntry:
 
 
 @transaction.atomic
-def reject(entry_id: UUID, *, by: Staff) -> StaffEntry:
+def reject(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
     """Who asked for it may, too. Raises NotBooked when it was decided."""
-    entry = _hold(entry_id)
+    entry = _lock_entry(entry_id)
     _decide(entry, StaffEntryStatus.REJECTED, by)
     return entry
 
 
-def _hold(entry_id: UUID) -> StaffEntry:
+def _lock_entry(entry_id: UUID) -> StaffEntry:
     rows = StaffEntry.objects.select_for_update(of=("self",), no_key=True)
     return rows.select_related("account").get(pk=entry_id)
 
 
-def _decide(entry: StaffEntry, status: StaffEntryStatus, by: Staff) -> None:
+def _decide(entry: StaffEntry, status: StaffEntryStatus, by: StaffActor) -> None:
     if entry.status != StaffEntryStatus.REQUESTED:
         raise NotBooked(f"It is {entry.status} already.")
     entry.status, entry.decided_at = status, now()
@@ -112,7 +112,7 @@ def _decide(entry: StaffEntry, status: StaffEntryStatus, by: Staff) -> None:
 
 
 def _book(entry: StaffEntry) -> None:
-    record(
+    record_movements(
         Movement(
             entry.account_id,
             Kind(entry.kind),

@@ -121,7 +121,7 @@ class Statement:
     # Of every kind.
     totals: list[Total]
     # The month goes on: `closing` is the balance so far.
-    is_so_far: bool
+    is_partial: bool
     # When a month that is over was, and when the last entry so far; Nairobi's time.
     until: datetime
 
@@ -133,7 +133,7 @@ class Statement:
         """Oldest first and not all in memory; while the statement is `opened`."""
         balance = self.opening
         with connection.chunked_cursor() as cursor:
-            cursor.execute(LINES, _which(self.account, self.month))
+            cursor.execute(LINES, _query_parameters(self.account, self.month))
             while rows := cursor.fetchmany(FETCHED):
                 for pk, at, kind, amount, *rest in rows:
                     balance += amount
@@ -141,7 +141,7 @@ class Statement:
 
 
 @contextmanager
-def opened(account_id: UUID, month: Month) -> Iterator[Statement]:
+def open_statement(account_id: UUID, month: Month) -> Iterator[Statement]:
     """A statement as of one moment: what is charged meanwhile is in none of it."""
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
@@ -160,7 +160,7 @@ def months(account_id: UUID) -> list[Month]:
 def _statement(account_id: UUID, month: Month) -> Statement:
     account = Account.objects.select_related("workspace").get(pk=account_id)
     with connection.cursor() as cursor:
-        cursor.execute(TOTALS, _which(account, month))
+        cursor.execute(TOTALS, _query_parameters(account, month))
         rows = {kind: row for kind, *row in cursor.fetchall()}
     nothing = (0, Decimal(0), Decimal(0), None)
     sums = [(kind, *rows.get(kind, nothing)) for kind in LedgerEntry.Kind]
@@ -174,10 +174,10 @@ def _statement(account_id: UUID, month: Month) -> Statement:
         opening,
         closing=opening + sum(total.amount for total in totals),
         totals=totals,
-        is_so_far=is_so_far,
+        is_partial=is_so_far,
         until=last.astimezone(NAIROBI) if is_so_far else month.end,
     )
 
 
-def _which(account: Account, month: Month) -> dict[str, Any]:
+def _query_parameters(account: Account, month: Month) -> dict[str, Any]:
     return {"account": account.pk, "start": month.start, "end": month.end}

@@ -8,17 +8,17 @@ from workspaces.models import Note
 
 
 def purge_rate_counts() -> None:
-    rate_limits.purge()
+    rate_limits.purge_counts()
 
 
-def tell_low_balances() -> None:
+def notify_low_balances() -> None:
     """Write to the owners of prepaid accounts that will soon be used up."""
-    low_balance.tell_owners()
+    low_balance.notify_owners()
 
 
 def end_expired_invitations() -> None:
     """Some at a time: no transaction holds many rows."""
-    while members.end_expired():
+    while members.end_expired_invitations():
         pass
 
 

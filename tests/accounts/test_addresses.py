@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from tests.accounts.visitor import SIGN_UP, is_logged_in, known, log_in, path_mailed_to
 from tests.world.members import PASSWORD, member, token_sent_to
 from verification.accounts.models import Session
-from verification.accounts.tasks import purge_sessions, purge_unconfirmed
+from verification.accounts.tasks import purge_sessions, purge_unconfirmed_users
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
 from workspaces import members
@@ -141,8 +141,8 @@ def test_who_never_confirmed_is_forgotten_and_nobody_else(client, workspace):
     invited = User.objects.get(username="invited")
     Member.objects.create(workspace=workspace, user=invited, role="VIEWER")
 
-    purge_unconfirmed()
-    purge_unconfirmed()
+    purge_unconfirmed_users()
+    purge_unconfirmed_users()
 
     assert {user.username for user in User.objects.all()} == {
         "grace",
@@ -167,7 +167,10 @@ def test_addresses_of_expired_invitations_are_forgotten(workspace):
     late = Invitation.objects.latest("id")
     Invitation.objects.filter(pk=late.pk).update(expires_at=now())
 
-    assert (members.end_expired(), members.end_expired()) == (1, 0)
+    assert (members.end_expired_invitations(), members.end_expired_invitations()) == (
+        1,
+        0,
+    )
 
     late.refresh_from_db()
     assert late.email is None

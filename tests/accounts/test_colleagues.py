@@ -37,7 +37,7 @@ from verification.accounts.models import (
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
 from verification.notifications.models import Notification
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 from workspaces.models import Member
 
 pytestmark = pytest.mark.django_db
@@ -271,7 +271,7 @@ def test_colleague_and_all_superusers_are_told_of_a_promotion(superuser, admin_u
     assert {letter.recipient for letter in made} == told
     assert len(asked) == len(made) == len(told)
     for letter in asked:
-        mail = write_letter(letter)
+        mail = write_email(letter)
         assert mail.subject == "admin asks to make grace a superuser"
         assert "admin asked on " in mail.text
         assert "(grace@people.test) a superuser" in mail.text
@@ -279,7 +279,7 @@ def test_colleague_and_all_superusers_are_told_of_a_promotion(superuser, admin_u
         assert "new password" not in mail.text
     for letter in made:
         letter.language = "sw"
-        mail = write_letter(letter)
+        mail = write_email(letter)
         assert mail.subject == "grace sasa ni msimamizi mkuu"
         assert "otieno alikubali tarehe " in mail.text
         assert "Kama hukutarajia hili" in mail.text
@@ -324,7 +324,7 @@ def test_agreement_looks_at_both_people_again(transactional_db, button, ends, to
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            colleagues.hold_staff()
+            colleagues.lock_superusers()
             agrees = pool.submit(pressed_apart, second, button, colleague(grace))
             wait_for_one_who_waits()
             if ends == "by":
@@ -442,11 +442,11 @@ def test_form_restores_no_access_that_ends_meanwhile(transactional_db, end):
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            colleagues.hold_staff()
+            colleagues.lock_superusers()
             saving = pool.submit(saved_apart, client, wangari, SUPERUSER)
             wait_for_one_who_waits()
             if end == "demote":
-                colleagues.give_roles(wangari, [role()])
+                colleagues.set_roles(wangari, [role()])
             else:
                 colleagues.deactivate(wangari, by=ann)
         saving.result(10)
@@ -470,12 +470,12 @@ def test_form_of_a_superuser_who_is_demoted_meanwhile_saves_nothing(transactiona
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            colleagues.hold_staff()
+            colleagues.lock_superusers()
             # The form waits for this row in any case.
             User.objects.select_for_update(no_key=True).get(pk=grace.pk)
             saving = pool.submit(saved_apart, client, grace, "Finance")
             wait_for_one_who_waits()
-            colleagues.give_roles(ann, [role()])
+            colleagues.set_roles(ann, [role()])
         assert saving.result(10).status_code == 403
 
     assert not grace.groups.exists()
@@ -539,7 +539,10 @@ def test_two_superusers_who_deactivate_each_other_leave_one(transactional_db):
     answers = at_once(2, end)
 
     assert colleagues.superusers().count() == 1
-    assert sum(isinstance(answer, colleagues.Refused) for answer in answers) == 1
+    assert (
+        sum(isinstance(answer, colleagues.StaffChangeRefused) for answer in answers)
+        == 1
+    )
 
 
 def test_a_colleague_who_leaves_is_out_at_once_and_can_come_back(superuser):

@@ -17,7 +17,7 @@ from tests.accounts.visitor import (
 )
 from tests.world.members import PASSWORD
 from verification.notifications.models import Notification
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 
 EMAIL = "grace@people.test"
 PHONE = "Mozilla/5.0 (Linux; Android 10) AppleWebKit/537.36 Chrome/143.0 Safari/537.36"
@@ -152,7 +152,7 @@ def test_login_with_a_new_browser_is_told_by_mail(home):
     log_in(there, EMAIL)
     (letter,) = letters("login")
     assert letter.recipient == EMAIL
-    text = write_letter(letter).text
+    text = write_email(letter).text
     assert "Chrome, Android, 192.0.2.9, 20 November 2026, 15:00 (Nairobi time)" in text
     there.post("/accounts/logout/")
     log_in(there, EMAIL)

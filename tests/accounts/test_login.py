@@ -22,7 +22,7 @@ from tests.accounts.visitor import (
 )
 from tests.world.members import PASSWORD, member, token_sent_to
 from tests.world.processor import processor_seconds
-from verification.accounts.passwords import NotGuessedFirst
+from verification.accounts.passwords import PasswordStrengthValidator
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
 from workspaces import members
@@ -241,7 +241,7 @@ def test_password_that_is_guessed_first_is_refused(client, workspace, password, 
 def test_password_that_takes_long_to_judge_is_judged_soon(db):
     def judge() -> None:
         with suppress(ValidationError):
-            NotGuessedFirst().validate("@4({<369|!17$50+%2" * 4)
+            PasswordStrengthValidator().validate("@4({<369|!17$50+%2" * 4)
 
     assert processor_seconds(judge) < 1
 

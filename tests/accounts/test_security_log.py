@@ -15,8 +15,8 @@ from tests.world.logs import log_lines as log_lines
 from tests.world.members import PASSWORD
 from verification.backoffice import audit
 from verification.notifications.models import Notification
-from verification.payments.alerts import MANY_ATTEMPTS, alert_operators
-from verification.payments.models import Trouble
+from verification.payments.alerts import MANY_ATTEMPTS, send_urgent_alerts
+from verification.payments.models import OperatorAlert
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "198.51.100.7"
@@ -59,8 +59,8 @@ def test_what_was_typed_is_in_no_line(log_lines: LogLines):
 
     accounts = {account for _, account in lines_of(log_lines, "account")}
     assert accounts == {
-        audit.account_of("Grace@people.test "),
-        audit.account_of("my-secret@word.test"),
+        audit.account_hash("Grace@people.test "),
+        audit.account_hash("my-secret@word.test"),
     }
     assert not re.search("people.test|secret|not the", repr(log_lines()))
 
@@ -113,7 +113,7 @@ def alerts(settings):
     settings.OPERATOR_ALERTS = ["operator@example.com"]
 
     def sent() -> list[str]:
-        alert_operators()
+        send_urgent_alerts()
         found = Notification.objects.filter(kind="PAYMENT_TROUBLE").order_by("id")
         return [line for letter in found for line in letter.context["lines"]]
 
@@ -124,7 +124,7 @@ def test_many_refused_attempts_of_an_hour_alert_operators_once(alerts):
     client = Client()
     with time_machine.travel("2026-11-21T08:15:30Z", tick=False):
         log_in(client, "grace@people.test", "not the password")
-        Trouble.objects.update(times=MANY_ATTEMPTS - 2)
+        OperatorAlert.objects.update(times=MANY_ATTEMPTS - 2)
         log_in(client, "otieno@people.test", "not the password")
         assert alerts() == []
 
@@ -144,4 +144,4 @@ def test_attempts_of_another_hour_are_counted_anew(alerts):
         with time_machine.travel(at, tick=False):
             log_in(Client(), "grace@people.test", "not the password")
 
-    assert list(Trouble.objects.values_list("times", flat=True)) == [1, 1]
+    assert list(OperatorAlert.objects.values_list("times", flat=True)) == [1, 1]

@@ -13,7 +13,7 @@ from tests.accounts.visitor import ADMIN, code_of, is_logged_in, known, log_in
 from tests.world import staff as world_staff
 from tests.world.members import PASSWORD
 from verification.accounts.adapters import SecondFactorAdapter
-from verification.accounts.forms import use_up
+from verification.accounts.forms import use_code
 from verification.backoffice.models import AuditEvent
 
 EMAIL = "grace@people.test"
@@ -115,10 +115,10 @@ def test_one_code_in_two_processes_at_once_works_once(db):
     edge = datetime(2026, 11, 20, 12, 0, 59, 999_000, tzinfo=UTC)
     with time_machine.travel(edge, tick=False):
         code = code_of(secret)
-        use_up(secret, code)
+        use_code(secret, code)
     later = time_machine.travel(edge + timedelta(seconds=1), tick=False)
     with later, pytest.raises(ValidationError):
-        use_up(secret, code)
+        use_code(secret, code)
 
 
 def test_that_staff_logged_in_is_recorded(staff):

@@ -5,7 +5,7 @@ import pytest
 from django.test import Client
 
 from tests.api.small import a_key, bearer
-from verification.api.body import json_object
+from verification.api.body import parse_json_object
 from verification.api.problems import Problem
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
@@ -30,7 +30,7 @@ def send(client: Client, text: str, body: bytes | str, **headers: str) -> Any:
 
 def refusal(raw: bytes | str) -> str:
     with pytest.raises(Problem) as caught:
-        json_object(raw if isinstance(raw, bytes) else raw.encode())
+        parse_json_object(raw if isinstance(raw, bytes) else raw.encode())
     assert caught.value.kind.code == "malformed-body"
     return caught.value.detail
 

@@ -32,10 +32,10 @@ from tests.world.payments import taker as taker
 from tests.world.refunds import ask
 from tests.world.refunds import send as send_refunds_now
 from verification.jobs.models import Job
-from verification.jobs.queue import later
+from verification.jobs.queue import schedule_job
 from verification.payments import provider_events
-from verification.payments.models import Checkout, Doubt, PaymentEvent
-from verification.payments.polling import LOOKS, look_at_due
+from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
+from verification.payments.polling import POLL_JOB, poll_due_checkouts
 from verification.payments.refund_transfers import send_refunds
 
 NOBODYS = "019aa000-0000-7000-8000-000000000000"
@@ -57,7 +57,7 @@ def test_an_event_pays_the_report(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate())
     taker.pay(opened(made).reference)
     send(taker)
-    look_at_due()
+    poll_due_checkouts()
 
     report = live_api.report(made["id"])
     assert (report["status"], report["paymentState"]["status"]) == ("RUNNING", "PAID")
@@ -93,7 +93,7 @@ def test_a_replayed_event_is_one_event(taker: CheckoutServer, live_api: Api):
     checkout = paid(taker, live_api)
     for _ in range(3):
         send(taker)
-        look_at_due()
+        poll_due_checkouts()
 
     assert PaymentEvent.objects.count() == 1
     checkout.refresh_from_db()
@@ -136,7 +136,7 @@ def test_an_event_that_we_cannot_keep_is_asked_for_again(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any
 ):
     checkout = paid(taker, live_api)
-    monkeypatch.setattr(provider_events, "look_now", lambda pk: 1 / 0)
+    monkeypatch.setattr(provider_events, "poll_now", lambda pk: 1 / 0)
     body, headers = taker.signed(taker.events[-1])
 
     refused(sent(body, headers), 500, "internal-error")
@@ -144,7 +144,7 @@ def test_an_event_that_we_cannot_keep_is_asked_for_again(
     assert not PaymentEvent.objects.exists()
     monkeypatch.undo()
     send(taker)
-    look_at_due()
+    poll_due_checkouts()
     checkout.refresh_from_db()
     assert checkout.is_counted
 
@@ -163,7 +163,7 @@ def test_a_dispute_is_left_to_a_person(taker: CheckoutServer, live_api: Api):
     send(taker)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == Doubt.DISPUTED
+    assert checkout.doubt == ReviewFlag.DISPUTED
     assert PaymentEvent.objects.get().checkout == checkout
 
 
@@ -177,7 +177,7 @@ def test_a_dispute_hides_no_other_doubt(taker: CheckoutServer, live_api: Api):
     send(taker)
 
     checkout.refresh_from_db()
-    assert checkout.doubts == [Doubt.OTHER_CURRENCY, Doubt.DISPUTED]
+    assert checkout.review_flags == [ReviewFlag.OTHER_CURRENCY, ReviewFlag.DISPUTED]
 
 
 def test_a_dispute_that_is_resolved_raises_no_doubt(
@@ -202,7 +202,7 @@ def test_a_dispute_that_was_lost_does(stripe_taker: FakeStripe, live_api: Api):
     send(stripe_taker)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == Doubt.DISPUTED
+    assert checkout.doubt == ReviewFlag.DISPUTED
 
 
 def test_a_transaction_of_nobody_is_kept_and_leads_nowhere(
@@ -250,8 +250,8 @@ def test_an_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
 
 def test_an_event_has_a_look_of_its_own(taker: CheckoutServer, live_api: Api):
     paid(taker, live_api)
-    looks = Job.objects.filter(function=LOOKS)
-    later(LOOKS)
+    looks = Job.objects.filter(function=POLL_JOB)
+    schedule_job(POLL_JOB)
     before = looks.count()
 
     send(taker)

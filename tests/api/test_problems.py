@@ -10,8 +10,8 @@ from django.test import Client
 from tests.api.small import a_key, bearer
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
-from verification.api.problem_kinds import KINDS
-from verification.api.problems import MemberError, invalid, pointer
+from verification.api.problem_kinds import PROBLEM_KINDS
+from verification.api.problems import MemberError, pointer, validation_failed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
 def problem(response: Any) -> dict[str, Any]:
     assert response["Content-Type"] == "application/problem+json"
     body = response.json()
-    kind = KINDS[body["code"]]
+    kind = PROBLEM_KINDS[body["code"]]
     assert body["status"] == response.status_code == kind.status
     assert body["title"] == kind.title
     assert body["type"] == f"{settings.BASE_URL}/problems/{kind.code}"
@@ -181,7 +181,7 @@ def test_at_most_a_hundred_errors_are_told() -> None:
         MemberError("required", "Needed.", pointer=pointer("a", i)) for i in range(150)
     ]
 
-    body = invalid(errors).body("/api/v1/things", "id")
+    body = validation_failed(errors).body("/api/v1/things", "id")
 
     assert len(body["errors"]) == 100
     assert body["detail"].startswith("More than 100 rules are broken")
@@ -195,7 +195,7 @@ def test_pointers_escape_what_means_something_in_them() -> None:
     assert pointer("\ud800") == "#/%3F"
 
 
-@pytest.mark.parametrize("code", list(KINDS))
+@pytest.mark.parametrize("code", list(PROBLEM_KINDS))
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_every_problem_has_a_page_in_both_languages(
     client: Client, code: str, language: str
@@ -207,7 +207,7 @@ def test_every_problem_has_a_page_in_both_languages(
     assert f'<html lang="{language}">' in html
     assert code in html
     assert response["Content-Language"] == language
-    assert (KINDS[code].explanation in html) == (language == "en")
+    assert (PROBLEM_KINDS[code].explanation in html) == (language == "en")
 
 
 def test_the_language_of_the_browser_is_used_until_one_is_chosen(
@@ -224,7 +224,7 @@ def test_the_language_of_the_browser_is_used_until_one_is_chosen(
 def test_the_list_of_problems_leads_to_each(client: Client) -> None:
     html = client.get("/problems/?lang=sw").content.decode()
 
-    for code in KINDS:
+    for code in PROBLEM_KINDS:
         assert f'href="/problems/{code}?lang=sw"' in html
 
 

@@ -7,7 +7,7 @@ from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.conf import settings
 
-from verification.api.problem_kinds import KINDS
+from verification.api.problem_kinds import PROBLEM_KINDS
 
 CATALOGUE = Path(settings.BASE_DIR, "verification/api/locale/sw/LC_MESSAGES/django.po")
 PAGES = ["landing", "403", "404", "500", "503", "problems/index", "problems/detail"]
@@ -40,7 +40,9 @@ def test_every_text_of_the_pages_is_translated(page: str) -> None:
 
 
 def test_every_word_of_the_problems_is_translated() -> None:
-    texts = {t for k in KINDS.values() for t in (k.title, k.explanation, k.way_out)}
+    texts = {
+        t for k in PROBLEM_KINDS.values() for t in (k.title, k.explanation, k.way_out)
+    }
 
     assert {text for text in texts if not translations().get(text)} == set()
 
@@ -50,6 +52,8 @@ def test_the_catalogue_holds_nothing_that_is_not_shown() -> None:
         Path(settings.BASE_DIR, f"templates/{page}.html").read_text() for page in PAGES
     )
     shown = {double or single for double, single in MARKED.findall(html)}
-    shown |= {t for k in KINDS.values() for t in (k.title, k.explanation, k.way_out)}
+    shown |= {
+        t for k in PROBLEM_KINDS.values() for t in (k.title, k.explanation, k.way_out)
+    }
 
     assert set(translations()) == shown

@@ -41,13 +41,13 @@ def test_the_example_of_an_event_has_its_shape(name: str):
 
 
 def test_examples_are_what_requests_and_answers_look_like(api: Api):
-    answer = configure(api, **examples.CONFIGURE)
+    answer = configure(api, **examples.CONFIGURATION_REQUEST)
 
     assert answer.keys() == examples.CONFIGURATION.keys()
     for shape, example in (
         (WebhookConfiguration, examples.CONFIGURATION),
         (DeliveryBody, examples.DELIVERY),
-        (DeliveryBody, examples.WAITING),
+        (DeliveryBody, examples.PENDING_DELIVERY),
         (DeliveryBody, examples.TEST_DELIVERY),
         (DeliverySummary, examples.SUMMARY),
     ):

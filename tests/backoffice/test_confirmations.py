@@ -5,7 +5,7 @@ from django.contrib import admin
 
 from tests.world.clients import Api
 from tests.world.staff import listing
-from verification.backoffice.model_admin import SURE, OfficeAdmin
+from verification.backoffice.model_admin import CONFIRMED_FIELD, BackofficeAdmin
 from workspaces.models import ApiKey
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +24,7 @@ ASK_THEMSELVES = {
 
 def test_every_action_asks_before_it_changes_anything():
     for page in admin.site._registry.values():
-        assert isinstance(page, OfficeAdmin)
+        assert isinstance(page, BackofficeAdmin)
         for name in page.actions or ():
             assert name in page.sure or name in ASK_THEMSELVES, (page, name)
 
@@ -71,4 +71,4 @@ def test_nothing_chosen_is_told_as_ever(api, superuser):
 def sent_by(page: str) -> dict[str, str]:
     """What the page's form sends with its button."""
     found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)
-    return {**dict(found), SURE: "Yes, go on"}
+    return {**dict(found), CONFIRMED_FIELD: "Yes, go on"}

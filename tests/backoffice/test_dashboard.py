@@ -25,7 +25,7 @@ from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.payments.models import Refund
 from verification.reports.models import Report
-from verification.staff.dashboard import BOXES, EACH
+from verification.staff.dashboard import BOX_ENVIRONMENTS, BOXES
 from verification.staff.figures import figures, first_id
 from webhooks.models import Configuration
 from workspaces.models import Account, LedgerEntry, StaffEntry
@@ -86,14 +86,14 @@ def trouble(api):
     )
     Account.objects.filter(environment="production").exclude(
         workspace=OPERATOR_ID
-    ).update(low_balance_told_at=now())
+    ).update(low_balance_notified_at=now())
 
 
 def test_what_needs_a_person_is_counted_and_leads_to_its_list(trouble, superuser):
     everything = dict.fromkeys((box.title for box in BOXES), 1)
     assert boxes(superuser) | boxes(superuser, "sandbox_boxes") == everything
 
-    for box, environment in EACH:
+    for box, environment in BOX_ENVIRONMENTS:
         for row in box.found(environment):
             html = opened(superuser, box.url(environment))
             assert f"/{row._meta.model_name}/{row.pk}/change/" in html
@@ -232,10 +232,10 @@ def test_day_of_revenue_begins_at_midnight_in_nairobi(live_api):
 
 
 def test_a_chart_says_what_it_shows_and_stands_empty_data():
-    assert 'aria-label="2 checks"' in widgets.bars("2 checks", [1, 1], [0, 1])
-    assert widgets.bars("none", [0, 0]).count("<rect") == 2
-    assert 'd=""' in widgets.lines("none", [None, None])
-    assert "&lt;b&gt;" in widgets.bars("<b>", [])
+    assert 'aria-label="2 checks"' in widgets.bar_chart("2 checks", [1, 1], [0, 1])
+    assert widgets.bar_chart("none", [0, 0]).count("<rect") == 2
+    assert 'd=""' in widgets.line_chart("none", [None, None])
+    assert "&lt;b&gt;" in widgets.bar_chart("<b>", [])
 
 
 def test_ids_that_are_made_from_now_on_are_above_the_first():

@@ -8,7 +8,7 @@ from tests.world.staff import change, log_in, opened, reveal, reveal_url
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.reports.models import Report
-from verification.values.masking import masked
+from verification.values.masking import mask
 from webhooks.models import Event
 
 NUMBER = "98765432"
@@ -120,7 +120,7 @@ def test_opening_a_report_is_recorded_and_listing_reports_is_not(report, superus
 
 
 def test_what_is_masked_keeps_its_shape_and_what_staff_recognise():
-    assert masked(
+    assert mask(
         {
             "fullName": "Amina Wanjiku",
             "idNumber": "12345678",

@@ -42,7 +42,7 @@ from tests.world.staff import a_call, change, give_factor, listing, log_in
 from verification.accounts import colleagues
 from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.checks.models import CheckResult
 from verification.consents.decisions import grant
 from verification.consents.models import Consent
@@ -53,7 +53,7 @@ from verification.jobs.models import Job
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
-from verification.payments.refunds import ask_for_refund
+from verification.payments.refunds import request_refund
 from verification.reports.models import Report
 from verification.sources.models import Call
 from workspaces import ledger
@@ -146,8 +146,8 @@ def refunded_elsewhere(taker: FakePaystack) -> Checkout:
 
 
 def refund(api: Api) -> Refund:
-    checkout, by_another = paid(api), Staff(10**6, "staff x")
-    return ask_for_refund(checkout.pk, Decimal(250), reason="Wrong", by=by_another)
+    checkout, by_another = paid(api), StaffActor(10**6, "staff x")
+    return request_refund(checkout.pk, Decimal(250), reason="Wrong", by=by_another)
 
 
 def payment_event(api: Api) -> PaymentEvent:
@@ -250,7 +250,7 @@ def checked_in_vain(api: Api) -> Application:
 def name_change(api: Api) -> NameChange:
     asks = owner(api)
     approve(api.workspace, "Acacia Lenders Limited")
-    names.ask_name_change(asks, "Acacia Bank Limited", "", "", by(asks.user))
+    names.request_name_change(asks, "Acacia Bank Limited", "", "", by(asks.user))
     return NameChange.objects.latest("id")
 
 

@@ -54,7 +54,7 @@ SEES = {
         "payments.checkout",
         "payments.refund",
         "payments.paymentevent",
-        "payments.trouble",
+        "payments.operatoralert",
         "sources.source",
         "sources.call",
         "workspaces.workspace",

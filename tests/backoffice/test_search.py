@@ -17,8 +17,8 @@ from tests.world.staff import change, listed_ids, listing, log_in, opened
 from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
 from verification.consents.models import ConsentRecord
-from verification.db.ids import numbered
-from verification.documents.report import number_of
+from verification.db.ids import filter_by_number
+from verification.documents.report import report_number
 from verification.notifications.models import Notification
 from verification.reports.models import Report
 from webhooks.models import Delivery
@@ -143,15 +143,19 @@ def test_report_is_found_by_the_numbers_on_its_papers(api, superuser):
         report_id=made, consent_id=made, happened="GRANTED", generation=1, digest=b""
     )
     report = Report.objects.get(pk=made)
-    found_by = number_of(report), record.number, record.number.replace("-", " ").lower()
+    found_by = (
+        report_number(report),
+        record.number,
+        record.number.replace("-", " ").lower(),
+    )
 
     for typed in found_by:
         assert found(superuser, typed) == {name(report)}, typed
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-    rows = numbered(Report.objects.all(), "R", found_by[0])
+    rows = filter_by_number(Report.objects.all(), "R", found_by[0])
     assert "reports_by_number" in rows.explain()
-    rows = numbered(ConsentRecord.objects.all(), "C", record.number)
+    rows = filter_by_number(ConsentRecord.objects.all(), "C", record.number)
     assert "consent_records_by_number" in rows.explain()
 
 

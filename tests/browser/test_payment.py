@@ -22,7 +22,7 @@ SECONDS = 20
 ASKING = "We are asking whether you have paid"
 PAID = "You paid KES 250.00"
 DUE = "Pay KES 250.00"
-LOOKS = "verification.payments.tasks.look_at_checkouts"
+LOOKS = "verification.payments.tasks.poll_checkouts"
 THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
 
 
@@ -180,7 +180,7 @@ def test_who_closes_the_browser_after_a_lost_event_has_paid(
     with service.connect() as connection:
         # The minute until the first look is over.
         connection.execute(
-            "UPDATE payments_checkout SET next_look_at = now() WHERE report_id = %s",
+            "UPDATE payments_checkout SET next_poll_at = now() WHERE report_id = %s",
             [report["id"]],
         )
         connection.execute(

@@ -18,9 +18,9 @@ import requests
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
 from verification.providers.base import (
+    AnswerPending,
     Finding,
     Inquiry,
-    NotYet,
     Refused,
     Unavailable,
 )
@@ -52,7 +52,7 @@ class Acme:
         body = answer.json()
         match answer.status_code:
             case 202:
-                raise NotYet(datetime.fromisoformat(body["askAt"]))
+                raise AnswerPending(datetime.fromisoformat(body["askAt"]))
             case 422:
                 raise Refused("ACME_REFUSED", "Acme refused the request.")
             case 503:

@@ -20,8 +20,8 @@ from tests.world.clients import person
 from tests.world.threads import at_once
 from verification.checks.claims import claim
 from verification.checks.models import CheckResult
-from verification.checks.outcomes import Again
-from verification.checks.results import record
+from verification.checks.outcomes import Retry
+from verification.checks.results import record_outcomes
 from webhooks.models import Event
 
 FOUND, NOT_FOUND = found(5), found(80)
@@ -97,7 +97,7 @@ def test_a_check_whose_worker_died_is_claimed_again_after_its_lease(one_check):
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
+@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
 def test_a_late_answer_counts_for_nothing_beside_the_newest(
     one_check, ending, is_first
 ):
@@ -105,7 +105,7 @@ def test_a_late_answer_counts_for_nothing_beside_the_newest(
     let_time_pass()
     both = [(claim_one(), FOUND), (late, ending)]
 
-    record(both[::-1] if is_first else both, definitions())
+    record_outcomes(both[::-1] if is_first else both, definitions())
 
     result = only_result()
     assert result.status == "COMPLETED"
@@ -114,38 +114,38 @@ def test_a_late_answer_counts_for_nothing_beside_the_newest(
     assert "REVERSAL" not in paid()
 
 
-@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
+@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
 def test_a_late_worker_overwrites_nothing(one_check, ending):
     late = claim_one()
     let_time_pass()
-    record([(claim_one(), FOUND)], definitions())
+    record_outcomes([(claim_one(), FOUND)], definitions())
     before = everything()
 
-    record([(late, ending)], definitions())
+    record_outcomes([(late, ending)], definitions())
 
     assert everything() == before
 
 
-@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Again(now(), tries=3)])
+@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
 def test_a_late_worker_writes_nothing_while_another_is_at_it(one_check, ending):
     late = claim_one()
     let_time_pass()
     in_time = claim_one()
     before = everything()
 
-    record([(late, ending)], definitions())
+    record_outcomes([(late, ending)], definitions())
 
     assert everything() == before
-    record([(in_time, FOUND)], definitions())
+    record_outcomes([(in_time, FOUND)], definitions())
     assert only_result().score == 5
 
 
 def test_an_end_recorded_twice_counts_once(one_check):
     claimed = claim_one()
-    record([(claimed, FAILED)], definitions())
+    record_outcomes([(claimed, FAILED)], definitions())
     before = everything()
 
-    record([(claimed, FAILED)], definitions())
+    record_outcomes([(claimed, FAILED)], definitions())
 
     assert everything() == before
 
@@ -153,10 +153,10 @@ def test_an_end_recorded_twice_counts_once(one_check):
 def test_a_worker_of_an_earlier_attempt_overwrites_nothing(api, one_check):
     late = claim_one()
     let_time_pass()
-    record([(claim_one(), FAILED)], definitions())
+    record_outcomes([(claim_one(), FAILED)], definitions())
     assert api.post(f"/reports/{one_check['id']}/retry").status_code == 200
 
-    record([(late, FOUND)], definitions())
+    record_outcomes([(late, FOUND)], definitions())
 
     assert only_result().status == "PENDING"
     assert paid() == {"CHARGE": -100, "REVERSAL": 50}
@@ -208,7 +208,7 @@ def test_waiting_for_a_source_is_no_sign_of_a_dead_worker(one_check):
     for _ in range(8):
         claimed = claim_one()
         assert claimed.claims == 1
-        record([(claimed, Again(now(), tries=0))], definitions())
+        record_outcomes([(claimed, Retry(now(), tries=0))], definitions())
 
 
 def test_a_fence_of_another_result_does_not_open_this_one(api):
@@ -216,6 +216,6 @@ def test_a_fence_of_another_result_does_not_open_this_one(api):
     first, second, _ = claim(3)
     swapped = replace(first, fence=second.fence + 5)
 
-    record([(swapped, FOUND)], definitions())
+    record_outcomes([(swapped, FOUND)], definitions())
 
     assert only_result(pk=first.result_id).status == "RUNNING"

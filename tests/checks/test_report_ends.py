@@ -4,8 +4,8 @@ from tests.checks.engine import FAILED, definitions, found, work_until_done
 from tests.world.clients import person
 from verification.checks.claims import claim
 from verification.checks.models import CheckResult
-from verification.checks.outcomes import Again, Cancelled
-from verification.checks.results import record
+from verification.checks.outcomes import Cancelled, Retry
+from verification.checks.results import record_outcomes
 from webhooks.models import Event
 
 
@@ -21,7 +21,9 @@ def end(api, ordered):
 
     def end(**outcomes):
         claims = {claimed.name: claimed for claimed in claim(10)}
-        record([(claims[n], outcome) for n, outcome in outcomes.items()], definitions())
+        record_outcomes(
+            [(claims[n], outcome) for n, outcome in outcomes.items()], definitions()
+        )
         waiting = CheckResult.objects.filter(next_attempt_at__isnull=False)
         waiting.update(next_attempt_at="2026-01-01T00:00:00Z")
         return api.report(ordered)
@@ -78,7 +80,7 @@ def test_a_report_is_partial_once_however_many_end_before_the_last(api, ordered,
 def test_a_check_that_waits_moves_nothing(api, ordered, end):
     at = CheckResult.objects.first().created_at
 
-    report = end(IDENTITY=Again(at, tries=1))
+    report = end(IDENTITY=Retry(at, tries=1))
 
     assert report["status"] == "RUNNING"
     assert moves(api, ordered) == ["RUNNING"]

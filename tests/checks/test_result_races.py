@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from tests.checks.engine import definitions, found
 from tests.world.clients import HOSTED, person
 from verification.checks.claims import claim
-from verification.checks.results import record
+from verification.checks.results import record_outcomes
 from verification.consents.decisions import grant, withdraw
 from verification.consents.models import Consent
 from verification.consents.records import Evidence
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def recorded(claims):
     try:
-        record([(claimed, found(5)) for claimed in claims], definitions())
+        record_outcomes([(claimed, found(5)) for claimed in claims], definitions())
     finally:
         connection.close()
 

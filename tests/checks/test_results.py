@@ -15,7 +15,7 @@ from tests.world.clients import person
 from verification.checks.claims import claim
 from verification.checks.models import CheckResult
 from verification.checks.outcomes import Completed, Failed
-from verification.checks.results import ENGINE, record
+from verification.checks.results import ENGINE, record_outcomes
 from verification.reports.models import StatusChange
 from webhooks.models import Event
 from workspaces.models import Account, LedgerEntry
@@ -38,7 +38,7 @@ def test_an_end_is_recorded_with_its_report_its_money_and_its_events(api):
     ordered = api.create(one_check())
     (claimed,) = claim(1)
 
-    record([(claimed, FAILED)], definitions())
+    record_outcomes([(claimed, FAILED)], definitions())
 
     result = only_result()
     report = result.report
@@ -69,7 +69,7 @@ def test_nothing_is_written_of_an_end_whose_event_is_refused(api, name):
     taken(api, name, f"{cause}:1")
     before, balance = everything(), api.account.balance
 
-    record([(claimed, FAILED)], definitions())
+    record_outcomes([(claimed, FAILED)], definitions())
 
     assert everything() == before
     assert api.account.balance == balance
@@ -89,7 +89,7 @@ def test_nothing_is_written_of_an_end_whose_money_is_refused(api):
     )
     before = everything()
 
-    record([(claimed, FAILED)], definitions())
+    record_outcomes([(claimed, FAILED)], definitions())
 
     assert everything() == before
 
@@ -122,7 +122,7 @@ def test_one_that_cannot_be_recorded_holds_up_no_other(api, bad):
         taken(api, "check.completed", f"{claims[2].result_id}:1")
 
     ends = [(claimed, FOUND) for claimed in claims]
-    record([*ends[:2], (claims[2], bad), *ends[3:]], definitions())
+    record_outcomes([*ends[:2], (claims[2], bad), *ends[3:]], definitions())
 
     still = CheckResult.objects.get(status="RUNNING")
     assert still.pk == claims[2].result_id
@@ -146,7 +146,7 @@ def test_what_cannot_be_recorded_is_logged_without_its_words(api, log_lines):
     (claimed,) = claim(1)
 
     secret = Failed("ACME_DOWN", "Wanjiku" * 50, retryable=True)
-    record([(claimed, secret)], definitions())
+    record_outcomes([(claimed, secret)], definitions())
 
     logged = str(log_lines())
     assert f"check {claimed.result_id} could not be recorded: DataError" in logged
@@ -159,24 +159,24 @@ def test_a_batch_is_a_bounded_number_of_statements(api, django_assert_max_num_qu
     few, many = claim(2), claim(38)
 
     with django_assert_max_num_queries(10):
-        record([(claimed, FAILED) for claimed in few], known)
+        record_outcomes([(claimed, FAILED) for claimed in few], known)
     with django_assert_max_num_queries(10):
-        record([(claimed, FAILED) for claimed in many], known)
+        record_outcomes([(claimed, FAILED) for claimed in many], known)
 
 
 def test_nothing_recorded_is_no_statement(db, django_assert_num_queries):
     with django_assert_num_queries(0):
-        record([], {})
+        record_outcomes([], {})
 
 
 def test_each_run_of_a_check_has_an_event_of_its_own(api):
     ordered = api.create(one_check())
     (claimed,) = claim(1)
-    record([(claimed, FAILED)], definitions())
+    record_outcomes([(claimed, FAILED)], definitions())
     api.post(f"/reports/{ordered['id']}/retry")
     (claimed,) = claim(1)
 
-    record([(claimed, FOUND)], definitions())
+    record_outcomes([(claimed, FOUND)], definitions())
 
     result = only_result().pk
     assert events() == [
@@ -209,7 +209,7 @@ def test_a_report_paid_by_its_subject_is_not_given_back_to_the_workspace(api):
     report = claimed.report
     type(report).objects.filter(pk=report.pk).update(payment_mode="CANDIDATE")
 
-    record([(claimed, FAILED)], definitions())
+    record_outcomes([(claimed, FAILED)], definitions())
 
     assert only_result().status == "FAILED"
     assert not LedgerEntry.objects.filter(kind="REVERSAL").exists()
@@ -219,7 +219,7 @@ def test_ends_of_many_workspaces_are_recorded_together(api, another_api, live_ap
     api.create(one_check())
     another_api.create(one_check())
 
-    record([(claimed, FAILED) for claimed in claim(10)], definitions())
+    record_outcomes([(claimed, FAILED) for claimed in claim(10)], definitions())
 
     for account in Account.objects.all():
         assert account.balance == 0
@@ -229,7 +229,7 @@ def test_ends_of_many_workspaces_are_recorded_together(api, another_api, live_ap
 def test_the_actor_of_a_reversal_is_the_engine(api):
     api.create(one_check())
 
-    record([(claimed, FAILED) for claimed in claim(1)], definitions())
+    record_outcomes([(claimed, FAILED) for claimed in claim(1)], definitions())
 
     assert LedgerEntry.objects.get(kind="REVERSAL").actor == ENGINE
 
@@ -238,7 +238,7 @@ def test_a_check_that_took_months_is_recorded(api):
     api.create(one_check())
     CheckResult.objects.update(started_at="2020-01-01T00:00:00Z")
 
-    record([(claimed, FOUND) for claimed in claim(1)], definitions())
+    record_outcomes([(claimed, FOUND) for claimed in claim(1)], definitions())
 
     assert only_result().status == "COMPLETED"
     assert only_result().duration_ms == 2**31 - 1

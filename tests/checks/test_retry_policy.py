@@ -9,9 +9,9 @@ from tests.checks.engine import let_time_pass, only_result, paid, work_until_don
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import person
 from verification.checks.claims import claim
-from verification.checks.inquiries import LEAST_PAUSE, ask
+from verification.checks.inquiries import MIN_POLL_INTERVAL, call_provider
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.outcomes import Again, Failed
+from verification.checks.outcomes import Failed, Retry
 from verification.providers.base import Unavailable
 from verification.reports.models import Report
 
@@ -138,8 +138,8 @@ def test_the_pause_is_anywhere_between_nothing_and_the_policys(ordered, tries, l
     pauses = []
     for _ in range(300):
         asked_at = now()
-        _, outcome = ask(Down(), claimed, POLICY)
-        assert isinstance(outcome, Again)
+        _, outcome = call_provider(Down(), claimed, POLICY)
+        assert isinstance(outcome, Retry)
         assert outcome.tries == tries + 1
         pauses.append((outcome.at - asked_at).total_seconds())
 
@@ -150,7 +150,7 @@ def test_the_pause_is_anywhere_between_nothing_and_the_policys(ordered, tries, l
 def test_the_last_try_is_not_followed_by_a_pause(ordered):
     (claimed,) = claim(1)
 
-    _, outcome = ask(Down(), replace(claimed, tries=4), POLICY)
+    _, outcome = call_provider(Down(), replace(claimed, tries=4), POLICY)
 
     assert outcome == Failed("ACME_DOWN", "Acme is down.", retryable=True)
 
@@ -179,7 +179,7 @@ def test_a_source_that_wants_to_be_asked_at_once_is_given_a_pause(
     paying_api.work()
 
     assert len(source.asked) == 1
-    assert only_result().next_attempt_at >= before + LEAST_PAUSE
+    assert only_result().next_attempt_at >= before + MIN_POLL_INTERVAL
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,12 @@ import time_machine
 from django.utils.timezone import now
 
 from tests.world.clients import Api, person
-from verification.checks.claims import DISTANCE, SMALL, claim, turns
+from verification.checks.claims import (
+    MAX_SMALL_REQUEST,
+    TURN_INTERVAL,
+    assign_turns,
+    claim,
+)
 from verification.db.ids import uuid7
 
 pytestmark = pytest.mark.django_db
@@ -14,33 +19,33 @@ pytestmark = pytest.mark.django_db
 def test_a_small_request_is_due_at_once():
     at = now()
 
-    assert turns(uuid7(), SMALL, at) == [at] * SMALL
+    assert assign_turns(uuid7(), MAX_SMALL_REQUEST, at) == [at] * MAX_SMALL_REQUEST
 
 
 def test_the_turns_of_a_large_request_follow_each_other():
     at = now()
 
-    given = turns(uuid7(), 100, at)
+    given = assign_turns(uuid7(), 100, at)
 
-    assert given == [at + number * DISTANCE for number in range(100)]
+    assert given == [at + number * TURN_INTERVAL for number in range(100)]
 
 
 def test_a_second_large_request_comes_after_the_first():
     account, at = uuid7(), now()
-    first = turns(account, 100, at)
+    first = assign_turns(account, 100, at)
 
-    second = turns(account, 100, at)
+    second = assign_turns(account, 100, at)
 
-    assert second[0] == first[-1] + DISTANCE
+    assert second[0] == first[-1] + TURN_INTERVAL
 
 
 def test_turns_that_have_passed_are_not_made_up_for():
     account, at = uuid7(), now()
-    turns(account, 100, at)
+    assign_turns(account, 100, at)
 
     later = at + timedelta(hours=1)
 
-    assert turns(account, 100, later)[0] == later
+    assert assign_turns(account, 100, later)[0] == later
 
 
 def test_one_accounts_flood_does_not_hold_up_anothers_single_report(

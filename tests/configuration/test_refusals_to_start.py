@@ -129,4 +129,4 @@ def test_port_that_is_taken_is_refused(tmp_path):
 def test_advice_fits_what_the_server_says(said, advice, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://x/y")
 
-    assert advice in startup.sentence(OperationalError(said))
+    assert advice in startup.explain_error(OperationalError(said))

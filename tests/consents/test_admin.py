@@ -16,7 +16,7 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.documents.receipts import consent_receipt_pdf
 from verification.links import consent_url
 from verification.notifications.models import Notification
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 from verification.reports.models import StatusChange
 
 pytestmark = pytest.mark.django_db
@@ -132,7 +132,7 @@ def test_mail_page_and_timeline_say_that_staff_withdrew(
     grant(consent.pk, 1, EVIDENCE)
     act(superuser, "revoke", consent, reason="Letter of 20 November")
 
-    mail = write_letter(Notification.objects.latest("pk"))
+    mail = write_email(Notification.objects.latest("pk"))
 
     told = f"{settings.OPERATOR_NAME} withdrew your consent to Acacia Lenders for you"
     assert told in mail.text

@@ -9,8 +9,8 @@ from django.utils.timezone import now
 from tests.consents.test_decisions import EVIDENCE
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import EMPLOYMENT
-from verification.consents.challenge_answers import Locked, answer_challenge
-from verification.consents.challenges import challenge_of
+from verification.consents.challenge_answers import LinkLocked, answer_challenge
+from verification.consents.challenges import challenge_for_consent
 from verification.consents.decisions import grant
 from verification.consents.models import Consent
 from verification.consents.tasks import remind_subjects
@@ -26,14 +26,14 @@ def hosted(api: Api, **subject: str) -> Consent:
 @pytest.mark.parametrize("answer", ["1990-01-31", " 1990-01-31 "])
 def test_who_knows_the_date_of_birth_is_let_in(api: Api, answer: str):
     consent = hosted(api, dateOfBirth="1990-01-31")
-    assert challenge_of(consent) == "DATE_OF_BIRTH"
+    assert challenge_for_consent(consent) == "DATE_OF_BIRTH"
     assert answer_challenge(consent.pk, 1, answer)
 
 
 @pytest.mark.parametrize("answer", ["5678", "56 78", "56-78"])
 def test_without_it_the_end_of_the_id_number_is_asked_for(api: Api, answer: str):
     consent = hosted(api)
-    assert challenge_of(consent) == "ID_NUMBER_END"
+    assert challenge_for_consent(consent) == "ID_NUMBER_END"
     assert answer_challenge(consent.pk, 1, answer)
 
 
@@ -46,17 +46,17 @@ def test_a_report_that_knows_no_number_asks_nothing(api: Api):
     item = person(idNumber=None, **EMPLOYMENT)
     item |= {"checksRequested": ["EMPLOYER_VERIFICATION"], "consent": HOSTED}
     consent = Consent.objects.get(report=api.create(item)["id"])
-    assert challenge_of(consent) is None
+    assert challenge_for_consent(consent) is None
 
 
 def test_five_wrong_answers_lock_the_link_for_15_minutes(api: Api):
     consent = hosted(api)
     for _ in range(4):
         assert not answer_challenge(consent.pk, 1, "0000")
-    with pytest.raises(Locked) as locked:
+    with pytest.raises(LinkLocked) as locked:
         answer_challenge(consent.pk, 1, "0000")
     assert timedelta(minutes=14) < locked.value.until - now() <= timedelta(minutes=15)
-    with pytest.raises(Locked):
+    with pytest.raises(LinkLocked):
         answer_challenge(consent.pk, 1, "5678")
     Consent.objects.update(locked_until=now())
     assert answer_challenge(consent.pk, 1, "5678")
@@ -82,7 +82,7 @@ def lock(consent: Consent) -> timedelta | None:
     Consent.objects.filter(locked_until__isnull=False).update(locked_until=now())
     for _ in range(4):
         assert not answer_challenge(consent.pk, consent.generation, "0000")
-    with pytest.raises(Locked) as locked:
+    with pytest.raises(LinkLocked) as locked:
         answer_challenge(consent.pk, consent.generation, "0000")
     until = locked.value.until
     return until and until - now()
@@ -96,12 +96,12 @@ def test_each_lock_in_a_row_is_longer_and_the_fourth_is_for_good(api: Api):
     locks = [lock(consent) for _ in range(3)]
 
     minute = timedelta(minutes=1)
-    for found, meant in zip(locks, Consent.LOCKS, strict=True):
+    for found, meant in zip(locks, Consent.LOCK_DURATIONS, strict=True):
         assert meant - minute < found <= meant
     send_due()
     assert mail.outbox == []
     assert lock(consent) is None
-    with time_machine.travel(now() + timedelta(days=3)), pytest.raises(Locked):
+    with time_machine.travel(now() + timedelta(days=3)), pytest.raises(LinkLocked):
         answer_challenge(consent.pk, 1, "5678")
     send_due()
     (message,) = mail.outbox

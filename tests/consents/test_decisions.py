@@ -17,7 +17,7 @@ from verification.consents.decisions import (
     ConsentClosed,
     NotSigned,
     decline,
-    expire,
+    expire_consent,
     grant,
     withdraw,
 )
@@ -334,7 +334,7 @@ def test_a_link_that_nobody_answers_expires_and_the_report_has_failed(paying_api
     with pytest.raises(ConsentClosed, match="EXPIRED"):
         grant(consent.pk, 1, EVIDENCE)
     expire_consents()
-    expire(consent.pk)
+    expire_consent(consent.pk)
     report = paying_api.report(str(consent.report_id))
     assert (report["status"], report["failure"]["code"]) == (
         "FAILED",

@@ -16,7 +16,7 @@ from tests.world.subject import words
 from verification.console import mailbox
 from verification.console.templatetags.console import linked
 from verification.development import mail as development_mail
-from verification.notifications.models import TO_PEOPLE, Kind, Notification
+from verification.notifications.models import THIRD_PARTY_KINDS, Kind, Notification
 from verification.notifications.tasks import send_due
 from verification.reports.models import Report
 from workspaces import members
@@ -142,7 +142,7 @@ def development_page(settings, **request: str) -> str:
     settings.DEBUG = True
     asked = RequestFactory().get("/dev/mail", SERVER_NAME="localhost", **request)
     asked.user = None
-    return development_mail.show(asked).content.decode()
+    return development_mail.render(asked).content.decode()
 
 
 def test_development_page_shows_every_message_with_links(api, settings, owner):
@@ -199,7 +199,7 @@ def test_development_page_needs_debug(db, client):
 
 
 def test_every_kind_of_message_to_people_has_words():
-    assert set(mailbox.KINDS) == TO_PEOPLE
+    assert set(mailbox.KINDS) == THIRD_PARTY_KINDS
 
 
 def test_report_page_says_why_a_message_was_not_sent(owner, viewer, api):

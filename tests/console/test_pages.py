@@ -14,7 +14,7 @@ from verification.checks.models import CheckDefinition
 from verification.consents.decisions import decline
 from verification.consents.models import Consent
 from verification.consents.records import Evidence
-from verification.console.workspace_settings import REASON
+from verification.console.workspace_settings import CLOSED_REASON
 from verification.reports.models import ReportStatus
 from webhooks.models import Configuration
 from workspaces import keys, members
@@ -436,7 +436,7 @@ def test_a_closed_workspace_does_nothing_and_loses_nothing(owner, api):
     owner.post("settings-close", {"password": PASSWORD})
 
     workspace = Workspace.objects.get()
-    assert workspace.suspension_reason == REASON
+    assert workspace.suspension_reason == CLOSED_REASON
     assert not ApiKey.objects.filter(revoked_at=None).exists()
     assert not Configuration.objects.get().enabled
     assert Invitation.objects.get().revoked_at

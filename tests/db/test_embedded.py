@@ -143,7 +143,7 @@ def test_server_starts_while_a_backend_of_the_killed_one_is_busy(folder):
 def test_folder_that_cannot_be_used_is_refused_with_what_to_do(folder):
     folder.write_text("a file")
     with pytest.raises(EmbeddedServerError, match="set DATA_DIR to a folder that is"):
-        embedded.use(folder)
+        embedded.acquire(folder)
     folder.unlink()
 
     version = folder / "postgres" / "PG_VERSION"

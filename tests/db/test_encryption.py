@@ -14,7 +14,7 @@ from verification.db import encryption
 from verification.db.encryption import UnknownKey, keyed_hash, keyed_uuid
 from verification.db.ids import uuid7
 from verification.reports.models import Report
-from verification.values.formats import normalised
+from verification.values.formats import normalise_identifier
 from webhooks.models import Event
 from workspaces.models import Workspace
 
@@ -150,10 +150,10 @@ def test_with_a_new_key_the_old_values_are_still_read(workspace, rotate):
     rotate()
 
     assert Workspace.objects.get().owner_email == "owner@acacia.test"
-    assert encryption.sealed_with(stored(workspace)) == "k1"
+    assert encryption.key_id_of(stored(workspace)) == "k1"
 
     workspace.save()
-    assert encryption.sealed_with(stored(workspace)) == "new"
+    assert encryption.key_id_of(stored(workspace)) == "new"
 
 
 def test_reencrypt_seals_all_columns_of_all_tables_anew(api: Api, rotate):
@@ -261,4 +261,4 @@ def test_a_keyed_uuid_is_one_of_version_8():
     ],
 )
 def test_identifiers_are_compared_without_case_and_spacing(written, compared):
-    assert normalised(written) == compared
+    assert normalise_identifier(written) == compared

@@ -31,7 +31,7 @@ from verification.backoffice.models import LookupKey
 from verification.consents.models import ConsentRecord
 from verification.consents.records import digest_of
 from verification.db.encryption import EncryptedJSONField, KeyedHashField, keyed_hash
-from verification.db.startup import NotForUs
+from verification.db.startup import DatabaseRefused
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import active_blocks, block
 from verification.reports.models import Report
@@ -261,7 +261,10 @@ def test_rehash_refuses_without_the_former_key(settings: Any, add_key: Any):
 def test_process_with_another_key_gets_no_connection(settings: Any, add_key: Any):
     add_key()
 
-    with closing(connection.copy()) as other, pytest.raises(NotForUs, match="rehash"):
+    with (
+        closing(connection.copy()) as other,
+        pytest.raises(DatabaseRefused, match="rehash"),
+    ):
         other.ensure_connection()
 
 
@@ -277,7 +280,7 @@ def test_process_that_connects_while_rehash_runs_waits_and_is_refused(
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.5)
 
-        with pytest.raises(NotForUs):
+        with pytest.raises(DatabaseRefused):
             waiting.result(timeout=20)
         # It is closed, so that nothing uses it after all.
         assert other.connection is None

@@ -77,14 +77,14 @@ def test_demo_steps_taken_twice_make_everything_once(newcomer, settings):
         demo.order()
         demo.answer_requests()
         demo.pay()
-        demo.stop_some()
+        demo.cancel_reports()
         apply_to_go_live()
         numbers.append(
             {
                 "reports": demo.reports.count(),
                 "references": demo.reports.values("reference").distinct().count(),
                 "paid": Checkout.objects.filter(report__in=demo.reports).count(),
-                "disputed": Checkout.objects.filter(doubts=["DISPUTED"]).count(),
+                "disputed": Checkout.objects.filter(review_flags=["DISPUTED"]).count(),
                 "cancelled": demo.reports.filter(status="CANCELLED").count(),
                 "granted": demo.hosted().filter(status="GRANTED").count(),
                 "declined": demo.hosted().filter(status="DECLINED").count(),

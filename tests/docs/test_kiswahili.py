@@ -8,7 +8,7 @@ import pytest
 from babel.messages.pofile import read_po
 from django.conf import settings
 
-from verification.consents.notices import ANYWHERE, FOLDER, VERSIONS
+from verification.consents.notices import DEFAULT_VERSION, FOLDER, VERSIONS
 from verification.providers import recipients
 from verification.references.notices import FOLDER as REFEREES
 
@@ -48,7 +48,7 @@ def kiswahili() -> dict[str, str]:
     texts["recipients"] = "\n".join(
         re.findall(r'\bsw = "(.*?)"', recipients.FILE.read_text())
     )
-    for version in {*VERSIONS.values(), ANYWHERE}:
+    for version in {*VERSIONS.values(), DEFAULT_VERSION}:
         texts[version] = (FOLDER / f"{version}.sw.toml").read_text()
     for path in REFEREES.glob("*.sw.toml"):
         texts[path.name] = path.read_text()

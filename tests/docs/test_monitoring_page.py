@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from monitoring.messages import TOLD
+from monitoring.messages import NOTIFIED_REASONS
 from monitoring.models import PauseReason, Severity
 from tests.world.service import Service
 
@@ -35,7 +35,7 @@ def test_every_severity_and_reason_is_explained():
         assert f"| `{name}` |" in PAGE
     assert "For the first three the owner" in PAGE
     first_three = re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE)[3:6]
-    assert set(first_three) == TOLD
+    assert set(first_three) == NOTIFIED_REASONS
 
 
 def _until_it_has_changed(service: Service, rule_id: str) -> None:

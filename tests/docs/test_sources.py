@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from verification.settings.sources import EVERYWHERE, HOME, ORDER
+from verification.settings.sources import DEFAULT_ROUTES, EVERYWHERE, HOME_COUNTRY
 
 DOCS = Path(__file__).parents[2] / "docs"
-PLACES = {HOME: {"Kenya"}, "GB": {"the United Kingdom"}, EVERYWHERE: {"all"}}
+PLACES = {HOME_COUNTRY: {"Kenya"}, "GB": {"the United Kingdom"}, EVERYWHERE: {"all"}}
 PLACES[EVERYWHERE] |= {"all others"}
 
 
@@ -19,7 +19,7 @@ def test_the_page_on_sources_has_every_route():
         for check in checks.split(", ")
     }
 
-    for check, by_country in ORDER.items():
+    for check, by_country in DEFAULT_ROUTES.items():
         for country, names in by_country.items():
             (row,) = (told[check, p] for p in PLACES[country] if (check, p) in told)
             assert row == list(names)

@@ -22,9 +22,9 @@ from verification.api import examples as report_examples
 from verification.api.event_shapes import EVENTS
 from webhooks import health, results, retention
 from webhooks.events import envelope
-from webhooks.letters import sign
 from webhooks.models import Event
 from webhooks.redelivery import TESTS_PER_MINUTE
+from webhooks.requests import sign
 
 PAGE = (settings.BASE_DIR / "docs" / "webhooks.md").read_text()
 SECTIONS = re.findall(
@@ -66,9 +66,9 @@ def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
 def raised(api: Api) -> dict[str, Event]:
     """name -> what the service recorded for the reports of the examples."""
     configured(api.workspace)
-    refused = copy.deepcopy(report_examples.CREATE)
+    refused = copy.deepcopy(report_examples.CREATE_REQUEST)
     refused["reports"][0]["subject"]["idNumber"] = "90000008"
-    for body in (report_examples.CREATE, refused):
+    for body in (report_examples.CREATE_REQUEST, refused):
         assert api.post("/reports", body).status_code == 201
     api.work()
     assert api.post("/webhooks/test").status_code == 202
@@ -109,14 +109,14 @@ def test_the_rules_of_the_page_are_those_of_the_code():
                 return f"{seconds / size:g} {unit}"
         return f"{seconds:g} s"
 
-    assert " · ".join(words(wait) for wait in results.WAITS) in PAGE
+    assert " · ".join(words(wait) for wait in results.RETRY_DELAYS) in PAGE
     assert results.JITTER == 0.2
     assert "give or take 20 %" in PAGE
-    assert len(results.WAITS) + 1 == 10
+    assert len(results.RETRY_DELAYS) + 1 == 10
     assert settings.WEBHOOK_TIMEOUT_SECONDS == 15
-    assert (health.TOLD_AT, health.RESTS_AT) == (4, 10)
-    assert (health.DEAD_AFTER.days, health.DEAD_FAILURES) == (5, 10)
-    assert retention.KEPT.days == 30
+    assert (health.NOTIFIES_AT, health.TRIPS_AT) == (4, 10)
+    assert (health.DISABLE_AFTER.days, health.MIN_FAILURES_TO_DISABLE) == (5, 10)
+    assert retention.RETENTION.days == 30
     assert TESTS_PER_MINUTE == 5
 
 
@@ -192,7 +192,10 @@ def test_the_commands_of_the_page_work(service: Service):
     service.start_web()
 
     configuration = _run(configure, service, KEY=key)
-    assert configuration["enabledEvents"] == examples.CONFIGURE["enabledEvents"]
+    assert (
+        configuration["enabledEvents"]
+        == examples.CONFIGURATION_REQUEST["enabledEvents"]
+    )
     sent = _run(test, service, KEY=key)
     assert sent["event"] == "webhook.test"
     assert _run(look, service, KEY=key)["size"] == 20

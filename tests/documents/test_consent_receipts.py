@@ -12,7 +12,7 @@ from tests.world.threads import at_once
 from verification.consents.models import ConsentRecord
 from verification.documents.receipts import consent_receipt_pdf
 from verification.notifications.models import Channel, Kind
-from verification.notifications.outbox import Wanted, notify
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.notifications.tasks import send_due
 from verification.reports.models import Report
 from workspaces.models import Workspace
@@ -113,7 +113,7 @@ def test_a_receipt_names_the_checks_as_the_page_did_and_not_by_codes():
     assert "CRB_FULL" not in text
 
 
-@pytest.mark.parametrize("happened", ConsentRecord.Happened.values)
+@pytest.mark.parametrize("happened", ConsentRecord.Decision.values)
 @pytest.mark.parametrize("language", ["en", "sw", ""])
 def test_every_decision_has_a_receipt(happened: str, language: str):
     assert NUMBER in text_of(happened=happened, language=language)
@@ -269,7 +269,7 @@ def test_the_receipt_is_attached_to_its_email(api: Api, language: str):
         "recordId": str(kept.pk),
     }
     notify(
-        Wanted(
+        OutgoingMessage(
             Kind.CONSENT_RECEIPT,
             Channel.EMAIL,
             f"receipt:{kept.pk}",

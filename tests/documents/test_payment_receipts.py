@@ -9,7 +9,7 @@ from tests.world.payments import candidate, end, opened, pay
 from tests.world.refunds import ask, send, topped_up
 from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.tasks import send_due
-from verification.payments.checkouts import begin, open_checkout
+from verification.payments.checkouts import open_at_provider, open_checkout
 from verification.payments.models import Checkout, Payment
 
 pytestmark = pytest.mark.django_db
@@ -83,7 +83,7 @@ def test_it_goes_out_by_email_in_the_language_of_the_page(api: Api):
     made = api.create(candidate())
     payment = Payment.objects.get(report_id=made["id"])
     checkout = open_checkout(payment.pk, payment.generation)
-    begin(checkout, "sw")
+    open_at_provider(checkout, "sw")
     end(checkout)
     send_due()
 

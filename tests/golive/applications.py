@@ -11,9 +11,9 @@ from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
 from verification.checks.tasks import run_due
 from verification.golive import applications, decisions
-from verification.golive.inspection import Inspected
+from verification.golive.inspection import InspectedFile
 from verification.golive.models import Application, DocumentKind
-from verification.golive.status import By
+from verification.golive.status import ActingUser
 from workspaces.models import Member
 
 NAME = "Acacia Lenders Limited"
@@ -44,11 +44,11 @@ DETAILS = {
     "purpose": "Loans to people",
     "volume": "101-1000",
 }
-PDF = Inspected("application/pdf", pdf())
+PDF = InspectedFile("application/pdf", pdf())
 
 
-def by(user: User, kind: ActorKind = ActorKind.STAFF) -> By:
-    return By(user, Actor(kind, user.get_username()))
+def by(user: User, kind: ActorKind = ActorKind.STAFF) -> ActingUser:
+    return ActingUser(user, Actor(kind, user.get_username()))
 
 
 def reviewer(name: str = "reviewer") -> User:
@@ -61,9 +61,11 @@ def reviewer(name: str = "reviewer") -> User:
 def draft(member: Member, **details: str) -> Application:
     """With every document."""
     who = by(member.user, ActorKind.MEMBER)
-    application = applications.describe(member, NAME, {**DETAILS, **details}, who)
+    application = applications.describe_company(
+        member, NAME, {**DETAILS, **details}, who
+    )
     for kind in DocumentKind:
-        applications.hand_in(member, kind, f"{kind.lower()}.pdf", PDF, who)
+        applications.upload_document(member, kind, f"{kind.lower()}.pdf", PDF, who)
     return application
 
 

@@ -22,7 +22,7 @@ def a_folder_of_its_own(settings, tmp_path):
 def turns_of_its_own(monkeypatch, tmp_path):
     """Other test processes look into files of this machine, too."""
     (tmp_path / "turn").touch()
-    monkeypatch.setattr(inspection, "TURN", tmp_path / "turn")
+    monkeypatch.setattr(inspection, "LOCK_FILE", tmp_path / "turn")
 
 
 @pytest.fixture(autouse=True)

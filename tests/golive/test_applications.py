@@ -26,10 +26,10 @@ from tests.world.clients import approve
 from verification.backoffice.models import AuditEvent
 from verification.checks.tasks import run_due
 from verification.console import golive
-from verification.console.golive_forms import KINDS, TOLD
+from verification.console.golive_forms import DOCUMENT_LABELS, FAULT_MESSAGES
 from verification.golive import applications, decisions, inspection
-from verification.golive.documents import content_of
-from verification.golive.inspection import Fault, turn
+from verification.golive.documents import read_content
+from verification.golive.inspection import Fault, machine_lock
 from verification.golive.models import Application, Document, DocumentKind
 from verification.reports.models import Report
 from workspaces.models import Account, LedgerEntry, Workspace
@@ -97,7 +97,7 @@ def test_a_document_is_kept_sealed_under_a_random_name(owner, settings):
     document = Document.objects.get()
     assert (document.kind, document.content_type) == ("CR12", "application/pdf")
     assert document.name == "CR12 of Grace.pdf"
-    assert content_of(document) == pdf()
+    assert read_content(document) == pdf()
     path = settings.STORAGES["documents"]["OPTIONS"]["location"] / document.file
     assert path.name.isalnum()
     assert b"%PDF" not in path.read_bytes()
@@ -129,7 +129,7 @@ def test_member_is_asked_to_send_a_file_again_while_others_are_looked_into(
 ):
     owner.post("golive-company", COMPANY)
     monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
-    with turn():
+    with machine_lock():
         refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
 
     assert refused.status_code == 503
@@ -144,7 +144,7 @@ def test_a_photo_loses_where_it_was_taken(owner):
 
     owner.post("golive-hand-in", sent, kind="director-id")
 
-    assert b"Acacia Phones" not in content_of(Document.objects.get())
+    assert b"Acacia Phones" not in read_content(Document.objects.get())
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_what_is_not_taken_says_why_and_leaves_nothing(owner, sent, says):
 
 
 def test_every_fault_of_a_file_has_words_for_it():
-    assert set(TOLD) == set(Fault)
-    assert set(KINDS) == set(DocumentKind)
+    assert set(FAULT_MESSAGES) == set(Fault)
+    assert set(DOCUMENT_LABELS) == set(DocumentKind)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -304,7 +304,7 @@ def test_what_is_submitted_cannot_be_changed(owner):
     assert owner.told("golive-submit", {"confirmed": "on"}) == told
     before = stored()
     with pytest.raises(applications.NotEditable):
-        applications.hand_in(
+        applications.upload_document(
             owner.member, DocumentKind.CR12, "a.pdf", PDF, by(owner.member.user)
         )
     assert stored() == before
@@ -344,13 +344,13 @@ def test_a_rejected_application_is_corrected_and_submitted_again(owner):
     assert told[-1] == "It is submitted. We write to you when it is decided."
     second = Application.objects.get(status="SUBMITTED")
     assert second.details["address"] == "Kenyatta Avenue 2"
-    assert content_of(second.documents.get(kind="CR12")) == pdf() + b"\n"
+    assert read_content(second.documents.get(kind="CR12")) == pdf() + b"\n"
     assert "The CR12 is of last year" not in owner.page("golive")
     # What was rejected is as it was.
     first.refresh_from_db()
     assert (first.status, first.details) == ("REJECTED", DETAILS)
-    assert content_of(first.documents.get(kind="CR12")) == pdf()
-    assert content_of(second.documents.get(kind="KRA")) == pdf()
+    assert read_content(first.documents.get(kind="CR12")) == pdf()
+    assert read_content(second.documents.get(kind="KRA")) == pdf()
 
 
 def test_a_form_changes_nothing_it_does_not_show(owner, viewer):
@@ -399,7 +399,9 @@ def test_who_was_approved_without_an_application_begins_none(owner):
     assert "Your company is approved." in owner.page("golive")
     assert owner.told("golive-company", COMPANY) == ["It cannot be changed now."]
     with pytest.raises(applications.NotEditable):
-        applications.describe(owner.member, NAME, DETAILS, by(owner.member.user))
+        applications.describe_company(
+            owner.member, NAME, DETAILS, by(owner.member.user)
+        )
     assert not Application.objects.exists()
 
 

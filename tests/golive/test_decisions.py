@@ -22,9 +22,9 @@ from verification.checks.tasks import run_due
 from verification.golive import decisions
 from verification.golive.models import Application
 from verification.golive.status import InvalidTransition
-from verification.notifications.delivery import send
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
-from verification.notifications.outbox import CannotBeSent, send_again
+from verification.notifications.outbox import NotResendable, send_again
 from workspaces import keys
 from workspaces.models import ApiKey, Member, Workspace
 
@@ -68,7 +68,7 @@ def status_of(application: Application) -> str:
 
 def sent_mails() -> list:
     with transaction.atomic():
-        send()
+        send_due_notifications()
     return mail.outbox
 
 
@@ -147,7 +147,7 @@ def test_the_key_is_kept_nowhere_once_its_mail_is_sent(owner):
 
     message = Notification.objects.get(pk=message.pk)
     assert (message.status, message.context) == ("SENT", None)
-    with pytest.raises(CannotBeSent):
+    with pytest.raises(NotResendable):
         send_again(message)
     assert ApiKey.objects.get(environment="production").digest != text.encode()
 
@@ -279,7 +279,7 @@ def test_a_suspended_workspace_is_not_approved(owner):
     application = in_review(owner.member)
     owner.workspace.suspend("Looked at")
 
-    with pytest.raises(decisions.Refused, match="suspended"):
+    with pytest.raises(decisions.DecisionRefused, match="suspended"):
         decisions.approve(application.pk, by(reviewer()))
 
 

@@ -45,7 +45,7 @@ def test_nobody_decides_about_what_they_had_a_hand_in(owner, insider):
     colleague = member(owner.workspace, "ADMIN", "colleague")
     draft(owner.member)
     acts = by(colleague.user, ActorKind.MEMBER)
-    applications.hand_in(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)
+    applications.upload_document(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)
     application = applications.submit(owner.member, by(owner.member.user))
     run_due()
     user = insider(owner.member, colleague)

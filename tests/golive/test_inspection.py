@@ -13,15 +13,15 @@ from tests.golive import files
 from tests.golive.applications import COMPANY
 from tests.golive.files import pdf, picture
 from verification.console import golive
-from verification.console.golive_forms import TOLD
+from verification.console.golive_forms import FAULT_MESSAGES
 from verification.golive import inspection
 from verification.golive.inspection import (
-    MOST_BYTES,
+    MAX_BYTES,
     Busy,
     Fault,
     Unacceptable,
     inspect,
-    turn,
+    machine_lock,
 )
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
@@ -64,7 +64,7 @@ def test_a_pdf_is_kept_byte_by_byte_as_it_may_be_signed():
     ("name", "declared", "content", "why"),
     [
         ("cr12.pdf", "application/pdf", b"", Fault.EMPTY),
-        ("cr12.pdf", "application/pdf", pdf() + b"\0" * MOST_BYTES, Fault.TOO_LARGE),
+        ("cr12.pdf", "application/pdf", pdf() + b"\0" * MAX_BYTES, Fault.TOO_LARGE),
         ("logo.svg", "image/svg+xml", SVG, Fault.UNKNOWN),
         ("logo.png", "image/png", SVG, Fault.UNKNOWN),
         ("page.pdf", "application/pdf", b"<html><script>", Fault.UNKNOWN),
@@ -218,7 +218,7 @@ def test_a_large_scan_is_made_as_large_as_is_read():
 def test_machine_looks_into_one_file_at_a_time(monkeypatch):
     sent = ("a.pdf", "application/pdf", files.pdf())
     with ThreadPoolExecutor(2) as another:
-        with turn():
+        with machine_lock():
             waiting = another.submit(inspect, *sent)
             another.submit(inspect, *sent)
             with pytest.raises(TimeoutError):
@@ -229,7 +229,7 @@ def test_machine_looks_into_one_file_at_a_time(monkeypatch):
             assert fault("a.txt", "text/plain", files.pdf()) == Fault.LIES
         assert waiting.result(20).content
         monkeypatch.setattr(inspection, "WAIT_SECONDS", 0.1)
-        with turn(), pytest.raises(Busy):
+        with machine_lock(), pytest.raises(Busy):
             another.submit(inspect, *sent).result()
 
 
@@ -265,7 +265,7 @@ def test_hostile_files_cost_the_web_process_no_memory(owner, monkeypatch):
     before = rss_after_collecting()
     begun = resource.getrusage(resource.RUSAGE_CHILDREN)
 
-    assert str(TOLD[Fault.BOMB]) in send(owner, heavy)
+    assert str(FAULT_MESSAGES[Fault.BOMB]) in send(owner, heavy)
 
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime - begun.ru_utime - begun.ru_stime

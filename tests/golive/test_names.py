@@ -237,7 +237,7 @@ def test_a_change_to_the_same_names_is_refused(approved):
 def test_an_unreviewed_workspace_is_renamed_in_the_settings(owner):
     assert owner.get("settings-name").status_code == 303
     with pytest.raises(names.NotReviewed):
-        names.ask_name_change(owner.member, "A", "", "", by(owner.member.user))
+        names.request_name_change(owner.member, "A", "", "", by(owner.member.user))
 
 
 def test_a_viewer_asks_for_no_name(approved, viewer):

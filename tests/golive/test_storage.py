@@ -8,7 +8,7 @@ from environs import Env
 from tests.fakes.buckets import bucket as bucket
 from tests.golive.applications import draft
 from tests.golive.files import pdf
-from verification.golive.documents import content_of, forget, store
+from verification.golive.documents import delete_unused, read_content, store
 from verification.golive.models import Document
 from verification.settings import STORAGES
 from verification.settings.documents import document_storage
@@ -42,8 +42,8 @@ def test_a_bucket_holds_what_only_the_service_reads(in_bucket, db):
     assert path == f"/kyb/{stored.name}"
     assert b"%PDF" not in sealed
     assert in_bucket.headers[0]["x-amz-acl"] == "private"
-    assert content_of(document(stored)) == pdf()
-    forget(stored.name)
+    assert read_content(document(stored)) == pdf()
+    delete_unused(stored.name)
     assert in_bucket.objects == {}
 
 
@@ -53,7 +53,7 @@ def test_a_storage_that_deletes_nothing_keeps_nobody_from_going_on(
     stored = store(pdf())
     in_bucket.keeps_all = True
 
-    forget(stored.name)
+    delete_unused(stored.name)
 
     assert f"document {stored.name} is left in the storage" in caplog.text
 
@@ -61,9 +61,9 @@ def test_a_storage_that_deletes_nothing_keeps_nobody_from_going_on(
 def test_a_file_is_not_forgotten_while_a_row_names_it(owner):
     found = draft(owner.member).documents.get(kind="CR12")
 
-    forget(found.file)
+    delete_unused(found.file)
 
-    assert content_of(found) == pdf()
+    assert read_content(found) == pdf()
 
 
 def test_a_file_that_was_put_in_place_of_another_is_not_read(owner):
@@ -71,7 +71,7 @@ def test_a_file_that_was_put_in_place_of_another_is_not_read(owner):
     one.file = two.file
 
     with pytest.raises(InvalidTag):
-        content_of(one)
+        read_content(one)
 
 
 def test_the_same_file_is_sealed_differently_each_time(db):

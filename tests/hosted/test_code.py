@@ -12,14 +12,14 @@ from django.test import Client
 from tests.world.clients import Api
 from tests.world.subject import Visitor, newest_code, words
 from verification.consents.challenge_answers import (
-    MOST_WRONG_CODES,
+    MAX_WRONG_CODES,
     TRIES,
     CodeNotSent,
     answer_code,
     send_code,
 )
-from verification.consents.challenges import CODE_LIVES
-from verification.consents.links import PAUSE
+from verification.consents.challenges import CODE_LIFETIME
+from verification.consents.links import RESEND_INTERVAL
 from verification.consents.models import Consent, ConsentRecord
 from verification.documents.receipts import _consent_receipt
 from verification.notifications.delivery import record
@@ -31,9 +31,9 @@ from verification.notifications.models import (
     NotificationError,
     Outcome,
 )
-from verification.notifications.outbox import Wanted, would_send
+from verification.notifications.outbox import OutgoingMessage, is_sendable
 from verification.notifications.recipients import block
-from verification.reports.messages import causes_of
+from verification.reports.messages import message_causes
 from verification.reports.models import Report
 from workspaces.models import Member
 from workspaces.signup import create_workspace
@@ -61,8 +61,8 @@ def codes() -> list[Notification]:
     return list(Notification.objects.filter(kind=Kind.CONSENT_CODE).order_by("id"))
 
 
-def wanted_code(workspace_id: UUID) -> Wanted:
-    return Wanted(
+def wanted_code(workspace_id: UUID) -> OutgoingMessage:
+    return OutgoingMessage(
         Kind.CONSENT_CODE, Channel.EMAIL, "c", EMAIL, {}, workspace_id=workspace_id
     )
 
@@ -175,7 +175,7 @@ def test_code_works_for_fifteen_minutes(visitor: Visitor):
     confirmed(visitor)
     sent = codes()[-1].created_at
 
-    with time_machine.travel(sent + CODE_LIVES + timedelta(seconds=1)):
+    with time_machine.travel(sent + CODE_LIFETIME + timedelta(seconds=1)):
         assert "That code does not work any more" in prove(visitor)
 
         # Who comes back gets another one.
@@ -203,7 +203,9 @@ def test_new_code_ends_the_one_before(visitor: Visitor):
     assert "A code was sent less than a minute ago" in too_soon
     assert len(codes()) == 1
 
-    with time_machine.travel(codes()[-1].created_at + PAUSE + timedelta(seconds=1)):
+    with time_machine.travel(
+        codes()[-1].created_at + RESEND_INTERVAL + timedelta(seconds=1)
+    ):
         visitor.post("send-code", channel="EMAIL")
         assert len(codes()) == 2
         assert newest_code() != first
@@ -222,14 +224,14 @@ def test_code_is_sent_to_no_other_channel(visitor: Visitor):
 def test_fifteen_wrong_codes_lock_the_link_for_good(visitor: Visitor):
     confirmed(visitor)
     moment = codes()[-1].created_at
-    for tried in range(MOST_WRONG_CODES):
-        with time_machine.travel(moment + tried // TRIES * 2 * PAUSE):
+    for tried in range(MAX_WRONG_CODES):
+        with time_machine.travel(moment + tried // TRIES * 2 * RESEND_INTERVAL):
             if tried and tried % TRIES == 0:
                 visitor.post("send-code", channel="EMAIL")
             visitor.post("code", answer="wrong")
 
     assert "does not work any more" in reads(visitor)
-    assert len(codes()) == MOST_WRONG_CODES // TRIES
+    assert len(codes()) == MAX_WRONG_CODES // TRIES
     assert Notification.objects.filter(kind=Kind.CONSENT_LOCKED).exists()
     assert DECISION not in prove(visitor)
 
@@ -240,7 +242,7 @@ def test_wrong_codes_do_not_lock_a_consent_that_was_answered_meanwhile(
     confirmed(visitor)
     consent = visitor.consent
     Consent.objects.filter(pk=consent.pk).update(
-        status="GRANTED", wrong_codes=MOST_WRONG_CODES - 1
+        status="GRANTED", wrong_codes=MAX_WRONG_CODES - 1
     )
 
     assert answer_code(consent.pk, consent.generation, "wrong") == ""
@@ -279,7 +281,7 @@ def test_one_workspace_does_not_use_up_the_codes_of_another(
     other = create_workspace(name="Baobab", owner_email="o@baobab.test")
     reader = wanted_code(other.pk)
 
-    assert would_send(reader)
+    assert is_sendable(reader)
 
 
 def test_button_that_is_pressed_twice_keeps_the_confirmation(visitor: Visitor):
@@ -336,7 +338,7 @@ def test_staff_find_the_codes_of_a_report(visitor: Visitor):
     confirmed(visitor)
 
     report = Report.objects.get(pk=visitor.report_id)
-    assert {one.cause for one in codes()} <= set(causes_of(report))
+    assert {one.cause for one in codes()} <= set(message_causes(report))
 
 
 def test_code_that_would_be_withheld_cannot_be_guessed(visitor: Visitor):

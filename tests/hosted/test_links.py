@@ -13,7 +13,7 @@ from verification.consents.tasks import expire_consents
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.notifications.tasks import send_due
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 
 pytestmark = pytest.mark.django_db
 
@@ -263,7 +263,7 @@ def test_expired_link_lives_on_when_no_address_would_get_another(
     assert "We have told Acacia Lenders" in words(visitor.text())
     ((mail,), _) = wishes(api, visitor)
     assert (mail.context["why"], mail.context["canResend"]) == ("EXPIRED", True)
-    assert "consent/resend" in write_letter(mail).text
+    assert "consent/resend" in write_email(mail).text
     assert api.post(f"/reports/{visitor.report_id}/consent/resend").status_code == 200
 
 

@@ -9,9 +9,13 @@ from tests.providers.test_every_source import CREDENTIALS
 from tests.world.clients import HOSTED
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
-from verification.consents.notices import ANYWHERE, FOLDER, VERSIONS, notice_for
+from verification.consents.notices import DEFAULT_VERSION, FOLDER, VERSIONS, notice_for
 from verification.providers import recipients, registry
-from verification.settings.sources import known, live_providers, routes
+from verification.settings.sources import (
+    checks_by_source,
+    live_providers,
+    source_routes,
+)
 
 LANGUAGES = [code for code, _ in settings.LANGUAGES]
 CHECKS = ["IDENTITY", "KRA_PIN", "EMPLOYER_VERIFICATION", "CRB_SCORE"]
@@ -20,7 +24,7 @@ REFEREE = {
     "refereeName": "Otieno Ouma",
     "refereeEmail": "otieno@baobab.test",
 }
-IN_USE = sorted({*VERSIONS.values(), ANYWHERE})
+IN_USE = sorted({*VERSIONS.values(), DEFAULT_VERSION})
 
 
 def source(version, language):
@@ -77,7 +81,7 @@ def test_the_text_names_the_contacts_of_client_and_operator(ask, settings):
 def test_other_countries_have_a_text_as_well(api, ask):
     consent = ask(subject={"country": "UG"}, consent=HOSTED).consent
 
-    assert notice_for(consent, "en").version == ANYWHERE
+    assert notice_for(consent, "en").version == DEFAULT_VERSION
 
 
 @pytest.mark.django_db
@@ -85,7 +89,7 @@ def test_other_countries_have_a_text_as_well(api, ask):
 def test_a_test_says_that_nobody_is_asked(ask, language):
     notice = notice_for(ask(checksRequested=CHECKS, subject=REFEREE).consent, language)
 
-    words = source(ANYWHERE, language)
+    words = source(DEFAULT_VERSION, language)
     assert words["facts"]["test_text"] in notice.text
     assert words["abroad"]["test"] in notice.text
     assert not any(check.sent for check in notice.checks)
@@ -99,7 +103,7 @@ def live_sources(settings, monkeypatch):
     for variables in CREDENTIALS.values():
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-    registry.configure(live_providers(Env()), routes(Env()))
+    registry.configure(live_providers(Env()), source_routes(Env()))
     yield monkeypatch
     registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
@@ -169,7 +173,7 @@ def test_a_notice_in_kiswahili_names_the_sources(live_sources, live_ask):
 def test_lists_that_are_kept_here_are_sent_to_nobody(live_sources, live_ask):
     live_sources.setenv("OPENSANCTIONS_URL", "https://yente.operator.test")
     live_sources.setenv("SOURCES_AML_SCREENING_OTHERS", "opensanctions")
-    registry.configure(live_providers(Env()), routes(Env()))
+    registry.configure(live_providers(Env()), source_routes(Env()))
     CheckDefinition.objects.update(active=True)
     notice = notice_for(live_ask(checksRequested=["AML_SCREENING"]).consent, "en")
 
@@ -184,11 +188,11 @@ def test_every_source_has_its_name_and_country_in_each_language(live_sources):
     with recipients.FILE.open("rb") as file:
         told = tomllib.load(file)
 
-    assert set(told["sources"]) | {recipients.KEPT_HERE} == set(known())
+    assert set(told["sources"]) | {recipients.LOCAL_SOURCE} == set(checks_by_source())
     for name in told["sources"]:
         provider = registry.provider_named(name)
         assert provider
-        for check in known()[name]:
+        for check in checks_by_source()[name]:
             for language in LANGUAGES:
                 one = recipients.recipient(provider, check, language)
                 assert one

@@ -23,15 +23,23 @@ from tests.world.refunds import send as send_now
 from tests.world.subject import words
 from verification.hosted import payment as payment_pages
 from verification.hosted.payment_page import stage_of
-from verification.payments.alerts import raise_doubt
+from verification.payments.alerts import raise_review_flag
 from verification.payments.checkouts import PaymentClosed, open_checkout
 from verification.payments.disputes import record_disputes
-from verification.payments.models import Checkout, Doubt, Refund, SandboxCheckout
-from verification.payments.polling import PAUSE
+from verification.payments.models import Checkout, Refund, ReviewFlag, SandboxCheckout
+from verification.payments.polling import MIN_POLL_INTERVAL
 from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import approve, ask_for_refund, resolve_doubts
-from verification.payments.sandbox import play
-from verification.providers.checkout import CheckoutState, DisputeSeen, DisputeState
+from verification.payments.refunds import (
+    approve_refund,
+    request_refund,
+    resolve_review_flags,
+)
+from verification.payments.sandbox import end_sandbox_checkout
+from verification.providers.payment_provider import (
+    CheckoutState,
+    DisputeSnapshot,
+    DisputeState,
+)
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
@@ -217,7 +225,7 @@ def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
     assert not shall_reload()
     work()
 
-    with time_machine.travel(now() + 2 * PAUSE):
+    with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
         assert shall_reload()
         # Or the page would be made while the provider is asked once more.
         assert not is_due(visitor.checkout)
@@ -231,10 +239,10 @@ def test_who_goes_on_waiting_has_the_provider_asked_again(api: Api):
     work()
     shall_reload = visitor.script(visitor.path)
 
-    with time_machine.travel(now() + 2 * PAUSE):
+    with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
         assert not shall_reload()
         assert is_due(visitor.checkout)
-        play(visitor.checkout.reference, CheckoutState.PAID)
+        end_sandbox_checkout(visitor.checkout.reference, CheckoutState.PAID)
         work()
         assert shall_reload()
         assert "You paid KES 250.00" in visitor.reload()
@@ -423,7 +431,7 @@ def test_nobody_pays_while_a_person_looks_at_another_currency(api: Api):
     assert "<form" not in visitor.text()
     assert visitor.post("pay")["Location"] == visitor.page
     assert Checkout.objects.count() == 1
-    ask_for_refund(visitor.checkout.pk, Decimal(250), reason="USD", by=GRACE)
+    request_refund(visitor.checkout.pk, Decimal(250), reason="USD", by=GRACE)
     send_refunds()
     assert "Pay KES 250.00" in visitor.reads()
 
@@ -434,16 +442,16 @@ def test_nobody_pays_while_a_person_looks_at_another_currency(api: Api):
 def disputed(checkout: Checkout, state: DisputeState) -> None:
     amount = checkout.paid_amount or Decimal(0)
     currency = checkout.paid_currency
-    seen = DisputeSeen("1", checkout.transaction, state, amount, currency)
+    seen = DisputeSnapshot("1", checkout.transaction, state, amount, currency)
     record_disputes(checkout.pk, [seen])
 
 
 def kept(checkout: Checkout) -> None:
-    resolve_doubts(checkout.pk, checkout.doubts, "Looks like fraud")
+    resolve_review_flags(checkout.pk, checkout.review_flags, "Looks like fraud")
 
 
 def partly_given_back(checkout: Checkout) -> None:
-    ask_for_refund(checkout.pk, Decimal(100), reason="Asked for", by=GRACE)
+    request_refund(checkout.pk, Decimal(100), reason="Asked for", by=GRACE)
 
 
 @pytest.mark.parametrize(
@@ -503,10 +511,10 @@ def test_refund_that_waits_for_a_second_person_is_not_promised(api: Api, setting
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
     work()
-    refund = ask_for_refund(visitor.checkout.pk, Decimal(250), reason="x", by=GRACE)
+    refund = request_refund(visitor.checkout.pk, Decimal(250), reason="x", by=GRACE)
     assert "A person looks at USD 250.00 and decides" in visitor.reads()
 
-    approve(refund.pk, by=WANGARI)
+    approve_refund(refund.pk, by=WANGARI)
 
     page = visitor.reads()
     assert "USD 250.00 is on its way back to you" in page
@@ -528,7 +536,7 @@ def test_page_promises_no_surplus_that_is_not_given_back(
     paystack.settle_refunds()
     send_now()
     if reason:
-        resolve_doubts(visitor.checkout.pk, ["REFUND_FAILED"], reason)
+        resolve_review_flags(visitor.checkout.pk, ["REFUND_FAILED"], reason)
 
     page = visitor.reads()
 
@@ -559,7 +567,7 @@ def test_paid_page_promises_nothing_that_staff_decide(api: Api, is_doubted: bool
     work()
     api.post(f"/reports/{visitor.report_id}/cancel")
     if is_doubted:
-        raise_doubt(visitor.checkout.pk, Doubt.FRAUD_WARNING)
+        raise_review_flag(visitor.checkout.pk, ReviewFlag.FRAUD_WARNING)
 
     page = visitor.reads()
 
@@ -573,7 +581,7 @@ def test_a_refund_is_shown_whole_or_in_part(api: Api):
     visitor.choose("pay")
     work()
     for amount, heading in [(50, "You paid KES 250.00"), (200, "was given back")]:
-        ask_for_refund(
+        request_refund(
             visitor.checkout.pk, Decimal(amount), reason="Asked for", by=GRACE
         )
         send_refunds()

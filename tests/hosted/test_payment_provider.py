@@ -14,7 +14,7 @@ from tests.world.payer import Payer, payer, work
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.subject import words
 from verification.payments.models import Checkout
-from verification.payments.polling import look_now
+from verification.payments.polling import poll_now
 
 pytestmark = pytest.mark.django_db
 
@@ -103,7 +103,7 @@ def test_a_provider_that_does_not_answer_is_asked_on(
     assert visitor.payment.status == "PENDING"
     vars(paystack.faults).update(status=None, html=False, half=False)
     paystack.pay(checkout.reference)
-    look_now(checkout.pk)
+    poll_now(checkout.pk)
     work()
     assert "You paid KES 250.00" in visitor.reload()
 

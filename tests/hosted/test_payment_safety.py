@@ -17,7 +17,7 @@ from tests.world.threads import at_once
 from verification import links
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
-from verification.payments.polling import PAUSE
+from verification.payments.polling import MIN_POLL_INTERVAL
 
 pytestmark = pytest.mark.django_db
 
@@ -123,10 +123,10 @@ def test_coming_back_asks_the_provider_at_most_once_in_five_seconds(api: Api):
     for seconds in (0, 1, 3, 6, 8, 20):
         with time_machine.travel(now() + timedelta(seconds=seconds)):
             Client().get(back)
-            looks.append(visitor.checkout.next_look_at <= now())
+            looks.append(visitor.checkout.next_poll_at <= now())
             work()
 
-    assert timedelta(seconds=5) == PAUSE
+    assert timedelta(seconds=5) == MIN_POLL_INTERVAL
     assert looks == [True, False, False, True, False, True]
 
 

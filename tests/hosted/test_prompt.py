@@ -31,18 +31,18 @@ from verification.payments.checkouts import (
     PROMPTS_PER_PHONE_PER_DAY,
     PaymentClosed,
     TooManyPrompts,
-    _asked,
-    give_up_prompt,
+    _checkout_request,
+    end_overdue_prompt,
     open_checkout,
     open_prompt,
 )
 from verification.payments.models import (
-    PROMPT_LIVES,
+    PROMPT_LIFETIME,
     PROMPT_MARGIN,
     Checkout,
+    OperatorAlert,
     Payment,
     Refund,
-    Trouble,
 )
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.registry import provider_named
@@ -81,7 +81,7 @@ def charges(paystack: FakePaystack) -> list[dict[str, Any]]:
     return [json.loads(one.body) for one in asked]
 
 
-def wait(visitor: Payer, time: timedelta = PROMPT_LIVES) -> str:
+def wait(visitor: Payer, time: timedelta = PROMPT_LIFETIME) -> str:
     """What the page reads after the provider was asked this much later."""
     with time_machine.travel(visitor.checkout.created_at + time):
         look(visitor.checkout)
@@ -187,7 +187,7 @@ def test_kiswahili_page_says_it_too(visitor: Payer, paystack: FakePaystack):
 
 def test_prompt_that_nobody_answers_times_out(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
-    assert ASKED in wait(visitor, PROMPT_LIVES - timedelta(seconds=1))
+    assert ASKED in wait(visitor, PROMPT_LIFETIME - timedelta(seconds=1))
 
     page = wait(visitor)
 
@@ -270,7 +270,7 @@ def test_prompt_waits_while_the_provider_does_not_answer(
     assert FORM not in page
 
 
-ENDED_AFTER = PROMPT_LIVES + PROMPT_MARGIN
+ENDED_AFTER = PROMPT_LIFETIME + PROMPT_MARGIN
 
 
 @pytest.fixture
@@ -365,10 +365,10 @@ def test_prompt_that_was_paid_meanwhile_is_not_given_up(
     look(unanswered)
 
     with time_machine.travel(unanswered.created_at + ENDED_AFTER):
-        give_up_prompt(visitor.payment.pk)
+        end_overdue_prompt(visitor.payment.pk)
 
     unanswered.refresh_from_db()
-    assert (unanswered.status, unanswered.doubts) == ("PAID", [])
+    assert (unanswered.status, unanswered.review_flags) == ("PAID", [])
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
@@ -378,7 +378,7 @@ def test_crash_while_the_prompt_is_sent_charges_once(
     checkout = opened(visitor)
     if is_sent:
         # The answer is never recorded.
-        provider_named("paystack").send_prompt(_asked(checkout, "en"), PHONE)
+        provider_named("paystack").send_prompt(_checkout_request(checkout, "en"), PHONE)
 
     page = wait(visitor, SENT_WITHIN)
 
@@ -633,7 +633,7 @@ def test_refused_prompt_is_told_and_is_no_alarm(
 
     assert "The prompt could not be sent" in page
     assert FORM in page
-    assert not Trouble.objects.exists()
+    assert not OperatorAlert.objects.exists()
 
 
 def test_prompt_that_gets_no_answer_alerts(visitor: Payer, paystack: FakePaystack):
@@ -641,7 +641,7 @@ def test_prompt_that_gets_no_answer_alerts(visitor: Payer, paystack: FakePaystac
 
     prompted(visitor)
 
-    assert Trouble.objects.get().kind == "UNOPENED"
+    assert OperatorAlert.objects.get().kind == "UNOPENED"
 
 
 def test_status_that_needs_more_of_the_payer_leads_to_another_way(

@@ -18,7 +18,7 @@ from tests.world.subject import Visitor, words
 from verification import links
 from verification.payments.checkouts import PaymentClosed, open_top_up
 from verification.payments.models import Checkout, SandboxCheckout
-from verification.payments.polling import PAUSE
+from verification.payments.polling import MIN_POLL_INTERVAL
 from workspaces.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db
@@ -300,7 +300,7 @@ def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
     assert not shall_reload()
     work()
 
-    with time_machine.travel(now() + 2 * PAUSE):
+    with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
         assert shall_reload()
         assert not is_due(Checkout.objects.get())
         page = words(visitor.browser.get(path).content.decode())

@@ -10,14 +10,14 @@ from django.utils.translation import override
 from django.utils.translation.template import templatize
 
 from verification.hosted.forms import (
-    CompanyGrant,
-    DateOfBirth,
-    Grant,
-    IdNumberEnd,
-    Reason,
-    RegistrationNumber,
+    CompanyGrantForm,
+    DateOfBirthForm,
+    GrantForm,
+    IdNumberEndForm,
+    ReasonForm,
+    RegistrationNumberForm,
 )
-from verification.hosted.reference import Answers
+from verification.hosted.reference import AnswersForm
 
 HOSTED = Path(settings.BASE_DIR, "verification/hosted")
 CATALOGUE = HOSTED / "locale/sw/LC_MESSAGES/django.po"
@@ -86,13 +86,13 @@ def test_no_page_has_words_outside_the_catalogue(template):
 @pytest.mark.parametrize(
     "form",
     [
-        DateOfBirth,
-        IdNumberEnd,
-        RegistrationNumber,
-        Grant,
-        CompanyGrant,
-        Reason,
-        Answers,
+        DateOfBirthForm,
+        IdNumberEndForm,
+        RegistrationNumberForm,
+        GrantForm,
+        CompanyGrantForm,
+        ReasonForm,
+        AnswersForm,
     ],
 )
 @pytest.mark.parametrize("typed", ["", "\0", "x", "x" * 5000, "9" * 5000])

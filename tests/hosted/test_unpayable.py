@@ -15,8 +15,8 @@ from tests.world.subject import words
 from verification.checks.models import CheckDefinition
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
-from verification.notifications.templates import write_letter
-from verification.payments.links import expire_payments, send_new_payment_link
+from verification.notifications.templates import write_email
+from verification.payments.links import expire_payments, renew_payment_link
 from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment
 from verification.payments.refund_transfers import send_refunds
@@ -97,7 +97,7 @@ def test_payer_asks_the_client_once_for_another_link(api: Api, is_closed: bool):
         assert "We have told Acacia Lenders that you want a" in visitor.reads()
         (mail,), (event,) = wishes(api, visitor)
     assert (mail.recipient, event["actor"]) == (api.workspace.contact_email, "payer")
-    letter = write_letter(mail)
+    letter = write_email(mail)
     assert "The payer of a report asks for a new request" in letter.subject
     if is_closed:
         assert "order a new one" in letter.text
@@ -134,12 +134,12 @@ def test_expired_payment_link_lives_on_when_the_payer_has_blocked_us(api: Api):
         ((mail,), _) = wishes(api, visitor)
 
     assert visitor.payment.generation == 1
-    assert "payment/resend" in write_letter(mail).text
+    assert "payment/resend" in write_email(mail).text
     with time_machine.travel(now() + timedelta(days=15)):
         resent = api.post(f"/reports/{visitor.report_id}/payment/resend")
     assert resent.status_code == 200
     assert resent.json()["paymentUrl"]
-    assert visitor.payment.link_wanted_at is None
+    assert visitor.payment.link_requested_at is None
 
 
 def test_waiting_payer_is_promised_a_message_that_would_be_sent(api: Api):
@@ -156,7 +156,7 @@ def test_who_pays_while_the_link_is_replaced_sees_the_receipt(api: Api):
     visitor = payer(api)
     at = visitor.pay()
     Payment.objects.update(link_made_at="2026-01-01T00:00:00Z")
-    send_new_payment_link(visitor.payment.pk)
+    renew_payment_link(visitor.payment.pk)
     assert visitor.get().status_code == 410
     visitor.choose("pay", at)
     work()

@@ -6,8 +6,8 @@ from django.utils.timezone import now
 
 from tests.world.logs import log_lines as log_lines
 from verification.jobs import batches, heartbeat
-from verification.jobs.batches import in_steps, sweep
-from verification.jobs.heartbeat import Flag
+from verification.jobs.batches import execute_in_batches, sweep
+from verification.jobs.heartbeat import SharedFlag
 from verification.jobs.models import Job
 
 FINISH = """
@@ -47,13 +47,13 @@ def left() -> Sequence[int]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(batches, "AT_ONCE", 2)
-    monkeypatch.setattr(batches, "STEP", 2)
+    monkeypatch.setattr(batches, "PAGE_SIZE", 2)
+    monkeypatch.setattr(batches, "BATCH_SIZE", 2)
 
 
 @pytest.fixture
 def stopping(monkeypatch):
-    flag = Flag()
+    flag = SharedFlag()
     monkeypatch.setattr(heartbeat, "stopping", flag)
     return flag
 
@@ -117,7 +117,7 @@ def test_a_lost_connection_costs_one_row():
 def test_steps_go_on_until_nothing_is_left(db, count):
     jobs(count)
 
-    in_steps(FINISH, at=now())
+    execute_in_batches(FINISH, at=now())
 
     assert left() == []
 
@@ -126,6 +126,6 @@ def test_no_step_is_begun_when_the_cluster_stops(db, stopping):
     ids = jobs(1)
     stopping.set()
 
-    in_steps(FINISH, at=now())
+    execute_in_batches(FINISH, at=now())
 
     assert left() == ids

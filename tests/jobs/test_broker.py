@@ -15,7 +15,7 @@ from verification.jobs.broker import (
     retry_soon,
 )
 from verification.jobs.models import Heartbeat, Job
-from verification.jobs.queue import cluster_name, later
+from verification.jobs.queue import cluster_name, schedule_job
 
 NOTHING = "tests.jobs.tasks.nothing"
 
@@ -63,7 +63,7 @@ def dequeue(broker):
 
 def test_a_job_is_not_claimed_before_its_transaction_commits(broker):
     with transaction.atomic():
-        later(NOTHING)
+        schedule_job(NOTHING)
         assert broker.claim() == []
 
     assert len(broker.claim()) == 1
@@ -71,7 +71,7 @@ def test_a_job_is_not_claimed_before_its_transaction_commits(broker):
 
 def test_wake_ups_that_wait_run_as_one(broker):
     for _ in range(500):
-        later(NOTHING)
+        schedule_job(NOTHING)
 
     assert [job.function for job in broker.claim()] == [NOTHING]
     assert broker.claim() == []
@@ -79,22 +79,22 @@ def test_wake_ups_that_wait_run_as_one(broker):
 
 
 def test_a_wake_up_after_the_claim_runs_again(broker):
-    later(NOTHING)
+    schedule_job(NOTHING)
     broker.claim()
-    later(NOTHING)
+    schedule_job(NOTHING)
 
     assert len(broker.claim()) == 1
 
 
 def test_wake_ups_of_two_functions_both_run(broker):
-    later(NOTHING)
-    later("tests.jobs.tasks.fail")
+    schedule_job(NOTHING)
+    schedule_job("tests.jobs.tasks.fail")
 
     assert len(broker.claim()) == 2
 
 
 def test_a_job_for_later_waits_for_its_time(broker):
-    later(NOTHING, at=timezone.now() + timedelta(seconds=1))
+    schedule_job(NOTHING, at=timezone.now() + timedelta(seconds=1))
     assert broker.claim() == []
 
     time.sleep(1.1)
@@ -103,15 +103,15 @@ def test_a_job_for_later_waits_for_its_time(broker):
 
 
 def test_jobs_with_the_same_ids_all_run(broker):
-    later(NOTHING, 1)
-    later(NOTHING, 1)
+    schedule_job(NOTHING, 1)
+    schedule_job(NOTHING, 1)
 
     assert [job.arguments for job in broker.claim()] == [[1], [1]]
 
 
 def test_two_clusters_never_claim_the_same_job(make_broker):
     for i in range(40):
-        later(NOTHING, i)
+        schedule_job(NOTHING, i)
     one, other = make_broker(), make_broker()
 
     claimed = [job.id for _ in range(2) for b in (one, other) for job in b.claim()]
@@ -120,7 +120,7 @@ def test_two_clusters_never_claim_the_same_job(make_broker):
 
 
 def test_a_claimed_job_comes_due_again_when_its_lease_ends(broker):
-    later(NOTHING, 1)
+    schedule_job(NOTHING, 1)
     broker.claim()
     assert broker.claim() == []
 
@@ -130,7 +130,7 @@ def test_a_claimed_job_comes_due_again_when_its_lease_ends(broker):
 
 
 def test_an_acknowledged_job_is_gone(broker):
-    later(NOTHING)
+    schedule_job(NOTHING)
 
     broker.acknowledge(broker.claim()[0].id)
 
@@ -138,22 +138,22 @@ def test_an_acknowledged_job_is_gone(broker):
 
 
 def test_a_job_that_was_claimed_too_often_is_given_up_and_kept(broker):
-    later(NOTHING, 1)
+    schedule_job(NOTHING, 1)
     for attempt in range(MAX_ATTEMPTS):
         assert len(broker.claim()) == 1
         assert Job.objects.get().attempts == attempt + 1
         make_due()
 
     assert broker.claim() == []
-    broker.keep_house()
+    broker.do_housekeeping()
 
     assert Job.objects.get().gave_up_at is not None
 
 
 def test_a_wake_up_that_often_failed_does_not_take_a_new_one_with_it(broker):
-    later(NOTHING)
+    schedule_job(NOTHING)
     make_due(attempts=MAX_ATTEMPTS - 1)
-    later(NOTHING)
+    schedule_job(NOTHING)
 
     broker.claim()
 
@@ -161,7 +161,7 @@ def test_a_wake_up_that_often_failed_does_not_take_a_new_one_with_it(broker):
 
 
 def test_a_job_that_failed_runs_again_long_before_its_lease_ends(broker):
-    later(NOTHING, 1)
+    schedule_job(NOTHING, 1)
     job = broker.claim()[0]
 
     retry_soon(job.id)
@@ -172,32 +172,32 @@ def test_a_job_that_failed_runs_again_long_before_its_lease_ends(broker):
 
 
 def test_a_new_pusher_takes_back_what_its_cluster_had_claimed(broker, make_broker):
-    later(NOTHING, 1)
+    schedule_job(NOTHING, 1)
     broker.claim()
 
     heir = make_broker()
-    heir.keep_house()
+    heir.do_housekeeping()
 
     assert len(heir.claim()) == 1
 
 
 def test_jobs_of_a_dead_cluster_come_due(broker):
-    later(NOTHING, 1)
+    schedule_job(NOTHING, 1)
     broker.claim()
     Job.objects.update(claimed_by="dead")
 
-    broker.keep_house()
+    broker.do_housekeeping()
 
     assert len(broker.claim()) == 1
 
 
 def test_jobs_of_a_living_cluster_stay_with_it(broker):
-    later(NOTHING, 1)
+    schedule_job(NOTHING, 1)
     broker.claim()
     Job.objects.update(claimed_by="living")
     Heartbeat.objects.create(cluster="living")
 
-    broker.keep_house()
+    broker.do_housekeeping()
 
     assert broker.claim() == []
 
@@ -214,7 +214,7 @@ def test_a_commit_wakes_a_waiting_broker(broker):
     time.sleep(0.3)
     enqueued_at = time.monotonic()
 
-    later(NOTHING)
+    schedule_job(NOTHING)
     dequeue_one.join()
 
     assert time.monotonic() - enqueued_at < 0.2
@@ -222,7 +222,7 @@ def test_a_commit_wakes_a_waiting_broker(broker):
 
 def test_a_broker_reconnects(broker):
     broker.claim()
-    later(NOTHING)
+    schedule_job(NOTHING)
 
     cut_off()
 
@@ -239,7 +239,7 @@ def test_a_broker_beats_while_the_database_is_away(broker, monkeypatch):
 
 
 def test_an_acknowledgement_survives_a_lost_connection(broker):
-    later(NOTHING)
+    schedule_job(NOTHING)
     job = broker.claim()[0]
     cut_off()
 

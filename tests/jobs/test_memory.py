@@ -1,6 +1,6 @@
 import psutil
 
-from verification.jobs.processes import give_back_memory
+from verification.jobs.processes import trim_memory
 
 MB = 10**6
 
@@ -11,7 +11,7 @@ def test_what_was_freed_below_what_is_kept_is_given_back():
     held = psutil.Process().memory_info().rss
     blocks.clear()
 
-    give_back_memory()
+    trim_memory()
 
     assert kept
     assert held - psutil.Process().memory_info().rss > 30 * MB

@@ -7,19 +7,19 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.jobs.models import Job
-from verification.jobs.queue import later, wake_up_by
+from verification.jobs.queue import ensure_job_by, schedule_job
 
 
 def test_enqueueing_is_one_statement(db, django_assert_num_queries):
     with django_assert_num_queries(1):
-        later("tests.jobs.tasks.nothing", 1, "a", UUID(int=7))
+        schedule_job("tests.jobs.tasks.nothing", 1, "a", UUID(int=7))
 
     assert Job.objects.get().arguments == [1, "a", str(UUID(int=7))]
 
 
 def test_a_job_goes_when_its_transaction_rolls_back(transactional_db):
     with transaction.atomic():
-        later("tests.jobs.tasks.nothing")
+        schedule_job("tests.jobs.tasks.nothing")
         transaction.set_rollback(True)
 
     assert not Job.objects.exists()
@@ -28,7 +28,7 @@ def test_a_job_goes_when_its_transaction_rolls_back(transactional_db):
 @pytest.mark.parametrize("value", [None, 1.5, date(2026, 1, 1), {"name": "Ada"}])
 def test_a_job_takes_nothing_but_ids(db, value):
     with pytest.raises(TypeError):
-        later("tests.jobs.tasks.nothing", value)
+        schedule_job("tests.jobs.tasks.nothing", value)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_job_takes_nothing_but_ids(db, value):
 )
 def test_only_tasks_of_our_apps_are_jobs(db, function):
     with pytest.raises(ValueError, match="not in the tasks of an app"):
-        later(function)
+        schedule_job(function)
 
 
 def test_a_claim_finds_its_jobs_by_index(db):
@@ -55,12 +55,12 @@ def test_what_is_due_is_looked_at_again_after_a_second(db, seconds, later_by):
     at = now()
 
     with time_machine.travel(at, tick=False):
-        wake_up_by("tests.jobs.tasks.nothing", at + timedelta(seconds=seconds))
+        ensure_job_by("tests.jobs.tasks.nothing", at + timedelta(seconds=seconds))
 
     assert Job.objects.get().due_at == at + timedelta(seconds=later_by)
 
 
 def test_nobody_is_woken_for_nothing(db):
-    wake_up_by("tests.jobs.tasks.nothing", None)
+    ensure_job_by("tests.jobs.tasks.nothing", None)
 
     assert not Job.objects.exists()

@@ -25,7 +25,7 @@ from django.utils.timezone import now
 from tests.world.service import free_port
 from verification.db import embedded
 from verification.jobs.management.commands.run import ORDER
-from verification.jobs.processes import FairClock
+from verification.jobs.processes import LoadAdjustedClock
 from verification.reports.models import ReportStatus
 
 # The whole service is started and stopped.
@@ -229,7 +229,7 @@ def test_service_is_ready_again_15_seconds_after_any_process_is_killed(run: Run)
             run.launch()
         else:
             run.part(name).kill()
-        killed_at, clock = time.monotonic(), FairClock()
+        killed_at, clock = time.monotonic(), LoadAdjustedClock()
         while not run.is_ready_since(killed_at):
             assert clock.now() < SECONDS_TO_RECOVER, (name, run.output())
             time.sleep(0.1)

@@ -12,7 +12,7 @@ from django_q.scheduler import scheduler
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import is_job
 from verification.jobs.schedules import SCHEDULES
-from verification.jobs.tasks import KEPT, purge_failures
+from verification.jobs.tasks import RETENTION, purge_failures
 
 
 def test_declaring_schedules_again_keeps_when_each_is_due(db):
@@ -71,7 +71,7 @@ def test_a_wrong_schedule_does_not_hold_up_the_others():
 
 
 def test_failures_are_forgotten_after_a_month(db):
-    old, new = timezone.now() - KEPT - timedelta(days=1), timezone.now()
+    old, new = timezone.now() - RETENTION - timedelta(days=1), timezone.now()
     for id, at in (("old", old), ("new", new)):
         Failure.objects.create(id=id, started=at, stopped=at, success=False)
         Heartbeat.objects.create(cluster=id, beat_at=at)

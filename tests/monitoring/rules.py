@@ -10,8 +10,8 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from monitoring import tasks
-from monitoring.models import Alert, Rule, Run, next_time
-from monitoring.rules import attestation, describe, read_rule
+from monitoring.models import Alert, Rule, Run, next_run_time
+from monitoring.rules import attestation, read_rule, set_subject
 from tests.world.clients import Api
 from tests.world.orders import report_in
 from verification.reports.models import Report
@@ -55,10 +55,10 @@ def stored(api: Api, *checks: str, **members: Any) -> Rule:
         consent=attestation(order.consent),
         reference=asked.reference,
         starts_at=at,
-        next_run_at=next_time(at, asked.cadence, at),
+        next_run_at=next_run_time(at, asked.cadence, at),
         created_by="tests",
     )
-    describe(made, order)
+    set_subject(made, order)
     made.save()
     return made
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 
 from monitoring import tasks
-from monitoring.chart import Mark, in_words, timeline
+from monitoring.chart import Mark, describe_marks, timeline
 from monitoring.models import Alert, Rule, Run
 from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, work
 from tests.world.clients import Api
@@ -262,11 +262,11 @@ def test_a_drawing_has_a_mark_a_run_and_its_words():
 
 
 def test_the_words_of_a_drawing_count_what_it_shows():
-    assert in_words(marks("", "INFO", "", "CRITICAL")) == (
+    assert describe_marks(marks("", "INFO", "", "CRITICAL")) == (
         "4 runs from 1 Feb 2026 to 4 Feb 2026: 2 without a change, "
         "1 with a change, INFO, 1 with a change, CRITICAL."
     )
-    assert in_words(marks("")).startswith("1 run from")
+    assert describe_marks(marks("")).startswith("1 run from")
 
 
 @pytest.mark.parametrize("severities", [(), ("",), ("INFO",) * 50])

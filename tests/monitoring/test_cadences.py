@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.models import Cadence, next_time
+from monitoring.models import Cadence, next_run_time
 
 SECONDS = st.integers(946_684_800, 4_102_444_800)
 TIMES = SECONDS.map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
@@ -17,7 +17,7 @@ def day(text: str) -> datetime:
 def times(start: str, cadence: str, count: int) -> list[str]:
     found = [day(start)]
     while len(found) <= count:
-        found.append(next_time(day(start), cadence, found[-1]))
+        found.append(next_run_time(day(start), cadence, found[-1]))
     return [f"{time:%Y-%m-%d}" for time in found[1:]]
 
 
@@ -54,7 +54,7 @@ def test_times_are_counted_in_utc_whatever_zone_they_are_said_in():
     # In Nairobi the first of the month; in UTC the last day of January.
     start = datetime(2028, 2, 1, 1, 30, tzinfo=nairobi)
 
-    found = next_time(start, "MONTHLY", start)
+    found = next_run_time(start, "MONTHLY", start)
 
     assert found == datetime(2028, 2, 29, 22, 30, tzinfo=UTC)
     assert found.utcoffset() == timedelta(0)
@@ -62,15 +62,15 @@ def test_times_are_counted_in_utc_whatever_zone_they_are_said_in():
 
 @given(TIMES, TIMES, st.sampled_from(list(Cadence)))
 def test_the_next_time_is_the_first_one_after_the_moment(start, after, cadence):
-    found = next_time(start, cadence, after)
+    found = next_run_time(start, cadence, after)
 
     assert found > max(start, after)
-    before = next_time(start, cadence, max(start, found - timedelta(days=367)))
-    while (following := next_time(start, cadence, before)) < found:
+    before = next_run_time(start, cadence, max(start, found - timedelta(days=367)))
+    while (following := next_run_time(start, cadence, before)) < found:
         before = following
     assert before <= max(start, after) or before == found
 
 
 def test_an_unknown_cadence_is_an_error():
     with pytest.raises(ValueError, match="HOURLY"):
-        next_time(day("2028-01-01"), "HOURLY", day("2028-01-01"))
+        next_run_time(day("2028-01-01"), "HOURLY", day("2028-01-01"))

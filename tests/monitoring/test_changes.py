@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.changes import differences, message_of, title_of
+from monitoring.changes import find_changes, message_of, title_of
 
 
 def said(level: str = "LOW", flags: Any = (), **details: Any) -> dict[str, Any]:
@@ -10,7 +10,7 @@ def said(level: str = "LOW", flags: Any = (), **details: Any) -> dict[str, Any]:
 
 
 def severities(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    return [change.severity.value for change in differences("IDENTITY", old, new)]
+    return [change.severity.value for change in find_changes("IDENTITY", old, new)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_flag_is_as_grave_as_what_appeared(old, new, severity):
 
 
 def test_another_value_of_a_field_is_for_information():
-    (change,) = differences("IDENTITY", said(status="ACTIVE"), said(status="CLOSED"))
+    (change,) = find_changes("IDENTITY", said(status="ACTIVE"), said(status="CLOSED"))
 
     assert change.as_json() == {
         "checkName": "IDENTITY",
@@ -71,7 +71,7 @@ def test_another_value_of_a_field_is_for_information():
     ],
 )
 def test_what_comes_in_another_order_is_no_change(old, new):
-    assert differences("IDENTITY", said(found=old), said(found=new)) == []
+    assert find_changes("IDENTITY", said(found=old), said(found=new)) == []
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_other_members_of_a_list_are_a_change(old, new):
 
 
 def test_a_field_that_was_added_to_the_definition_or_taken_from_it_is_no_change():
-    assert differences("IDENTITY", said(gone=1), said(added=2)) == []
+    assert find_changes("IDENTITY", said(gone=1), said(added=2)) == []
 
 
 def test_flags_are_listed_with_how_grave_they_are():
     old, new = said(flags={"B": "LOW", "A": "HIGH"}), said(flags={"B": "MEDIUM"})
 
-    (change,) = differences("IDENTITY", old, new)
+    (change,) = find_changes("IDENTITY", old, new)
 
     assert change.old == [
         {"code": "A", "severity": "HIGH"},
@@ -100,8 +100,10 @@ def test_flags_are_listed_with_how_grave_they_are():
 
 def test_title_and_message_say_what_changed_and_no_values_of_fields():
     old = said("LOW", {"OLD": "LOW"}, name="Wanjiku", phone="0711")
-    changes = differences("IDENTITY", old, said("HIGH", {"NEW": "HIGH"}, name="Atieno"))
-    changes += differences("KRA_PIN", said(pin="A1"), said(pin="A2"))
+    changes = find_changes(
+        "IDENTITY", old, said("HIGH", {"NEW": "HIGH"}, name="Atieno")
+    )
+    changes += find_changes("KRA_PIN", said(pin="A1"), said(pin="A2"))
 
     assert title_of(changes[:3]) == "IDENTITY: risk level changed"
     assert title_of(changes) == "2 checks changed"
@@ -112,7 +114,7 @@ def test_title_and_message_say_what_changed_and_no_values_of_fields():
 
 
 def test_a_flag_that_is_graver_is_told_in_words():
-    changes = differences(
+    changes = find_changes(
         "IDENTITY", said(flags={"A": "LOW"}), said(flags={"A": "HIGH"})
     )
     assert message_of(changes) == "IDENTITY: a flag is graver or less grave."
@@ -122,7 +124,7 @@ def test_a_message_of_very_many_changes_fits_its_column():
     old = said(**{f"field{number}": 1 for number in range(500)})
     new = said(**{f"field{number}": 2 for number in range(500)})
 
-    changes = differences("IDENTITY", old, new)
+    changes = find_changes("IDENTITY", old, new)
 
     assert len(changes) == 500
     assert len(message_of(changes)) == 1000

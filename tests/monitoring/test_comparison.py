@@ -7,7 +7,7 @@ from django.db import connection
 from django.utils.timezone import now
 
 from monitoring import tasks
-from monitoring.comparison import NotCompared
+from monitoring.comparison import ComparisonFailed
 from monitoring.models import Alert, Baseline, Run
 from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
 from tests.world.clients import Api
@@ -175,12 +175,12 @@ def test_what_a_cancelled_run_had_found_is_compared_by_the_sweep(api: Api):
     api.work()
     assert api.post(f"/reports/{run.report_id}/cancel").status_code == 200
 
-    tasks.compare_left()
+    tasks.compare_lost_runs()
     assert alerts(api) == []
     long_ago = now() - timedelta(hours=1)
     Run.objects.update(created_at=long_ago)
     Report.objects.filter(completed_at__isnull=False).update(completed_at=long_ago)
-    tasks.compare_left()
+    tasks.compare_lost_runs()
 
     (alert,) = alerts(api)
     assert {change["checkName"] for change in alert["changes"]} == {"IDENTITY"}
@@ -195,8 +195,8 @@ def test_a_run_whose_job_was_lost_is_compared_by_the_sweep_once(api: Api):
     Run.objects.filter(compared_at=None).update(created_at=long_ago)
     Report.objects.update(completed_at=long_ago)
 
-    tasks.compare_left()
-    tasks.compare_left()
+    tasks.compare_lost_runs()
+    tasks.compare_lost_runs()
 
     assert Alert.objects.count() == 1
     assert not Run.objects.filter(compared_at=None).exists()
@@ -221,7 +221,7 @@ def test_a_rule_that_is_deleted_during_its_run_ends_without_an_alert(api: Api):
 
     api.work()
     compare(run)
-    tasks.compare_left()
+    tasks.compare_lost_runs()
 
     report = api.report(str(run.report_id))
     assert (report["status"], report["monitoringId"]) == ("READY", made["id"])
@@ -264,7 +264,7 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
     runs = list(Run.objects.filter(compared_at=None))
     assert len(runs) == 2
 
-    with pytest.raises(NotCompared, match="1 of 2"):
+    with pytest.raises(ComparisonFailed, match="1 of 2"):
         compare(*runs)
 
     (alert,) = alerts(api)
@@ -272,7 +272,7 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
     long_ago = now() - timedelta(minutes=3)
     Run.objects.update(created_at=long_ago)
     Report.objects.update(completed_at=long_ago)
-    tasks.compare_left()
+    tasks.compare_lost_runs()
     assert str(Run.objects.get(compared_at=None).rule_id) == broken["id"]
 
 

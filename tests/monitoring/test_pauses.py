@@ -51,7 +51,7 @@ def standing(rule: Rule) -> tuple[str, str]:
 
 
 def told() -> list[Notification]:
-    tasks.tell_paused()
+    tasks.notify_paused()
     return list(Notification.objects.filter(kind="MONITORING_PAUSED").order_by("id"))
 
 
@@ -122,7 +122,7 @@ def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeyp
     def fails(*_: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("verification.consents.decisions.stop", fails)
+    monkeypatch.setattr("verification.consents.decisions.end_report", fails)
     with pytest.raises(RuntimeError):
         withdrawn(api)
 
@@ -379,7 +379,7 @@ def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
     let_pass(DAY)
     tasks.run_due()
 
-    job = Job.objects.get(function="monitoring.tasks.tell_paused")
+    job = Job.objects.get(function="monitoring.tasks.notify_paused")
     assert job.due_at < now() + timedelta(minutes=1)
 
 

@@ -181,7 +181,7 @@ def test_several_tell_an_owner_once(live_api: Api):
     let_pass(DAY)
     tasks.run_due()
 
-    at_once(4, lambda _: tasks.tell_paused())
+    at_once(4, lambda _: tasks.notify_paused())
 
     told = Notification.objects.get(kind="MONITORING_PAUSED")
     assert told.context["count"] == 5

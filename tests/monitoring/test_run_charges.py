@@ -83,7 +83,7 @@ def test_money_that_others_spend_meanwhile_pauses_nobody(
 ):
     made = stored(live_api)
     pay_in(live_api, 50)
-    monkeypatch.setattr(monitoring_runs, "_pays", lambda *_: lambda rule: True)
+    monkeypatch.setattr(monitoring_runs, "_can_pay", lambda *_: lambda rule: True)
     Account.objects.filter(pk=live_api.account.pk).update(balance=10)
 
     assert launch() == []

@@ -114,7 +114,7 @@ def test_a_clock_that_is_set_back_brings_no_time_twice(api: Api):
 
     # The clock was three days ahead at the run; it is right again.
     assert launch(timedelta(0)) == []
-    assert monitoring_runs._time_after(Rule.objects.get(), now()) == ahead + DAY
+    assert monitoring_runs._next_run_after(Rule.objects.get(), now()) == ahead + DAY
     assert standing(made) == ("ACTIVE", "")
 
 
@@ -193,7 +193,7 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api, log_lines):
 
 
 def test_more_broken_rules_than_are_taken_at_once_stop_no_other(api: Api, monkeypatch):
-    monkeypatch.setattr(monitoring_runs, "AT_ONCE", 2)
+    monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 2)
     broken = [stored(api) for _ in range(5)]
     well = stored(api)
     Rule.objects.filter(pk__in=[b.pk for b in broken]).update(subject=b"nonsense")
@@ -234,7 +234,7 @@ def test_a_rule_that_cannot_be_launched_is_tried_less_and_less_often(api: Api):
 def test_more_broken_rules_than_one_job_gets_through_starve_no_other(
     api: Api, monkeypatch
 ):
-    monkeypatch.setattr(monitoring_runs, "AT_ONCE", 2)
+    monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 2)
     monkeypatch.setattr(monitoring_runs, "JOB_SECONDS", -1)
     broken = [stored(api) for _ in range(5)]
     well = stored(api)
@@ -260,7 +260,7 @@ def test_a_workspace_resumed_between_look_and_lock_is_not_put_off(
 
 
 def test_rules_that_are_due_at_the_same_moment_are_each_met(api: Api, monkeypatch):
-    monkeypatch.setattr(monitoring_runs, "AT_ONCE", 3)
+    monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 3)
     for _ in range(10):
         stored(api)
     Rule.objects.update(starts_at=now() - 2 * DAY, next_run_at=now() - DAY)
@@ -286,8 +286,8 @@ def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it
     Job.objects.all().delete()
     workspace.resume()
 
-    job = Job.objects.get(function="monitoring.tasks.let_go")
-    tasks.let_go(*job.arguments)
+    job = Job.objects.get(function="monitoring.tasks.release_rules")
+    tasks.release_rules(*job.arguments)
     assert Job.objects.filter(function="monitoring.tasks.run_due").exists()
     assert [run.rule_id for run in launch(timedelta(0))] == [made.pk]
     assert launch(timedelta(0)) == []
@@ -323,7 +323,7 @@ def test_the_job_ends_by_asking_for_the_next_time(api: Api):
 
 
 def test_a_job_that_has_no_time_left_hands_over(api: Api, monkeypatch):
-    monkeypatch.setattr(monitoring_runs, "AT_ONCE", 1)
+    monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 1)
     monkeypatch.setattr(monitoring_runs, "JOB_SECONDS", -1)
     stored(api), stored(api)
     Job.objects.all().delete()

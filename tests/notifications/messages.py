@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.timezone import now
 
 from verification.notifications.models import Channel, Kind, Notification
-from verification.notifications.outbox import Wanted, notify
+from verification.notifications.outbox import OutgoingMessage, notify
 
 ADDRESS, NUMBER = "wanjiku@subject.test", "+254711000111"
 LINK = "https://verify.acacia-lenders.co.ke/c/0123456789abcdefghijkl"
@@ -19,9 +19,9 @@ CONTEXT = {
 }
 
 
-def wanted(cause: str = "consent:1:1", **fields: Any) -> Wanted:
+def wanted(cause: str = "consent:1:1", **fields: Any) -> OutgoingMessage:
     """A consent request by e-mail."""
-    return Wanted(
+    return OutgoingMessage(
         **{
             "kind": Kind.CONSENT_REQUEST,
             "channel": Channel.EMAIL,
@@ -33,11 +33,11 @@ def wanted(cause: str = "consent:1:1", **fields: Any) -> Wanted:
     )
 
 
-def sms(cause: str = "consent:1:1", **fields: Any) -> Wanted:
+def sms(cause: str = "consent:1:1", **fields: Any) -> OutgoingMessage:
     return wanted(cause, **{"channel": Channel.SMS, "recipient": NUMBER, **fields})
 
 
-def asked(*messages: Wanted) -> Notification:
+def asked(*messages: OutgoingMessage) -> Notification:
     """Notify, and the row of the first of them."""
     notify(*messages)
     first = messages[0]

@@ -8,7 +8,7 @@ from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
 from tests.world.staff import log_in
 from tests.world.subject import words
 from verification.backoffice.models import AuditEvent
-from verification.notifications.admin import masked
+from verification.notifications.admin import mask_recipient
 from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import cancel
 from verification.notifications.recipients import block
@@ -78,8 +78,8 @@ def test_who_may_only_look_sends_nothing_again():
 
 
 def test_recipients_are_masked():
-    assert masked(ADDRESS, Channel.EMAIL) == "w…@subject.test"
-    assert masked(NUMBER, Channel.SMS) == "+2547…11"
+    assert mask_recipient(ADDRESS, Channel.EMAIL) == "w…@subject.test"
+    assert mask_recipient(NUMBER, Channel.SMS) == "+2547…11"
 
 
 def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):

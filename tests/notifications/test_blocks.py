@@ -16,11 +16,17 @@ from tests.world.orders import PAYER
 from tests.world.subject import Visitor, words
 from verification import links
 from verification.hosted.pages import DOTS
-from verification.notifications.models import BOTH, Block, Channel, Kind, Notification
+from verification.notifications.models import (
+    BILINGUAL,
+    Block,
+    Channel,
+    Kind,
+    Notification,
+)
 from verification.notifications.outbox import notify, send_again
 from verification.notifications.recipients import address_hash
 from verification.notifications.tasks import purge_recipients, send_due
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 from workspaces.models import Workspace
 
 BLOCK = re.compile(r"http://\S+(/b/\w{29})$", re.MULTILINE)
@@ -59,7 +65,7 @@ def status(notification: Notification) -> tuple[str, str]:
 
 def test_message_names_operator_and_has_block_link(ask, settings):
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
-    row = ask(language=BOTH)
+    row = ask(language=BILINGUAL)
     send_due()
 
     (message,) = mail.outbox
@@ -164,7 +170,7 @@ def test_second_block_changes_the_reason_alone(ask):
 def test_blocked_invitation_is_not_sent(ask):
     fields = {"kind": Kind.INVITATION, "context": {"workspace": "Acacia", "url": "x"}}
     row = ask("invitation:1", **fields)
-    assert "for Acacia." in write_letter(row).text
+    assert "for Acacia." in write_email(row).text
     post(row, action="block")
 
     assert sent() == []

@@ -20,11 +20,11 @@ from tests.world.threads import at_once
 from verification.db.bulk_insert import insert
 from verification.jobs.models import Job
 from verification.notifications import delivery
-from verification.notifications.delivery import MOST_ATTEMPTS, claim
+from verification.notifications.delivery import MAX_ATTEMPTS, claim
 from verification.notifications.mail import Mailer, message_id
 from verification.notifications.models import Notification, Outcome
 from verification.notifications.outbox import (
-    CannotBeSent,
+    NotResendable,
     cancel,
     notification_rows,
     notify,
@@ -151,7 +151,7 @@ def test_a_claim_is_nobody_elses_until_its_lease_ends():
 
 def test_a_message_that_kills_every_sender_fails_in_the_end():
     row = asked(wanted())
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         assert claim()
         let_time_pass()
     send_due()
@@ -286,7 +286,7 @@ def test_what_is_being_sent_is_not_cancelled():
 
 def test_staff_send_again_what_ended_under_another_id(mail_server: MailServer):
     row = asked(wanted())
-    with pytest.raises(CannotBeSent):
+    with pytest.raises(NotResendable):
         send_again(row)
     send_due()
     send_again(row)
@@ -311,7 +311,7 @@ def test_who_it_went_to_is_forgotten_after_30_days_and_the_skeleton_stays(
     assert (row.recipient is not None, row.context is not None) == (kept, kept)
     assert (row.status, row.cause) == ("SENT", "consent:1:1")
     if not kept:
-        with pytest.raises(CannotBeSent):
+        with pytest.raises(NotResendable):
             send_again(row)
 
 

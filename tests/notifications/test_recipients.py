@@ -21,7 +21,7 @@ from verification.notifications.models import (
     Notification,
     SandboxAddress,
 )
-from verification.notifications.outbox import notify, send_again, would_send
+from verification.notifications.outbox import is_sendable, notify, send_again
 from verification.notifications.recipients import block
 from verification.notifications.tasks import purge_recipients, send_due
 from workspaces.models import Workspace
@@ -308,7 +308,7 @@ def test_would_send_says_what_sending_does_and_counts_nothing(
     rule(workspace, settings)
     one = wanted(recipient=STRANGER, workspace_id=workspace.pk, sandbox=sandbox)
 
-    assert would_send(one) is (error == "")
+    assert is_sendable(one) is (error == "")
     assert not DailyCount.objects.exists()
 
     notify(one)
@@ -322,8 +322,8 @@ def test_would_send_is_false_after_the_last_message_of_the_day(
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
     one = wanted("consent:9:new", recipient=STRANGER, workspace_id=workspace.pk)
     for sent_before in (0, 1):
-        assert would_send(one)
+        assert is_sendable(one)
         notify(replace(one, cause=f"consent:9:{sent_before}"))
         send_due()
 
-    assert not would_send(one)
+    assert not is_sendable(one)

@@ -7,11 +7,11 @@ from django.conf import settings
 
 from tests.notifications.messages import CONTEXT, LINK, sms, wanted
 from verification import links
-from verification.notifications.models import BOTH, Kind, Language, Notification
+from verification.notifications.models import BILINGUAL, Kind, Language, Notification
 from verification.notifications.templates import (
-    as_gsm,
     gsm_length,
-    write_letter,
+    to_gsm,
+    write_email,
     write_sms,
 )
 
@@ -191,16 +191,16 @@ def by_sms(kind: Kind, language: str = "en", **fields: Any) -> str:
 @pytest.mark.parametrize("language", Language.values)
 @pytest.mark.parametrize("kind", Kind)
 def test_every_email_is_written_in_both_languages(kind: Kind, language: str):
-    letter = write_letter(written(kind, language))
+    letter = write_email(written(kind, language))
 
     assert 5 < len(letter.subject) < 100
     for word in ("{", "}", "None", "&#", "\n\n\n"):
         assert word not in letter.subject + letter.text
     if language == "sw":
-        assert letter.subject != write_letter(written(kind)).subject
+        assert letter.subject != write_email(written(kind)).subject
 
 
-@pytest.mark.parametrize("language", [*Language.values, BOTH])
+@pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
 @pytest.mark.parametrize("kind", BY_SMS)
 def test_every_sms_says_in_two_parts_who_asks_and_operates_and_how_to_block(
     kind: Kind, language: str, settings: Any
@@ -211,7 +211,7 @@ def test_every_sms_says_in_two_parts_who_asks_and_operates_and_how_to_block(
     text = by_sms(kind, language, context=context)
 
     assert gsm_length(text) <= 306
-    words = {"en": "Block", "sw": "Izuie", BOTH: "Block/Izuie"}
+    words = {"en": "Block", "sw": "Izuie", BILINGUAL: "Block/Izuie"}
     for said in ("Acacia Lenders", "Verification reports", LINK):
         assert text.count(said) == 1
     assert f"{words[language]}: {links.block_url(UUID(int=1))} " in text
@@ -229,14 +229,14 @@ def test_every_sms_fits_into_two_parts_with_its_link(
 
     assert gsm_length(text) <= 306
     assert LINK in text
-    assert as_gsm(text) == text
+    assert to_gsm(text) == text
     assert text.startswith("SANDBOX") is sandbox
     assert name[:10] in text
 
 
 @pytest.mark.parametrize("language", Language.values)
 def test_who_asks_why_where_and_until_when_is_said(language: str):
-    letter = write_letter(written(Kind.CONSENT_REQUEST, language))
+    letter = write_email(written(Kind.CONSENT_REQUEST, language))
 
     month = {"en": "December", "sw": "Disemba"}[language]
     for said in ("Acacia Lenders", "Loan application", LINK, f"5 {month} 2026, 11:15"):
@@ -251,7 +251,7 @@ def test_every_email_names_the_operator_and_the_contact(
     kind: Kind, language: str, settings: Any
 ):
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
-    letter = write_letter(written(kind, language))
+    letter = write_email(written(kind, language))
 
     assert "\n--\nUhakika (0800 111 222)" in letter.text
     assert "whoever runs" not in letter.text
@@ -259,36 +259,36 @@ def test_every_email_names_the_operator_and_the_contact(
 
 
 def test_failing_receiver_is_not_promised_ten_attempts_when_it_is_blocked():
-    letter = write_letter(written(Kind.WEBHOOK_FAILING))
+    letter = write_email(written(Kind.WEBHOOK_FAILING))
 
     assert "up to ten times over three days, but only once" in letter.text
 
 
 def test_a_sandbox_email_says_so_in_its_subject():
-    letter = write_letter(written(Kind.CONSENT_REQUEST, sandbox=True))
+    letter = write_email(written(Kind.CONSENT_REQUEST, sandbox=True))
     assert letter.subject.startswith("[SANDBOX] ")
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_a_receipt_says_what_was_decided(decision: str):
-    letter = write_letter(written(Kind.CONSENT_RECEIPT, context={"decision": decision}))
+    letter = write_email(written(Kind.CONSENT_RECEIPT, context={"decision": decision}))
     assert (LINK in letter.text) is (decision == "GRANTED")
     assert "C-0123-4567-89AB" in letter.subject
 
 
-@pytest.mark.parametrize("language", [*Language.values, BOTH])
+@pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
 @pytest.mark.parametrize("kind", [Kind.PAYMENT_REQUEST, Kind.PAYMENT_REMINDER])
 def test_who_is_asked_to_pay_is_told_how_much_and_that_no_pin_is_asked_for(
     kind: Kind, language: str
 ):
-    for text in (write_letter(written(kind, language)).text, by_sms(kind, language)):
+    for text in (write_email(written(kind, language)).text, by_sms(kind, language)):
         for said in ("KES 12,500.00", "PIN", LINK):
             assert said in text
 
 
 def test_what_people_typed_is_text_on_one_line():
     name = "A & <b>B</b> {{ link }}\r\nBcc: eve@evil.test\u202e"
-    letter = write_letter(written(Kind.CONSENT_REQUEST, context={"requester": name}))
+    letter = write_email(written(Kind.CONSENT_REQUEST, context={"requester": name}))
 
     shown = "A & <b>B</b> {{ link }} Bcc: eve@evil.test"
     assert letter.subject == f"{shown} asks for your consent"
@@ -296,14 +296,14 @@ def test_what_people_typed_is_text_on_one_line():
 
 
 def test_letters_that_gsm_lacks_are_replaced_by_their_likeness():
-    assert as_gsm("Wanjikũ – “ñ” ‘é’ 中") == "Wanjiku - \"ñ\" 'é' ?"  # noqa: RUF001
+    assert to_gsm("Wanjikũ – “ñ” ‘é’ 中") == "Wanjiku - \"ñ\" 'é' ?"  # noqa: RUF001
     assert gsm_length("[a]€") == 7
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_where_nobody_knows_the_language_an_email_is_in_both(kind: Kind):
-    english, kiswahili = (write_letter(written(kind, one)) for one in Language.values)
-    letter = write_letter(written(kind, BOTH, sandbox=True))
+    english, kiswahili = (write_email(written(kind, one)) for one in Language.values)
+    letter = write_email(written(kind, BILINGUAL, sandbox=True))
 
     assert letter.subject == f"[SANDBOX] {english.subject} / {kiswahili.subject}"
     assert letter.text.startswith("Kiswahili hapa chini.\n\nHello")
@@ -316,11 +316,11 @@ def test_where_nobody_knows_the_language_an_sms_is_in_both_and_in_two_parts(
     kind: Kind, name: str, settings: Any
 ):
     settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
-    text = by_sms(kind, BOTH, context={"requester": name}, sandbox=True)
+    text = by_sms(kind, BILINGUAL, context={"requester": name}, sandbox=True)
 
     assert gsm_length(text) <= 306
     assert text.count(LINK) == 1
-    assert as_gsm(text) == text
+    assert to_gsm(text) == text
     assert name[:10] in text
     if kind not in WITHOUT_DEADLINE:
         assert re.search("(nswer|Pay) by 5 Dec: ", text)

@@ -57,7 +57,7 @@ Session = Callable[..., requests.Session]
 @pytest.fixture
 def session(authority: Authority) -> Session:
     def session(*opened: str, **options: Any) -> requests.Session:
-        made = client.session(opened, **options)
+        made = client.create_session(opened, **options)
         made.verify = str(authority.file)
         return made
 

@@ -3,7 +3,12 @@ import socket
 
 import pytest
 
-from verification.outbound.targets import Blocked, GuardedResolver, check_url, vet
+from verification.outbound.targets import (
+    Blocked,
+    GuardedResolver,
+    check_address,
+    check_url,
+)
 
 ADDRESS_DENIED = [
     # This host, private networks, carrier NAT, loopback, link-local with metadata.
@@ -98,14 +103,14 @@ ADDRESS_ALLOWED = [
 @pytest.mark.parametrize("address", ADDRESS_DENIED)
 def test_an_address_that_is_not_a_public_host_is_blocked(address):
     with pytest.raises(Blocked) as e:
-        vet(address)
+        check_address(address)
 
     assert not address or address not in str(e.value)
 
 
 @pytest.mark.parametrize("address", ADDRESS_ALLOWED)
 def test_a_public_address_may_be_called(address):
-    vet(address)
+    check_address(address)
 
 
 NAME = "The host must be a name, not an address."

@@ -35,9 +35,9 @@ from tests.payments.crashing import Killed, crash_at
 from tests.world.clients import Api, person
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.claims import Claim, claim
-from verification.checks.inquiries import ask
+from verification.checks.inquiries import call_provider
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.results import record
+from verification.checks.results import record_outcomes
 from verification.providers import registry
 from verification.reports.models import Report
 from workspaces import ledger
@@ -302,7 +302,7 @@ class Machine(RuleBasedStateMachine):
         moved = ledger.Movement(
             self.api.account.pk, ledger.Kind.ADJUSTMENT, sign * amount, "tests"
         )
-        self.put_in("adjust", sign * amount, lambda: ledger.record(moved))
+        self.put_in("adjust", sign * amount, lambda: ledger.record_movements(moved))
 
     @rule(
         billing=some.sampled_from(["PREPAID", "POSTPAID"]),
@@ -358,7 +358,7 @@ class Machine(RuleBasedStateMachine):
         claims, self.late = self.late, []
         known = definitions()
         answers = [(one, _answer_to(one, known)) for one in claims]
-        self.attempt("late", lambda: record(answers, known))
+        self.attempt("late", lambda: record_outcomes(answers, known))
 
     # What must hold
 
@@ -405,4 +405,4 @@ def play(
 def _answer_to(claimed: Claim, known: Any) -> Any:
     policy = known[claimed.definition_id].retry_policy
     route = registry.route_for(claimed.name, "production", "KE")
-    return ask(route.providers[0], claimed, policy)
+    return call_provider(route.providers[0], claimed, policy)

@@ -25,13 +25,13 @@ from tests.checks.engine import work_until_done
 from tests.payments.ledger_machine import CHECKS, DIGITS, PICK, Machine, Order
 from tests.payments.shop import Given, Page, the_shop
 from tests.world.clients import Api
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.payments import refund_transfers
 from verification.payments.checkouts import (
     CheckoutNotOpened,
     PaymentClosed,
     TooManyPrompts,
-    begin,
+    open_at_provider,
     open_checkout,
     open_prompt,
     open_top_up,
@@ -39,30 +39,30 @@ from verification.payments.checkouts import (
 )
 from verification.payments.links import expire_payments
 from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.polling import look_at_due, look_now
-from verification.payments.reconciliation import days, reconcile
+from verification.payments.polling import poll_due_checkouts, poll_now
+from verification.payments.reconciliation import day_bounds, reconcile
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.refunds import (
     NotRefundable,
-    approve,
-    ask_for_refund,
-    ask_for_unfinished_part,
-    give_back_undone,
-    give_up_payment,
+    abandon_payment,
+    approve_refund,
     record_refund_elsewhere,
-    reject,
+    refund_unfinished_parts,
+    reject_refund,
+    request_refund,
+    request_unfinished_part_refund,
 )
 from verification.payments.settlement import settle
-from verification.providers.checkout import (
-    CheckoutSeen,
+from verification.providers.payment_provider import (
+    CheckoutSnapshot,
     CheckoutState,
     DisputeState,
-    GivenBackElsewhere,
+    ProviderRefund,
     RefundState,
 )
 from verification.reports.models import Report
 
-GRACE, WANGARI = Staff(1, "staff grace"), Staff(2, "staff wangari")
+GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
 PAYER = {"name": "Amina", "email": "amina@payer.test"}
 SHARES, UNDONE = some.sampled_from([1, 1, 3]), some.sampled_from(["no", "no", "yes"])
 MORE = some.sampled_from([0, 0, 0, 0, 1, -1, -40, 300])
@@ -84,10 +84,10 @@ class PaymentMachine(Machine):
         super().__init__(api, done)
         the_shop.open()
         # What slow workers hold in their hands.
-        self.seen_late: list[tuple[UUID, CheckoutSeen, datetime]] = []
+        self.seen_late: list[tuple[UUID, CheckoutSnapshot, datetime]] = []
         self.refunds_late: list[Refund] = []
         # Made in the dashboard; a crash may have kept them from being recorded.
-        self.elsewhere: list[tuple[UUID, GivenBackElsewhere]] = []
+        self.elsewhere: list[tuple[UUID, ProviderRefund]] = []
 
     # What the model knows
 
@@ -203,7 +203,7 @@ class PaymentMachine(Machine):
     def begun(self, checkout: Checkout) -> None:
         if not checkout.url:
             with suppress(CheckoutNotOpened):
-                begin(checkout, "en")
+                open_at_provider(checkout, "en")
 
     @rule(pick=PICK, beside=some.booleans())
     def open(self, pick: int, beside: bool) -> None:
@@ -251,7 +251,7 @@ class PaymentMachine(Machine):
             parts = self.parts()
         if parts:
             payment_id = parts[pick % len(parts)].payment_id
-            self.attempt("give up", lambda: give_up_payment(payment_id))
+            self.attempt("give up", lambda: abandon_payment(payment_id))
 
     def parts(self) -> list[Checkout]:
         found = Checkout.objects.filter(is_part=True, is_counted=False)
@@ -270,7 +270,7 @@ class PaymentMachine(Machine):
 
     def tell(self, page: Page) -> None:
         name = UUID(page.reference)
-        self.attempt("event", lambda: (look_now(name), look_at_due()))
+        self.attempt("event", lambda: (poll_now(name), poll_due_checkouts()))
 
     @rule(pick=PICK, state=some.sampled_from(list(DisputeState)))
     def dispute(self, pick: int, state: DisputeState) -> None:
@@ -295,7 +295,7 @@ class PaymentMachine(Machine):
         name = f"elsewhere-{len(the_shop.given)}"
         given = Given(name, page, Decimal(1), RefundState.DONE)
         the_shop.given.append(given)
-        listed = the_shop.given_back_of(checkout.transaction)
+        listed = the_shop.refunds_of(checkout.transaction)
         found = next(one for one in listed if name in one.words)
 
         def record() -> None:
@@ -315,8 +315,8 @@ class PaymentMachine(Machine):
 
     @rule()
     def the_clock_has_us_look(self) -> None:
-        Checkout.objects.filter(next_look_at__isnull=False).update(next_look_at=now())
-        self.attempt("look", look_at_due)
+        Checkout.objects.filter(next_poll_at__isnull=False).update(next_poll_at=now())
+        self.attempt("look", poll_due_checkouts)
 
     @rule(pick=PICK)
     def a_payment_expires(self, pick: int) -> None:
@@ -350,19 +350,22 @@ class PaymentMachine(Machine):
 
         def asked() -> None:
             if undone == "yes":
-                ask_for_unfinished_part(checkout.pk, reason="Undone", by=GRACE)
+                request_unfinished_part_refund(checkout.pk, reason="Undone", by=GRACE)
             else:
-                ask_for_refund(checkout.pk, amount, reason="They asked", by=GRACE)
+                request_refund(checkout.pk, amount, reason="They asked", by=GRACE)
 
         self.quiet("refund", asked, NotRefundable)
 
     @rule(pick=PICK, yes=some.booleans(), by=some.sampled_from([GRACE, WANGARI]))
-    def decide(self, pick: int, yes: bool, by: Staff) -> None:
+    def decide(self, pick: int, yes: bool, by: StaffActor) -> None:
         if not Refund.objects.filter(status="REQUESTED").exists():
             self.refund(pick, 1, "no")
         refunds = list(Refund.objects.filter(needs_second=True).order_by("-id"))
         if refunds:
-            verb, pk = approve if yes else reject, refunds[pick % len(refunds)].pk
+            verb, pk = (
+                approve_refund if yes else reject_refund,
+                refunds[pick % len(refunds)].pk,
+            )
             self.quiet("decide", lambda: verb(pk, by=by), NotRefundable)
 
     @rule()
@@ -372,7 +375,7 @@ class PaymentMachine(Machine):
         for report in ended[: self.done["give back undone"] % 3]:
             report.completed_at = now() - timedelta(hours=1)
             report.save(update_fields=["completed_at"])
-        self.attempt("give back undone", give_back_undone)
+        self.attempt("give back undone", refund_unfinished_parts)
 
     @rule()
     def send(self) -> None:
@@ -412,7 +415,7 @@ class PaymentMachine(Machine):
             by_staff = refunds.filter(
                 cause__in=["STAFF", "ELSEWHERE"], status__in=["REQUESTED", "DONE"]
             )
-            if paying.exclude(doubts=[]).exists() or not paying:
+            if paying.exclude(review_flags=[]).exists() or not paying:
                 continue
             done = payment.report.results.filter(status="COMPLETED")
             cost = done.aggregate(sum=Sum("price"))["sum"] or 0
@@ -430,17 +433,17 @@ class PaymentMachine(Machine):
     def heal(self) -> None:
         self.crash = None
         the_shop.weather = "fine"
-        Checkout.objects.exclude(status="PAID").update(next_look_at=now())
+        Checkout.objects.exclude(status="PAID").update(next_poll_at=now())
         self.the_clock_has_us_look()
         for pk, found in self.elsewhere:
             with suppress(NotRefundable):
                 record_refund_elsewhere(pk, found, reason="Theirs", by=GRACE)
-        Checkout.objects.filter(status="PAID").update(next_look_at=now())
+        Checkout.objects.filter(status="PAID").update(next_poll_at=now())
         self.the_clock_has_us_look()
         work_until_done(self.api)
         ended = Report.objects.filter(completed_at__isnull=False)
         ended.update(completed_at=now() - timedelta(hours=1))
-        self.attempt("give back undone", give_back_undone)
+        self.attempt("give back undone", refund_unfinished_parts)
         while Refund.objects.filter(status="APPROVED").exists():
             self.send()
             self.the_banks_answer(fails=False)
@@ -449,7 +452,7 @@ class PaymentMachine(Machine):
 
     def both_books_agree(self) -> None:
         today = now().date()
-        assert [*reconcile(the_shop, *days(today, today), mend=False)] == []
+        assert [*reconcile(the_shop, *day_bounds(today, today), mend=False)] == []
         for page in the_shop.pages.values():
             checkout = Checkout.objects.get(pk=page.reference)
             done = [one for one in the_shop.given if one.page is page]

@@ -12,21 +12,21 @@ from decimal import Decimal
 from typing import ClassVar
 
 from verification.providers.base import Refused, Unavailable
-from verification.providers.checkout import (
+from verification.providers.payment_provider import (
     BadSignature,
-    CheckoutAsked,
-    CheckoutBegun,
-    CheckoutSeen,
+    CheckoutPage,
+    CheckoutRequest,
+    CheckoutSnapshot,
     CheckoutState,
-    DisputeSeen,
+    DisputeSnapshot,
     DisputeState,
-    GivenBackElsewhere,
-    PaidElsewhere,
+    PaymentMethod,
     ProviderEvent,
-    RefundAsked,
-    RefundSeen,
+    ProviderPayment,
+    ProviderRefund,
+    RefundRequest,
+    RefundSnapshot,
     RefundState,
-    Way,
 )
 
 
@@ -53,7 +53,7 @@ class Shop:
     """A provider without idempotency keys: what is asked twice is done twice."""
 
     name: ClassVar[str] = "shop"
-    ways: ClassVar[tuple[Way, ...]] = (Way.CARD,)
+    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (PaymentMethod.CARD,)
     checkout_origin = ""
 
     def __init__(self) -> None:
@@ -74,34 +74,34 @@ class Shop:
         if self.weather == "lost":
             raise Unavailable("SOURCE_UNAVAILABLE", "The shop did not answer in time.")
 
-    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
         self._begin_call()
         page = Page(asked.reference, asked.amount, asked.currency)
         self.pages.setdefault(asked.reference, page)
         self._end_call()
-        return CheckoutBegun(f"https://shop.test/{asked.reference}", "")
+        return CheckoutPage(f"https://shop.test/{asked.reference}", "")
 
-    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+    def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return amount == amount.to_integral_value()
 
-    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         self._begin_call()
         assert asked.reference not in self.pages, "two prompts of one checkout"
         self.pages[asked.reference] = Page(
             asked.reference, asked.amount, asked.currency
         )
         self._end_call()
-        return CheckoutSeen(CheckoutState.OPEN)
+        return CheckoutSnapshot(CheckoutState.OPEN)
 
-    def look(self, reference: str, session: str) -> CheckoutSeen:
+    def look(self, reference: str, session: str) -> CheckoutSnapshot:
         self._begin_call()
         self._end_call()
         page = self.pages.get(reference)
         if page is None:
-            return CheckoutSeen(CheckoutState.UNKNOWN)
+            return CheckoutSnapshot(CheckoutState.UNKNOWN)
         if page.state != CheckoutState.PAID:
-            return CheckoutSeen(page.state)
-        return CheckoutSeen(
+            return CheckoutSnapshot(page.state)
+        return CheckoutSnapshot(
             page.state,
             page.paid,
             page.currency,
@@ -109,7 +109,7 @@ class Shop:
             disputes=self._disputes(page),
         )
 
-    def refund(self, asked: RefundAsked) -> RefundSeen:
+    def refund(self, asked: RefundRequest) -> RefundSnapshot:
         self._begin_call()
         page = self.pages[asked.checkout_reference]
         if self.kept(page) < asked.amount:
@@ -119,7 +119,7 @@ class Shop:
         self._end_call()
         return self._seen(given)
 
-    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+    def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
         self._begin_call()
         self._end_call()
         names = {refund.removeprefix("R") or asked.reference}
@@ -130,32 +130,36 @@ class Shop:
         # It tells of nothing: it is looked at.
         raise BadSignature
 
-    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+    def payments_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[ProviderPayment]:
         for page in self.pages.values():
             if page.state == CheckoutState.PAID:
                 name = f"T{page.reference}"
                 paid = (page.paid, page.currency, end)
-                yield PaidElsewhere(page.reference, name, *paid)
+                yield ProviderPayment(page.reference, name, *paid)
 
-    def given_back_between(
+    def refunds_between(
         self, start: datetime, end: datetime
-    ) -> Iterator[GivenBackElsewhere]:
+    ) -> Iterator[ProviderRefund]:
         for one in self.given:
             if one.state != RefundState.FAILED:
                 words = frozenset({one.reference})
                 money = (one.amount, one.page.currency)
                 name = f"T{one.page.reference}"
-                yield GivenBackElsewhere(f"R{one.reference}", name, *money, words)
+                yield ProviderRefund(f"R{one.reference}", name, *money, words)
 
-    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+    def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         for one in self.given:
             name = f"T{one.page.reference}"
             if one.state != RefundState.FAILED and name == transaction:
                 words = frozenset({one.reference})
                 money = (one.amount, one.page.currency)
-                yield GivenBackElsewhere(f"R{one.reference}", name, *money, words)
+                yield ProviderRefund(f"R{one.reference}", name, *money, words)
 
-    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+    def disputes_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[DisputeSnapshot]:
         for page in self.pages.values():
             yield from self._disputes(page)
 
@@ -166,14 +170,14 @@ class Shop:
             page.state = CheckoutState.EXPIRED
         self._end_call()
 
-    def _disputes(self, page: Page) -> tuple[DisputeSeen, ...]:
+    def _disputes(self, page: Page) -> tuple[DisputeSnapshot, ...]:
         if page.dispute is None:
             return ()
         name, money = f"T{page.reference}", (page.disputed, page.currency)
-        return (DisputeSeen(f"D{page.reference}", name, page.dispute, *money),)
+        return (DisputeSnapshot(f"D{page.reference}", name, page.dispute, *money),)
 
-    def _seen(self, given: Given) -> RefundSeen:
-        return RefundSeen(given.state, f"R{given.reference}")
+    def _seen(self, given: Given) -> RefundSnapshot:
+        return RefundSnapshot(given.state, f"R{given.reference}")
 
     def kept(self, page: Page) -> Decimal:
         gone = (

@@ -16,20 +16,24 @@ from tests.world.refunds import WANGARI, ask, paid, send
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.threads import at_once
 from verification.notifications.models import Notification
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 from verification.payments.alerts import (
-    clear_doubt,
+    clear_review_flag,
     count_refused_signature,
-    raise_doubt,
+    raise_review_flag,
 )
 from verification.payments.checkouts import CheckoutNotOpened
-from verification.payments.models import Checkout, Doubt, Refund, Trouble
-from verification.payments.refunds import give_back_undone, reject, resolve_doubts
+from verification.payments.models import Checkout, OperatorAlert, Refund, ReviewFlag
+from verification.payments.refunds import (
+    refund_unfinished_parts,
+    reject_refund,
+    resolve_review_flags,
+)
 from verification.payments.tasks import (
-    alert_operators,
     purge_payment_events,
     reconcile_payments,
-    tell_operators,
+    send_daily_alerts,
+    send_urgent_alerts,
 )
 
 pytestmark = pytest.mark.django_db
@@ -53,12 +57,12 @@ def told(**later: float) -> list[str]:
     """What the next e-mail says, which goes to both and names nobody."""
     before = {one.pk for one in letters()}
     with time_machine.travel(now() + timedelta(**later), tick=False):
-        tell_operators()
+        send_daily_alerts()
     new = [one for one in letters() if one.pk not in before]
     if not new:
         return []
     assert [one.recipient for one in new] == ["ops@operator.test", "cfo@operator.test"]
-    texts = {write_letter(one).text for one in new}
+    texts = {write_email(one).text for one in new}
     (text,) = texts
     assert EMAIL not in text
     assert "Wanjiku" not in text
@@ -82,11 +86,11 @@ def test_nothing_is_told_where_nothing_came_up(api: Api):
 
 def test_what_a_person_has_seen_to_meanwhile_is_no_news(api: Api):
     checkout = doubted(api)
-    resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], "Given back by hand.")
+    resolve_review_flags(checkout.pk, ["OTHER_CURRENCY"], "Given back by hand.")
 
     assert told() == []
     # The same doubt of the same payment, but another time.
-    raise_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
+    raise_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
     assert len(told(days=1)) == 1
 
 
@@ -165,9 +169,9 @@ def test_a_difference_that_is_a_doubt_is_told_as_one(
 
 def test_many_are_counted(api: Api):
     checkout = doubted(api)
-    Trouble.objects.all().delete()
-    Trouble.objects.bulk_create(
-        Trouble(kind="BOOKS", cause=str(n), message=f"T{n}", checkout=checkout)
+    OperatorAlert.objects.all().delete()
+    OperatorAlert.objects.bulk_create(
+        OperatorAlert(kind="BOOKS", cause=str(n), message=f"T{n}", checkout=checkout)
         for n in range(53)
     )
 
@@ -192,15 +196,15 @@ def test_it_is_forgotten_after_three_months(api: Api):
     for days, left in ((89, 1), (91, 0)):
         with time_machine.travel(now() + timedelta(days=days)):
             purge_payment_events()
-        assert Trouble.objects.count() == left
+        assert OperatorAlert.objects.count() == left
 
 
 @pytest.mark.django_db(transaction=True)
 def test_two_jobs_at_once_tell_once():
     count_refused_signature()
-    Trouble.objects.update(created_at=now() - timedelta(days=1))
+    OperatorAlert.objects.update(created_at=now() - timedelta(days=1))
 
-    at_once(3, lambda number: tell_operators())
+    at_once(3, lambda number: send_daily_alerts())
 
     assert len(letters()) == 2
 
@@ -223,18 +227,20 @@ def test_a_refund_that_is_rejected_after_an_edit_asked_anew_needs_a_person(
     edit = {"purpose": "Another purpose", "checksRequested": ["IDENTITY"]}
     assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
     send()
-    Trouble.objects.all().delete()
+    OperatorAlert.objects.all().delete()
 
-    reject(waits.pk, by=WANGARI)
+    reject_refund(waits.pk, by=WANGARI)
 
     checkout.refresh_from_db()
     assert (checkout.refundable, checkout.doubt) == (100, "PAYS_NOTHING")
     assert [line.split(" ", 4)[4] for line in told()] == [
         "Money stays that pays for nothing any more"
     ]
-    resolve_doubts(checkout.pk, ["PAYS_NOTHING"], "The payer wants no more of it.")
+    resolve_review_flags(
+        checkout.pk, ["PAYS_NOTHING"], "The payer wants no more of it."
+    )
     checkout.refresh_from_db()
-    assert checkout.kept_because
+    assert checkout.reason_to_keep
     # And the ledger adds up, as after every test.
 
 
@@ -242,7 +248,7 @@ def test_a_rejected_refund_of_what_still_pays_needs_nobody(api: Api, settings: A
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     checkout = paid(api)
 
-    reject(ask(checkout, 100).pk, by=WANGARI)
+    reject_refund(ask(checkout, 100).pk, by=WANGARI)
 
     checkout.refresh_from_db()
     assert checkout.doubt == ""
@@ -255,10 +261,10 @@ def alerted(**later: float) -> list[str]:
     """What the next alert says."""
     before = {one.pk for one in letters()}
     with time_machine.travel(now() + timedelta(**later), tick=False):
-        alert_operators()
+        send_urgent_alerts()
     new = [one for one in letters() if one.pk not in before]
     assert len(new) in {0, 2}
-    texts = {write_letter(one).text for one in new}
+    texts = {write_email(one).text for one in new}
     return [
         line[2:] for text in texts for line in text.splitlines() if line[:2] == "- "
     ]
@@ -281,10 +287,10 @@ def test_checkout_that_does_not_open_is_alerted_once_an_hour(
     with pytest.raises(CheckoutNotOpened):
         opened(made)
     assert alerted() == []
-    hour = Trouble.objects.get()
+    hour = OperatorAlert.objects.get()
     assert hour.times == 3
     # The next hour's is told when the pause is over.
-    Trouble.objects.create(
+    OperatorAlert.objects.create(
         kind="UNOPENED", cause=hour.cause[:-2] + "99", message="pages", times=4
     )
     assert alerted(minutes=40) == []
@@ -344,9 +350,9 @@ def left_to_staff(checkout: Checkout, amount: str) -> str:
 
 def test_each_part_is_alerted_when_one_is_in_doubt(parts: list[Checkout]):
     first, second = parts
-    raise_doubt(first.pk, Doubt.DISPUTED)
+    raise_review_flag(first.pk, ReviewFlag.DISPUTED)
 
-    give_back_undone()
+    refund_unfinished_parts()
 
     assert not Refund.objects.exists()
     assert sorted(alerted()) == sorted(
@@ -361,20 +367,20 @@ def test_part_is_alerted_when_money_of_its_payment_went_back_elsewhere(api: Api)
     Checkout.objects.update(refunded_elsewhere=1)
     api.post(f"/reports/{made['id']}/cancel")
 
-    give_back_undone()
+    refund_unfinished_parts()
 
     assert alerted() == [left_to_staff(checkout, "250.00")]
 
 
 def test_part_is_not_alerted_once_staff_have_decided(parts: list[Checkout]):
     first, second = parts
-    raise_doubt(first.pk, Doubt.DISPUTED)
-    give_back_undone()
+    raise_review_flag(first.pk, ReviewFlag.DISPUTED)
+    refund_unfinished_parts()
 
-    resolve_doubts(first.pk, ["DISPUTED"], "The bank took it all")
+    resolve_review_flags(first.pk, ["DISPUTED"], "The bank took it all")
     # Nothing is decided about the other part before the rule has looked at it again.
     assert alerted() == []
-    give_back_undone()
+    refund_unfinished_parts()
     assert alerted() == [left_to_staff(second, "150.00")]
 
 
@@ -383,14 +389,14 @@ def test_part_is_not_alerted_once_it_is_given_back(
     parts: list[Checkout], by_staff: bool
 ):
     first, second = parts
-    raise_doubt(first.pk, Doubt.DISPUTED)
-    give_back_undone()
+    raise_review_flag(first.pk, ReviewFlag.DISPUTED)
+    refund_unfinished_parts()
 
     if by_staff:
         ask(second)
     else:
-        clear_doubt(first.pk, Doubt.DISPUTED)
-        give_back_undone()
+        clear_review_flag(first.pk, ReviewFlag.DISPUTED)
+        refund_unfinished_parts()
 
     assert left_to_staff(second, "150.00") not in alerted()
 

@@ -28,23 +28,23 @@ from tests.world.payments import (
 from tests.world.refunds import GRACE, WANGARI, ask
 from tests.world.refunds import paystack_api as paystack_api
 from verification.notifications.models import Notification
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 from verification.payments.links import (
     expire_payments,
     remind_payers,
-    send_new_payment_link,
+    renew_payment_link,
 )
 from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.polling import look_at_due
+from verification.payments.polling import poll_due_checkouts
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.refunds import (
     NotRefundable,
-    give_up_payment,
-    reject,
+    abandon_payment,
+    reject_refund,
     unfinished_part,
 )
 from verification.payments.settlement import settle
-from verification.providers.checkout import CheckoutSeen, CheckoutState
+from verification.providers.payment_provider import CheckoutSnapshot, CheckoutState
 
 
 def came(made: dict[str, Any], amount: int) -> Checkout:
@@ -104,7 +104,7 @@ def test_receipt_mail_names_the_surplus_that_goes_back(
 
     mails = Notification.objects.filter(kind="PAYMENT_RECEIPT").order_by("id")
 
-    letters = [write_letter(mail, attach=False).text for mail in mails]
+    letters = [write_email(mail, attach=False).text for mail in mails]
     assert [told in letter for letter in letters] == [False, True]
 
 
@@ -218,8 +218,8 @@ def test_a_payer_gets_all_of_too_little_back_once_and_can_pay_anew(api: Api):
     came(made, 30)
     payment = payment_of(made)
 
-    give_up_payment(payment.pk)
-    give_up_payment(payment.pk)
+    abandon_payment(payment.pk)
+    abandon_payment(payment.pk)
 
     send_refunds()
     refunds = Refund.objects.order_by("amount").values_list("amount", "cause", "status")
@@ -291,7 +291,7 @@ def test_reminders_and_new_links_ask_for_the_rest(api: Api):
     )
 
     remind_payers()
-    send_new_payment_link(payment_of(made).pk)
+    renew_payment_link(payment_of(made).pk)
 
     assert messages("PAYMENT_REMINDER")[-1]["amount"] == "150.00"
     assert messages("PAYMENT_REQUEST")[-1]["amount"] == "150.00"
@@ -308,7 +308,7 @@ def test_staff_give_back_a_part_as_a_whole(api: Api, settings: Any):
 
     part.refresh_from_db()
     assert not part.is_part
-    reject(refund.pk, by=WANGARI)
+    reject_refund(refund.pk, by=WANGARI)
     part.refresh_from_db()
     # It waits for no rest any more, and somebody has to say what becomes of it.
     assert part.doubt == "PAYS_NOTHING"
@@ -333,7 +333,7 @@ def test_what_was_paid_in_parts_is_given_back_in_parts(api: Api):
 def test_nothing_paid_is_left_to_a_person(api: Api):
     checkout = opened(api.create(candidate()))
 
-    settle(checkout.pk, CheckoutSeen(CheckoutState.PAID, Decimal(0), "KES", "T1"))
+    settle(checkout.pk, CheckoutSnapshot(CheckoutState.PAID, Decimal(0), "KES", "T1"))
 
     checkout.refresh_from_db()
     assert checkout.doubt == "OTHER_CURRENCY"
@@ -377,7 +377,7 @@ def test_what_is_open_is_closed_at_the_provider_when_it_is_wanted_no_more(
     assert live_api.post(path, body).status_code == 200
 
     for _ in range(2):
-        look_at_due()
+        poll_due_checkouts()
 
     sessions = {
         one["client_reference_id"]: one["status"]

@@ -14,7 +14,11 @@ from tests.world.refunds import WANGARI, ask, paid, received, send, topped_up
 from tests.world.refunds import paystack_api as paystack_api
 from verification.checks.models import CheckResult
 from verification.payments.models import Checkout, Payment
-from verification.payments.refunds import give_back_undone, reject, resolve_doubts
+from verification.payments.refunds import (
+    refund_unfinished_parts,
+    reject_refund,
+    resolve_review_flags,
+)
 from verification.reports.models import Report
 
 # Breaks rows on purpose, which the check after each test of this folder would find.
@@ -42,7 +46,7 @@ def busy(api: Api, settings) -> Api:
     end(late)
     topped_up(api, 1000)
     ask(topped_up(api, 500), 200)
-    reject(ask(topped_up(api, 700)).pk, by=WANGARI)
+    reject_refund(ask(topped_up(api, 700)).pk, by=WANGARI)
     send()
     return api
 
@@ -87,7 +91,7 @@ def test_a_top_up_of_another_amount_is_found(busy: Api):
 def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
     execute(
         "UPDATE payments_checkout SET is_counted = false, counted_amount = 0, "
-        "doubts = '{OTHER_CURRENCY}' WHERE amount = 1000"
+        "review_flags = '{OTHER_CURRENCY}' WHERE amount = 1000"
     )
 
     assert differences() == ["checkout topped up an account though it does not count"]
@@ -279,16 +283,16 @@ def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api
     kept = checkout.paid_amount
 
     assert run("audit_ledger")
-    Checkout.objects.update(doubts=[])
+    Checkout.objects.update(review_flags=[])
     assert differences() == [
         f"checkout keeps {kept} that counts for nothing, without a reason"
     ]
 
-    Checkout.objects.update(doubts=["OTHER_CURRENCY"])
+    Checkout.objects.update(review_flags=["OTHER_CURRENCY"])
     with pytest.raises(ValueError, match="Say what was found"):
-        resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], " ")
+        resolve_review_flags(checkout.pk, ["OTHER_CURRENCY"], " ")
     kept = "The payer wants it kept for the next report"
-    assert resolve_doubts(checkout.pk, ["OTHER_CURRENCY"], kept)
+    assert resolve_review_flags(checkout.pk, ["OTHER_CURRENCY"], kept)
     assert run("audit_ledger")
 
 
@@ -304,7 +308,7 @@ def test_a_surplus_whose_refund_failed_is_not_forgotten(paystack_api, paystack):
     late.refresh_from_db()
     assert late.doubt == "REFUND_FAILED"
 
-    Checkout.objects.update(doubts=[])
+    Checkout.objects.update(review_flags=[])
 
     assert differences() == [
         "checkout keeps 250.00 that counts for nothing, without a reason"
@@ -359,14 +363,14 @@ def test_money_kept_for_checks_that_were_not_done_is_found(api: Api):
     Checkout.objects.update(accounted_at=None)
     Report.objects.update(completed_at=now() - timedelta(days=2))
     assert differences() == [kept]
-    give_back_undone()
+    refund_unfinished_parts()
     run("audit_ledger")
 
 
 def test_money_given_back_for_checks_that_were_done_is_found(api: Api):
     checkout = paid(api)
     api.post(f"/reports/{checkout.report_id}/cancel")
-    give_back_undone()
+    refund_unfinished_parts()
     scores = CheckResult.objects.filter(name="CRB_SCORE")
     scores.update(status="COMPLETED")
 

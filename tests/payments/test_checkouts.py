@@ -10,21 +10,21 @@ from tests.world.clients import HOSTED, Api, person
 from tests.world.payments import PRICE, candidate, end, look, opened, pay, payment_of
 from tests.world.refunds import GRACE
 from verification import links
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.consents.decisions import grant
 from verification.consents.models import Consent
-from verification.notifications.models import BOTH, Notification
+from verification.notifications.models import BILINGUAL, Notification
 from verification.payments.checkouts import (
-    REUSED_FOR,
+    REUSE_WINDOW,
     CheckoutNotOpened,
     PaymentClosed,
-    begin,
+    open_at_provider,
     open_checkout,
 )
 from verification.payments.models import Checkout, Refund
 from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import ask_for_refund
-from verification.providers.checkout import CheckoutState
+from verification.payments.refunds import request_refund
+from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 from webhooks.models import Event
 
@@ -97,13 +97,13 @@ def test_messages_after_paying_are_in_the_language_of_the_page(api: Api):
     payment = payment_of(made)
     asked = Notification.objects.get(kind="PAYMENT_REQUEST")
     checkout = open_checkout(payment.pk, payment.generation)
-    begin(checkout, "sw")
+    open_at_provider(checkout, "sw")
     end(checkout)
-    ask_for_refund(checkout.pk, PRICE, reason="Asked for", by=GRACE)
+    request_refund(checkout.pk, PRICE, reason="Asked for", by=GRACE)
     send_refunds()
 
     told = Notification.objects.exclude(pk=asked.pk).order_by("id")
-    assert asked.language == BOTH
+    assert asked.language == BILINGUAL
     assert [(one.kind, one.language) for one in told] == [
         ("PAYMENT_RECEIPT", "sw"),
         ("PAYMENT_REFUNDED", "sw"),
@@ -159,8 +159,8 @@ def test_what_was_paid_is_not_edited_to_cost_something_else(api: Api):
 def test_what_was_given_back_is_not_launched_and_asked_anew_by_an_edit(api: Api):
     made = api.create(candidate(), draft=True)
     checkout = end(opened(made))
-    ada = Staff(1, "ada")
-    ask_for_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
+    ada = StaffActor(1, "ada")
+    request_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
     launch = f"/reports/{made['id']}/launch"
 
     # Also while it is on its way.
@@ -180,7 +180,7 @@ def test_a_payer_who_comes_back_is_led_to_the_checkout_that_is_open(api: Api):
     made = api.create(candidate())
 
     assert opened(made) == opened(made)
-    Checkout.objects.update(created_at=now() - REUSED_FOR)
+    Checkout.objects.update(created_at=now() - REUSE_WINDOW)
     assert opened(made).created_at > now() - timedelta(minutes=1)
     assert Checkout.objects.count() == 2
 

@@ -19,18 +19,18 @@ from tests.world.refunds import GRACE, ask
 from tests.world.refunds import send as send_refunds
 from tests.world.staff import superuser as superuser
 from verification.jobs.models import Job
-from verification.payments.checkouts import begin, open_top_up
+from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.disputes import record_disputes
 from verification.payments.models import Checkout, Dispute, Refund
-from verification.payments.polling import LOOKS, look_at_due
+from verification.payments.polling import POLL_JOB, poll_due_checkouts
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.refunds import (
     NotRefundable,
     record_refund_elsewhere,
-    resolve_doubts,
+    resolve_review_flags,
 )
 from verification.payments.registry import provider_named
-from verification.providers.checkout import DisputeSeen, DisputeState
+from verification.providers.payment_provider import DisputeSnapshot, DisputeState
 from workspaces import ledger
 from workspaces.models import Account
 
@@ -42,7 +42,7 @@ ENDED = {"paystack": "resolve", "stripe": "closed"}
 
 def topped_up(api: Api, taker: CheckoutServer, amount: int = 500) -> Checkout:
     checkout = open_top_up(api.account, Decimal(amount), "owner")
-    begin(checkout, "en")
+    open_at_provider(checkout, "en")
     taker.pay(checkout.reference)
     look(checkout)
     return checkout
@@ -107,7 +107,7 @@ def test_what_was_spent_before_a_dispute_is_owed_and_orders_wait(
     Account.objects.filter(pk=account.pk).update(credit_limit=0)
     checkout = topped_up(live_api, taker)
     balance = live_api.account.balance
-    ledger.record(
+    ledger.record_movements(
         ledger.Movement(
             account.pk, ledger.Kind.ADJUSTMENT, -(balance - 100), "spent on reports"
         )
@@ -120,7 +120,7 @@ def test_what_was_spent_before_a_dispute_is_owed_and_orders_wait(
     refused = live_api.post("/reports", {"reports": [person()]})
     assert refused.status_code == 402
     with pytest.raises(ledger.InsufficientBalance):
-        ledger.record(
+        ledger.record_movements(
             ledger.Movement(account.pk, ledger.Kind.ADJUSTMENT, Decimal(-1), "tests")
         )
     with pytest.raises(IntegrityError, match="never_overdrawn"), transaction.atomic():
@@ -144,10 +144,10 @@ def test_a_dispute_of_a_payment_is_recorded_and_a_lost_one_says_why(
     assert (checkout.doubt, checkout.disputed) == ("DISPUTE_LOST", 250)
     assert payment_of(made).status == "PAID"
     found = "The payer told their bank that they did not know us"
-    Checkout.objects.update(doubts=[])
+    Checkout.objects.update(review_flags=[])
     assert differences() == ["checkout has lost 250.00 by a dispute, without a reason"]
-    Checkout.objects.update(doubts=["DISPUTE_LOST"])
-    resolve_doubts(checkout.pk, ["DISPUTE_LOST"], found)
+    Checkout.objects.update(review_flags=["DISPUTE_LOST"])
+    resolve_review_flags(checkout.pk, ["DISPUTE_LOST"], found)
 
 
 def test_a_dispute_whose_event_is_lost_is_found_by_the_reconciliation(
@@ -192,12 +192,12 @@ def test_dispute_holds_the_money_of_a_refund_that_fails(
 ):
     before = live_api.account.balance
     checkout = dispute_during_refund(taker, live_api, how)
-    Job.objects.filter(function=LOOKS).delete()
+    Job.objects.filter(function=POLL_JOB).delete()
 
     send_refunds()
 
-    assert Job.objects.filter(function=LOOKS, due_at__lte=now()).exists()
-    look_at_due()
+    assert Job.objects.filter(function=POLL_JOB, due_at__lte=now()).exists()
+    poll_due_checkouts()
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.disputed, checkout.refundable) == (0, 500, 0)
     assert (live_api.account.balance, live_api.account.taken_back) == (before, 500)
@@ -209,11 +209,11 @@ def test_reconciliation_finds_a_dispute_that_holds_too_little(
 ):
     checkout = dispute_during_refund(taker, live_api, how)
     send_refunds()
-    Checkout.objects.update(next_look_at=None)
+    Checkout.objects.update(next_poll_at=None)
 
     with time_machine.travel(now() + timedelta(days=9)):
         reconcile_yesterday()
-        look_at_due()
+        poll_due_checkouts()
 
     checkout.refresh_from_db()
     assert (checkout.disputed, checkout.refundable) == (500, 0)
@@ -231,16 +231,16 @@ def test_dispute_that_the_provider_does_not_show_is_looked_at_again(
 
     taker.faults.status = None
     with time_machine.travel(now() + timedelta(minutes=3)):
-        look_at_due()
+        poll_due_checkouts()
 
     checkout.refresh_from_db()
-    assert (checkout.disputed, checkout.next_look_at) == (500, None)
+    assert (checkout.disputed, checkout.next_poll_at) == (500, None)
 
 
 def test_open_dispute_holds_what_another_frees(taker: CheckoutServer, live_api: Api):
     checkout = topped_up(live_api, taker)
     name, amount = checkout.transaction, Decimal(500)
-    first = DisputeSeen("1", name, DisputeState.OPEN, amount, "KES")
+    first = DisputeSnapshot("1", name, DisputeState.OPEN, amount, "KES")
     second = replace(first, dispute="2")
     record_disputes(checkout.pk, [first, second])
 
@@ -252,7 +252,7 @@ def test_open_dispute_holds_what_another_frees(taker: CheckoutServer, live_api: 
 
 def elsewhere(checkout: Checkout) -> list[Any]:
     provider = provider_named(checkout.provider)
-    return list(provider.given_back_of(checkout.transaction))
+    return list(provider.refunds_of(checkout.transaction))
 
 
 def test_a_refund_at_the_provider_is_recorded_once_by_staff(
@@ -288,7 +288,7 @@ def test_a_refund_at_the_provider_of_spent_money_is_owed(
     Account.objects.filter(pk=live_api.account.pk).update(credit_limit=0)
     checkout = topped_up(live_api, taker)
     left = live_api.account.balance
-    ledger.record(
+    ledger.record_movements(
         ledger.Movement(live_api.account.pk, ledger.Kind.ADJUSTMENT, -left, "spent")
     )
     taker.give_back(checkout.reference, 50_000)

@@ -3,14 +3,14 @@ from datetime import timedelta
 from tests.world.clients import Api
 from tests.world.refunds import paid
 from verification.payments.settlement import settle
-from verification.providers.checkout import CheckoutSeen, CheckoutState
+from verification.providers.payment_provider import CheckoutSnapshot, CheckoutState
 
 
 def test_an_answer_of_before_the_payment_contradicts_nothing(api: Api):
     checkout = paid(api)
     before = checkout.paid_at - timedelta(seconds=1)
 
-    settle(checkout.pk, CheckoutSeen(CheckoutState.OPEN), before)
+    settle(checkout.pk, CheckoutSnapshot(CheckoutState.OPEN), before)
 
     checkout.refresh_from_db()
     assert checkout.doubt == ""
@@ -20,7 +20,7 @@ def test_an_answer_of_after_the_payment_that_denies_it_is_told_to_a_person(api: 
     checkout = paid(api)
     after = checkout.paid_at + timedelta(seconds=1)
 
-    settle(checkout.pk, CheckoutSeen(CheckoutState.FAILED), after)
+    settle(checkout.pk, CheckoutSnapshot(CheckoutState.FAILED), after)
 
     checkout.refresh_from_db()
     assert checkout.doubt == "CONTRADICTED"

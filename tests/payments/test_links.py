@@ -8,13 +8,13 @@ from django.utils.timezone import now
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import PAYER, report_in
 from tests.world.payments import candidate, end, opened, pay, payment_of
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed, open_checkout
-from verification.payments.links import send_new_payment_link
+from verification.payments.links import renew_payment_link
 from verification.payments.models import Payment
 from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import ask_for_refund
+from verification.payments.refunds import request_refund
 
 
 def resend(api: Api, made: dict):
@@ -115,8 +115,8 @@ def test_what_is_paid_expired_cancelled_or_given_back_needs_no_link(api: Api):
     Payment.objects.filter(report=expired["id"]).update(expires_at=now())
     api.post(f"/reports/{cancelled['id']}/cancel")
     checkout = end(opened(refunded))
-    ada = Staff(1, "ada")
-    ask_for_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
+    ada = StaffActor(1, "ada")
+    request_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
     send_refunds()
 
     said = [refused(api, made) for made in (paid, expired, cancelled, refunded)]
@@ -135,6 +135,6 @@ def test_staff_and_payers_get_one_in_the_same_way(api: Api):
     made = api.create(candidate())
     a_minute_passes()
 
-    send_new_payment_link(payment_of(made).pk)
+    renew_payment_link(payment_of(made).pk)
 
     assert payment_of(made).generation == 2

@@ -11,13 +11,13 @@ from tests.world.clients import Api, person
 from tests.world.payer import Payer
 from tests.world.payments import EMAIL, PRICE, candidate, end, opened, pay, payment_of
 from tests.world.refunds import ask, send
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 from verification.payments.audit import DIFFERENCES
 from verification.payments.models import Checkout, Refund
-from verification.payments.refunds import reject
+from verification.payments.refunds import reject_refund
 
 pytestmark = pytest.mark.django_db
 
@@ -154,5 +154,5 @@ def test_an_edit_asks_anew_only_once_it_is_decided(api: Api, paid, settings):
 
     assert edited.json()["paymentState"]["status"] == "PAID"
     assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
-    reject(refund.pk, by=Staff(2, "staff wangari"))
+    reject_refund(refund.pk, by=StaffActor(2, "staff wangari"))
     assert api.post(launch).json()["status"] == "RUNNING"

@@ -19,13 +19,17 @@ from tests.world.payments import candidate, end, look, opened, send
 from tests.world.refunds import paystack_api as paystack_api
 from verification.jobs.models import Job
 from verification.payments import polling
-from verification.payments.checkouts import CheckoutNotOpened, begin, open_checkout
+from verification.payments.checkouts import (
+    CheckoutNotOpened,
+    open_at_provider,
+    open_checkout,
+)
 from verification.payments.models import Checkout, Payment, SandboxCheckout
-from verification.payments.polling import LOOKS, look_at_due, look_now
+from verification.payments.polling import POLL_JOB, poll_due_checkouts, poll_now
 from verification.payments.registry import _live, provider_named
-from verification.payments.sandbox import play
+from verification.payments.sandbox import end_sandbox_checkout
 from verification.payments.settlement import settle
-from verification.providers.checkout import CheckoutState, RefundAsked
+from verification.providers.payment_provider import CheckoutState, RefundRequest
 
 
 def at(checkout: Checkout, **later: float) -> Any:
@@ -39,7 +43,7 @@ def test_a_checkout_is_looked_at_by_the_clock(taker: CheckoutServer, live_api: A
     for minute in range(250):
         before = len(taker.requests)
         with at(checkout, minutes=minute):
-            look_at_due()
+            poll_due_checkouts()
         if len(taker.requests) > before:
             looked.append(minute)
 
@@ -53,12 +57,12 @@ def test_a_lost_event_loses_nothing(taker: CheckoutServer, live_api: Api, minute
     for earlier in (1, 5, 15, 60, 120, 180):
         if earlier < minutes:
             with at(checkout, minutes=earlier):
-                look_at_due()
+                poll_due_checkouts()
     taker.faults.events_lost = True
     taker.pay(checkout.reference)
 
     with at(checkout, minutes=minutes):
-        look_at_due()
+        poll_due_checkouts()
 
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
@@ -83,23 +87,23 @@ def test_a_checkout_that_nobody_pays_is_left_alone_in_the_end(api: Api):
         with at(checkout, days=days):
             look(checkout)
         assert checkout.status == "OPEN"
-        assert checkout.next_look_at == checkout.created_at + timedelta(
+        assert checkout.next_poll_at == checkout.created_at + timedelta(
             days=days, hours=6
         )
     with at(checkout, days=17.1):
         look(checkout)
 
-    assert (checkout.status, checkout.next_look_at) == ("EXPIRED", None)
+    assert (checkout.status, checkout.next_poll_at) == ("EXPIRED", None)
 
 
 def test_a_page_that_its_provider_has_ended_is_left_alone_sooner(api: Api):
     checkout = opened(api.create(candidate()))
-    play(checkout.reference, CheckoutState.EXPIRED)
+    end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)
 
     with at(checkout, hours=73):
         look(checkout)
 
-    assert (checkout.status, checkout.next_look_at) == ("EXPIRED", None)
+    assert (checkout.status, checkout.next_poll_at) == ("EXPIRED", None)
 
 
 def test_what_is_paid_as_long_as_the_link_lives_needs_no_event(
@@ -109,11 +113,11 @@ def test_what_is_paid_as_long_as_the_link_lives_needs_no_event(
     checkout = opened(made)
     for hours in range(73, 13 * 24, 6):
         with at(checkout, hours=hours):
-            look_at_due()
+            poll_due_checkouts()
     paystack.pay(checkout.reference)
 
     with at(checkout, hours=13 * 24 + 6):
-        look_at_due()
+        poll_due_checkouts()
 
     assert paystack_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
@@ -127,7 +131,7 @@ def test_what_is_paid_after_that_is_found_by_its_event(
         look(checkout)
         taker.pay(checkout.reference)
         send(taker)
-        look_at_due()
+        poll_due_checkouts()
 
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
@@ -153,14 +157,14 @@ def test_a_provider_that_is_out_of_order_is_asked_again(
 
     look(checkout)
     assert (checkout.status, checkout.unanswered) == ("OPEN", 1)
-    assert checkout.next_look_at < now() + timedelta(minutes=3)
+    assert checkout.next_poll_at < now() + timedelta(minutes=3)
     look(checkout)
     assert checkout.unanswered == 2
 
     for name in faults:
         setattr(taker.faults, name, None)
     with at(checkout, minutes=10):
-        look_at_due()
+        poll_due_checkouts()
     checkout.refresh_from_db()
     assert (checkout.status, checkout.unanswered) == ("PAID", 0)
 
@@ -173,12 +177,12 @@ def test_a_provider_that_has_gone_is_asked_hourly_for_ever(
     for hours in range(200, 220):
         with at(checkout, hours=hours):
             look(checkout)
-    assert checkout.next_look_at == checkout.created_at + timedelta(hours=220)
+    assert checkout.next_poll_at == checkout.created_at + timedelta(hours=220)
 
     settings.PAYMENT_PROVIDERS = known
     taker.pay(checkout.reference)
     with at(checkout, hours=220):
-        look_at_due()
+        poll_due_checkouts()
 
     checkout.refresh_from_db()
     assert checkout.is_counted
@@ -218,7 +222,7 @@ def test_what_comes_while_a_look_is_under_way_is_looked_at(
 
     def settle_late(*arguments: Any) -> bool:
         if not settled:
-            look_now(checkout.pk)
+            poll_now(checkout.pk)
         settled.append(arguments)
         return settle(*arguments)
 
@@ -227,7 +231,7 @@ def test_what_comes_while_a_look_is_under_way_is_looked_at(
 
     assert len(settled) == 2
     assert checkout.is_counted is paid
-    assert (checkout.next_look_at is None) is paid
+    assert (checkout.next_poll_at is None) is paid
 
 
 def test_a_look_that_died_is_made_again(api: Api, monkeypatch: Any):
@@ -237,11 +241,11 @@ def test_a_look_that_died_is_made_again(api: Api, monkeypatch: Any):
     assert (checkout.status, checkout.is_counted) == ("OPEN", False)
     monkeypatch.undo()
 
-    look_at_due()
+    poll_due_checkouts()
     checkout.refresh_from_db()
     assert checkout.status == "OPEN"
     with time_machine.travel(now() + polling.LEASE, tick=False):
-        look_at_due()
+        poll_due_checkouts()
     checkout.refresh_from_db()
     assert checkout.is_counted
 
@@ -250,9 +254,9 @@ def test_a_job_waits_for_the_next_look(api: Api):
     checkout = opened(api.create(candidate()))
     Job.objects.all().delete()
 
-    look_at_due()
+    poll_due_checkouts()
 
-    assert Job.objects.get(function=LOOKS).due_at == checkout.next_look_at
+    assert Job.objects.get(function=POLL_JOB).due_at == checkout.next_poll_at
 
 
 def test_what_was_opened_although_its_answer_was_lost_is_found(
@@ -263,7 +267,7 @@ def test_what_was_opened_although_its_answer_was_lost_is_found(
     checkout = open_checkout(payment.pk, payment.generation)
     taker.faults.half = True
     with pytest.raises(CheckoutNotOpened):
-        begin(checkout, "en")
+        open_at_provider(checkout, "en")
     taker.faults.half = False
     taker.pay(checkout.reference)
 
@@ -305,7 +309,7 @@ def test_what_is_given_back_at_the_provider_by_others_is_told_once(
     checkout = opened(live_api.create(candidate()))
     taker.pay(checkout.reference)
     look(checkout)
-    asked = RefundAsked(
+    asked = RefundRequest(
         str(uuid4()), checkout.reference, checkout.transaction, Decimal(100), "KES"
     )
     provider_named(checkout.provider).refund(asked)
@@ -313,7 +317,7 @@ def test_what_is_given_back_at_the_provider_by_others_is_told_once(
     look(checkout)
     assert (checkout.doubt, checkout.refunded) == ("REFUNDED_ELSEWHERE", 0)
 
-    Checkout.objects.update(doubts=[])
+    Checkout.objects.update(review_flags=[])
     look(checkout)
 
     assert checkout.doubt == ""

@@ -12,10 +12,10 @@ from verification.payments.checkouts import CheckoutNotOpened, open_top_up
 from verification.payments.models import Checkout
 from verification.payments.registry import (
     NoPaymentProvider,
+    accepts_payments,
     checkout_provider,
     provider_named,
     providers,
-    takes_payments,
 )
 from workspaces.models import Account
 
@@ -27,12 +27,12 @@ MODES = [
 
 def test_the_sandbox_has_the_built_in_provider_and_no_other(taker: CheckoutServer):
     assert checkout_provider("sandbox").name == "sandbox"
-    assert takes_payments("sandbox")
+    assert accepts_payments("sandbox")
 
 
 def test_production_has_what_is_configured(taker: CheckoutServer, settings: Any):
     assert checkout_provider("production").name == settings.PAYMENT_PROVIDER
-    assert takes_payments("production")
+    assert accepts_payments("production")
     assert provider_named(settings.PAYMENT_PROVIDER) in providers()
 
 
@@ -42,7 +42,7 @@ def test_production_never_gets_play_money_or_what_has_no_keys(settings: Any, nam
 
     with pytest.raises(NoPaymentProvider):
         checkout_provider("production")
-    assert not takes_payments("production")
+    assert not accepts_payments("production")
     assert [provider.name for provider in providers()] == ["sandbox"]
 
 

@@ -13,7 +13,7 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.world.clients import Api
 from tests.world.payments import candidate, opened, payment_of, sent
 from tests.world.threads import at_once
-from verification.payments.links import send_new_payment_link
+from verification.payments.links import renew_payment_link
 from verification.payments.models import (
     Checkout,
     Payment,
@@ -21,11 +21,11 @@ from verification.payments.models import (
     Refund,
     SandboxCheckout,
 )
-from verification.payments.polling import look_at_due, look_now
+from verification.payments.polling import poll_due_checkouts, poll_now
 from verification.payments.refund_transfers import send_refunds
-from verification.payments.sandbox import play
+from verification.payments.sandbox import end_sandbox_checkout
 from verification.payments.tasks import expire_payments, remind_payers
-from verification.providers.checkout import CheckoutState
+from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 from webhooks.models import Event
 
@@ -62,8 +62,8 @@ def two_checkouts(made: dict[str, Any]) -> list[Checkout]:
 
 
 def looks(checkouts: list[Checkout]) -> None:
-    look_now(*(checkout.pk for checkout in checkouts))
-    look_at_due()
+    poll_now(*(checkout.pk for checkout in checkouts))
+    poll_due_checkouts()
 
 
 def all_at_once(*deeds: Callable[[], Any], times: int = 2) -> None:
@@ -76,7 +76,7 @@ def test_of_two_payments_at_once_one_counts(api: Api, attempt: int):
     made = api.create(candidate())
     checkouts = two_checkouts(made)
     for checkout in checkouts:
-        play(checkout.reference, PAID)
+        end_sandbox_checkout(checkout.reference, PAID)
 
     all_at_once(partial(looks, checkouts), times=6)
     settled()
@@ -89,8 +89,8 @@ def test_of_two_payments_at_once_one_counts(api: Api, attempt: int):
 
 def settled() -> None:
     """Whatever a look in another thread has left is looked at."""
-    Checkout.objects.update(next_look_at=now())
-    look_at_due()
+    Checkout.objects.update(next_poll_at=now())
+    poll_due_checkouts()
 
 
 @pytest.mark.parametrize("attempt", range(3))
@@ -102,7 +102,7 @@ def test_paying_cancelling_and_expiring_at_once_end_consistently(
     Checkout.objects.update(created_at=now() - timedelta(hours=2))
     Payment.objects.update(expires_at=now() - timedelta(minutes=1))
     for checkout in checkouts:
-        play(checkout.reference, PAID)
+        end_sandbox_checkout(checkout.reference, PAID)
 
     all_at_once(
         partial(looks, checkouts[:1]),
@@ -121,7 +121,7 @@ def test_paying_editing_and_launching_a_draft_at_once_end_consistently(
 ):
     made = api.create(candidate(), draft=True)
     checkout = opened(made)
-    play(checkout.reference, PAID)
+    end_sandbox_checkout(checkout.reference, PAID)
     path = f"/reports/{made['id']}"
 
     all_at_once(
@@ -141,13 +141,13 @@ def test_opening_and_replacing_a_link_at_once_leaves_one_that_works(api: Api):
     Payment.objects.update(link_made_at=now() - timedelta(hours=1))
 
     answers = at_once(
-        6, lambda n: send_new_payment_link(payment.pk) if n % 2 else open_it(made)
+        6, lambda n: renew_payment_link(payment.pk) if n % 2 else open_it(made)
     )
 
     assert payment_of(made).generation == 2
     refused = {type(a).__name__ for a in answers if isinstance(a, Exception)}
     assert refused <= {"TooSoon", "PaymentClosed"}
-    play(opened(made).reference, PAID)
+    end_sandbox_checkout(opened(made).reference, PAID)
     settled()
     is_consistent(made)
 
@@ -162,7 +162,7 @@ def test_the_same_event_many_times_at_once_is_one(taker: CheckoutServer, live_ap
     signed = taker.signed(taker.events[-1])
 
     answers = at_once(8, lambda n: sent(*signed).status_code)
-    at_once(4, lambda n: look_at_due())
+    at_once(4, lambda n: poll_due_checkouts())
 
     assert answers == [200] * 8
     assert PaymentEvent.objects.count() == 1
@@ -176,13 +176,13 @@ def test_two_clusters_ask_about_each_checkout_once(
     made = live_api.create(*[candidate() for _ in range(20)])
     for one in made:
         opened(one)
-    Checkout.objects.update(next_look_at=now())
+    Checkout.objects.update(next_poll_at=now())
     taker.requests.clear()
 
-    all_at_once(look_at_due, times=4)
+    all_at_once(poll_due_checkouts, times=4)
 
     assert len(taker.requests) == 20
-    assert not Checkout.objects.filter(next_look_at__lte=now()).exists()
+    assert not Checkout.objects.filter(next_poll_at__lte=now()).exists()
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,8 @@ from tests.world.refunds import ask, paid, send
 from tests.world.refunds import paystack_api as paystack_api
 from verification.payments import reconciliation, registry
 from verification.payments.models import (
-    BooksCompared,
     Checkout,
+    ReconciliationProgress,
     Refund,
     SandboxCheckout,
 )
@@ -48,7 +48,7 @@ def differences(*arguments: str) -> list[str]:
 
 
 def doubts() -> list[str]:
-    return [one.doubt for one in Checkout.objects.exclude(doubts=[])]
+    return [one.doubt for one in Checkout.objects.exclude(review_flags=[])]
 
 
 def test_books_that_agree_are_told(api: Api, paystack_api, paystack):
@@ -65,15 +65,15 @@ def test_books_that_agree_are_told(api: Api, paystack_api, paystack):
 
 def test_what_is_paid_there_and_not_here_is_looked_at_again(paystack_api, paystack):
     checkout = opened(paystack_api.create(candidate()))
-    Checkout.objects.update(next_look_at=None)
+    Checkout.objects.update(next_poll_at=None)
     paystack.pay(checkout.reference)
 
     assert differences("--dry-run") == [
         f"paystack {checkout.pk} is paid there and OPEN here"
     ]
-    assert Checkout.objects.get().next_look_at is None
+    assert Checkout.objects.get().next_poll_at is None
     assert len(differences()) == 1
-    assert Checkout.objects.get().next_look_at is not None
+    assert Checkout.objects.get().next_poll_at is not None
     look(checkout)
     assert reconcile()
     assert doubts() == []
@@ -82,7 +82,7 @@ def test_what_is_paid_there_and_not_here_is_looked_at_again(paystack_api, paysta
 def test_what_is_paid_at_the_end_of_its_link_is_found(paystack_api, paystack):
     checkout = opened(paystack_api.create(candidate()))
     began = now() - timedelta(days=16)
-    Checkout.objects.update(created_at=began, status="EXPIRED", next_look_at=None)
+    Checkout.objects.update(created_at=began, status="EXPIRED", next_poll_at=None)
     paystack.transactions[checkout.reference].created_at = began
     paystack.pay(checkout.reference)
 
@@ -265,20 +265,20 @@ def test_no_line_holds_personal_data(paystack_api, paystack):
 
 def test_a_day_whose_books_could_not_be_read_is_read_later(paystack_api, paystack):
     checkout = opened(paystack_api.create(candidate()))
-    Checkout.objects.update(next_look_at=None)
+    Checkout.objects.update(next_poll_at=None)
     paystack.pay(checkout.reference)
     paystack.faults.status = 503
     with time_machine.travel(now() + timedelta(days=1)):
         reconcile_payments()
-    assert Checkout.objects.get().next_look_at is None
+    assert Checkout.objects.get().next_poll_at is None
 
     paystack.faults.status = None
     for days in (4, 5):
         with time_machine.travel(now() + timedelta(days=days)):
             reconcile_payments()
 
-    assert Checkout.objects.get().next_look_at is not None
-    compared = BooksCompared.objects.get(provider="paystack")
+    assert Checkout.objects.get().next_poll_at is not None
+    compared = ReconciliationProgress.objects.get(provider="paystack")
     assert compared.day == (now() + timedelta(days=4)).date()
 
 
@@ -306,7 +306,7 @@ def test_a_row_that_cannot_be_read_holds_up_no_other_provider(
 
     monkeypatch.setattr(reconciliation, "providers", lambda: [broken, sound])
     broken, sound = paystack.adapter(), paystack.adapter()
-    monkeypatch.setattr(broken, "paid_between", unreadable)
+    monkeypatch.setattr(broken, "payments_between", unreadable)
     checkout = paid(paystack_api, paystack)
     Checkout.objects.update(paid_at=now() - timedelta(days=1))
     paystack.fail(checkout.reference)

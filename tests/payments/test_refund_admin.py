@@ -16,14 +16,14 @@ from tests.world.refunds import ask, paid, send, topped_up
 from tests.world.staff import act, change, listed_ids, listing, log_in, opened, reveal
 from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
-from verification.db.ids import numbered
-from verification.payments.alerts import raise_doubt
+from verification.db.ids import filter_by_number
+from verification.payments.alerts import raise_review_flag
 from verification.payments.models import (
     Checkout,
-    Doubt,
     Payment,
     PaymentEvent,
     Refund,
+    ReviewFlag,
 )
 
 pytestmark = pytest.mark.django_db
@@ -144,7 +144,7 @@ def test_a_receipts_number_is_found_by_an_index(checkout):
 
     assert (
         "checkouts_by_number"
-        in numbered(Checkout.objects.all(), "P", checkout.number).explain()
+        in filter_by_number(Checkout.objects.all(), "P", checkout.number).explain()
     )
 
 
@@ -269,7 +269,7 @@ def test_staff_have_the_provider_asked_now(checkout, superuser):
     act(superuser, "look", checkout)
 
     checkout.refresh_from_db()
-    assert checkout.next_look_at <= now()
+    assert checkout.next_poll_at <= now()
     assert logged(checkout) == ["asked the provider"]
 
 
@@ -281,17 +281,17 @@ def test_a_doubt_is_found_and_cleared_with_a_reason(api: Api, checkout, superuse
 
     asked = why(superuser, doubted)
     assert "Another currency was paid than asked" in asked
-    assert Checkout.objects.exclude(doubts=[]).exists()
+    assert Checkout.objects.exclude(review_flags=[]).exists()
     clear(superuser, doubted, asked)
 
-    assert not Checkout.objects.exclude(doubts=[]).exists()
+    assert not Checkout.objects.exclude(review_flags=[]).exists()
     assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
 
 
 def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
     doubted = end(opened_checkout(api.create(candidate())), currency="USD")
     asked = why(superuser, doubted)
-    raise_doubt(doubted.pk, Doubt.DISPUTED)
+    raise_review_flag(doubted.pk, ReviewFlag.DISPUTED)
 
     clear(superuser, doubted, asked)
     clear(superuser, doubted, asked)
@@ -299,7 +299,7 @@ def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
     doubted.refresh_from_db()
     assert doubted.doubt == "DISPUTED"
     for url in (listing(Checkout), change(doubted), change(doubted.report)):
-        assert Doubt.DISPUTED.label in opened(superuser, url)
+        assert ReviewFlag.DISPUTED.label in opened(superuser, url)
     assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
 
 
@@ -311,7 +311,7 @@ def why(client: Client, checkout: Checkout) -> str:
 
 def clear(client: Client, checkout: Checkout, asked: str) -> None:
     """Answer the page that asks why, for the doubts that it named."""
-    member = f"doubts-{checkout.pk}"
+    member = f"review-flags-{checkout.pk}"
     seen = re.findall(rf'name="{member}" value="(\w+)"', asked)
     act(client, "clear_doubt", checkout, reason="Sent back by hand", **{member: seen})
 

@@ -17,9 +17,9 @@ from tests.world.threads import at_once
 from verification.payments import refund_transfers, registry
 from verification.payments.models import Checkout, Payment, Refund
 from verification.payments.refund_transfers import _record, send_refunds
-from verification.payments.refunds import hold_refund
+from verification.payments.refunds import lock_refund
 from verification.providers.base import Refused
-from verification.providers.checkout import RefundSeen, RefundState
+from verification.providers.payment_provider import RefundSnapshot, RefundState
 
 pytestmark = pytest.mark.django_db
 
@@ -73,7 +73,7 @@ def test_a_refund_without_an_end_is_told_of_once(
             send()
         checkout.refresh_from_db()
         assert checkout.doubt == ("REFUND_STUCK" if day == 3 else "")
-        Checkout.objects.update(doubts=[])
+        Checkout.objects.update(review_flags=[])
 
     told = [r for r in caplog.records if "has no end for days" in r.getMessage()]
     assert len(told) == 1
@@ -126,7 +126,7 @@ def test_a_worker_that_dies_before_it_stores_the_answer_pays_once(
 ):
     refund = ask(paid(paystack_api, paystack), 100)
     with monkeypatch.context() as dying:
-        dying.setattr(refund_transfers, "hold_refund", die)
+        dying.setattr(refund_transfers, "lock_refund", die)
         with pytest.raises(KeyboardInterrupt):
             send()
 
@@ -228,19 +228,19 @@ def test_a_late_refusal_ends_nothing_and_a_late_success_counts(api: Api):
     refund = ask(paid(api))
     Refund.objects.update(tries=2)
 
-    _record(hold_refund(refund.pk), 1, Refused("SOURCE_REFUSED", "No."))
+    _record(lock_refund(refund.pk), 1, Refused("SOURCE_REFUSED", "No."))
     assert Refund.objects.get().status == "APPROVED"
-    _record(hold_refund(refund.pk), 1, RefundSeen(RefundState.DONE, "R1"))
+    _record(lock_refund(refund.pk), 1, RefundSnapshot(RefundState.DONE, "R1"))
     assert Refund.objects.get().status == "DONE"
 
 
 def test_money_that_went_back_after_all_is_told_to_a_person(api: Api):
     checkout = paid(api)
     refund = ask(checkout)
-    _record(hold_refund(refund.pk), 0, Refused("SOURCE_REFUSED", "No."))
-    type(checkout).objects.update(doubts=[])
+    _record(lock_refund(refund.pk), 0, Refused("SOURCE_REFUSED", "No."))
+    type(checkout).objects.update(review_flags=[])
 
-    _record(hold_refund(refund.pk), 0, RefundSeen(RefundState.DONE, "R1"))
+    _record(lock_refund(refund.pk), 0, RefundSnapshot(RefundState.DONE, "R1"))
 
     checkout.refresh_from_db()
     assert checkout.doubt == "REFUND_FAILED"
@@ -248,14 +248,14 @@ def test_money_that_went_back_after_all_is_told_to_a_person(api: Api):
 
 def test_one_that_cannot_be_sent_holds_up_no_other(api: Api, monkeypatch):
     first, second = ask(paid(api), 10), ask(paid(api), 10)
-    hold = refund_transfers.hold_refund
+    hold = refund_transfers.lock_refund
 
     def broken(pk):
         if pk == first.pk:
             raise ValueError
         return hold(pk)
 
-    monkeypatch.setattr(refund_transfers, "hold_refund", broken)
+    monkeypatch.setattr(refund_transfers, "lock_refund", broken)
     send()
 
     second.refresh_from_db()

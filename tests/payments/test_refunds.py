@@ -9,18 +9,18 @@ from tests.world.payments import EMAIL, PRICE, candidate, end, opened, payment_o
 from tests.world.refunds import GRACE, WANGARI, ask, paid, send, topped_up
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.threads import at_once
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout, Refund
 from verification.payments.refunds import (
     NotRefundable,
-    approve,
-    ask_for_refund,
-    ask_for_unfinished_part,
-    reject,
+    approve_refund,
+    reject_refund,
+    request_refund,
+    request_unfinished_part_refund,
     unfinished_part,
 )
-from workspaces.ledger import Kind, Movement, record
+from workspaces.ledger import Kind, Movement, record_movements
 from workspaces.models import Account, LedgerEntry
 
 pytestmark = pytest.mark.django_db
@@ -73,9 +73,9 @@ def test_only_what_was_paid_is_given_back(api: Api, amount: str):
 def test_nothing_is_given_back_without_a_reason_or_a_payment(api: Api):
     unpaid = opened(api.create(candidate()))
     with pytest.raises(NotRefundable, match="Nothing was paid"):
-        ask_for_refund(unpaid.pk, PRICE, reason="They asked", by=GRACE)
+        request_refund(unpaid.pk, PRICE, reason="They asked", by=GRACE)
     with pytest.raises(NotRefundable, match="Say why"):
-        ask_for_refund(paid(api).pk, PRICE, reason=" ", by=GRACE)
+        request_refund(paid(api).pk, PRICE, reason=" ", by=GRACE)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -105,13 +105,13 @@ def test_a_large_refund_waits_for_another_person(api: Api, settings):
     assert Refund.objects.get().status == "REQUESTED"
 
     with pytest.raises(NotRefundable, match="Another person"):
-        approve(refund.pk, by=GRACE)
-    approve(refund.pk, by=WANGARI)
+        approve_refund(refund.pk, by=GRACE)
+    approve_refund(refund.pk, by=WANGARI)
     send()
 
     assert Refund.objects.get().status == "DONE"
     with pytest.raises(NotRefundable, match="It is DONE already"):
-        reject(refund.pk, by=WANGARI)
+        reject_refund(refund.pk, by=WANGARI)
 
 
 def test_who_has_changed_their_name_is_the_same_person(api: Api, settings):
@@ -119,9 +119,9 @@ def test_who_has_changed_their_name_is_the_same_person(api: Api, settings):
     refund = ask(paid(api))
 
     with pytest.raises(NotRefundable, match="Another person"):
-        approve(refund.pk, by=Staff(GRACE.user, "staff Grace W."))
+        approve_refund(refund.pk, by=StaffActor(GRACE.user, "staff Grace W."))
     with pytest.raises(NotRefundable, match="Another person"):
-        approve(refund.pk, by=Staff(None, "service"))
+        approve_refund(refund.pk, by=StaffActor(None, "service"))
 
 
 @pytest.mark.parametrize("who", [GRACE.user, None])
@@ -151,11 +151,11 @@ def test_small_refunds_that_make_a_large_one_wait_too(api: Api, settings):
 def test_what_was_rejected_can_be_given_back_by_another_refund(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
     checkout = paid(api)
-    reject(ask(checkout).pk, by=WANGARI)
+    reject_refund(ask(checkout).pk, by=WANGARI)
     send()
     assert state(api, checkout) == "PAID"
 
-    approve(ask(checkout).pk, by=WANGARI)
+    approve_refund(ask(checkout).pk, by=WANGARI)
     send()
 
     assert state(api, checkout) == "REFUNDED"
@@ -216,11 +216,11 @@ def test_the_part_of_checks_that_were_not_done_is_given_back_once(api: Api):
     api.work()
     assert api.report(str(checkout.report_id))["status"] == "PARTIAL"
 
-    refund = ask_for_unfinished_part(checkout.pk, reason="Not done", by=GRACE)
+    refund = request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
 
     assert refund.amount == 200
     with pytest.raises(NotRefundable, match="no part of checks"):
-        ask_for_unfinished_part(checkout.pk, reason="Not done", by=GRACE)
+        request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
 
 
 def test_a_top_up_that_is_given_back_leaves_the_balance(api: Api):
@@ -254,7 +254,7 @@ def test_a_rejected_refund_of_a_top_up_restores_the_balance(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     checkout = topped_up(api, 1000)
 
-    reject(ask(checkout).pk, by=WANGARI)
+    reject_refund(ask(checkout).pk, by=WANGARI)
 
     assert api.account.balance == 1000
 
@@ -275,4 +275,6 @@ def test_a_refund_of_who_was_asked_before_is_not_told_to_who_is_asked_now(api: A
 
 
 def spend(api: Api, amount: int) -> None:
-    record(Movement(api.account.pk, Kind.ADJUSTMENT, Decimal(-amount), "tests"))
+    record_movements(
+        Movement(api.account.pk, Kind.ADJUSTMENT, Decimal(-amount), "tests")
+    )

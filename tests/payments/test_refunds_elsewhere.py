@@ -18,7 +18,7 @@ from tests.world.refunds import ask, send
 from verification.payments.models import Checkout, Refund
 from verification.payments.registry import provider_named
 from verification.payments.tasks import reconcile_payments
-from verification.providers.checkout import RefundAsked
+from verification.providers.payment_provider import RefundRequest
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,9 @@ def given_back_there(checkout: Checkout, amount: int = 100) -> str:
     """By somebody at the dashboard; the refund's name."""
     money = (Decimal(amount), "KES")
     names = (str(uuid4()), checkout.reference, checkout.transaction)
-    return provider_named(checkout.provider).refund(RefundAsked(*names, *money)).refund
+    return (
+        provider_named(checkout.provider).refund(RefundRequest(*names, *money)).refund
+    )
 
 
 def differences(checkout: Checkout, *arguments: str) -> list[str]:
@@ -61,7 +63,7 @@ def test_it_is_listed_and_told_to_a_person_once(checkout: Checkout):
     assert doubt(checkout) == ""
     assert differences(checkout) == [line]
     assert doubt(checkout) == "REFUNDED_ELSEWHERE"
-    Checkout.objects.update(doubts=[])
+    Checkout.objects.update(review_flags=[])
     assert differences(checkout) == [line]
     assert doubt(checkout) == ""
     # More of it is news.

@@ -22,11 +22,11 @@ from tests.world.payments import (
 )
 from verification.checks.models import CheckResult
 from verification.payments import settlement
-from verification.payments.checkouts import begin, open_top_up
+from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.models import Checkout, Payment, Refund, SandboxCheckout
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.settlement import settle
-from verification.providers.checkout import CheckoutSeen, CheckoutState
+from verification.providers.payment_provider import CheckoutSnapshot, CheckoutState
 from verification.reports.models import Report, StatusChange
 from webhooks.models import Event
 
@@ -138,7 +138,7 @@ def test_an_answer_that_is_older_than_the_payment_contradicts_nothing(api: Api):
     asked_at = now()
     checkout = end(opened(api.create(candidate())))
 
-    settle(checkout.pk, CheckoutSeen(CheckoutState.FAILED), asked_at)
+    settle(checkout.pk, CheckoutSnapshot(CheckoutState.FAILED), asked_at)
 
     checkout.refresh_from_db()
     assert (checkout.status, checkout.doubt) == ("PAID", "")
@@ -158,7 +158,7 @@ def test_a_provider_that_does_not_know_it_says_nothing(api: Api):
 @pytest.mark.parametrize("words", ["a\x00b", "\ud800", "x" * 1000])
 def test_no_words_of_a_provider_keep_money_from_being_counted(api: Api, words: str):
     checkout = opened(api.create(candidate()))
-    seen = CheckoutSeen(CheckoutState.PAID, PRICE, "KES", "T1", words)
+    seen = CheckoutSnapshot(CheckoutState.PAID, PRICE, "KES", "T1", words)
 
     assert settle(checkout.pk, seen, now())
 
@@ -264,7 +264,7 @@ def test_a_top_up_reaches_the_balance_once(api: Api):
 
 def top_up(api: Api, amount: Decimal) -> Checkout:
     checkout = open_top_up(api.account, amount, "owner@acacia.test")
-    begin(checkout, "en")
+    open_at_provider(checkout, "en")
     return checkout
 
 

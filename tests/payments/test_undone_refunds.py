@@ -21,18 +21,24 @@ from tests.world.threads import at_once
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.notifications.tasks import send_due
-from verification.payments.alerts import clear_doubt, raise_doubt
-from verification.payments.models import Checkout, Doubt, Payment, Refund, Trouble
+from verification.payments.alerts import clear_review_flag, raise_review_flag
+from verification.payments.models import (
+    Checkout,
+    OperatorAlert,
+    Payment,
+    Refund,
+    ReviewFlag,
+)
 from verification.payments.refunds import (
     NotRefundable,
-    ask_for_unfinished_part,
-    give_back_undone,
-    reject,
-    resolve_doubts,
+    refund_unfinished_parts,
+    reject_refund,
+    request_unfinished_part_refund,
+    resolve_review_flags,
     unfinished_part,
 )
-from verification.payments.sandbox import play
-from verification.providers.checkout import CheckoutState
+from verification.payments.sandbox import end_sandbox_checkout
+from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +57,7 @@ def later(minutes: int = 11) -> list[tuple[str, Decimal, str]]:
     """(cause, amount, status) of each refund, so many minutes and a job later."""
     ended = Report.objects.filter(completed_at__isnull=False)
     ended.update(completed_at=F("completed_at") - timedelta(minutes=minutes))
-    give_back_undone()
+    refund_unfinished_parts()
     found = Refund.objects.order_by("id")
     return list(found.values_list("cause", "amount", "status"))
 
@@ -178,7 +184,7 @@ def test_nobody_pays_for_a_draft_that_its_subject_refuses(api: Api):
 
 def test_part_of_a_payment_goes_back_when_the_subject_declines(api: Api):
     checkout = opened(api.create(candidate(consent=HOSTED, draft=True)))
-    play(checkout.reference, CheckoutState.PAID, pays=Decimal(100))
+    end_sandbox_checkout(checkout.reference, CheckoutState.PAID, pays=Decimal(100))
     look(checkout)
     assert checkout.is_part
     Consent.objects.update(status="DECLINED")
@@ -190,7 +196,9 @@ def test_payment_that_came_in_parts_goes_back_in_parts(api: Api):
     made = api.create(candidate())
     for amount in (100, 150):
         checkout = opened(made)
-        play(checkout.reference, CheckoutState.PAID, pays=Decimal(amount))
+        end_sandbox_checkout(
+            checkout.reference, CheckoutState.PAID, pays=Decimal(amount)
+        )
         look(checkout)
     api.post(f"/reports/{made['id']}/cancel")
 
@@ -199,7 +207,7 @@ def test_payment_that_came_in_parts_goes_back_in_parts(api: Api):
 
 def test_surplus_is_no_part_of_what_was_not_done(api: Api):
     checkout = opened(api.create(candidate()))
-    play(checkout.reference, CheckoutState.PAID, pays=Decimal(300))
+    end_sandbox_checkout(checkout.reference, CheckoutState.PAID, pays=Decimal(300))
     look(checkout)
     api.post(f"/reports/{checkout.report_id}/cancel")
 
@@ -219,7 +227,7 @@ def test_what_staff_gave_back_is_not_given_back_again(api: Api):
 
     assert later() == [("STAFF", 120, "APPROVED"), ("NOT_DONE", 80, "APPROVED")]
     with pytest.raises(NotRefundable):
-        ask_for_unfinished_part(checkout.pk, reason="Not done", by=GRACE)
+        request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
 
 
 def test_part_whose_refund_was_rejected_is_given_back(api: Api, settings: Any):
@@ -227,7 +235,7 @@ def test_part_whose_refund_was_rejected_is_given_back(api: Api, settings: Any):
     refund = ask(ended(api, **HALF), 250)
     assert later() == [("STAFF", 250, "REQUESTED")]
 
-    reject(refund.pk, by=WANGARI)
+    reject_refund(refund.pk, by=WANGARI)
 
     assert later()[1:] == [("NOT_DONE", 200, "APPROVED")]
 
@@ -237,7 +245,7 @@ def test_jobs_at_once_give_back_once(api: Api):
     checkouts = [ended(api, **HALF) for _ in range(3)]
     Report.objects.update(completed_at=now() - timedelta(hours=1))
 
-    assert at_once(4, lambda _: give_back_undone()) == [None] * 4
+    assert at_once(4, lambda _: refund_unfinished_parts()) == [None] * 4
 
     assert Refund.objects.count() == 3
     for checkout in checkouts:
@@ -250,33 +258,33 @@ def test_jobs_at_once_give_back_once(api: Api):
 
 def test_part_of_a_payment_in_doubt_is_left_to_staff(api: Api):
     checkout = ended(api, **HALF)
-    raise_doubt(checkout.pk, Doubt.DISPUTED)
+    raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
 
     assert later() == []
-    told = Trouble.objects.filter(message__contains="staff decide")
+    told = OperatorAlert.objects.filter(message__contains="staff decide")
     assert told.get().message == "KES 200.00 of it was not done: staff decide"
     assert unfinished_part(checkout) == 200
 
-    clear_doubt(checkout.pk, Doubt.DISPUTED)
+    clear_review_flag(checkout.pk, ReviewFlag.DISPUTED)
     assert later() == [("NOT_DONE", 200, "APPROVED")]
 
 
 def test_staff_who_clear_the_doubt_say_why_the_part_stays(api: Api):
     checkout = ended(api, **HALF)
-    raise_doubt(checkout.pk, Doubt.DISPUTED)
+    raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
     later()
 
-    resolve_doubts(checkout.pk, ["DISPUTED"], "The bank took it all")
+    resolve_review_flags(checkout.pk, ["DISPUTED"], "The bank took it all")
 
     assert later() == []
     checkout.refresh_from_db()
-    assert checkout.kept_because == "The bank took it all"
+    assert checkout.reason_to_keep == "The bank took it all"
 
 
 def test_doubt_that_was_cleared_before_the_end_holds_nothing_back(api: Api):
     checkout = paid(api, subject=person(email="w@x.test", **HALF)["subject"])
-    raise_doubt(checkout.pk, Doubt.BOOKS_DIFFER)
-    resolve_doubts(checkout.pk, ["BOOKS_DIFFER"], "It was another day")
+    raise_review_flag(checkout.pk, ReviewFlag.BOOKS_DIFFER)
+    resolve_review_flags(checkout.pk, ["BOOKS_DIFFER"], "It was another day")
     api.work()
 
     assert later() == [("NOT_DONE", 200, "APPROVED")]
@@ -293,7 +301,7 @@ def test_refund_that_failed_is_left_to_staff(paystack_api: Api, paystack: FakePa
 
     assert later() == [("NOT_DONE", 250, "FAILED")]
     checkout.refresh_from_db()
-    assert checkout.doubts == ["REFUND_FAILED"]
+    assert checkout.review_flags == ["REFUND_FAILED"]
     paystack.refund_fails = False
     ask(checkout)
     send()

@@ -12,39 +12,44 @@ from tests.world.payments import candidate, end, look, opened
 from verification.jobs.models import Job
 from verification.payments import polling
 from verification.payments.models import Checkout
-from verification.payments.polling import LOOKS, PAUSE, look_at_due, look_soon
-from verification.payments.sandbox import play
+from verification.payments.polling import (
+    MIN_POLL_INTERVAL,
+    POLL_JOB,
+    poll_due_checkouts,
+    poll_soon,
+)
+from verification.payments.sandbox import end_sandbox_checkout
 from verification.payments.settlement import settle
-from verification.providers.checkout import CheckoutState
+from verification.providers.payment_provider import CheckoutState
 
 
 def looks(checkout: Checkout) -> int:
     """Run what is due now, and say whether this checkout was among it."""
-    before = checkout.looked_at
-    look_at_due()
+    before = checkout.polled_at
+    poll_due_checkouts()
     checkout.refresh_from_db()
-    return int(checkout.looked_at != before)
+    return int(checkout.polled_at != before)
 
 
 def test_a_payer_who_waits_has_the_provider_asked_once_in_five_seconds(api: Api):
     checkout = opened(api.create(candidate()))
     with time_machine.travel(now(), tick=False) as clock:
         for _ in range(3):
-            assert look_soon(checkout.pk)
+            assert poll_soon(checkout.pk)
         assert looks(checkout) == 1
         # It was answered within the last seconds.
-        assert not look_soon(checkout.pk)
+        assert not poll_soon(checkout.pk)
         assert looks(checkout) == 0
-        clock.shift(PAUSE)
-        assert look_soon(checkout.pk)
+        clock.shift(MIN_POLL_INTERVAL)
+        assert poll_soon(checkout.pk)
         assert looks(checkout) == 1
 
 
 def test_what_is_paid_is_not_asked_about_again_by_a_payer_who_waits(api: Api):
     checkout = end(opened(api.create(candidate())))
 
-    with time_machine.travel(now() + PAUSE):
-        assert not look_soon(checkout.pk)
+    with time_machine.travel(now() + MIN_POLL_INTERVAL):
+        assert not poll_soon(checkout.pk)
 
 
 def test_who_comes_back_during_a_look_has_another_one_follow_it(
@@ -56,8 +61,8 @@ def test_who_comes_back_during_a_look_has_another_one_follow_it(
     def answered_before_the_payer_paid(*arguments: Any) -> bool:
         done = settle(*arguments)
         if not came_back:
-            play(checkout.reference, CheckoutState.PAID)
-            came_back.extend(look_soon(checkout.pk) for _ in range(2))
+            end_sandbox_checkout(checkout.reference, CheckoutState.PAID)
+            came_back.extend(poll_soon(checkout.pk) for _ in range(2))
         return done
 
     monkeypatch.setattr(polling, "settle", answered_before_the_payer_paid)
@@ -65,10 +70,10 @@ def test_who_comes_back_during_a_look_has_another_one_follow_it(
         look(checkout)
         assert came_back == [True, True]
         assert (checkout.status, looks(checkout)) == ("OPEN", 0)
-        assert checkout.looked_at is not None
-        due = checkout.looked_at + PAUSE
-        assert Job.objects.filter(function=LOOKS, due_at__lte=due).exists()
-        clock.shift(PAUSE)
+        assert checkout.polled_at is not None
+        due = checkout.polled_at + MIN_POLL_INTERVAL
+        assert Job.objects.filter(function=POLL_JOB, due_at__lte=due).exists()
+        clock.shift(MIN_POLL_INTERVAL)
         assert looks(checkout) == 1
 
     assert checkout.is_counted

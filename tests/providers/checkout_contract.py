@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import pytest
 
 from verification.providers.base import Refused
-from verification.providers.checkout import (
+from verification.providers.payment_provider import (
     BadSignature,
-    CheckoutAsked,
     CheckoutProvider,
-    CheckoutSeen,
+    CheckoutRequest,
+    CheckoutSnapshot,
     CheckoutState,
-    RefundAsked,
+    RefundRequest,
     RefundState,
 )
 
@@ -33,8 +33,8 @@ class Payer(Protocol):
     def fail(self, reference: str) -> None: ...
 
 
-def asked(**fields: Any) -> CheckoutAsked:
-    whole = CheckoutAsked(
+def asked(**fields: Any) -> CheckoutRequest:
+    whole = CheckoutRequest(
         reference=f"PR-{next(_numbers)}",
         amount=Decimal("1234.56"),
         currency="KES",
@@ -48,8 +48,10 @@ def asked(**fields: Any) -> CheckoutAsked:
     return replace(whole, **fields)
 
 
-def refund_of(checkout: CheckoutAsked, seen: CheckoutSeen, amount: str) -> RefundAsked:
-    return RefundAsked(
+def refund_of(
+    checkout: CheckoutRequest, seen: CheckoutSnapshot, amount: str
+) -> RefundRequest:
+    return RefundRequest(
         reference=f"RF-{next(_numbers)}",
         checkout_reference=checkout.reference,
         transaction=seen.transaction,
@@ -80,7 +82,7 @@ class CheckoutContract(ABC):
     @pytest.fixture
     def paid(
         self, provider: CheckoutProvider, payer: Payer
-    ) -> tuple[CheckoutAsked, CheckoutSeen]:
+    ) -> tuple[CheckoutRequest, CheckoutSnapshot]:
         checkout = asked()
         begun = provider.begin(checkout)
         payer.pay(checkout.reference)
@@ -116,14 +118,14 @@ class CheckoutContract(ABC):
 
         payer.pay(checkout.reference)
         until = datetime.now(UTC) + timedelta(seconds=2)
-        books = provider.paid_between(since, until)
+        books = provider.payments_between(since, until)
         assert [one.reference for one in books] == [checkout.reference]
 
     def test_a_checkout_nobody_began_is_unknown(self, provider: CheckoutProvider):
         assert provider.look("PR-none", "").state == CheckoutState.UNKNOWN
 
     def test_a_paid_checkout_tells_what_was_paid(
-        self, paid: tuple[CheckoutAsked, CheckoutSeen]
+        self, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         checkout, seen = paid
 
@@ -158,7 +160,7 @@ class CheckoutContract(ABC):
         assert seen.state == CheckoutState.PAID
 
     def test_a_refund_asked_again_gives_back_once(
-        self, provider: CheckoutProvider, paid: tuple[CheckoutAsked, CheckoutSeen]
+        self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         refund = refund_of(*paid, "1000.00")
 
@@ -171,14 +173,14 @@ class CheckoutContract(ABC):
             provider.refund(refund_of(*paid, "1000.00"))
 
     def test_parts_are_given_back_apart(
-        self, provider: CheckoutProvider, paid: tuple[CheckoutAsked, CheckoutSeen]
+        self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         one, other = refund_of(*paid, "1000.00"), refund_of(*paid, "234.56")
 
         assert provider.refund(one).refund != provider.refund(other).refund
 
     def test_a_refund_that_was_never_asked_is_none(
-        self, provider: CheckoutProvider, paid: tuple[CheckoutAsked, CheckoutSeen]
+        self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         asked, never = refund_of(*paid, "1.00"), refund_of(*paid, "1.00")
         # The beginning of the reference that was asked.
@@ -186,23 +188,23 @@ class CheckoutContract(ABC):
 
         provider.refund(asked)
 
-        assert provider.look_at_refund(never, "") is None
-        assert provider.look_at_refund(shorter, "") is None
+        assert provider.poll_refund(never, "") is None
+        assert provider.poll_refund(shorter, "") is None
 
     def test_a_refund_is_found_with_and_without_its_name(
-        self, provider: CheckoutProvider, paid: tuple[CheckoutAsked, CheckoutSeen]
+        self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         refund = refund_of(*paid, "1.00")
 
         made = provider.refund(refund)
 
         for name in (made.refund, ""):
-            seen = provider.look_at_refund(refund, name)
+            seen = provider.poll_refund(refund, name)
             assert seen is not None
             assert (seen.refund, seen.state) == (made.refund, made.state)
 
     def test_more_than_was_paid_is_not_given_back(
-        self, provider: CheckoutProvider, paid: tuple[CheckoutAsked, CheckoutSeen]
+        self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         with pytest.raises(Refused):
             provider.refund(refund_of(*paid, "1234.57"))
@@ -220,13 +222,13 @@ class CheckoutContract(ABC):
             provider.read_event(b'{"event": "charge.success"}', {})
 
     def test_the_books_hold_what_was_paid_in_a_time(
-        self, provider: CheckoutProvider, paid: tuple[CheckoutAsked, CheckoutSeen]
+        self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         provider.begin(asked())
         checkout, seen = paid
         now, hour = datetime.now(UTC), timedelta(hours=1)
 
-        (one,) = provider.paid_between(now - hour, now + hour)
+        (one,) = provider.payments_between(now - hour, now + hour)
 
         assert (one.reference, one.transaction) == (
             checkout.reference,
@@ -234,5 +236,5 @@ class CheckoutContract(ABC):
         )
         assert (one.amount, one.currency) == (checkout.amount, "KES")
         assert abs(one.paid_at - now) < timedelta(minutes=1)
-        assert list(provider.paid_between(now - 2 * hour, now - hour)) == []
-        assert list(provider.paid_between(now + hour, now + 2 * hour)) == []
+        assert list(provider.payments_between(now - 2 * hour, now - hour)) == []
+        assert list(provider.payments_between(now + hour, now + 2 * hour)) == []

@@ -19,11 +19,11 @@ from tests.providers.checkout_contract import (
     shown,
 )
 from verification.providers.base import ProviderError, Refused, Unavailable
-from verification.providers.checkout import (
+from verification.providers.payment_provider import (
     BadSignature,
-    CheckoutAsked,
     CheckoutProvider,
-    CheckoutSeen,
+    CheckoutRequest,
+    CheckoutSnapshot,
     CheckoutState,
     RefundState,
 )
@@ -97,7 +97,7 @@ class RemoteCheckoutContract(CheckoutContract):
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
-        paid: tuple[CheckoutAsked, CheckoutSeen],
+        paid: tuple[CheckoutRequest, CheckoutSnapshot],
         faults: dict[str, Any],
     ):
         vars(fake.faults).update(faults)
@@ -108,10 +108,10 @@ class RemoteCheckoutContract(CheckoutContract):
             lambda: provider.begin(asked()),
             lambda: provider.look(paid[0].reference, ""),
             lambda: provider.refund(refund),
-            lambda: provider.look_at_refund(refund, ""),
-            lambda: provider.look_at_refund(refund, "re_1"),
-            lambda: list(provider.paid_between(now - timedelta(hours=1), now)),
-            lambda: list(provider.given_back_between(now - timedelta(hours=1), now)),
+            lambda: provider.poll_refund(refund, ""),
+            lambda: provider.poll_refund(refund, "re_1"),
+            lambda: list(provider.payments_between(now - timedelta(hours=1), now)),
+            lambda: list(provider.refunds_between(now - timedelta(hours=1), now)),
         ]
         for call in calls:
             with pytest.raises(Unavailable):
@@ -121,7 +121,7 @@ class RemoteCheckoutContract(CheckoutContract):
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
-        paid: tuple[CheckoutAsked, CheckoutSeen],
+        paid: tuple[CheckoutRequest, CheckoutSnapshot],
     ):
         refund = refund_of(*paid, "1000.00")
         fake.faults.method, fake.faults.half = "POST", True
@@ -129,7 +129,7 @@ class RemoteCheckoutContract(CheckoutContract):
             provider.refund(refund)
         fake.faults.half = False
 
-        seen, again = provider.look_at_refund(refund, ""), provider.refund(refund)
+        seen, again = provider.poll_refund(refund, ""), provider.refund(refund)
 
         assert seen == again
         # Had it been given twice or never, this would go otherwise.
@@ -162,7 +162,7 @@ class RemoteCheckoutContract(CheckoutContract):
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
-        paid: tuple[CheckoutAsked, CheckoutSeen],
+        paid: tuple[CheckoutRequest, CheckoutSnapshot],
     ):
         body, headers = fake.signed(fake.events[-1])
 
@@ -179,7 +179,7 @@ class RemoteCheckoutContract(CheckoutContract):
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
-        paid: tuple[CheckoutAsked, CheckoutSeen],
+        paid: tuple[CheckoutRequest, CheckoutSnapshot],
     ):
         body, headers = fake.signed(fake.events[-1])
         name = next(name for name in headers if "ignature" in name.lower())
@@ -226,7 +226,7 @@ class RemoteCheckoutContract(CheckoutContract):
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
-        paid: tuple[CheckoutAsked, CheckoutSeen],
+        paid: tuple[CheckoutRequest, CheckoutSnapshot],
     ):
         fake.events.clear()
 
@@ -240,7 +240,7 @@ class RemoteCheckoutContract(CheckoutContract):
         self,
         provider: CheckoutProvider,
         fake: Any,
-        paid: tuple[CheckoutAsked, CheckoutSeen],
+        paid: tuple[CheckoutRequest, CheckoutSnapshot],
     ):
         fake.refund_fails = True
         refund = refund_of(*paid, "1.00")
@@ -249,7 +249,7 @@ class RemoteCheckoutContract(CheckoutContract):
 
         fake.settle_refunds()
 
-        seen = provider.look_at_refund(refund, made.refund)
+        seen = provider.poll_refund(refund, made.refund)
         assert seen is not None
         assert seen.state == RefundState.FAILED
         body, headers = fake.signed(fake.events[-1])
@@ -260,7 +260,7 @@ class RemoteCheckoutContract(CheckoutContract):
         self,
         provider: CheckoutProvider,
         fake: Any,
-        paid: tuple[CheckoutAsked, CheckoutSeen],
+        paid: tuple[CheckoutRequest, CheckoutSnapshot],
     ):
         fake.most_per_page = 2
         asked = [refund_of(*paid, "100.00") for _ in range(3)]
@@ -272,15 +272,15 @@ class RemoteCheckoutContract(CheckoutContract):
         fake.settle_refunds()
         now, hour = datetime.now(UTC), timedelta(hours=1)
 
-        books = list(provider.given_back_between(now - hour, now + hour))
+        books = list(provider.refunds_between(now - hour, now + hour))
 
         assert {one.refund: set(one.words) for one in books} == {
             name: {reference} for name, reference in made.items()
         }
         told = {(one.transaction, one.amount, one.currency) for one in books}
         assert told == {(paid[1].transaction, Decimal("100.00"), "KES")}
-        assert list(provider.given_back_between(now - 2 * hour, now - hour)) == []
-        assert list(provider.given_back_between(now + hour, now + 2 * hour)) == []
+        assert list(provider.refunds_between(now - 2 * hour, now - hour)) == []
+        assert list(provider.refunds_between(now + hour, now + 2 * hour)) == []
 
     def test_the_books_are_read_to_the_last_page(
         self, provider: CheckoutProvider, fake: Any, payer: Payer
@@ -292,7 +292,7 @@ class RemoteCheckoutContract(CheckoutContract):
             payer.pay(checkout.reference)
         now = datetime.now(UTC)
 
-        books = provider.paid_between(
+        books = provider.payments_between(
             now - timedelta(hours=1), now + timedelta(hours=1)
         )
 

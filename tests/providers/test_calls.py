@@ -6,7 +6,7 @@ import pytest
 from tests.providers.checkout_contract import shown
 from tests.webhooks.receiver import Receiver, Script
 from verification.providers.base import ProviderError, Refused, Unavailable
-from verification.providers.calls import Api, Declined
+from verification.providers.http_api import Api, RequestRejected
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_what_may_be_over_later_is_unavailable(
 def test_another_4xx_is_declined_and_says_why(server: Receiver, api: Api, status: int):
     server.scripts["/"] = Script(status=status, body=b'{"code": "no_such_order"}')
 
-    with pytest.raises(Declined) as error:
+    with pytest.raises(RequestRejected) as error:
         api.call("GET", "/")
 
     assert (error.value.status, error.value.answer) == (

@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.companies_house import NUMBER, OFFICERS, OWNERS, FakeCompaniesHouse
 from tests.fakes.companies_house import companies_house as companies_house
 from tests.providers.asking import ask, codes, inquiry
-from verification.providers.base import NotYet, Refused, Unavailable
+from verification.providers.base import AnswerPending, Refused, Unavailable
 from verification.providers.companies_house import STATUSES, company_number
 
 CHECK = "BUSINESS_VERIFICATION"
@@ -161,7 +161,7 @@ def test_a_search_that_finds_not_one_takes_none(companies_house, others, name, t
 def test_the_limit_is_waited_for(companies_house, reset_in, seconds):
     companies_house.left, companies_house.reset_in = 0, reset_in
 
-    with pytest.raises(NotYet) as pause:
+    with pytest.raises(AnswerPending) as pause:
         found(companies_house)
 
     left = pause.value.ask_at - datetime.now(UTC)
@@ -172,7 +172,7 @@ def test_the_limit_is_waited_for(companies_house, reset_in, seconds):
 def test_a_limit_on_the_way_is_waited_for_too(companies_house, left):
     companies_house.left = left
 
-    with pytest.raises(NotYet):
+    with pytest.raises(AnswerPending):
         found(companies_house)
 
 

@@ -14,20 +14,25 @@ from tests.providers.asking import inquiry
 from verification.checks import system_checks
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
-from verification.providers.base import Given, NotYet, ProviderError, Refused
-from verification.providers.fixtures import Case
-from verification.providers.registry import REFEREES_CHECK, route_for
+from verification.providers.base import (
+    AnswerPending,
+    ConsentEvidence,
+    ProviderError,
+    Refused,
+)
+from verification.providers.registry import REFEREE_CHECK, route_for
 from verification.providers.sandbox import CHECKS as CHECKS_OF_SANDBOX
 from verification.providers.sandbox import Sandbox
+from verification.providers.sandbox_fixtures import Case
 from verification.settings.sources import (
-    ORDER,
+    DEFAULT_ROUTES,
     Limit,
-    half_configured,
-    known,
-    limits,
+    checks_by_source,
+    find_missing_credentials,
+    find_route_errors,
     live_providers,
-    routes,
-    wrong_routes,
+    source_limits,
+    source_routes,
 )
 
 CREDENTIALS = {
@@ -60,13 +65,13 @@ ONE_COUNTRY = {
     "smile_id",
     "smile_id_v3",
 }
-GIVEN = Given(datetime.now(UTC), "SERVICE_HOSTED", "ke-2026-11d", "en")
+GIVEN = ConsentEvidence(datetime.now(UTC), "SERVICE_HOSTED", "ke-2026-11d", "en")
 # It looks into tables of ours.
 WITHOUT_NETWORK = {"watchlists"}
 # Every place in every route that is built in.
 ASKED = [
     (check, country, nth)
-    for check, by_country in ORDER.items()
+    for check, by_country in DEFAULT_ROUTES.items()
     for country, names in by_country.items()
     for nth, name in enumerate(names)
     if name not in WITHOUT_NETWORK
@@ -85,7 +90,7 @@ def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def every_source(env: dict[str, str]) -> Iterator[None]:
     for variables in CREDENTIALS.values():
         env.update(variables)
-    registry.configure(live_providers(Env()), routes(Env()))
+    registry.configure(live_providers(Env()), source_routes(Env()))
     yield
     registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
@@ -114,7 +119,7 @@ def test_the_sandbox_reaches_no_source(every_source, connections, check, digit):
     }
     asked = inquiry(check, fullName="Ada Obi", **numbers)
 
-    with suppress(ProviderError, NotYet):
+    with suppress(ProviderError, AnswerPending):
         route_for(check, "sandbox", "KE").providers[0].ask(asked)
 
     assert connections == []
@@ -150,7 +155,7 @@ def test_production_asks_the_source_and_a_dead_one_is_no_answer(
     ("source", "check"),
     [
         (source, check)
-        for source, checks in known().items()
+        for source, checks in checks_by_source().items()
         for check in sorted(checks)
         if source in ONE_COUNTRY
     ],
@@ -169,12 +174,12 @@ def test_source_of_one_country_refuses_numbers_of_others_without_a_call(
     assert connections == []
 
 
-@pytest.mark.parametrize("source", sorted(known()))
+@pytest.mark.parametrize("source", sorted(checks_by_source()))
 def test_source_refuses_what_it_is_not_there_for_without_a_call(
     every_source, connections, source
 ):
     adapter = registry.provider_named(source)
-    for check in sorted(set(CHECKS) - known()[source]):
+    for check in sorted(set(CHECKS) - checks_by_source()[source]):
         country = next(iter(adapter.countries), "KE")
         asked = inquiry(check, fullName="Ada Obi", country=country, **NUMBERS)
         with pytest.raises(Refused):
@@ -189,11 +194,14 @@ def test_route_of_another_country_never_asks_the_source_of_kenya(
 ):
     env.update(CREDENTIALS["kra"])
     env[variable] = "kra"
-    registry.configure(live_providers(Env()), routes(Env()))
-    settings.PROVIDERS, settings.SOURCE_ROUTES = live_providers(Env()), routes(Env())
+    registry.configure(live_providers(Env()), source_routes(Env()))
+    settings.PROVIDERS, settings.SOURCE_ROUTES = (
+        live_providers(Env()),
+        source_routes(Env()),
+    )
 
-    assert not registry.is_answered("KRA_PIN", "production", "UG")
-    assert registry.is_answered("KRA_PIN", "production", "KE")
+    assert not registry.has_source("KRA_PIN", "production", "UG")
+    assert registry.has_source("KRA_PIN", "production", "KE")
     with pytest.raises(Refused) as error:
         route_for("KRA_PIN", "production", "UG").providers[0].ask(inquiry("KRA_PIN"))
     assert error.value.code == "PROVIDER_NOT_CONFIGURED"
@@ -204,7 +212,7 @@ def test_route_of_another_country_never_asks_the_source_of_kenya(
 def test_other_sources_of_a_route_are_asked_where_one_cannot_be(env):
     env.update(CREDENTIALS["gleif"] | CREDENTIALS["smile_id"])
     env["SOURCES_BUSINESS_VERIFICATION_UG"] = "smile_id,gleif"
-    registry.configure(live_providers(Env()), routes(Env()))
+    registry.configure(live_providers(Env()), source_routes(Env()))
 
     route = route_for("BUSINESS_VERIFICATION", "production", "UG")
 
@@ -243,15 +251,15 @@ def test_every_check_has_a_source_or_a_referee(every_source):
     lacking = [
         check
         for check in CHECKS
-        if not route_for(check, "production", "KE").is_live and check != REFEREES_CHECK
+        if not route_for(check, "production", "KE").is_live and check != REFEREE_CHECK
     ]
 
-    assert set(lacking) == set(CHECKS) - set(ORDER) - {REFEREES_CHECK}
+    assert set(lacking) == set(CHECKS) - set(DEFAULT_ROUTES) - {REFEREE_CHECK}
 
 
 def test_without_credentials_nobody_is_asked(env):
     assert live_providers(Env()) == {}
-    assert half_configured(Env()) == []
+    assert find_missing_credentials(Env()) == []
 
 
 @pytest.mark.parametrize(
@@ -267,21 +275,24 @@ def test_a_source_that_is_half_configured_is_not_asked(env, source, left_out):
     env.update(CREDENTIALS[source])
     del env[left_out]
 
-    assert half_configured(Env()) == [left_out]
+    assert find_missing_credentials(Env()) == [left_out]
     assert live_providers(Env()) == {}
 
 
 def test_a_key_of_opensanctions_without_its_address_is_told(env):
     env["OPENSANCTIONS_API_KEY"] = "of no worth"
 
-    assert half_configured(Env()) == ["OPENSANCTIONS_URL"]
+    assert find_missing_credentials(Env()) == ["OPENSANCTIONS_URL"]
     assert live_providers(Env()) == {}
 
 
 def test_v3_of_smile_id_without_its_account_is_told_and_not_asked(env):
     env.update(CREDENTIALS["smile_id_v3"])
 
-    assert half_configured(Env()) == ["SMILE_ID_PARTNER_ID", "SMILE_ID_API_KEY"]
+    assert find_missing_credentials(Env()) == [
+        "SMILE_ID_PARTNER_ID",
+        "SMILE_ID_API_KEY",
+    ]
     assert live_providers(Env()) == {}
 
 
@@ -304,16 +315,16 @@ def test_a_secret_is_read_from_its_file(env, tmp_path):
 
 def test_a_second_pair_of_kra_is_whole_or_told(env):
     env.update(CREDENTIALS["kra"], KRA_ID_CLIENT_ID="another")
-    assert half_configured(Env()) == ["KRA_ID_CLIENT_SECRET"]
+    assert find_missing_credentials(Env()) == ["KRA_ID_CLIENT_SECRET"]
 
     env["KRA_ID_CLIENT_SECRET"] = "word"
-    assert half_configured(Env()) == []
+    assert find_missing_credentials(Env()) == []
     assert live_providers(Env())["kra"][1]["by_id_client_id"] == "another"
 
 
 def test_every_adapter_says_what_the_engine_has_to_know(every_source):
-    assert live_providers(Env()).keys() == known().keys()
-    for name in known():
+    assert live_providers(Env()).keys() == checks_by_source().keys()
+    for name in checks_by_source():
         adapter = registry.provider_named(name)
         assert adapter.name == name
         assert adapter.waits_on_network is (name not in WITHOUT_NETWORK)
@@ -326,15 +337,15 @@ def test_the_environment_decides_who_is_asked_where(env):
     env["SOURCES_CRB_FULL"] = ""
     env["SOURCES_AML_SCREENING_OTHERS"] = "watchlists"
 
-    found = routes(Env())
+    found = source_routes(Env())
 
-    assert wrong_routes(Env()) == []
+    assert find_route_errors(Env()) == []
     assert found["KRA_PIN"]["KE"] == ("smile_id", "kra")
-    business = ORDER["BUSINESS_VERIFICATION"]
+    business = DEFAULT_ROUTES["BUSINESS_VERIFICATION"]
     assert found["BUSINESS_VERIFICATION"] == {**business, "UG": ("gleif",)}
     assert found["CRB_FULL"]["KE"] == ()
     assert found["AML_SCREENING"]["*"] == ("watchlists",)
-    assert found["CRB_SCORE"] == ORDER["CRB_SCORE"]
+    assert found["CRB_SCORE"] == DEFAULT_ROUTES["CRB_SCORE"]
 
 
 @pytest.mark.parametrize(
@@ -353,7 +364,7 @@ def test_checks_at_the_start_say_what_is_wrong_with_a_route(
     env, settings, variable, value, told
 ):
     env[variable] = value
-    settings.SOURCE_ROUTES_WRONG = wrong_routes(Env())
+    settings.SOURCE_ROUTES_WRONG = find_route_errors(Env())
 
     (message,) = system_checks.check_sources()
 
@@ -364,13 +375,16 @@ def test_checks_at_the_start_say_what_is_wrong_with_a_route(
 def test_limits_of_a_source_come_from_the_environment(env):
     env.update(KRA_AT_ONCE="7", KRA_A_MINUTE="60")
 
-    assert limits(Env())["kra"] == Limit(7, 60)
-    assert limits(Env())["metropol"] == Limit(128, None)
+    assert source_limits(Env())["kra"] == Limit(7, 60)
+    assert source_limits(Env())["metropol"] == Limit(128, None)
 
 
 def test_checks_at_the_start_say_which_check_nobody_answers(env, settings):
     env.update(CREDENTIALS["kra"])
-    settings.PROVIDERS, settings.SOURCE_ROUTES = live_providers(Env()), routes(Env())
+    settings.PROVIDERS, settings.SOURCE_ROUTES = (
+        live_providers(Env()),
+        source_routes(Env()),
+    )
 
     told = [message.msg for message in system_checks.check_sources()]
 

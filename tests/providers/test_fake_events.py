@@ -8,7 +8,7 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
 from tests.providers.checkout_contract import asked
 from tests.webhooks.receiver import Receiver
-from verification.providers.checkout import BadSignature, CheckoutProvider
+from verification.providers.payment_provider import BadSignature, CheckoutProvider
 
 
 @pytest.fixture(params=[FakePaystack, FakeStripe])

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from verification.providers import likeness
-from verification.providers.likeness import (
+from verification.providers import name_comparison
+from verification.providers.name_comparison import (
     VERSION,
     companies_alike,
     compare_companies,
     compare_people,
     names_alike,
-    spelt,
+    normalize_spelling,
 )
 
-TABLE = Path(likeness.__file__).with_name("names.toml")
+TABLE = Path(name_comparison.__file__).with_name("names.toml")
 
 FOLDER = Path(__file__).parent
 COMPARE = {"person": compare_people, "company": compare_companies}
@@ -94,7 +94,7 @@ def test_each_spelling_stands_on_one_line():
     for line in tomllib.loads(TABLE.read_text())["person_spellings"]:
         words = line.split()
         for word in words:
-            sounds = spelt(word.replace("'", ""))
+            sounds = normalize_spelling(word.replace("'", ""))
             assert first_of.setdefault(sounds, words[0]) == words[0]
 
 

@@ -18,9 +18,9 @@ from tests.fakes.opensanctions import FakeOpenSanctions
 from tests.fakes.prembly import FakePrembly
 from tests.fakes.smile_id import FakeSmileId
 from tests.providers.asking import ask, codes, inquiry
-from verification.providers.base import NotYet, Refused, Unavailable
+from verification.providers.base import AnswerPending, Refused, Unavailable
 
-LATER, REFUSED, WAITS = Unavailable, Refused, NotYet
+LATER, REFUSED, WAITS = Unavailable, Refused, AnswerPending
 JANE = {"fullName": "Jane Wanjiku Kamau"}
 TEA = {"fullName": "Acacia Tea Ltd"}
 BUSINESS = "BUSINESS_VERIFICATION"
@@ -182,7 +182,7 @@ def test_what_a_listed_code_becomes(source, answers, becomes, told):
         failure = stack.enter_context(pytest.raises(becomes, match=told or None))
         fake.adapter().ask(inquiry(check, **subject))
 
-    if becomes is not NotYet:
+    if becomes is not AnswerPending:
         assert failure.value.code == (
             "SOURCE_UNAVAILABLE" if becomes is LATER else "SOURCE_REFUSED"
         )

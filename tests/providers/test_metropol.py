@@ -8,9 +8,9 @@ import pytest
 from tests.fakes.metropol import FakeMetropol
 from tests.fakes.metropol import metropol as metropol
 from tests.providers.asking import ask, codes, inquiry
-from verification.providers.base import NotYet, Refused, Unavailable
-from verification.providers.likeness import VERSION
-from verification.providers.metropol import CODES, REPORTS, hashed
+from verification.providers.base import AnswerPending, Refused, Unavailable
+from verification.providers.metropol import CODES, REPORTS, request_hash
+from verification.providers.name_comparison import VERSION
 
 STAMP = "20260102030405678000"
 BODY = b'{"report_type":3,"identity_number":"880000088","identity_type":"001"}'
@@ -36,7 +36,7 @@ def found(metropol: FakeMetropol, check: str, number: str = CLEAN, **subject: An
     ],
 )
 def test_the_hash_is_that_of_known_cases(body: bytes, expected: str):
-    assert hashed("priv-test", body, "pub-test", STAMP) == expected
+    assert request_hash("priv-test", body, "pub-test", STAMP) == expected
 
 
 @pytest.mark.parametrize("check", REPORTS)
@@ -239,7 +239,7 @@ def test_another_name_is_flagged(metropol: FakeMetropol):
     assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
 
 
-BECOMES = {"REFUSED": Refused, "CLOCK": Unavailable, "SAME": NotYet}
+BECOMES = {"REFUSED": Refused, "CLOCK": Unavailable, "SAME": AnswerPending}
 
 
 @pytest.mark.parametrize("status", [200, 400, 401])
@@ -310,7 +310,7 @@ def test_the_same_question_waits_a_minute_and_not_for_ever(metropol: FakeMetropo
     found(metropol, "CRB_SCORE")
     asked = inquiry("CREDITBUREAU_SCORE", idNumber=CLEAN)
 
-    with pytest.raises(NotYet) as pause:
+    with pytest.raises(AnswerPending) as pause:
         metropol.adapter().ask(asked)
     assert pause.value.ask_at >= asked.asked_at + timedelta(seconds=60)
 

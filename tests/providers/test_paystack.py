@@ -12,7 +12,7 @@ from tests.fakes.paystack import paystack as paystack
 from tests.providers.checkout_contract import Payer, asked, refund_of
 from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
-from verification.providers.checkout import (
+from verification.providers.payment_provider import (
     CheckoutProvider,
     CheckoutState,
     DisputeState,
@@ -152,7 +152,7 @@ def test_another_amount_than_asked_is_told_as_it_came(
 
     assert (seen.state, seen.amount) == (CheckoutState.PAID, Decimal(pays) / 100)
     today = datetime.now(UTC)
-    books = paystack.adapter().paid_between(
+    books = paystack.adapter().payments_between(
         today - timedelta(hours=1), today + timedelta(hours=1)
     )
     assert [one.amount for one in books] == [seen.amount]
@@ -197,7 +197,7 @@ def test_what_was_given_back_whole_is_not_paid_any_more(paystack: FakePaystack):
     paystack.settle_refunds()
 
     refund = refund_of(checkout, seen, "300.50")
-    done = provider.look_at_refund(refund, made.refund)
+    done = provider.poll_refund(refund, made.refund)
     assert done is not None
     assert done.state == RefundState.DONE
     assert provider.look(checkout.reference, "").state == CheckoutState.REVERSED
@@ -220,7 +220,7 @@ def test_the_states_of_refunds(paystack: FakePaystack, word: str, state: RefundS
     made = provider.refund(refund)
     paystack.refunds[0].status = word
 
-    seen = provider.look_at_refund(refund, made.refund)
+    seen = provider.poll_refund(refund, made.refund)
 
     assert seen is not None
     assert (seen.state, seen.message) == (state, word)
@@ -237,7 +237,7 @@ def test_a_refund_is_found_among_many(paystack: FakePaystack, *, filters: bool):
     for refund in paystack.refunds:
         refund.merchant_note = f"{refund.merchant_note} by staff@example.org"
 
-    found = [provider.look_at_refund(refund, "") for refund in refunds]
+    found = [provider.poll_refund(refund, "") for refund in refunds]
 
     assert [one and one.refund for one in found] == made
 
@@ -259,7 +259,7 @@ def test_a_refund_paystack_does_not_know_is_none(paystack: FakePaystack):
     provider = paystack.adapter()
     refund = refund_of(*paid(paystack, provider), "1.00")
 
-    assert provider.look_at_refund(refund, "12345") is None
+    assert provider.poll_refund(refund, "12345") is None
 
 
 def test_an_answer_about_another_transaction_is_not_believed(paystack: FakePaystack):
@@ -302,10 +302,10 @@ def test_the_books_hold_what_was_begun_days_before(paystack: FakePaystack):
     transaction.created_at -= timedelta(days=3)
     now, hour = datetime.now(UTC), timedelta(hours=1)
 
-    (one,) = provider.paid_between(now - hour, now + hour)
+    (one,) = provider.payments_between(now - hour, now + hour)
 
     assert one.reference == checkout.reference
-    assert list(provider.paid_between(now - 80 * hour, now - 70 * hour)) == []
+    assert list(provider.payments_between(now - 80 * hour, now - 70 * hour)) == []
 
 
 @pytest.mark.parametrize("name", ["createdAt", "created_at"])
@@ -319,7 +319,7 @@ def test_refunds_are_listed_whatever_their_time_is_called(
     today = datetime.now(UTC)
     hour = timedelta(hours=1)
 
-    assert len([*provider.given_back_between(today - hour, today + hour)]) == 1
+    assert len([*provider.refunds_between(today - hour, today + hour)]) == 1
 
 
 def test_lists_that_tell_no_pages_are_read_to_their_end(paystack: FakePaystack):
@@ -330,8 +330,8 @@ def test_lists_that_tell_no_pages_are_read_to_their_end(paystack: FakePaystack):
     for refund in refunds:
         provider.refund(refund)
 
-    assert all(provider.look_at_refund(one, "") for one in refunds)
-    assert len([*provider.given_back_of(seen.transaction)]) == 5
+    assert all(provider.poll_refund(one, "") for one in refunds)
+    assert len([*provider.refunds_of(seen.transaction)]) == 5
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_prompt_that_is_asked_again_is_sent_once(paystack: FakePaystack):
 def test_prompt_is_for_whole_shillings_up_to_the_limit(
     paystack: FakePaystack, amount: str, currency: str, can: bool
 ):
-    assert paystack.adapter().takes_prompt(Decimal(amount), currency) is can
+    assert paystack.adapter().can_prompt(Decimal(amount), currency) is can
 
 
 @pytest.mark.parametrize(

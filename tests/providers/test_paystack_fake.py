@@ -7,7 +7,7 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.paystack_shapes import ANSWERS, wrong
 from tests.providers.checkout_contract import asked
-from verification.providers.checkout import CheckoutState
+from verification.providers.payment_provider import CheckoutState
 
 
 def call(paystack: FakePaystack, method: str, path: str, **body: Any) -> Any:

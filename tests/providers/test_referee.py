@@ -5,14 +5,14 @@ import pytest
 from tests.checks.test_checks_page import flags_of
 from tests.references.employment import ANSWERS, NOT_EMPLOYED, STATED
 from verification.checks.catalogue import CATALOGUE
-from verification.providers.likeness import employers_alike, jobs_alike
-from verification.providers.referee import FLAGS, TOLERANCE, compare
+from verification.providers.name_comparison import employers_alike, jobs_alike
+from verification.providers.referee import FLAGS, TOLERANCE, compare_employment
 
 (CHECK,) = [entry for entry in CATALOGUE if entry.name == "EMPLOYER_VERIFICATION"]
 
 
 def found(stated=None, **said):
-    return compare({**STATED, **(stated or {})}, ANSWERS | said, "reference")
+    return compare_employment({**STATED, **(stated or {})}, ANSWERS | said, "reference")
 
 
 def codes(finding):
@@ -78,7 +78,7 @@ def test_what_agrees_has_nothing_against_it():
 
 @pytest.mark.parametrize("answers", [ANSWERS, NOT_EMPLOYED])
 def test_the_details_are_the_output_fields_in_their_order(answers):
-    finding = compare(STATED, answers, "reference")
+    finding = compare_employment(STATED, answers, "reference")
     assert list(finding.details) == CHECK.output_fields
 
 
@@ -133,7 +133,7 @@ def test_the_summary_says_the_worst():
     assert re.search(
         r"differences.*not hire", found(jobTitle="x", wouldRehire="NO").summary
     )
-    assert "no record" in compare(STATED, NOT_EMPLOYED, "r").summary
+    assert "no record" in compare_employment(STATED, NOT_EMPLOYED, "r").summary
 
 
 def test_flags_score_as_the_page_says():

@@ -13,9 +13,9 @@ from tests.world.processor import processor_seconds
 from verification.checks.catalogue import CATALOGUE, Entry
 from verification.providers import sandbox
 from verification.providers.base import (
+    AnswerPending,
     Finding,
     Inquiry,
-    NotYet,
     Refused,
     Unavailable,
 )
@@ -194,7 +194,7 @@ def test_5_is_down_for_good(entry: Entry, kind: str) -> None:
 @EVERY_CHECK
 def test_6_answers_after_20_seconds_without_sleeping(entry: Entry, kind: str) -> None:
     with time_machine.travel(ASKED_AT + timedelta(seconds=19), tick=False):
-        with pytest.raises(NotYet) as wait:
+        with pytest.raises(AnswerPending) as wait:
             ask(entry.name, subject_of(kind, 6))
         assert wait.value.ask_at == ASKED_AT + timedelta(seconds=20)
 
@@ -346,7 +346,7 @@ def test_numbers_are_compared_without_case_and_spacing(number: str) -> None:
 
 
 def test_the_table_lists_every_reserved_number_once() -> None:
-    rows = sandbox.table()
+    rows = sandbox.list_reserved_numbers()
 
     assert len(rows) == 10
     for digit, row in enumerate(rows):
@@ -361,7 +361,7 @@ def test_the_table_lists_every_reserved_number_once() -> None:
 def test_only_the_tables_numbers_are_reserved_each_under_its_own_key() -> None:
     keys = ("idNumber", "kraPin", "registrationNumber")
 
-    for row in sandbox.table():
+    for row in sandbox.list_reserved_numbers():
         for key in keys:
             assert [k for k in keys if sandbox.is_reserved(k, row[key])] == [key]
     assert not sandbox.is_reserved("idNumber", "90000010")

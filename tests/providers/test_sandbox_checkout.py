@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.providers.checkout_contract import CheckoutContract
-from verification.payments.sandbox import SandboxProvider, play
-from verification.providers.checkout import CheckoutState
+from verification.payments.sandbox import SandboxProvider, end_sandbox_checkout
+from verification.providers.payment_provider import CheckoutState
 
 
 class _Payer:
     def pay(self, reference: str) -> None:
-        play(reference, CheckoutState.PAID)
+        end_sandbox_checkout(reference, CheckoutState.PAID)
 
     def fail(self, reference: str) -> None:
-        play(reference, CheckoutState.FAILED)
+        end_sandbox_checkout(reference, CheckoutState.FAILED)
 
 
 @pytest.mark.django_db

@@ -15,7 +15,7 @@ from smile_id_core import (
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.providers.asking import ask, codes, inquiry
-from verification.providers.base import NotYet, Refused, Unavailable
+from verification.providers.base import AnswerPending, Refused, Unavailable
 from verification.providers.smile_id import ERRORS, RESULTS, SmileId, signature
 
 ID_PATH, STATUS_PATH = "/v1/id_verification", "/v1/job_status"
@@ -331,7 +331,7 @@ def test_a_job_under_way_is_asked_about_later_and_not_for_ever(smile_id: FakeSmi
     smile_id.is_at_work = True
     asked = inquiry("IDENTITY", **JANE)
 
-    with pytest.raises(NotYet) as pause:
+    with pytest.raises(AnswerPending) as pause:
         smile_id.adapter().ask(asked)
     assert pause.value.ask_at > asked.asked_at
 
@@ -343,7 +343,7 @@ def test_a_job_under_way_is_asked_about_later_and_not_for_ever(smile_id: FakeSmi
 def test_an_answer_that_is_not_final_is_read_later(smile_id: FakeSmileId):
     smile_id.results = {"IsFinalResult": "false"}
 
-    with pytest.raises(NotYet):
+    with pytest.raises(AnswerPending):
         found(smile_id)
 
 

@@ -12,18 +12,18 @@ from tests.fakes.smile_id_v3 import KEY, POLICY, FakeSmileIdV3, parts, signed
 from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.providers.asking import ask, codes, inquiry
 from verification.providers.base import (
+    AnswerPending,
     BadSignature,
-    Begun,
     Callback,
-    Given,
-    NotYet,
+    ConsentEvidence,
+    PendingInquiry,
     Refused,
     Unavailable,
 )
 
 AT = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-HOSTED = Given(AT, "SERVICE_HOSTED", "ke-2026-11d", "sw", "ab" * 32)
-ATTESTED = Given(AT, "PAPER_FORM", "v7")
+HOSTED = ConsentEvidence(AT, "SERVICE_HOSTED", "ke-2026-11d", "sw", "ab" * 32)
+ATTESTED = ConsentEvidence(AT, "PAPER_FORM", "v7")
 JANE = {
     "idNumber": "12345678",
     "fullName": "Jane Wanjiku Kamau",
@@ -37,23 +37,27 @@ BEGIN = "/v3/enhanced_kyc"
 RECORD = {"full_name": "JANE WANJIKU KAMAU", "id_number": "12345678"}
 
 
-def asked(begun: Begun | None = None, given: Given | None = HOSTED, **changed: Any):
+def asked(
+    begun: PendingInquiry | None = None,
+    given: ConsentEvidence | None = HOSTED,
+    **changed: Any,
+):
     subject = {key: value for key, value in {**JANE, **changed}.items() if value}
     return replace(inquiry("IDENTITY", **subject), begun=begun, given=given)
 
 
-def begin(fake: FakeSmileIdV3, **changed: Any) -> NotYet:
-    with pytest.raises(NotYet) as taken:
+def begin(fake: FakeSmileIdV3, **changed: Any) -> AnswerPending:
+    with pytest.raises(AnswerPending) as taken:
         fake.adapter().ask(asked(**changed))
     return taken.value
 
 
-def called_back(fake: FakeSmileIdV3) -> Begun:
+def called_back(fake: FakeSmileIdV3) -> PendingInquiry:
     """What the engine knows of the job when its callback has come."""
     body, headers = fake.signed(fake.events[-1])
     kept = fake.adapter().read_callback(body, headers, datetime.now(UTC))
     assert kept
-    return Begun(datetime.now(UTC), kept.job, kept.body)
+    return PendingInquiry(datetime.now(UTC), kept.job, kept.body)
 
 
 def found(fake: FakeSmileIdV3, **changed: Any):
@@ -101,8 +105,8 @@ def test_job_is_begun_once_with_the_consent_that_was_given(smile_id_v3):
 def test_consent_is_not_made_up(smile_id_v3, given, language, lacking):
     adapter = smile_id_v3.adapter(attested_language=language)
 
-    assert lacking in adapter.lacks(JANE, given)
-    with pytest.raises(Refused if lacking else NotYet):
+    assert lacking in adapter.missing_requirement(JANE, given)
+    with pytest.raises(Refused if lacking else AnswerPending):
         adapter.ask(asked(given=given))
     assert len(smile_id_v3.jobs) == (not lacking)
     if given is ATTESTED and not lacking:
@@ -208,8 +212,8 @@ def test_status_is_never_a_finding_and_has_the_callback_sent_again(smile_id_v3, 
     smile_id_v3.tells = {"status": status}
     job = begin(smile_id_v3).job
 
-    with pytest.raises(NotYet) as waits:
-        smile_id_v3.adapter().ask(asked(Begun(datetime.now(UTC), job)))
+    with pytest.raises(AnswerPending) as waits:
+        smile_id_v3.adapter().ask(asked(PendingInquiry(datetime.now(UTC), job)))
 
     assert waits.value.job == job
     assert len(smile_id_v3.events) == 2
@@ -220,11 +224,11 @@ def test_job_at_work_is_waited_for_and_not_for_ever(smile_id_v3):
     smile_id_v3.is_at_work = True
     job = begin(smile_id_v3).job
 
-    with pytest.raises(NotYet):
-        smile_id_v3.adapter().ask(asked(Begun(datetime.now(UTC), job)))
+    with pytest.raises(AnswerPending):
+        smile_id_v3.adapter().ask(asked(PendingInquiry(datetime.now(UTC), job)))
     late = datetime.now(UTC) - timedelta(minutes=16)
     with pytest.raises(Unavailable, match="call back in time") as error:
-        smile_id_v3.adapter().ask(asked(Begun(late, job)))
+        smile_id_v3.adapter().ask(asked(PendingInquiry(late, job)))
 
     assert error.value.may_be_charged
     assert len(smile_id_v3.jobs) == 1
@@ -239,7 +243,7 @@ def test_job_that_has_failed_is_not_waited_for(smile_id_v3, tells, job):
     job = job or begin(smile_id_v3).job
 
     with pytest.raises(Unavailable, match="ended the job with status") as error:
-        smile_id_v3.adapter().ask(asked(Begun(datetime.now(UTC), job)))
+        smile_id_v3.adapter().ask(asked(PendingInquiry(datetime.now(UTC), job)))
 
     assert error.value.may_be_charged
 
@@ -251,8 +255,8 @@ def test_status_that_cannot_be_read_begins_nothing_anew(smile_id_v3, fault):
         setattr(smile_id_v3.faults, name, value)
     smile_id_v3.faults.path = "/v3/status/"
 
-    with pytest.raises(NotYet):
-        smile_id_v3.adapter().ask(asked(Begun(datetime.now(UTC), job)))
+    with pytest.raises(AnswerPending):
+        smile_id_v3.adapter().ask(asked(PendingInquiry(datetime.now(UTC), job)))
 
     assert len(smile_id_v3.jobs) == 1
 
@@ -304,12 +308,12 @@ def test_what_an_error_becomes(smile_id_v3, status, failure, told):
 def test_token_serves_many_jobs_and_is_made_anew_when_it_has_ended(smile_id_v3):
     adapter = smile_id_v3.adapter()
     for _ in range(2):
-        with pytest.raises(NotYet):
+        with pytest.raises(AnswerPending):
             adapter.ask(asked())
     assert smile_id_v3.tokens == 1
 
     smile_id_v3.expired = {"token-1"}
-    with pytest.raises(NotYet):
+    with pytest.raises(AnswerPending):
         adapter.ask(asked())
     assert (smile_id_v3.tokens, len(smile_id_v3.jobs)) == (2, 3)
 

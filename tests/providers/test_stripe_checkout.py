@@ -15,7 +15,7 @@ from tests.fakes.stripe_shapes import error
 from tests.providers.checkout_contract import Payer, asked, refund_of
 from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
-from verification.providers.checkout import (
+from verification.providers.payment_provider import (
     BadSignature,
     CheckoutProvider,
     CheckoutState,
@@ -285,7 +285,7 @@ def test_the_states_of_refunds(stripe_api: FakeStripe, word: Any, state: RefundS
     assert made.state == RefundState.DONE
     stripe_api.refunds[made.refund]["status"] = word
 
-    seen = provider.look_at_refund(refund, made.refund)
+    seen = provider.poll_refund(refund, made.refund)
 
     assert seen is not None
     assert seen.state == state

@@ -7,7 +7,7 @@ import stripe
 from tests.fakes.stripe import FakeStripe
 from tests.fakes.stripe import stripe_api as stripe_api
 from tests.providers.checkout_contract import asked
-from verification.providers.checkout import CheckoutState
+from verification.providers.payment_provider import CheckoutState
 
 
 def params(**changes: Any) -> Any:

@@ -8,7 +8,7 @@ from django.utils.timezone import now
 from tests.world.clients import Api, person
 from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
-from verification.references.answers import Evidence
+from verification.references.answers import AnswerEvidence
 from verification.references.models import Reference
 from webhooks.models import Event
 
@@ -40,7 +40,7 @@ NOT_EMPLOYED = {
     "mayAnswer": True,
 }
 NOTICE = {"noticeVersion": "1", "noticeSha256": "ab", "noticeText": "You are asked."}
-EVIDENCE = Evidence(
+EVIDENCE = AnswerEvidence(
     address="192.0.2.9", user_agent="Opera Mini", language="sw", notice=NOTICE
 )
 

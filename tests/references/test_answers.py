@@ -21,11 +21,16 @@ from tests.webhooks.deliveries import configured
 from tests.world.clients import Api
 from tests.world.threads import at_once
 from verification.api.event_shapes import EVENTS
-from verification.consents.links import TooSoon
+from verification.consents.links import ResendTooSoon
 from verification.notifications.models import Notification
-from verification.references.answers import ReferenceClosed, decline, resend, submit
+from verification.references.answers import (
+    ReferenceClosed,
+    decline,
+    resend_reference_link,
+    submit,
+)
 from verification.references.models import Reference
-from verification.references.tasks import chase_references
+from verification.references.tasks import remind_and_expire_references
 from webhooks.events import envelope
 from webhooks.models import Event
 
@@ -195,10 +200,10 @@ def test_a_cancelled_report_takes_no_answer(paying_api: Api):
 
 def test_a_new_link_replaces_the_old_one(paying_api: Api):
     reference = asked(paying_api)
-    with pytest.raises(TooSoon):
-        resend(reference.pk)
+    with pytest.raises(ResendTooSoon):
+        resend_reference_link(reference.pk)
     days_pass(13)
-    resend(reference.pk)
+    resend_reference_link(reference.pk)
 
     (_, old), (_, new) = messages()
     assert old != new
@@ -217,19 +222,19 @@ def test_who_has_answered_gets_no_new_link(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     with pytest.raises(ReferenceClosed, match="SUBMITTED"):
-        resend(reference.pk)
+        resend_reference_link(reference.pk)
 
 
 def test_who_has_not_answered_is_reminded_once_after_three_days(paying_api: Api):
     asked(paying_api)
     days_pass(2)
-    chase_references()
+    remind_and_expire_references()
     assert len(messages()) == 1
     days_pass(1)
-    chase_references()
-    chase_references()
+    remind_and_expire_references()
+    remind_and_expire_references()
     days_pass(5)
-    chase_references()
+    remind_and_expire_references()
 
     (request, link), (reminder, same) = messages()
     assert (request, reminder) == ("REFERENCE_REQUEST", "REFERENCE_REMINDER")
@@ -246,7 +251,7 @@ def test_who_need_not_answer_is_not_reminded(paying_api: Api, ended: str):
     else:
         paying_api.post(f"/reports/{reference.report_id}/cancel")
     days_pass(4)
-    chase_references()
+    remind_and_expire_references()
 
     assert len(messages()) == 1
 
@@ -255,7 +260,7 @@ def test_links_of_reports_that_were_stopped_expire_too(paying_api: Api):
     reference = asked(paying_api)
     paying_api.post(f"/reports/{reference.report_id}/cancel")
     days_pass(14)
-    chase_references()
+    remind_and_expire_references()
 
     reference.refresh_from_db()
     assert reference.status == "EXPIRED"
@@ -265,7 +270,7 @@ def test_links_of_reports_that_were_stopped_expire_too(paying_api: Api):
 def test_the_net_ends_a_check_whose_link_expired(paying_api: Api):
     reference = asked(paying_api)
     Reference.objects.update(expires_at=now())
-    chase_references()
+    remind_and_expire_references()
     paying_api.work()
 
     failure = result_of(paying_api, reference)["failure"]
@@ -299,7 +304,7 @@ def test_answers_are_in_no_log_and_in_no_column_as_they_are(paying_api: Api, log
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
-    chase_references()
+    remind_and_expire_references()
 
     logged = str(log_lines()).lower()
     for personal in ("amina", "baraka", "wanjiku", "always on time", "/r/"):

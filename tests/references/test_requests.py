@@ -70,7 +70,7 @@ def test_what_is_sent_to_referees_for_the_sandbox_is_marked_so(
     reference.report.environment = environment
 
     for kind in (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER):
-        wanted = requests.message(kind, reference.report, reference)
+        wanted = requests.reference_message(kind, reference.report, reference)
         assert wanted.sandbox is (environment == "sandbox")
         assert wanted.workspace_id == paying_api.workspace.pk
 
@@ -153,7 +153,7 @@ def test_a_retry_asks_anew_by_another_link(paying_api: Api):
 def test_a_worker_that_dies_after_asking_has_asked_once(paying_api: Api):
     paying_api.create(item())
     (claimed,) = claim(1)
-    requests.ask_referee(claimed)  # and it dies
+    requests.run_reference_check(claimed)  # and it dies
     let_time_pass()
     paying_api.work()
 
@@ -166,14 +166,14 @@ def test_a_worker_that_comes_late_does_not_put_off_what_was_submitted(
 ):
     reference = asked(paying_api)
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
-    read = requests.ask_referee
+    read = requests.run_reference_check
 
     def overtaken(claimed):
         outcome = read(claimed)
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
         return outcome
 
-    monkeypatch.setattr(inquiries, "ask_referee", overtaken)
+    monkeypatch.setattr(inquiries, "run_reference_check", overtaken)
     paying_api.work()
     paying_api.work()
 
@@ -185,7 +185,7 @@ def test_nobody_is_asked_for_a_report_that_was_cancelled_meanwhile(paying_api: A
     (claimed,) = claim(1)
     paying_api.post(f"/reports/{made['id']}/cancel")
 
-    requests.ask_referee(claimed)
+    requests.run_reference_check(claimed)
 
     assert not Reference.objects.exists()
     assert messages() == []

@@ -7,7 +7,7 @@ from tests.world.threads import at_once
 from verification.checks.claims import claim
 from verification.checks.models import CheckDefinition
 from verification.checks.outcomes import Cancelled, Completed, Failed
-from verification.checks.results import record
+from verification.checks.results import record_outcomes
 
 CHARGED = ("CHARGE", -50, 1)
 BACK = ("REVERSAL", 50, 1)
@@ -129,7 +129,7 @@ def test_a_check_that_is_being_asked_still_records_its_answer(
     claims = claim(10)
 
     report = cancel(api, made["id"])
-    record([(c, outcome) for c in claims], definitions())
+    record_outcomes([(c, outcome) for c in claims], definitions())
 
     assert (report["status"], statuses(report)) == ("CANCELLED", ["RUNNING"])
     after = api.report(made["id"])

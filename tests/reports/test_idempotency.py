@@ -6,8 +6,8 @@ from django.utils.timezone import now
 
 from tests.world.clients import Api, codes, company, person
 from tests.world.orders import put, rows
-from verification.reports.idempotency import forget_old_answers
-from verification.reports.models import IdempotentAnswer, Report
+from verification.reports.idempotency import purge_idempotency_records
+from verification.reports.models import IdempotencyRecord, Report
 from workspaces.models import LedgerEntry
 
 BODY = {"reports": [company()]}
@@ -130,23 +130,23 @@ def test_a_refused_request_is_not_remembered(api: Api, live_api: Api):
 
 def test_an_answer_is_remembered_for_72_hours(api: Api):
     first = sent(api, "k-1")
-    made = IdempotentAnswer.objects.all()
+    made = IdempotencyRecord.objects.all()
 
     made.update(created_at=now() - timedelta(hours=71, minutes=59))
     assert sent(api, "k-1").content == first.content
     made.update(created_at=now() - timedelta(hours=72, minutes=1))
     assert sent(api, "k-1", {"reports": [company(fullName="Other")]}).status_code == 201
     assert Report.objects.count() == 2
-    assert IdempotentAnswer.objects.count() == 1
+    assert IdempotencyRecord.objects.count() == 1
 
 
 def test_what_is_not_remembered_any_more_is_deleted(api: Api):
     sent(api, "old")
-    IdempotentAnswer.objects.update(created_at=now() - timedelta(hours=73))
+    IdempotencyRecord.objects.update(created_at=now() - timedelta(hours=73))
     sent(api, "new")
 
-    assert forget_old_answers() == 1
-    assert IdempotentAnswer.objects.count() == 1
+    assert purge_idempotency_records() == 1
+    assert IdempotencyRecord.objects.count() == 1
 
 
 def test_without_a_key_a_repeated_request_is_another_one(api: Api):
@@ -155,13 +155,13 @@ def test_without_a_key_a_repeated_request_is_another_one(api: Api):
 
     assert Report.objects.count() == 2
     assert LedgerEntry.objects.count() == 2
-    assert not IdempotentAnswer.objects.exists()
+    assert not IdempotencyRecord.objects.exists()
 
 
 def test_neither_key_nor_answer_can_be_read_in_the_table(api: Api):
     sent(api, "id-12345678")
 
-    answer = IdempotentAnswer.objects.values_list("key", "fingerprint", "body").get()
+    answer = IdempotencyRecord.objects.values_list("key", "fingerprint", "body").get()
     assert not any(b"12345678" in bytes(value) for value in answer)
 
 

@@ -16,7 +16,7 @@ from verification.reports.models import (
     ReportStatus,
     StatusChange,
 )
-from verification.reports.status import Move, move
+from verification.reports.status import Transition, apply_transitions
 from workspaces.models import LedgerEntry
 
 ENDED = {"READY", "FAILED", "CANCELLED"}
@@ -49,7 +49,7 @@ def try_to(report: Report, target: str) -> None:
         "completed_at": now() if target in ENDED else None,
         "launched_at": report.launched_at or now(),
     }
-    move([Move(report, target, "tested", "test", changes)], now())
+    apply_transitions([Transition(report, target, "tested", "test", changes)], now())
 
 
 def test_the_table_names_every_status():
@@ -84,8 +84,9 @@ def test_of_several_moves_all_are_made_or_none(api: Api):
     changes = {"completed_at": now()}
 
     with pytest.raises(InvalidTransition), transaction.atomic():
-        move(
-            [Move(r, "READY", "tested", "test", changes) for r in (good, stale)], now()
+        apply_transitions(
+            [Transition(r, "READY", "tested", "test", changes) for r in (good, stale)],
+            now(),
         )
 
     statuses = [Report.objects.get(pk=r.pk).status for r in (good, stale)]

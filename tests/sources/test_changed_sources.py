@@ -15,7 +15,7 @@ from tests.world.payer import Payer
 from tests.world.subject import Visitor, words
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
-from verification.notifications.templates import write_letter
+from verification.notifications.templates import write_email
 from verification.payments.checkouts import PaymentClosed, open_checkout
 from verification.payments.links import expire_payments, remind_payers
 from verification.payments.models import Checkout
@@ -78,7 +78,7 @@ def test_payer_of_changed_sources_asks_the_client(paying_api, two, shop):
     payer.post("ask-client")
 
     assert "We have told Acacia Lenders" in payer.reads()
-    letter = write_letter(Notification.objects.get(kind="NEW_LINK_WANTED"))
+    letter = write_email(Notification.objects.get(kind="NEW_LINK_WANTED"))
     assert "does not cover the present sources of its checks" in letter.text
     assert "order a new one: POST /api/v1/reports" in letter.text
 

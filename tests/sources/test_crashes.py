@@ -11,10 +11,10 @@ from tests.checks.engine import definitions, let_time_pass, only_result, paid
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
 from verification.checks.claims import claim
-from verification.checks.dispatch import Queues, let_begin
-from verification.checks.inquiries import ask, route_of
+from verification.checks.dispatch import SourceQueues, admit_calls
+from verification.checks.inquiries import call_provider, find_route
 from verification.checks.models import CheckResult
-from verification.checks.results import record
+from verification.checks.results import record_outcomes
 from verification.sources.models import Call
 
 
@@ -22,12 +22,14 @@ def asked_by_a_worker_that_dies():
     """Up to the answer; what is held in its hands."""
     called, go = decided_by_a_worker_that_dies()
     policy = definitions()[called.definition_id].retry_policy
-    return ask(go.provider, called, policy)
+    return call_provider(go.provider, called, policy)
 
 
 def decided_by_a_worker_that_dies():
     (claimed,) = claim(1)
-    return next(let_begin([(claimed, route_of(claimed))], definitions(), Queues()))
+    return next(
+        admit_calls([(claimed, find_route(claimed))], definitions(), SourceQueues())
+    )
 
 
 def assert_left_to_a_person(report, two):
@@ -83,7 +85,7 @@ def test_a_late_worker_does_not_end_a_call_that_is_in_doubt(paying_api, two):
     let_time_pass()
     paying_api.work()
 
-    record([late], definitions())
+    record_outcomes([late], definitions())
 
     assert calls() == [("second", "IN_DOUBT")]
     assert only_result().status == "FAILED"
@@ -174,7 +176,7 @@ def test_an_answer_and_the_end_of_its_call_are_recorded_together(
 ):
     paying_api.create(*orders(1))
     two.first.answers(CLEAR)
-    monkeypatch.setattr("verification.checks.results.settle", lambda *a: 1 / 0)
+    monkeypatch.setattr("verification.checks.results.update_reports", lambda *a: 1 / 0)
 
     paying_api.work()
 

@@ -10,8 +10,14 @@ from tests.sources.test_routes import rests
 from tests.sources.two import orders
 from tests.world.staff import act, change, listing, opened
 from verification.providers import registry
-from verification.sources.health import BOUNDS, Health, Tally, last_hour, purge
-from verification.sources.models import Call, Minute, Source
+from verification.sources.health import (
+    BOUNDS,
+    Health,
+    Tally,
+    health_by_source,
+    purge_old_minutes,
+)
+from verification.sources.models import Call, Source, SourceMinute
 
 DEFINITION = "/checks/definitions/IDENTITY"
 
@@ -32,7 +38,7 @@ def counted(source, ends, at=None, milliseconds=100):
     tally.flush(at_last=True)
     if at:
         minute = at.replace(second=0, microsecond=0)
-        Minute.objects.filter(source=source).update(minute=minute)
+        SourceMinute.objects.filter(source=source).update(minute=minute)
 
 
 def test_what_a_source_does_is_counted_by_the_minute(paying_api, two):
@@ -42,17 +48,17 @@ def test_what_a_source_does_is_counted_by_the_minute(paying_api, two):
 
     paying_api.work()
 
-    found = last_hour()
+    found = health_by_source()
     assert found["first"].unavailable == 3
     assert (found["second"].answered, found["second"].refused) == (2, 1)
-    assert Minute.objects.count() <= 4
+    assert SourceMinute.objects.count() <= 4
 
 
 def test_counts_of_several_workers_add_up(db):
     for _ in range(3):
         counted("first", {"ANSWERED": 10, "UNAVAILABLE": 2})
 
-    health = last_hour()["first"]
+    health = health_by_source()["first"]
 
     assert (health.answered, health.unavailable, health.calls) == (30, 6, 36)
     assert health.success_rate == round(30 / 36, 4)
@@ -64,7 +70,7 @@ def test_percentiles_are_right_within_a_step(db):
         tally.note("first", "ANSWERED", milliseconds / 1000)
     tally.flush(at_last=True)
 
-    health = last_hour()["first"]
+    health = health_by_source()["first"]
 
     assert 500 <= health.median_ms <= 500 * 1.25
     assert 950 <= health.slow_ms <= 950 * 1.25
@@ -74,17 +80,19 @@ def test_percentiles_are_right_within_a_step(db):
 def test_what_is_beyond_the_steps_is_told_as_the_nearest(db, seconds):
     counted("first", {"ANSWERED": 1}, milliseconds=seconds * 1000)
 
-    assert last_hour()["first"].median_ms == (BOUNDS[-1] if seconds else BOUNDS[0])
+    assert health_by_source()["first"].median_ms == (
+        BOUNDS[-1] if seconds else BOUNDS[0]
+    )
 
 
 def test_only_the_last_hour_is_told_and_two_days_are_kept(db):
     counted("first", {"ANSWERED": 1}, at=now() - timedelta(days=3))
     counted("second", {"ANSWERED": 1}, at=now() - timedelta(minutes=61))
-    assert last_hour() == {}
+    assert health_by_source() == {}
 
-    purge()
+    purge_old_minutes()
 
-    assert Minute.objects.count() == 1
+    assert SourceMinute.objects.count() == 1
 
 
 def available(api):

@@ -10,7 +10,7 @@ from tests.checks.source import CLEAR, DOWN, everything_by
 from tests.sources.two import calls, orders
 from tests.world.clients import person
 from verification.checks.claims import claim
-from verification.checks.dispatch import Queues
+from verification.checks.dispatch import SourceQueues
 from verification.checks.models import CheckResult
 from verification.providers import registry
 from verification.settings.sources import Limit
@@ -244,7 +244,7 @@ def test_who_waits_for_a_source_that_is_configured_no_more_asks_the_others(
 def test_a_worker_claims_no_more_that_waited_than_it_has_threads_for(db):
     Source.objects.bulk_create(Source(name=name) for name in ("first", "second"))
 
-    assert Queues().rooms(70) == {"first": 64, "second": 6}
+    assert SourceQueues().rooms(70) == {"first": 64, "second": 6}
 
 
 def test_duration_is_that_of_the_check_and_not_of_its_wait(paying_api, two, settings):

@@ -30,12 +30,12 @@ from tests.sources.two import CHECK, calls
 from tests.world.clients import person
 from verification.checks import callbacks
 from verification.checks.claims import claim
-from verification.checks.dispatch import Queues, let_begin
-from verification.checks.inquiries import ask, route_of, under_consent
+from verification.checks.dispatch import SourceQueues, admit_calls
+from verification.checks.inquiries import add_consent, call_provider, find_route
 from verification.checks.models import CheckResult
 from verification.checks.tasks import erase_callbacks
 from verification.providers import registry
-from verification.providers.base import NotYet
+from verification.providers.base import AnswerPending
 from verification.settings.sources import Limit
 from verification.sources.models import Call, Source
 
@@ -104,9 +104,11 @@ def assert_nothing_changed(answer, status=200):
 def asked_by_a_worker_that_dies():
     """Up to the answer of the source, which is in nobody's hands then."""
     (claimed,) = claim(1)
-    wish = under_consent(claimed, route_of(claimed))
-    called, go = next(let_begin([wish], definitions(), Queues()))
-    return ask(go.provider, called, definitions()[called.definition_id].retry_policy)
+    wish = add_consent(claimed, find_route(claimed))
+    called, go = next(admit_calls([wish], definitions(), SourceQueues()))
+    return call_provider(
+        go.provider, called, definitions()[called.definition_id].retry_policy
+    )
 
 
 def test_callback_is_the_answer_of_the_one_job(paying_api, v3, ordered, client):
@@ -177,7 +179,7 @@ def test_signed_callback_without_the_proof_changes_nothing(v3, ordered, client):
 def test_callback_about_a_question_that_was_not_asked_changes_nothing(
     v3, ordered, client, log_lines
 ):
-    with pytest.raises(NotYet):
+    with pytest.raises(AnswerPending):
         v3.adapter().ask(inquiry_of_another())
 
     assert_nothing_changed(post(client, v3, v3.events[-1]))
@@ -438,7 +440,7 @@ def test_answer_that_nobody_reads_is_erased_after_a_day(v3, ordered, client):
     erase_callbacks()
     assert kept() == 1
 
-    Call.objects.update(called_back_at=now() - callbacks.KEPT)
+    Call.objects.update(called_back_at=now() - callbacks.ANSWER_RETENTION)
     erase_callbacks()
 
     assert kept() == 0

@@ -5,7 +5,7 @@ from django.core.management import CommandError
 from django.utils.timezone import now
 
 from tests.watchlists.files import EU, FILES, OFAC, UK, UN
-from verification.watchlists.models import Edition, Listed, ListName
+from verification.watchlists.models import Edition, ListEntry, ListName
 from verification.watchlists.system_checks import check_lists, check_settings
 
 PERSON, COMPANY = "PERSON", "COMPANY"
@@ -70,7 +70,7 @@ def test_what_a_file_has_is_loaded(load, name: str):
     assert "2 entries" in load(name)
 
     fields = ("reference", "kind", "names", "birth_dates", "countries")
-    assert list(Listed.objects.order_by("pk").values_list(*fields)) == WANTED[name]
+    assert list(ListEntry.objects.order_by("pk").values_list(*fields)) == WANTED[name]
     edition = Edition.objects.get()
     assert (edition.list, edition.published_on) == (name, date(2026, 11, 20))
     assert (edition.entry_count, edition.is_current) == (2, True)
@@ -82,8 +82,8 @@ def test_a_newer_file_takes_the_place_and_the_edition_stays(load):
 
     newest, older = Edition.objects.order_by("-pk")
     assert (newest.is_current, older.is_current) == (True, False)
-    assert set(Listed.objects.values_list("edition", flat=True)) == {newest.pk}
-    assert Listed.objects.filter(names__contains=["Testina Mfanowicz"]).exists()
+    assert set(ListEntry.objects.values_list("edition", flat=True)) == {newest.pk}
+    assert ListEntry.objects.filter(names__contains=["Testina Mfanowicz"]).exists()
 
 
 def test_the_same_file_again_confirms_that_it_is_the_newest(load):
@@ -94,7 +94,7 @@ def test_the_same_file_again_confirms_that_it_is_the_newest(load):
 
     edition = Edition.objects.get()
     assert now() - edition.confirmed_at < timedelta(minutes=1)
-    assert Listed.objects.count() == 2
+    assert ListEntry.objects.count() == 2
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_file_that_is_not_the_whole_list_leaves_the_one_before(
 
     assert f"{name} was not loaded" in str(error.value)
     assert Edition.objects.get().is_current
-    assert Listed.objects.count() == 2
+    assert ListEntry.objects.count() == 2
 
 
 def test_a_list_that_has_lost_most_is_loaded_only_when_that_is_said(load):
@@ -137,10 +137,10 @@ def test_a_list_that_has_lost_most_is_loaded_only_when_that_is_said(load):
 
     with pytest.raises(CommandError, match="has 2 entries, and the one before had 7"):
         load("EU")
-    assert Listed.objects.count() == 7
+    assert ListEntry.objects.count() == 7
 
     load("EU", may_shrink=True)
-    assert Listed.objects.count() == 2
+    assert ListEntry.objects.count() == 2
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_root_of_a_list_in_a_foreign_namespace_is_of_no_publisher(load):
 def test_what_cannot_be_read_of_an_entry_excludes_nobody(load):
     load("UN", UN.replace("1971-01-02", "in the seventies").replace("1960", "soon"))
 
-    assert Listed.objects.get(kind=PERSON).birth_dates == ["1979/1981"]
+    assert ListEntry.objects.get(kind=PERSON).birth_dates == ["1979/1981"]
 
 
 def test_checks_at_the_start_tell_of_settings_and_lists(load, settings):

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.watchlists.lists import Lists
-from verification.watchlists.index import Companies, People
-from verification.watchlists.matching import names_score, plain, weigh
+from verification.watchlists.matching import comparable_names, names_score, score_entry
+from verification.watchlists.name_index import CompanyNameIndex, PersonNameIndex
 
 LISTED = ["Abdalla Testi MFANO", "Abu Testi"]
 # What is stated, and how like the entry above it is: at least, at most.
@@ -27,7 +27,9 @@ PEOPLE = [
 
 @pytest.mark.parametrize(("stated", "least", "most"), PEOPLE)
 def test_how_like_a_persons_name_is(stated, least, most):
-    score = names_score(stated, plain(LISTED, is_company=False), is_company=False)
+    score = names_score(
+        stated, comparable_names(LISTED, is_company=False), is_company=False
+    )
 
     assert least <= score <= most
 
@@ -44,7 +46,9 @@ def test_how_like_a_persons_name_is(stated, least, most):
 )
 def test_how_like_a_companys_name_is(stated, least, most):
     score = names_score(
-        stated, plain(["MFANO SHIPPING LLC"], is_company=True), is_company=True
+        stated,
+        comparable_names(["MFANO SHIPPING LLC"], is_company=True),
+        is_company=True,
     )
 
     assert least <= score <= most
@@ -66,7 +70,7 @@ def test_how_like_a_companys_name_is(stated, least, most):
     ],
 )
 def test_what_a_date_of_birth_adds_and_takes(birth, births, expected):
-    score = weigh(0.9, birth=birth, births=births, country=None, countries=[])
+    score = score_entry(0.9, birth=birth, births=births, country=None, countries=[])
 
     assert score == pytest.approx(expected)
 
@@ -81,7 +85,9 @@ def test_what_a_date_of_birth_adds_and_takes(birth, births, expected):
     ],
 )
 def test_another_country_takes_a_little(country, countries, expected):
-    score = weigh(0.9, birth=None, births=[], country=country, countries=countries)
+    score = score_entry(
+        0.9, birth=None, births=[], country=country, countries=countries
+    )
 
     assert score == pytest.approx(expected)
 
@@ -102,7 +108,7 @@ def test_another_country_takes_a_little(country, countries, expected):
     ],
 )
 def test_one_letter_slip_in_a_short_name_is_found(stated, listed):
-    everybody = People([(1, [listed]), (2, ["Jane Wanjiku Kamau"])])
+    everybody = PersonNameIndex([(1, [listed]), (2, ["Jane Wanjiku Kamau"])])
 
     assert everybody.search(stated, 0.7).keys() == {1}
 
@@ -114,12 +120,12 @@ def test_search_finds_exactly_what_comparing_with_every_entry_finds(least):
     companies = [(n, [lists.company() for _ in range(2)]) for n in range(100)]
     made = {
         False: (
-            People(people),
-            [(n, plain(names, is_company=False)) for n, names in people],
+            PersonNameIndex(people),
+            [(n, comparable_names(names, is_company=False)) for n, names in people],
         ),
         True: (
-            Companies(companies),
-            [(n, plain(names, is_company=True)) for n, names in companies],
+            CompanyNameIndex(companies),
+            [(n, comparable_names(names, is_company=True)) for n, names in companies],
         ),
     }
     found = 0

@@ -16,7 +16,7 @@ from tests.world.orders import told
 from verification.checks.models import CheckDefinition
 from verification.providers import registry
 from verification.providers.base import Refused, Unavailable
-from verification.watchlists.models import Edition, Listed
+from verification.watchlists.models import Edition, ListEntry
 from verification.watchlists.source import WatchLists
 
 CHECK = "AML_SCREENING"
@@ -110,7 +110,7 @@ def test_a_list_that_is_replaced_meanwhile_finds_nobody_clean(
 
     def replaced_first(self, *asked):
         edition = Edition.objects.get(list="UN", is_current=True)
-        Listed.objects.filter(edition=edition).delete()
+        ListEntry.objects.filter(edition=edition).delete()
         Edition.objects.filter(pk=edition.pk).update(is_current=False)
         Edition.objects.create(list="UN", sha256="1" * 64, entry_count=1)
         return read(self, *asked)

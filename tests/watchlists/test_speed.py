@@ -4,7 +4,7 @@ import pytest
 
 from tests.providers.asking import inquiry
 from tests.watchlists.lists import Lists
-from verification.watchlists.models import Listed
+from verification.watchlists.models import ListEntry
 from verification.watchlists.source import WatchLists
 
 # Several times what it takes on two cores.
@@ -15,7 +15,7 @@ MOST_SECONDS = 30
 def test_thousand_names_are_screened_against_a_large_list_in_time(load):
     lists = Lists(seed=7)
     load("EU", lists.file(people=15_400, companies=6_600))
-    assert Listed.objects.count() == 22_000
+    assert ListEntry.objects.count() == 22_000
     names = lists.kenyan.person
     people = [inquiry("AML_SCREENING", fullName=names()) for _ in range(800)]
     companies = [

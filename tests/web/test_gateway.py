@@ -7,7 +7,7 @@ import time
 import pytest
 
 from verification.web import gateway
-from verification.web.gateway import REFUSAL, Gateway, environ_of
+from verification.web.gateway import REFUSAL, Gateway, build_environ
 
 REFUSED = {"request-timeout": "408", "unavailable": "503"}
 
@@ -197,7 +197,7 @@ def test_a_header_with_an_underscore_does_not_pass_for_one_with_a_hyphen():
         (b"content_length", b"7"),
     ]
 
-    environ = environ_of(scope(headers=headers))
+    environ = build_environ(scope(headers=headers))
 
     assert environ["HTTP_X_FORWARDED_FOR"] == "192.0.2.7"
     assert not {"HTTP_X_FORWARDED_PROTO", "CONTENT_LENGTH"} & environ.keys()
@@ -206,7 +206,7 @@ def test_a_header_with_an_underscore_does_not_pass_for_one_with_a_hyphen():
 def test_the_environ_keeps_bytes_that_are_no_text():
     headers = [(b"cookie", b"a=1"), (b"cookie", b"b=2"), (b"x-name", b"\xc3\xa9\xff")]
 
-    environ = environ_of(scope("/a%00%ff/%2F", headers=headers))
+    environ = build_environ(scope("/a%00%ff/%2F", headers=headers))
 
     assert environ["PATH_INFO"] == "/a\x00\xff//"
     assert environ["HTTP_COOKIE"] == "a=1; b=2"

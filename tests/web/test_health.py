@@ -102,7 +102,7 @@ def test_applied_migrations_are_known_by_their_names_alone(
 ) -> None:
     monkeypatch.delattr(startup, "MigrationExecutor")
 
-    assert startup.unapplied() == 0
+    assert startup.count_unapplied_migrations() == 0
 
 
 @pytest.mark.django_db

@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.sources.test_health import counted
 from tests.sources.test_routes import rests
 from tests.sources.two import two as two
-from verification.payments.alerts import count_unopened
+from verification.payments.alerts import count_failed_opening
 
 TOKEN = {"HTTP_AUTHORIZATION": "Bearer correct horse"}
 
@@ -60,17 +60,17 @@ def test_sources_and_their_last_hour_are_among_them(
 
 def test_checkouts_that_do_not_open_and_waiting_refunds_are_counted(client, token, db):
     for code in ("SOURCE_UNAVAILABLE", "SOURCE_REFUSED", "SOURCE_REFUSED"):
-        count_unopened("stripe", code)
+        count_failed_opening("stripe", code)
 
     read = samples(client.get("/metrics", **TOKEN).content.decode())
 
     assert read["checkouts_not_opened", ("provider", "stripe")] == 3
-    assert read["refunds_waiting",] == 0
+    assert read["with_flagged_refunds",] == 0
 
 
 def test_metrics_escape_the_values_of_labels(client, token, db):
     name = 'a "quoted" \\ name\nof two lines'
-    count_unopened(name, "SOURCE_REFUSED")
+    count_failed_opening(name, "SOURCE_REFUSED")
 
     read = samples(client.get("/metrics", **TOKEN).content.decode())
 

@@ -7,7 +7,7 @@ from django.test import Client
 from tests.api.small import a_key, bearer
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
-from verification.web.request_log import redacted
+from verification.web.request_log import redact
 from workspaces.models import ApiKey
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
@@ -122,7 +122,7 @@ def test_what_other_code_logs_is_redacted_too(log_lines: LogLines) -> None:
 def test_only_what_looks_personal_or_secret_is_masked(
     text: str, left: str | None
 ) -> None:
-    assert redacted(text) == (left or text)
+    assert redact(text) == (left or text)
 
 
 def test_a_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> None:
@@ -137,7 +137,7 @@ def test_a_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> N
 @pytest.mark.parametrize("page", ["b", "c", "p", "r"])
 def test_a_link_to_a_hosted_page_is_masked(page: str):
     text = f"Forbidden (CSRF cookie not set.): /{page}/1dWk88Rb1MPtkmQDM3Oyxe"
-    assert redacted(text).endswith(f"/{page}/[link]")
+    assert redact(text).endswith(f"/{page}/[link]")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_stylesheet_of_a_page_is_kept_for_a_year(
 
 def test_address_changes_with_the_content(monkeypatch: Any, tmp_path: Path) -> None:
     file = tmp_path / "a.css"
-    monkeypatch.setattr(static_files, "_found", lambda name: str(file))
+    monkeypatch.setattr(static_files, "_find_path", lambda name: str(file))
     file.write_text("a { }")
     before = static("a.css")
     file.write_text("a { color: red }")

@@ -7,7 +7,7 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from verification.db.bulk_insert import insert
-from webhooks.events import Happening, event_rows
+from webhooks.events import NewEvent, event_rows
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from workspaces.models import Workspace
 
@@ -20,7 +20,7 @@ def happen(
     """Record events; their ids."""
     rows = event_rows(
         [
-            Happening(name, str(uuid4()), workspace.pk, "sandbox", None, {"n": n})
+            NewEvent(name, str(uuid4()), workspace.pk, "sandbox", None, {"n": n})
             for n in range(events)
         ],
         now(),

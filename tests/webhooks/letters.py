@@ -7,29 +7,29 @@ import time
 import pytest
 
 from tests.webhooks.receiver import lookup_here
-from webhooks.letters import Letter
-from webhooks.sender import Post
+from webhooks.requests import WebhookRequest
+from webhooks.sender import Sender
 
 HEADERS = {"webhook-id": "evt_1"}
 
 
 @pytest.fixture
 def post(receiver):
-    with Post(lookup_here) as post:
+    with Sender(lookup_here) as post:
         yield post
 
 
 @pytest.fixture
 def hurried(receiver, settings):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
-    with Post(lookup_here) as post:
+    with Sender(lookup_here) as post:
         yield post
 
 
 def answers(post, *urls, body=b"{}", seconds=10):
     """The answers to letters to these, in their order."""
     post.send(
-        (number, Letter(url, body, HEADERS, lane=number))
+        (number, WebhookRequest(url, body, HEADERS, lane=number))
         for number, url in enumerate(urls)
     )
     found = {}

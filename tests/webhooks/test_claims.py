@@ -12,11 +12,11 @@ from tests.webhooks.receiver import Receiver, Script
 from tests.world.clients import Api
 from verification.jobs.models import Job
 from webhooks import claims, results
-from webhooks.claims import MOST_AT_ONCE, claim
-from webhooks.delivery import _Flight, _landed, _start, deliver
-from webhooks.letters import Answer
+from webhooks.claims import MAX_CONCURRENT_REQUESTS, claim
+from webhooks.delivery import _collect_ended, _InFlight, _start, send_due_deliveries
 from webhooks.models import Configuration, Delivery
-from webhooks.sender import Post
+from webhooks.requests import Answer
+from webhooks.sender import Sender
 from workspaces.models import Workspace
 
 OK = Answer(200, "", "ok", 3, None)
@@ -25,7 +25,7 @@ OK = Answer(200, "", "ok", 3, None)
 def test_no_more_of_a_configuration_are_claimed_than_its_share(workspace: Workspace):
     configuration = configured(workspace)
     happen(workspace, 40)
-    assert len(claim(1000)) == MOST_AT_ONCE
+    assert len(claim(1000)) == MAX_CONCURRENT_REQUESTS
     assert claim(1000) == []
     assert len(claim(1000, {configuration.pk: 25})) == 15
 
@@ -36,14 +36,14 @@ def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
     receiver.scripts["/hook"] = Script(drip=0.002)
     configured(workspace, url)
     happen(workspace)
-    flight = _Flight()
-    with Post(at_once=MOST_AT_ONCE) as post:
+    flight = _InFlight()
+    with Sender(at_once=MAX_CONCURRENT_REQUESTS) as post:
         for _ in range(2):
             _start(post, claim(1), flight)
             # As removing the configuration and recovering its deliveries do.
             Delivery.objects.update(next_attempt_at=now())
         while flight.claims:
-            results.record(_landed(post, flight))
+            results.record_attempts(_collect_ended(post, flight))
     assert len(receiver.received) == 2
     assert attempts() == [(1, 200, "")]
 
@@ -65,8 +65,8 @@ def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
     (late,) = claim(1)
     let_time_pass()
     (present,) = claim(1)
-    results.record([(present, now(), OK)])
-    results.record([(late, now(), Answer(500, "", "", 3, None))])
+    results.record_attempts([(present, now(), OK)])
+    results.record_attempts([(late, now(), Answer(500, "", "", 3, None))])
     assert statuses() == {"DELIVERED": 1}
     assert attempts() == [(1, 200, "")]
     assert Configuration.objects.get().failures_in_row == 0
@@ -81,7 +81,7 @@ def test_of_two_claims_of_one_event_recorded_together_the_present_counts(
     let_time_pass()
     (present,) = claim(1)
     failed = Answer(500, "", "", 3, None)
-    results.record([(late, now(), failed), (present, now(), OK)])
+    results.record_attempts([(late, now(), failed), (present, now(), OK)])
     assert (statuses(), attempts()) == ({"DELIVERED": 1}, [(1, 200, "")])
     assert "singly" not in caplog.text
 
@@ -93,11 +93,11 @@ def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
     happen(workspace)
     claim(1)
     Job.objects.all().delete()  # it runs now
-    deliver()
+    send_due_deliveries()
     assert receiver.received == []
     assert Job.objects.filter(function=claims.SEND_DUE, due_at__gt=now()).exists()
     let_time_pass()
-    deliver()
+    send_due_deliveries()
     assert statuses() == {"DELIVERED": 1}
 
 
@@ -115,6 +115,6 @@ def test_one_record_that_is_refused_takes_no_other_with_it(workspace: Workspace)
     happen(workspace, 2)
     bad, good = claim(2)
     unknown = Answer(99_999_999, "", "", 3, None)
-    results.record([(bad, now(), unknown), (good, now(), OK)])
+    results.record_attempts([(bad, now(), unknown), (good, now(), OK)])
     assert only_delivery(pk=good.event.pk).status == "DELIVERED"
     assert only_delivery(pk=bad.event.pk).status == "PENDING"

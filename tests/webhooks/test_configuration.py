@@ -10,7 +10,7 @@ from tests.webhooks.deliveries import SECRET, URL, configured, put, recorded, wa
 from tests.world.clients import Api
 from tests.world.threads import at_once
 from verification.jobs.models import Job
-from webhooks.configuration import NotConfigured, SecretNeeded, configure, remove
+from webhooks.configuration import NotConfigured, SecretRequired, configure, remove
 from webhooks.models import Configuration, Delivery
 
 ANOTHER = "another-secret-of-16"
@@ -59,7 +59,7 @@ def test_it_is_told_whether_it_was_created(api: Api):
 
 
 def test_the_first_configuration_needs_a_secret(api: Api):
-    with pytest.raises(SecretNeeded):
+    with pytest.raises(SecretRequired):
         configured(api.workspace, secret=None)
 
     assert not Configuration.objects.exists()

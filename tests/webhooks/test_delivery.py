@@ -20,11 +20,11 @@ from tests.world.clients import Api, person
 from verification.db.encryption import _cipher
 from verification.jobs.models import Job
 from webhooks import claims, results
-from webhooks.claims import MOST_AT_ONCE, claim
-from webhooks.delivery import _Flight, _landed, _start, deliver
-from webhooks.letters import signing_key
+from webhooks.claims import MAX_CONCURRENT_REQUESTS, claim
+from webhooks.delivery import _collect_ended, _InFlight, _start, send_due_deliveries
 from webhooks.models import Attempt, Configuration, Delivery, Event
-from webhooks.sender import Post
+from webhooks.requests import signing_key
+from webhooks.sender import Sender
 from workspaces.models import Workspace
 
 
@@ -33,7 +33,7 @@ def test_an_event_arrives_signed_with_its_own_id(
 ):
     configured(workspace, url)
     (event_id,) = happen(workspace)
-    deliver()
+    send_due_deliveries()
 
     (received,) = receiver.received
     assert Webhook(signing_key(SECRET)).verify(received.body, received.headers) == {
@@ -54,7 +54,7 @@ def test_every_event_of_a_report_arrives(receiver: Receiver, url: str, api: Api)
     configured(api.workspace, url, events=Event.Name.values)
     made = api.create(person())
     api.work()
-    deliver()
+    send_due_deliveries()
     events = [json.loads(received.body) for received in receiver.received]
     assert sorted(event["event"] for event in events) == [
         *["check.completed"] * 3,
@@ -108,10 +108,10 @@ def test_each_try_has_the_same_id_and_bytes_and_a_time_of_its_own(
     receiver.scripts["/hook"] = Script(status=500)
     configured(workspace, url)
     happen(workspace)
-    deliver()
+    send_due_deliveries()
     let_time_pass()
     with time_machine.travel(now() + timedelta(hours=1)):
-        deliver()
+        send_due_deliveries()
     first, second = receiver.received
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.body == second.body
@@ -126,7 +126,7 @@ def test_what_is_not_acknowledged_is_tried_again_after_5_seconds(
     configured(workspace, url)
     happen(workspace)
     Job.objects.all().delete()  # it runs now
-    deliver()
+    send_due_deliveries()
     delivery = only_delivery(status="RETRYING", status_code=500, failures=1)
     wait = delivery.next_attempt_at - now()
     assert timedelta(seconds=3) < wait < timedelta(seconds=6.1)
@@ -141,7 +141,7 @@ def test_after_ten_attempts_it_has_failed_and_nothing_waits(
     configured(workspace, url)
     happen(workspace)
     for _ in range(12):
-        deliver()
+        send_due_deliveries()
         let_time_pass()
     assert statuses() == {"FAILED": 1}
     assert attempts() == [(number, 500, "") for number in range(1, 11)]
@@ -151,7 +151,7 @@ def test_retry_after_is_honoured(receiver: Receiver, url: str, workspace: Worksp
     receiver.scripts["/hook"] = Script(status=503, headers={"Retry-After": "120"})
     configured(workspace, url)
     happen(workspace)
-    deliver()
+    send_due_deliveries()
     wait = only_delivery().next_attempt_at - now()
     assert timedelta(seconds=115) < wait <= timedelta(seconds=120)
 
@@ -161,7 +161,7 @@ def test_a_target_that_may_not_be_called_has_failed_at_once(
 ):
     configured(workspace, "https://127.0.0.1/")
     happen(workspace)
-    deliver()
+    send_due_deliveries()
     assert statuses() == {"FAILED": 1}
     assert attempts() == [(1, None, "TARGET_BLOCKED")]
 
@@ -179,7 +179,7 @@ def test_an_event_that_cannot_be_read_holds_up_no_other(
             """,
             [bad],
         )
-    deliver()
+    send_due_deliveries()
     assert only_delivery(pk=bad).status == "FAILED"
     assert statuses() == {"FAILED": 1, "DELIVERED": 1}
     assert Configuration.objects.get().failures_in_row == 0
@@ -192,10 +192,10 @@ def test_both_secrets_sign_while_the_old_one_counts(
     configured(workspace, url, secret=old)
     configured(workspace, url)
     happen(workspace)
-    deliver()
+    send_due_deliveries()
     Configuration.objects.update(previous_secret_ends_at=now())
     happen(workspace)
-    deliver()
+    send_due_deliveries()
     first, second = receiver.received
     for secret in (SECRET, old):
         Webhook(signing_key(secret)).verify(first.body, first.headers)
@@ -210,11 +210,11 @@ def test_no_more_than_ten_of_a_configuration_are_under_way(
     receiver.scripts["/hangs"] = Script(hangs=True)
     configured(workspace, receiver.url("/hangs", host="localhost"))
     happen(workspace, 30)
-    deliver()
+    send_due_deliveries()
     # A few more were claimed while the first of them were recorded, and no more once
     # ten had failed in a row: it rests, and the others wait as if never claimed.
     sent = len(receiver.received)
-    assert sent < 2 * MOST_AT_ONCE
+    assert sent < 2 * MAX_CONCURRENT_REQUESTS
     assert attempts() == [(1, None, "TIMED_OUT")] * sent
     assert statuses() == {"RETRYING": sent, "PENDING": 30 - sent}
     assert not Delivery.objects.filter(leased_until__isnull=False).exists()
@@ -229,8 +229,8 @@ def test_who_refuses_is_sent_no_more_than_was_under_way(
     )
     configured(workspace, url)
     happen(workspace, 200)
-    deliver()
-    assert len(receiver.received) <= 40 + 2 * MOST_AT_ONCE
+    send_due_deliveries()
+    assert len(receiver.received) <= 40 + 2 * MAX_CONCURRENT_REQUESTS
     assert statuses()["DELIVERED"] == 40
     assert Delivery.objects.filter(status="PENDING", attempts=0).count() >= 140
 
@@ -242,12 +242,12 @@ def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
     happen(workspace)
     workspace.suspend("Unpaid invoices")
     Job.objects.all().delete()
-    deliver()
+    send_due_deliveries()
     assert statuses() == {"PENDING": 1}
     assert not Job.objects.exists()
     workspace.resume()
     assert Job.objects.filter(function=claims.SEND_DUE).exists()
-    deliver()
+    send_due_deliveries()
     assert statuses() == {"DELIVERED": 1}
 
 
@@ -259,13 +259,13 @@ def test_what_was_sealed_with_a_key_that_is_not_here_yet_waits_for_it(
     ring = settings.FIELD_KEYS
     settings.FIELD_KEYS = [("k99", b"x" * 32)]
     _cipher.cache_clear()
-    deliver()
+    send_due_deliveries()
     assert only_delivery().next_attempt_at > now() + timedelta(seconds=50)
     assert (statuses(), attempts()) == ({"PENDING": 1}, [])
     settings.FIELD_KEYS = ring
     _cipher.cache_clear()
     let_time_pass()
-    deliver()
+    send_due_deliveries()
     assert statuses() == {"DELIVERED": 1}
 
 
@@ -274,12 +274,12 @@ def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
 ):
     receiver.scripts["/hook"] = Script(drip=0.03)
     configuration = configured(workspace, url)
-    happen(workspace, MOST_AT_ONCE + 1)
-    flight = _Flight()
-    with Post(at_once=MOST_AT_ONCE) as post:
+    happen(workspace, MAX_CONCURRENT_REQUESTS + 1)
+    flight = _InFlight()
+    with Sender(at_once=MAX_CONCURRENT_REQUESTS) as post:
         _start(post, claim(99, {configuration.pk: 99}), flight)
         while flight.claims:
-            results.record(_landed(post, flight))
+            results.record_attempts(_collect_ended(post, flight))
     last = receiver.received[-1]
     assert last.at - receiver.received[0].at > 1
     started = Attempt.objects.order_by("-started_at")[:2]
@@ -298,7 +298,7 @@ def test_who_hangs_holds_up_nobody(
     configured(another_api.workspace, url)
     happen(workspace, 30)
     happen(another_api.workspace, 30)
-    deliver()
+    send_due_deliveries()
     hung = [r.at for r in receiver.received if r.path == "/hangs"]
     served = [r.at for r in receiver.received if r.path == "/hook"]
     assert len(served) == 30

@@ -19,9 +19,9 @@ from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 from webhooks import results, tasks
 from webhooks.claims import claim
-from webhooks.delivery import deliver
-from webhooks.letters import Answer
+from webhooks.delivery import send_due_deliveries
 from webhooks.models import Configuration
+from webhooks.requests import Answer
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def attempt(*statuses: int) -> Configuration:
     """One attempt with each of these answers, one after the other."""
     for status in statuses:
         let_time_pass()
-        results.record([ended(claim(1)[0], status)])
+        results.record_attempts([ended(claim(1)[0], status)])
     return Configuration.objects.get()
 
 
@@ -67,8 +67,8 @@ def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
     configured(workspace)
     happen(workspace, 9)
     configuration = attempt(500, 500, 500, 500)
-    tasks.tell_failing(str(configuration.pk))
-    tasks.tell_failing(str(configuration.pk))
+    tasks.notify_failing(str(configuration.pk))
+    tasks.notify_failing(str(configuration.pk))
     run_mails()
     assert Notification.objects.count() == len(mail.outbox) == 1
 
@@ -96,7 +96,7 @@ def test_410_disables_and_what_waits_goes_out_when_enabled_again(
     receiver.scripts["/hook"] = Script(status=410)
     configured(workspace, receiver.url("/hook", host="localhost"))
     happen(workspace)
-    deliver()
+    send_due_deliveries()
     configuration = Configuration.objects.get()
     assert (configuration.enabled, configuration.disabled_reason) == (False, "GONE")
     assert statuses() == {"FAILED": 1}
@@ -107,11 +107,11 @@ def test_410_disables_and_what_waits_goes_out_when_enabled_again(
     happen(workspace)
     Configuration.objects.update(enabled=False)
     let_time_pass()
-    deliver()
+    send_due_deliveries()
     assert len(receiver.received) == 1
     receiver.scripts.clear()
     Configuration.objects.update(enabled=True)
-    deliver()
+    send_due_deliveries()
     assert statuses() == {"FAILED": 1, "DELIVERED": 1}
 
 
@@ -170,7 +170,7 @@ def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
     let_time_pass()
     (probe,) = claim(10)
     assert claim(10) == []
-    results.record([ended(probe, 200)])
+    results.record_attempts([ended(probe, 200)])
     let_time_pass()
     assert len(claim(10)) == 10
 
@@ -182,7 +182,7 @@ def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
     happen(workspace)
     (late,) = claim(1)
     Configuration.objects.update(url="https://new.acacia.test/", updated_at=now())
-    results.record([ended(late, 410)])
+    results.record_attempts([ended(late, 410)])
     configuration = Configuration.objects.get()
     assert configuration.enabled
     assert configuration.failures_in_row == 0
@@ -193,8 +193,8 @@ def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
     configured(workspace)
     happen(workspace, 30)
     burst = claim(20, {Configuration.objects.get().pk: 20})
-    results.record([ended(one, 500) for one in burst[:12]])
-    results.record([ended(one, 500) for one in burst[12:]])
+    results.record_attempts([ended(one, 500) for one in burst[:12]])
+    results.record_attempts([ended(one, 500) for one in burst[12:]])
     configuration = Configuration.objects.get()
     rest = configuration.resting_until - now()
     assert timedelta(seconds=28) < rest <= timedelta(seconds=30)
@@ -207,7 +207,7 @@ def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
     happen(workspace, 20)
     claimed = claim(20, {Configuration.objects.get().pk: 20})
     for number, one in enumerate(claimed):
-        results.record([ended(one, 500 if number % 2 else 200)])
+        results.record_attempts([ended(one, 500 if number % 2 else 200)])
     configuration = Configuration.objects.get()
     assert (configuration.failures_in_row, configuration.resting_until) == (1, None)
     assert not Job.objects.filter(function__startswith="webhooks.tasks.tell").exists()

@@ -3,24 +3,26 @@ from typing import Any
 
 from tests.webhooks.receiver import Script, lookup_here
 from webhooks import sender
-from webhooks.letters import Letter
 from webhooks.models import Attempt
-from webhooks.sender import Post
+from webhooks.requests import WebhookRequest
+from webhooks.sender import Sender
 
 E = Attempt.Error
 HEADERS = {"webhook-id": "evt_1"}
 
 
 def lane_of(url: str, letters: int):
-    return [(n, Letter(url, b"{}", HEADERS, lane="one")) for n in range(letters)]
+    return [
+        (n, WebhookRequest(url, b"{}", HEADERS, lane="one")) for n in range(letters)
+    ]
 
 
-def answers_of_lane(post: Post, url: str, letters: int):
+def answers_of_lane(post: Sender, url: str, letters: int):
     post.send(lane_of(url, letters))
     return collected(post, letters)
 
 
-def collected(post: Post, letters: int):
+def collected(post: Sender, letters: int):
     said: list[Any] = []
     deadline = time.monotonic() + 10
     while len(said) < letters and time.monotonic() < deadline:
@@ -30,7 +32,7 @@ def collected(post: Post, letters: int):
 
 def test_few_letters_of_a_lane_are_under_way_at_once(receiver):
     receiver.scripts["/slow"] = Script(body=b"12345", drip=0.001)
-    with Post(lookup_here, at_once=3) as post:
+    with Sender(lookup_here, at_once=3) as post:
         said = answers_of_lane(post, receiver.url("/slow"), 12)
 
     assert {one.status_code for one in said} == {200}
@@ -40,7 +42,7 @@ def test_few_letters_of_a_lane_are_under_way_at_once(receiver):
 def test_who_waits_behind_one_without_an_answer_comes_back_unsent(receiver, settings):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.3
     receiver.scripts["/hangs"] = Script(hangs=True)
-    with Post(lookup_here, at_once=2) as post:
+    with Sender(lookup_here, at_once=2) as post:
         said = answers_of_lane(post, receiver.url("/hangs"), 9)
 
     assert [one.error for one in said if one] == [E.TIMED_OUT] * 2
@@ -50,7 +52,7 @@ def test_who_waits_behind_one_without_an_answer_comes_back_unsent(receiver, sett
 
 def test_who_waits_comes_back_unsent_when_recalled(receiver):
     receiver.scripts["/slow"] = Script(body=b"12345", drip=0.005)
-    with Post(lookup_here, at_once=2) as post:
+    with Sender(lookup_here, at_once=2) as post:
         post.send(lane_of(receiver.url("/slow"), 5))
         receiver.wait_for(2)
         post.recall()
@@ -63,7 +65,7 @@ def test_who_waits_comes_back_unsent_when_recalled(receiver):
 def test_who_waits_for_too_long_comes_back_unsent(receiver, monkeypatch):
     monkeypatch.setattr(sender, "WAIT_SECONDS", 0.2)
     receiver.scripts["/hangs"] = Script(hangs=True)
-    with Post(lookup_here, at_once=1) as post:
+    with Sender(lookup_here, at_once=1) as post:
         post.send(lane_of(receiver.url("/hangs"), 2))
         assert collected(post, 1) == [None]
 
@@ -71,10 +73,12 @@ def test_who_waits_for_too_long_comes_back_unsent(receiver, monkeypatch):
 def test_a_lane_that_fails_holds_up_no_other(receiver, settings):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
     receiver.scripts["/hangs"] = Script(hangs=True)
-    with Post(lookup_here, at_once=1) as post:
+    with Sender(lookup_here, at_once=1) as post:
         post.send(lane_of(receiver.url("/hangs"), 2))
         started = time.monotonic()
-        post.send([("other", Letter(receiver.url(), b"{}", HEADERS, lane="other"))])
+        post.send(
+            [("other", WebhookRequest(receiver.url(), b"{}", HEADERS, lane="other"))]
+        )
         ((key, said),) = post.answers(5)
         assert (key, said.status_code) == ("other", 200)
 

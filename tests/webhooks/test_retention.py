@@ -7,7 +7,7 @@ from tests.webhooks.deliveries import configured
 from tests.webhooks.engine import happen, statuses
 from tests.webhooks.receiver import Receiver
 from verification.jobs import batches
-from webhooks.delivery import deliver
+from webhooks.delivery import send_due_deliveries
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.tasks import purge_events
 from workspaces.models import Workspace
@@ -19,7 +19,7 @@ def test_what_was_said_is_forgotten_after_30_days_and_the_skeleton_stays(
 ):
     configured(workspace, receiver.url("/hook", host="localhost"))
     happen(workspace)
-    deliver()
+    send_due_deliveries()
     then = now() - timedelta(days=days)
     Event.objects.update(created_at=then)
     Attempt.objects.update(started_at=then)
@@ -41,7 +41,7 @@ def test_what_still_waits_after_30_days_has_failed(workspace: Workspace):
 
 
 def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
-    monkeypatch.setattr(batches, "STEP", 2)
+    monkeypatch.setattr(batches, "BATCH_SIZE", 2)
     happen(workspace, 5)
     Event.objects.update(created_at=now() - timedelta(days=31))
     purge_events()

@@ -2,14 +2,14 @@ from datetime import timedelta
 
 import pytest
 
-from webhooks.results import WAITS, next_wait
+from webhooks.results import RETRY_DELAYS, next_retry_delay
 
 
 def waits(failures: int, status: int | None = 500, retry_after: float | None = None):
-    return [next_wait(failures, status, retry_after) for _ in range(300)]
+    return [next_retry_delay(failures, status, retry_after) for _ in range(300)]
 
 
-@pytest.mark.parametrize(("failures", "seconds"), list(enumerate(WAITS, 1)))
+@pytest.mark.parametrize(("failures", "seconds"), list(enumerate(RETRY_DELAYS, 1)))
 def test_each_wait_is_that_of_the_schedule_give_or_take_a_fifth(
     failures: int, seconds: int
 ):
@@ -20,11 +20,13 @@ def test_each_wait_is_that_of_the_schedule_give_or_take_a_fifth(
 
 
 def test_ten_attempts_take_about_three_days():
-    assert timedelta(days=3) < timedelta(seconds=sum(WAITS)) < timedelta(days=3.5)
+    assert (
+        timedelta(days=3) < timedelta(seconds=sum(RETRY_DELAYS)) < timedelta(days=3.5)
+    )
 
 
 def test_there_is_no_eleventh_attempt():
-    assert next_wait(10, 500, None) is None
+    assert next_retry_delay(10, 500, None) is None
 
 
 @pytest.mark.parametrize("status", [429, 503])

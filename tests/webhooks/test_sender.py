@@ -5,9 +5,9 @@ import time
 
 from tests.webhooks.letters import HEADERS, answer, answers
 from tests.webhooks.receiver import HOST, Script, lookup_here
-from webhooks.letters import Letter
 from webhooks.models import Attempt
-from webhooks.sender import Post
+from webhooks.requests import WebhookRequest
+from webhooks.sender import Sender
 
 E = Attempt.Error
 
@@ -62,7 +62,7 @@ def test_proxies_of_the_environment_are_ignored(receiver, monkeypatch, connects)
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
-    with Post(lookup_here) as post:
+    with Sender(lookup_here) as post:
         assert answer(post, receiver.url()).error == ""
     assert connects == [("127.0.0.1", receiver.port)]
 
@@ -73,7 +73,7 @@ def test_passwords_of_the_environment_are_not_sent(receiver, monkeypatch, tmp_pa
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
 
-    with Post(lookup_here) as post:
+    with Sender(lookup_here) as post:
         answer(post, receiver.url())
 
     assert "authorization" not in receiver.received[0].headers
@@ -81,9 +81,10 @@ def test_passwords_of_the_environment_are_not_sent(receiver, monkeypatch, tmp_pa
 
 def test_the_end_does_not_wait_for_receivers(receiver):
     receiver.scripts["/"] = Script(hangs=True)
-    with Post(lookup_here) as post:
+    with Sender(lookup_here) as post:
         post.send(
-            (n, Letter(receiver.url(), b"{}", HEADERS, lane=n)) for n in range(20)
+            (n, WebhookRequest(receiver.url(), b"{}", HEADERS, lane=n))
+            for n in range(20)
         )
         receiver.wait_for(20)
         started = time.monotonic()
@@ -101,8 +102,8 @@ def test_the_end_does_not_wait_for_lookups(receiver):
         await asyncio.get_running_loop().run_in_executor(None, go_on.wait, 20)
 
     try:
-        with Post(lookup) as post:
-            post.send([(1, Letter(receiver.url(), b"{}", HEADERS))])
+        with Sender(lookup) as post:
+            post.send([(1, WebhookRequest(receiver.url(), b"{}", HEADERS))])
             time.sleep(0.1)
             started = time.monotonic()
         assert time.monotonic() - started < 2
@@ -130,7 +131,8 @@ def test_what_nobody_expected_is_an_answer_too(receiver, post, caplog):
 def test_letters_of_many_threads_are_all_answered(receiver, post):
     def send(start):
         post.send(
-            (start + n, Letter(receiver.url(), b"{}", HEADERS)) for n in range(25)
+            (start + n, WebhookRequest(receiver.url(), b"{}", HEADERS))
+            for n in range(25)
         )
 
     threads = [threading.Thread(target=send, args=(n * 25,)) for n in range(4)]

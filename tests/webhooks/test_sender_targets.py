@@ -9,7 +9,7 @@ import pytest
 from tests.webhooks.letters import answer, answers, at
 from tests.webhooks.receiver import HOST, Receiver, Script, lookup_here
 from webhooks.models import Attempt
-from webhooks.sender import Post, _trust
+from webhooks.sender import Sender, _ssl_context
 
 E = Attempt.Error
 
@@ -40,7 +40,7 @@ def test_a_certificate_of_an_unknown_authority_is_not_trusted(
 ):
     settings.WEBHOOK_CA_FILE = ""
 
-    with Post(lookup_here) as post:
+    with Sender(lookup_here) as post:
         assert answer(post, receiver.url()).error == E.NOT_TRUSTED
     assert receiver.received == []
 
@@ -63,7 +63,7 @@ def test_old_tls_is_refused(authority, impostor, post):
 
 
 def test_certificates_are_read_once():
-    assert _trust("") is _trust("")
+    assert _ssl_context("") is _ssl_context("")
 
 
 def test_a_closed_port_is_not_connected(post):
@@ -127,7 +127,7 @@ def test_a_url_that_may_not_be_called_is_blocked(post, connects, url):
 def test_a_name_of_private_addresses_is_blocked(receiver, connects, addresses):
     lookup, asked = at(addresses)
 
-    with Post(lookup) as post:
+    with Sender(lookup) as post:
         said = answer(post, "https://hooks.example.com:8443/")
 
     assert said.error == E.TARGET_BLOCKED
@@ -138,7 +138,7 @@ def test_a_name_of_private_addresses_is_blocked(receiver, connects, addresses):
 def test_a_name_that_changes_is_connected_to_where_it_was_vetted(receiver, connects):
     lookup, asked = at(["8.8.8.8"], ["127.0.0.1"])
 
-    with Post(lookup) as post:
+    with Sender(lookup) as post:
         said = answer(post, "https://hooks.example.com:8443/")
 
     assert said.error == E.NOT_CONNECTED
@@ -152,7 +152,7 @@ def test_a_name_that_changed_is_vetted_anew(receiver, connects):
 
     errors = []
     for _ in range(2):
-        with Post(lookup) as post:
+        with Sender(lookup) as post:
             errors.append(answer(post, url).error)
 
     assert errors == [E.NOT_CONNECTED, E.TARGET_BLOCKED]
@@ -163,14 +163,14 @@ def test_an_unknown_name_says_so(receiver):
     async def lookup(host, port, **options):
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
-    with Post(lookup) as post:
+    with Sender(lookup) as post:
         assert answer(post, receiver.url()).error == E.NAME_UNKNOWN
 
 
 def test_letters_to_one_name_share_its_lookup(receiver):
     lookup, asked = at(["127.0.0.1"])
 
-    with Post(lookup) as post:
+    with Sender(lookup) as post:
         assert {a.error for a in answers(post, *[receiver.url()] * 20)} == {""}
 
     assert asked == [HOST]
@@ -186,7 +186,7 @@ def test_a_slow_lookup_holds_up_no_other_name(receiver, settings):
             await asyncio.get_running_loop().run_in_executor(None, go_on.wait, 20)
         return await lookup_here(host, port, **options)
 
-    with Post(lookup) as post:
+    with Sender(lookup) as post:
         slow, quick = answers(post, receiver.url(host="slow.test"), receiver.url())
         go_on.set()
 

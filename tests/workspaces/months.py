@@ -15,7 +15,7 @@ from workspaces import ledger
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Account
 from workspaces.signup import create_workspace
-from workspaces.statements import Month, opened
+from workspaces.statements import Month, open_statement
 
 OCTOBER, NOVEMBER = Month(2026, 10), Month(2026, 11)
 DECEMBER = Month(2026, 12)
@@ -55,7 +55,7 @@ def at(month: int, day: int, hour: int = 0, second: int = 0) -> datetime:
 
 
 def table(account: Account, month: Month) -> list[dict[str, str]]:
-    with opened(account.pk, month) as statement, csv_file(statement) as file:
+    with open_statement(account.pk, month) as statement, csv_file(statement) as file:
         text = file.read().decode()
     assert text.endswith("\r\n")
     return list(csv.DictReader(io.StringIO(text, newline="")))
@@ -84,5 +84,5 @@ def many(account: Account, count: int) -> None:
 
 
 def pdf_of(account: Account, month: Month = NOVEMBER) -> bytes:
-    with opened(account.pk, month) as statement:
+    with open_statement(account.pk, month) as statement:
         return statement_pdf(statement)

@@ -280,7 +280,7 @@ def test_a_cancelled_check_that_was_not_given_back_is_found(busy):
 
 
 def move(busy: Api, kind: Kind, amount: Decimal, of: CheckResult, attempt: int) -> None:
-    ledger.record(
+    ledger.record_movements(
         Movement(
             busy.account.pk, kind, amount, "tests", of.report_id, of.pk, attempt=attempt
         )
@@ -345,7 +345,7 @@ def test_a_charge_to_another_account_is_found(busy):
     forget(done, "CHARGE")
     other = busy.workspace.accounts.get(environment="production")
     ledger.top_up(busy.workspace, "production", done.price, actor="tests", note="")
-    ledger.record(
+    ledger.record_movements(
         Movement(
             *(other.pk, Kind.CHARGE, -done.price, "tests"),
             *(done.report_id, done.pk, 1),

@@ -176,14 +176,14 @@ def test_a_past_end_ends_the_key_now(issue):
 def test_use_is_noted_once_a_minute(issue, django_assert_num_queries, clock):
     _, text = issue()
     key = keys.find(text)
-    assert keys.touch(key, "192.0.2.1")
+    assert keys.record_use(key, "192.0.2.1")
     seen = key.last_used_at
 
     with django_assert_num_queries(0):
-        assert not keys.touch(key, "192.0.2.1")
+        assert not keys.record_use(key, "192.0.2.1")
 
     clock.shift(timedelta(seconds=61))
-    assert keys.touch(key, "192.0.2.1")
+    assert keys.record_use(key, "192.0.2.1")
     assert keys.find(text).last_used_at > seen
 
 
@@ -191,8 +191,8 @@ def test_of_two_requests_at_once_one_notes_the_use(issue):
     _, text = issue()
     one, other = keys.find(text), keys.find(text)
 
-    assert keys.touch(one, "192.0.2.1")
-    assert not keys.touch(other, "192.0.2.1")
+    assert keys.record_use(one, "192.0.2.1")
+    assert not keys.record_use(other, "192.0.2.1")
 
 
 def test_a_successor_may_do_the_same_and_both_work_for_a_while(issue, clock):

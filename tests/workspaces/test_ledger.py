@@ -65,9 +65,9 @@ def balance(account: Account) -> Decimal:
 def test_a_balance_is_the_sum_of_its_entries(prepaid):
     top_up(prepaid, "120.00")
     charged = charge(prepaid)
-    ledger.record(charged)
-    ledger.record(reversal(charged))
-    ledger.record(charge(prepaid))
+    ledger.record_movements(charged)
+    ledger.record_movements(reversal(charged))
+    ledger.record_movements(charge(prepaid))
 
     amounts = prepaid.entries.order_by("id").values_list("amount", flat=True)
     assert list(amounts) == [120, -50, 50, -50]
@@ -78,7 +78,7 @@ def test_a_prepaid_account_that_cannot_pay_refuses_and_says_what_is_missing(prep
     top_up(prepaid, "49.99")
 
     with pytest.raises(InsufficientBalance, match=r"KES 50\.00 .* KES 49\.99"):
-        ledger.record(charge(prepaid))
+        ledger.record_movements(charge(prepaid))
 
     assert balance(prepaid) == Decimal("49.99")
     assert prepaid.entries.count() == 1
@@ -87,9 +87,9 @@ def test_a_prepaid_account_that_cannot_pay_refuses_and_says_what_is_missing(prep
 def test_a_prepaid_account_pays_with_its_credit_too(prepaid):
     Account.objects.filter(pk=prepaid.pk).update(credit_limit=60)
 
-    ledger.record(charge(prepaid))
+    ledger.record_movements(charge(prepaid))
     with pytest.raises(InsufficientBalance, match=r"has KES 10\.00"):
-        ledger.record(charge(prepaid))
+        ledger.record_movements(charge(prepaid))
 
     assert balance(prepaid) == -50
 
@@ -97,9 +97,9 @@ def test_a_prepaid_account_pays_with_its_credit_too(prepaid):
 def test_postpaid_account_owes_up_to_its_ceiling(postpaid):
     Account.objects.filter(pk=postpaid.pk).update(ceiling=60)
 
-    ledger.record(charge(postpaid))
+    ledger.record_movements(charge(postpaid))
     with pytest.raises(InsufficientBalance, match=r"owes KES 50\.00, of KES 60\.00"):
-        ledger.record(charge(postpaid))
+        ledger.record_movements(charge(postpaid))
 
     assert balance(postpaid) == -50
 
@@ -108,7 +108,7 @@ def test_a_request_is_covered_as_a_whole_or_not_at_all(prepaid):
     top_up(prepaid, "100.00")
 
     with pytest.raises(InsufficientBalance, match=r"needs KES 150\.00"):
-        ledger.record(*[charge(prepaid) for _ in range(3)])
+        ledger.record_movements(*[charge(prepaid) for _ in range(3)])
 
     assert balance(prepaid) == 100
 
@@ -116,16 +116,16 @@ def test_a_request_is_covered_as_a_whole_or_not_at_all(prepaid):
 def test_a_postpaid_account_and_play_money_never_refuse(postpaid):
     play = ledger.account_of(postpaid.workspace, "sandbox")
 
-    ledger.record(charge(postpaid), charge(play))
+    ledger.record_movements(charge(postpaid), charge(play))
 
     assert (balance(postpaid), balance(play)) == (-50, -50)
 
 
 def test_what_is_given_back_is_taken_by_an_account_that_is_overdrawn(postpaid):
     charged = charge(postpaid)
-    ledger.record(charged, charge(postpaid))
+    ledger.record_movements(charged, charge(postpaid))
 
-    ledger.record(reversal(charged))
+    ledger.record_movements(reversal(charged))
 
     assert balance(postpaid) == -50
 
@@ -134,7 +134,7 @@ def test_what_is_given_back_is_taken_by_an_account_that_is_overdrawn(postpaid):
 def test_of_50_charges_at_once_money_for_10_pays_10(prepaid):
     top_up(prepaid, "500.00")
 
-    outcomes = at_once(50, lambda _: ledger.record(charge(prepaid)))
+    outcomes = at_once(50, lambda _: ledger.record_movements(charge(prepaid)))
 
     refused = [o for o in outcomes if isinstance(o, InsufficientBalance)]
     assert outcomes.count(None) == 10
@@ -149,7 +149,7 @@ def test_movements_of_two_accounts_at_once_do_not_deadlock(prepaid, postpaid):
 
     def both(number: int) -> None:
         pair = [charge(prepaid), charge(postpaid)]
-        ledger.record(*(pair if number % 2 else reversed(pair)))
+        ledger.record_movements(*(pair if number % 2 else reversed(pair)))
 
     assert at_once(20, both) == [None] * 20
     assert (balance(prepaid), balance(postpaid)) == (0, -1000)
@@ -159,19 +159,19 @@ def test_movements_of_two_accounts_at_once_do_not_deadlock(prepaid, postpaid):
 def test_a_result_is_charged_and_reversed_once_an_attempt(postpaid, kind):
     charged = charge(postpaid)
     moved = charged if kind == Kind.CHARGE else reversal(charged)
-    ledger.record(moved)
+    ledger.record_movements(moved)
 
     with pytest.raises(IntegrityError, match="charged_and_reversed_once"):
-        ledger.record(moved)
+        ledger.record_movements(moved)
 
     assert postpaid.entries.count() == 1
 
 
 def test_another_attempt_is_charged_anew(postpaid):
     first = charge(postpaid)
-    ledger.record(first)
+    ledger.record_movements(first)
 
-    ledger.record(charge(postpaid, first.result_id, attempt=2))
+    ledger.record_movements(charge(postpaid, first.result_id, attempt=2))
 
     assert balance(postpaid) == -100
 
@@ -198,16 +198,18 @@ def test_charges_take_and_what_gives_is_above_0(postpaid, kind, amount):
 def test_a_charge_names_its_result_and_attempt(postpaid, missing):
     named = {"result_id": uuid7(), "attempt": 1, missing: None}
     with pytest.raises(IntegrityError, match="name_their_result"):
-        ledger.record(Movement(postpaid.pk, Kind.CHARGE, -PRICE, "tests", **named))
+        ledger.record_movements(
+            Movement(postpaid.pk, Kind.CHARGE, -PRICE, "tests", **named)
+        )
 
 
 def test_a_checkout_tops_up_once(prepaid):
     paid = uuid7()
     topped_up = Movement(prepaid.pk, Kind.TOP_UP, Decimal(5), "tests", checkout_id=paid)
-    ledger.record(topped_up)
+    ledger.record_movements(topped_up)
 
     with pytest.raises(IntegrityError, match="a_checkout_tops_up_once"):
-        ledger.record(topped_up)
+        ledger.record_movements(topped_up)
 
     assert balance(prepaid) == 5
 
@@ -215,7 +217,7 @@ def test_a_checkout_tops_up_once(prepaid):
 def test_a_checkout_can_be_taken_back_in_parts(prepaid):
     paid = uuid7()
     for kind, amount in [("TOP_UP", 5), ("ADJUSTMENT", -2), ("ADJUSTMENT", -3)]:
-        ledger.record(
+        ledger.record_movements(
             Movement(prepaid.pk, Kind(kind), Decimal(amount), "tests", checkout_id=paid)
         )
 
@@ -226,7 +228,7 @@ def test_a_charge_names_no_checkout(postpaid):
     charged = replace(charge(postpaid), checkout_id=uuid7())
 
     with pytest.raises(IntegrityError, match="adjustments_name_a_checkout"):
-        ledger.record(charged)
+        ledger.record_movements(charged)
 
 
 @pytest.mark.parametrize(

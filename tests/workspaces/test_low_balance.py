@@ -11,7 +11,7 @@ from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 from workspaces import ledger
 from workspaces.models import Account
-from workspaces.tasks import tell_low_balances
+from workspaces.tasks import notify_low_balances
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ def terms(api: Api, **changes: object) -> None:
 
 def told() -> int:
     """How often somebody was told, after the job ran once more."""
-    tell_low_balances()
+    notify_low_balances()
     return Notification.objects.filter(kind="LOW_BALANCE").count()
 
 
@@ -39,7 +39,7 @@ def low_api(live_api: Api) -> Api:
 
 
 def test_the_owner_is_told_what_is_left_and_where_it_is_little(low_api: Api):
-    tell_low_balances()
+    notify_low_balances()
     send_due()
 
     (message,) = mail.outbox
@@ -52,7 +52,7 @@ def test_the_owner_is_told_what_is_left_and_where_it_is_little(low_api: Api):
 
 def test_the_owner_is_led_to_where_money_is_taken(low_api: Api, settings):
     settings.PAYMENT_PROVIDER = "paystack"
-    tell_low_balances()
+    notify_low_balances()
     send_due()
     assert top_up_url(low_api.account.pk) in mail.outbox[0].body
 
@@ -68,7 +68,7 @@ def test_the_owner_is_told_again_when_it_was_topped_up_meanwhile(low_api: Api):
     assert told() == 1
     top_up(low_api, 100)
     assert told() == 1
-    assert low_api.account.low_balance_told_at is None
+    assert low_api.account.low_balance_notified_at is None
 
     low_api.create(company())
 
@@ -94,7 +94,7 @@ def test_credit_can_be_spent_too(low_api: Api):
     assert told() == 0
 
     low_api.create(company())
-    tell_low_balances()
+    notify_low_balances()
     send_due()
 
     (message,) = mail.outbox
@@ -116,7 +116,7 @@ def test_owner_is_told_before_the_ceiling_is_reached(live_api: Api):
     assert told() == 1
     terms(live_api, ceiling=1301)
     assert told() == 1
-    assert live_api.account.low_balance_told_at is None
+    assert live_api.account.low_balance_notified_at is None
 
 
 def test_play_money_does_not_run_out(api: Api):
@@ -143,7 +143,7 @@ def test_a_suspended_workspace_is_told_when_it_works_again(low_api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_jobs_at_once_tell_once(low_api: Api):
-    assert at_once(8, lambda _: tell_low_balances()) == [None] * 8
+    assert at_once(8, lambda _: notify_low_balances()) == [None] * 8
 
     assert Notification.objects.filter(kind="LOW_BALANCE").count() == 1
 
@@ -155,7 +155,7 @@ def test_whom_nobody_could_write_to_yet_is_not_told(low_api: Api, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("workspaces.low_balance.notify", broken)
         with pytest.raises(RuntimeError):
-            tell_low_balances()
+            notify_low_balances()
 
     assert told() == 1
 

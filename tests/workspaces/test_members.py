@@ -9,7 +9,7 @@ from django.utils.timezone import now
 from tests.world.members import member, somebody, token_sent_to
 from verification.notifications.models import Notification
 from workspaces import members
-from workspaces.members import ALLOWED, LIFETIME, Permission
+from workspaces.members import ALLOWED, INVITATION_LIFETIME, Permission
 from workspaces.models import Invitation, Member, Role
 
 ROLES = list(Role.values)
@@ -129,14 +129,14 @@ def test_an_invitation_makes_a_member_once(workspace, owner):
     made = members.accept(user, token)
 
     assert (made.workspace, made.role) == (workspace, "ADMIN")
-    with pytest.raises(members.InvitationOver):
+    with pytest.raises(members.InvitationEnded):
         members.accept(user, token)
 
 
 def test_an_invitation_is_for_one_address_however_it_is_written(owner):
     token = invited(owner, "New@People.test")
 
-    with pytest.raises(members.InvitationOver):
+    with pytest.raises(members.InvitationEnded):
         members.accept(somebody("other"), token)
 
     assert members.accept(somebody("new"), token)
@@ -147,17 +147,19 @@ def test_an_invitation_expires(owner):
     user = somebody("new")
 
     with (
-        time_machine.travel(now() + LIFETIME + timedelta(seconds=1), tick=False),
-        pytest.raises(members.InvitationOver),
+        time_machine.travel(
+            now() + INVITATION_LIFETIME + timedelta(seconds=1), tick=False
+        ),
+        pytest.raises(members.InvitationEnded),
     ):
         members.accept(user, token)
 
 
 def test_a_withdrawn_invitation_works_no_more_and_is_not_sent(owner):
     token = invited(owner)
-    members.withdraw(owner, Invitation.objects.get())
+    members.withdraw_invitation(owner, Invitation.objects.get())
 
-    with pytest.raises(members.InvitationOver):
+    with pytest.raises(members.InvitationEnded):
         members.accept(somebody("new"), token)
     assert Notification.objects.get().status == "CANCELLED"
     assert Invitation.objects.get().email is None
@@ -168,7 +170,7 @@ def test_a_second_invitation_replaces_the_first(owner):
     second = invited(owner, role="ADMIN")
     user = somebody("new")
 
-    with pytest.raises(members.InvitationOver):
+    with pytest.raises(members.InvitationEnded):
         members.accept(user, first)
     assert members.accept(user, second).role == "ADMIN"
 
@@ -199,8 +201,8 @@ def test_who_has_accepted_is_not_withdrawn(owner):
     waiting = Invitation.objects.get()
     members.accept(somebody("new"), token)
 
-    with pytest.raises(members.InvitationOver):
-        members.withdraw(owner, waiting)
+    with pytest.raises(members.InvitationEnded):
+        members.withdraw_invitation(owner, waiting)
     assert Invitation.objects.get().accepted_at
 
 
@@ -209,9 +211,9 @@ def test_nobody_joins_a_suspended_workspace(workspace, owner):
     user = somebody("new")
     workspace.suspend("Unpaid invoices")
 
-    with pytest.raises(members.InvitationOver):
+    with pytest.raises(members.InvitationEnded):
         members.accept(user, token)
-    assert members.open_invitation(token) is None
+    assert members.find_open_invitation(token) is None
     workspace.resume()
     assert members.accept(user, token)
 
@@ -221,7 +223,7 @@ def test_a_workspace_invites_so_many_people_a_day(workspace, owner):
         members.invite(owner, "new@people.test", Role.VIEWER)
 
     yesterday = now() - timedelta(days=1)
-    for number in range(members.A_DAY):
+    for number in range(members.INVITATIONS_PER_DAY):
         members.invite(owner, f"{number}@people.test", Role.VIEWER)
 
     with pytest.raises(members.TooManyInvitations):

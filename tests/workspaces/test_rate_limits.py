@@ -120,7 +120,7 @@ def test_old_counts_are_purged_and_the_running_minute_is_kept(clock):
     clock.shift(timedelta(minutes=10))
     rate_limits.count("new", 1)
 
-    assert rate_limits.purge() == 1
+    assert rate_limits.purge_counts() == 1
     assert RateCount.objects.get().subject == "new"
 
 

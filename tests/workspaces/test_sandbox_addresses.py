@@ -16,9 +16,9 @@ from verification.notifications.tasks import send_due
 from workspaces.members import NotAllowed
 from workspaces.models import Member
 from workspaces.sandbox_addresses import (
-    CODES_A_DAY,
-    MOST,
-    TRIES,
+    CODES_PER_DAY,
+    MAX_ADDRESSES,
+    MAX_TRIES,
     TooManyAddresses,
     WrongCode,
     add,
@@ -75,7 +75,7 @@ def test_code_is_sent_by_sms_to_a_number(admin: Member, sms_gateway):
 
 def test_code_works_for_five_tries(admin: Member):
     code = added(admin)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         with pytest.raises(WrongCode):
             confirm(admin, row().pk, "x")
     with pytest.raises(WrongCode):
@@ -101,7 +101,7 @@ def test_tries_at_once_are_no_more_than_five(admin: Member):
     answers = at_once(8, lambda n: confirm(admin, row().pk, f"{n}"), connected=True)
 
     assert {type(one) for one in answers} == {WrongCode}
-    assert row().wrong_codes == TRIES
+    assert row().wrong_codes == MAX_TRIES
 
 
 def test_confirmed_address_gets_no_second_code(admin: Member):
@@ -133,14 +133,14 @@ def test_removed_address_gets_no_code(admin: Member):
 
 
 def test_workspace_has_so_many_addresses(admin: Member):
-    for n in range(MOST):
+    for n in range(MAX_ADDRESSES):
         added(admin, f"p{n}@testers.test")
     with pytest.raises(TooManyAddresses):
         added(admin)
 
 
 def test_workspace_sends_so_many_codes_a_day(admin: Member):
-    for n in range(CODES_A_DAY):
+    for n in range(CODES_PER_DAY):
         added(admin, f"p{n}@testers.test")
         remove(admin, row().pk)
     with pytest.raises(TooManyAddresses):

@@ -16,14 +16,14 @@ from tests.payments.test_refund_admin import browser
 from tests.world.staff import act, dialog_url, listing, opened, press, sent
 from tests.world.threads import at_once
 from verification.backoffice.models import AuditEvent
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.db.ids import uuid7
 from workspaces import ledger, staff_entries
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Account, LedgerEntry, StaffEntry
 
 pytestmark = pytest.mark.django_db
-GRACE = Staff(1, "staff grace")
+GRACE = StaffActor(1, "staff grace")
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def finance(name: str) -> Client:
 
 
 def asked(account: Account, amount: object, kind: Kind = Kind.TOP_UP) -> StaffEntry:
-    return staff_entries.ask(uuid7(), account.pk, kind, Decimal(amount), "Bank", GRACE)
+    return staff_entries.request_entry(
+        uuid7(), account.pk, kind, Decimal(amount), "Bank", GRACE
+    )
 
 
 def balance(account: Account) -> Decimal:
@@ -81,11 +83,13 @@ def test_of_a_double_click_one_is_booked(account):
     page = uuid7()
 
     def click(number: int) -> StaffEntry:
-        return staff_entries.ask(page, account.pk, Kind.TOP_UP, Decimal(10), "", GRACE)
+        return staff_entries.request_entry(
+            page, account.pk, Kind.TOP_UP, Decimal(10), "", GRACE
+        )
 
     answers = at_once(4, click)
 
-    assert sum(isinstance(one, staff_entries.SentBefore) for one in answers) == 3
+    assert sum(isinstance(one, staff_entries.AlreadySent) for one in answers) == 3
     assert balance(account) == 10
 
 
@@ -94,7 +98,7 @@ def test_the_database_books_a_staff_entry_once(account):
     again = Movement(account.pk, Kind.TOP_UP, Decimal(10), "x", staff_entry_id=entry.pk)
 
     with pytest.raises(IntegrityError, match="a_staff_entry_is_booked_once"):
-        ledger.record(again)
+        ledger.record_movements(again)
 
 
 def test_a_large_entry_needs_a_second_person_and_both_are_in_the_trail(
@@ -133,10 +137,10 @@ def test_a_rejected_entry_is_not_booked(account, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
     entry = asked(account, 50)
 
-    staff_entries.reject(entry.pk, by=Staff(2, "staff wangari"))
+    staff_entries.reject(entry.pk, by=StaffActor(2, "staff wangari"))
 
     with pytest.raises(staff_entries.NotBooked, match="REJECTED already"):
-        staff_entries.approve(entry.pk, by=Staff(2, "staff wangari"))
+        staff_entries.approve(entry.pk, by=StaffActor(2, "staff wangari"))
     assert balance(account) == 0
 
 
@@ -163,7 +167,7 @@ def test_what_the_balance_no_longer_has_is_not_taken_by_approving(account, setti
     entry = asked(account, -50, Kind.ADJUSTMENT)
 
     with pytest.raises(staff_entries.NotBooked, match="This needs KES 50"):
-        staff_entries.approve(entry.pk, by=Staff(2, "staff wangari"))
+        staff_entries.approve(entry.pk, by=StaffActor(2, "staff wangari"))
 
     assert StaffEntry.objects.get().status == "REQUESTED"
 

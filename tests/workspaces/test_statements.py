@@ -18,17 +18,17 @@ from tests.world.orders import two_checks
 from verification.documents.statements import csv_file
 from workspaces import ledger
 from workspaces.models import Account
-from workspaces.statements import Month, Statement, months, opened
+from workspaces.statements import Month, Statement, months, open_statement
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_statement_goes_from_one_balance_to_the_next(three_months: Account):
-    with opened(three_months.pk, NOVEMBER) as november:
+    with open_statement(three_months.pk, NOVEMBER) as november:
         lines = list(november.lines())
-    with opened(three_months.pk, OCTOBER) as october:
+    with open_statement(three_months.pk, OCTOBER) as october:
         pass
-    with opened(three_months.pk, DECEMBER) as december:
+    with open_statement(three_months.pk, DECEMBER) as december:
         pass
 
     assert (october.opening, october.closing) == (0, 1000)
@@ -44,16 +44,16 @@ def test_a_statement_goes_from_one_balance_to_the_next(three_months: Account):
 
 
 def test_the_running_month_is_so_far(three_months: Account):
-    with opened(three_months.pk, DECEMBER) as december:
-        assert december.is_so_far
+    with open_statement(three_months.pk, DECEMBER) as december:
+        assert december.is_partial
         assert december.until == at(12, 1)
-    with opened(three_months.pk, NOVEMBER) as november:
-        assert not november.is_so_far
+    with open_statement(three_months.pk, NOVEMBER) as november:
+        assert not november.is_partial
         assert november.until == at(12, 1)
 
 
 def test_a_month_without_entries_has_a_balance(three_months: Account):
-    with opened(three_months.pk, Month(2026, 9)) as before:
+    with open_statement(three_months.pk, Month(2026, 9)) as before:
         assert (before.opening, before.closing, before.count) == (0, 0, 0)
         assert list(before.lines()) == []
 
@@ -136,13 +136,13 @@ def test_a_note_stays_as_it_is(account: Account):
 def test_what_is_charged_while_a_statement_is_read_is_not_in_it(account: Account):
     move(account, ("TOP_UP", "100", at(12, 2)))
 
-    with opened(account.pk, DECEMBER) as statement:
+    with open_statement(account.pk, DECEMBER) as statement:
         _elsewhere(lambda: move(account, ("CHARGE", "-40", at(12, 3))))
         lines = list(statement.lines())
 
     assert statement.closing == lines[-1].balance == 100
     assert len(lines) == 1
-    with opened(account.pk, DECEMBER) as statement:
+    with open_statement(account.pk, DECEMBER) as statement:
         assert statement.closing == 60
 
 
@@ -171,7 +171,7 @@ def test_a_month_is_read_in_as_many_statements_whatever_its_length(account: Acco
 
 def test_a_long_month_is_not_held_in_memory(account: Account):
     many(account, 40_000)
-    with opened(account.pk, NOVEMBER) as statement:
+    with open_statement(account.pk, NOVEMBER) as statement:
         tracemalloc.start()
         with csv_file(statement) as file:
             _, peak = tracemalloc.get_traced_memory()
@@ -186,7 +186,7 @@ def test_opening_and_entries_make_the_balance_of_real_reports(api: Api):
     made = api.create(two_checks(), two_checks(), company())
     assert api.post(f"/reports/{made[0]['id']}/cancel").status_code == 200
 
-    with opened(api.account.pk, DECEMBER) as so_far:
+    with open_statement(api.account.pk, DECEMBER) as so_far:
         lines = list(so_far.lines())
 
     assert isinstance(so_far, Statement)

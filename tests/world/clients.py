@@ -19,7 +19,7 @@ from django.utils.timezone import now
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.tasks import run_due
 from verification.notifications.models import SandboxAddress
-from verification.notifications.recipients import exact_hash
+from verification.notifications.recipients import exact_address_hash
 from verification.providers import registry
 from verification.providers.base import Finding, Inquiry, Refused
 from workspaces import keys
@@ -168,7 +168,7 @@ def let_get_sandbox_messages(workspace: Workspace, *addresses: str) -> None:
             workspace=workspace,
             channel=channel,
             address=address,
-            address_hash=exact_hash(channel, address),
+            address_hash=exact_address_hash(channel, address),
             confirmed_at=now(),
         )
         for address in addresses
@@ -211,7 +211,7 @@ def live_source() -> Iterator[None]:
     if registry.live_sources():
         yield
         return
-    asked = (e.name for e in CATALOGUE if e.name != registry.REFEREES_CHECK)
+    asked = (e.name for e in CATALOGUE if e.name != registry.REFEREE_CHECK)
     path = f"{Refusing.__module__}.{Refusing.__name__}"
     routes = {name: {registry.EVERYWHERE: [Refusing.name]} for name in asked}
     registry.configure({Refusing.name: (path, {})}, routes)

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.core.management import call_command
 
 from tests.world.clients import HOSTED, Api, codes, person
-from verification.payments.models import Trouble, TroubleKind
+from verification.payments.models import OperatorAlert, OperatorAlertKind
 
 EMPLOYMENT = {
     "employerName": "Baraka Logistics Ltd",
@@ -46,8 +46,10 @@ def rows() -> dict[str, int]:
         for model in ours
         if model._meta.label != "workspaces.RateCount"
     }
-    refused = Trouble.objects.filter(kind=TroubleKind.ACCESS).count()
-    return counted | {Trouble._meta.label: counted[Trouble._meta.label] - refused}
+    refused = OperatorAlert.objects.filter(kind=OperatorAlertKind.ACCESS).count()
+    return counted | {
+        OperatorAlert._meta.label: counted[OperatorAlert._meta.label] - refused
+    }
 
 
 OURS = {"verification", "workspaces", "webhooks", "monitoring"}

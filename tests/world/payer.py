@@ -12,7 +12,7 @@ from tests.world.payments import candidate
 from tests.world.subject import Visitor, words
 from verification import links
 from verification.payments.models import Checkout, Payment
-from verification.payments.polling import look_at_due
+from verification.payments.polling import poll_due_checkouts
 
 
 class Payer(Visitor):
@@ -66,9 +66,9 @@ def payer(api: Api, **item: Any) -> Payer:
 
 def is_due(checkout: Checkout) -> bool:
     """Whether its provider is to be asked now."""
-    return checkout.next_look_at is not None and checkout.next_look_at <= now()
+    return checkout.next_poll_at is not None and checkout.next_poll_at <= now()
 
 
 def work() -> None:
     """What the jobs do that ask providers."""
-    look_at_due()
+    poll_due_checkouts()

@@ -13,12 +13,12 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
 from tests.world.clients import Api, person
-from verification.payments.checkouts import begin, open_checkout
+from verification.payments.checkouts import open_at_provider, open_checkout
 from verification.payments.models import Checkout, Payment, SandboxCheckout
-from verification.payments.polling import look_at_due, look_now
+from verification.payments.polling import poll_due_checkouts, poll_now
 from verification.payments.registry import _live
-from verification.payments.sandbox import play
-from verification.providers.checkout import CheckoutState
+from verification.payments.sandbox import end_sandbox_checkout
+from verification.providers.payment_provider import CheckoutState
 
 EMAIL = "wanjiku@example.test"
 EVENTS = "/api/v1/webhooks/payment-provider"
@@ -39,7 +39,7 @@ def opened(report: dict[str, Any]) -> Checkout:
     payment = payment_of(report)
     checkout = open_checkout(payment.pk, payment.generation)
     if not checkout.url:
-        begin(checkout, "en")
+        open_at_provider(checkout, "en")
     checkout.refresh_from_db()
     return checkout
 
@@ -68,14 +68,14 @@ def end(
     """The payer does so at the provider, and we look."""
     amount = None if pays is None else Decimal(pays)
     SandboxCheckout.objects.update(currency=currency)
-    play(checkout.reference, state, pays=amount)
+    end_sandbox_checkout(checkout.reference, state, pays=amount)
     look(checkout)
     return checkout
 
 
 def look(*checkouts: Checkout) -> None:
-    look_now(*(checkout.pk for checkout in checkouts))
-    look_at_due()
+    poll_now(*(checkout.pk for checkout in checkouts))
+    poll_due_checkouts()
     for checkout in checkouts:
         checkout.refresh_from_db()
 

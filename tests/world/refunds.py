@@ -16,16 +16,16 @@ from django.utils.timezone import now
 from tests.fakes.paystack import FakePaystack
 from tests.world.clients import Api
 from tests.world.payments import candidate, look, opened
-from verification.backoffice.roles import Staff
+from verification.backoffice.roles import StaffActor
 from verification.payments import registry
-from verification.payments.checkouts import begin, open_top_up
+from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.models import Checkout, Refund
 from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import ask_for_refund
-from verification.payments.sandbox import play
-from verification.providers.checkout import CheckoutState
+from verification.payments.refunds import request_refund
+from verification.payments.sandbox import end_sandbox_checkout
+from verification.providers.payment_provider import CheckoutState
 
-GRACE, WANGARI = Staff(1, "staff grace"), Staff(2, "staff wangari")
+GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
 # For a service that runs; `manage.py shell` takes it.
 BY_SHELL = """
 from decimal import Decimal
@@ -67,7 +67,7 @@ def paid(api: Api, paystack: FakePaystack | None = None, **item: Any) -> Checkou
 
 def topped_up(api: Api, amount: int, paystack: FakePaystack | None = None) -> Checkout:
     checkout = open_top_up(api.account, Decimal(amount), "owner")
-    begin(checkout, "en")
+    open_at_provider(checkout, "en")
     return received(checkout, paystack)
 
 
@@ -75,18 +75,18 @@ def received(checkout: Checkout, paystack: FakePaystack | None) -> Checkout:
     if paystack:
         paystack.pay(checkout.reference)
     else:
-        play(checkout.reference, CheckoutState.PAID)
+        end_sandbox_checkout(checkout.reference, CheckoutState.PAID)
     look(checkout)
     return checkout
 
 
 def ask(
-    checkout: Checkout, amount: Any = None, by: Staff = GRACE, **more: Any
+    checkout: Checkout, amount: Any = None, by: StaffActor = GRACE, **more: Any
 ) -> Refund:
     """All that is left, unless an amount is given."""
     checkout.refresh_from_db()
     asked = checkout.refundable if amount is None else Decimal(amount)
-    return ask_for_refund(checkout.pk, asked, reason="They asked", by=by, **more)
+    return request_refund(checkout.pk, asked, reason="They asked", by=by, **more)
 
 
 def send() -> None:

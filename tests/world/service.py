@@ -32,7 +32,7 @@ from django.conf import settings
 from psycopg import sql
 
 from verification.db import embedded
-from verification.jobs.processes import dying_with_us
+from verification.jobs.processes import parent_death_hook
 
 NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
 # Each worker of pytest-xdist would have a service of its own.
@@ -164,7 +164,7 @@ class Service:
                 stdout=log,
                 stderr=log,
                 # A test run that is killed leaves nothing behind.
-                preexec_fn=dying_with_us(),
+                preexec_fn=parent_death_hook(),
             )
 
     def _wait_for(self, path: str) -> None:

@@ -21,11 +21,11 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import devices, lockout
-from verification.accounts.sessions import browser_of
+from verification.accounts.sessions import browser_name
 from verification.db.encryption import keyed_hashes
 from verification.db.ids import uuid7
 from verification.notifications.models import Kind
-from verification.notifications.outbox import notify_person
+from verification.notifications.outbox import notify_account_holder
 from verification.values.wire import utc_text
 
 # By the template that allauth names: what we send, and what of it the letter says.
@@ -44,14 +44,14 @@ MAILS = {
     "mfa/email/recovery_codes_generated": (Kind.ACCOUNT_CHANGED, "codes"),
 }
 # What the link of a letter is called there; that of the others leads to the login.
-LINKS = {
+LINK_KEYS = {
     Kind.ACCOUNT_CONFIRM: "activate_url",
     Kind.ACCOUNT_RESET: "password_reset_url",
 }
 # An address that was never confirmed, and is given up, changes nothing.
-NOT_SENT = {"account/email/email_deleted"}
+SUPPRESSED_MAILS = {"account/email/email_deleted"}
 # What is said on the page after; the rest the pages say themselves.
-SAID = {
+PAGE_MESSAGES = {
     "account/messages/email_confirmed.txt": _("Your e-mail address is confirmed."),
     "account/messages/email_confirmation_failed.txt": _(
         "Somebody else has confirmed this address."
@@ -77,14 +77,14 @@ ERRORS = {
 }
 
 
-def tell_of_change(request: HttpRequest, user: Any, what: str) -> None:
+def notify_account_change(request: HttpRequest, user: Any, what: str) -> None:
     """Queue the letter about something that allauth sends none of."""
-    notify_person(
+    notify_account_holder(
         Kind.ACCOUNT_CHANGED,
         user.email,
         what=what,
-        browser=browser_of(request),
-        address=lockout.address(request) or "",
+        browser=browser_name(request),
+        address=lockout.client_network(request) or "",
         happenedAt=utc_text(now()),
     )
 
@@ -96,10 +96,10 @@ class AccountAdapter(DefaultAccountAdapter):
         self, template_prefix: str, email: str, context: dict[str, Any]
     ) -> None:
         """Queued, so that an answer takes as long for who has no account."""
-        if template_prefix in NOT_SENT:
+        if template_prefix in SUPPRESSED_MAILS:
             return
         kind, what = MAILS[template_prefix]
-        notify_person(kind, email, what=what, url=self._link(kind, context))
+        notify_account_holder(kind, email, what=what, url=self._link(kind, context))
 
     def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
         """With the page that the person came for, such as an invitation."""
@@ -135,19 +135,19 @@ class AccountAdapter(DefaultAccountAdapter):
         return sorted(factors, key=lambda m: "webauthn" not in m["id"]) or methods
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        return lockout.address(request) or ""
+        return lockout.client_network(request) or ""
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Not by account alone, as allauth would: that locks its owner out, too."""
-        lockout.slow_down(request, str(credentials.get("email") or ""))
+        lockout.require_pause(request, str(credentials.get("email") or ""))
 
     def login(self, request: HttpRequest, user: Any) -> None:
         """Tell the person of a browser that is new, but for the very first login."""
-        is_news = user.last_login and not devices.knows(request, user.email)
+        is_news = user.last_login and not devices.is_known(request, user.email)
         super().login(request, user)
         devices.remember(request, user.email)
         if is_news:
-            tell_of_change(request, user, "login")
+            notify_account_change(request, user, "login")
 
     def _rollback_login_failed_rl_usage(self) -> None:
         pass
@@ -160,7 +160,7 @@ class AccountAdapter(DefaultAccountAdapter):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        if said := SAID.get(message_template or ""):
+        if said := PAGE_MESSAGES.get(message_template or ""):
             messages.add_message(request, level, str(said))
 
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
@@ -168,8 +168,8 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def _link(self, kind: Kind, context: dict[str, Any]) -> str:
         """Never made of the Host header, which whoever asks can choose."""
-        if kind in LINKS:
-            return str(context[LINKS[kind]])
+        if kind in LINK_KEYS:
+            return str(context[LINK_KEYS[kind]])
         url = _absolute("account_login")
         return passthrough_next_redirect_url(self.request, url, REDIRECT_FIELD_NAME)
 
@@ -195,7 +195,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def generate_authenticator_name(self, user: Any, type: Any) -> str:
         """Return the browser and system that the passkey is added with."""
-        return browser_of(context.request) or str(_("Passkey"))
+        return browser_name(context.request) or str(_("Passkey"))
 
     def get_totp_label(self, user: Any) -> str:
         return str(user.email)

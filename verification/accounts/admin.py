@@ -16,12 +16,12 @@ from unfold.widgets import (
 )
 
 from verification.accounts import colleagues
-from verification.accounts.colleagues import Refused
+from verification.accounts.colleagues import StaffChangeRefused
 from verification.accounts.models import Colleague, FactorRemoval, Promotion
-from verification.backoffice.dialogs import FactsForm, ReasonForm, back_to, dialog
+from verification.backoffice.dialogs import FactsForm, ReasonForm, dialog, redirect_back
 from verification.backoffice.roles import SUPERUSER, is_superuser
-from verification.values.local_time import in_nairobi
-from workspaces.people import PeopleAdmin, address_is_all, free_address
+from verification.values.local_time import format_nairobi
+from workspaces.people import PeopleAdmin, address_change_refusal, validate_free_address
 
 
 class ColleagueForm(forms.ModelForm):
@@ -56,21 +56,21 @@ class ColleagueForm(forms.ModelForm):
         stays = any(role.name == SUPERUSER for role in roles)
         if self.instance.pk and is_superuser(self.instance) and not stays:
             try:
-                colleagues.keep_a_superuser(self.instance, by=self.by)
-            except Refused as e:
+                colleagues.require_another_superuser(self.instance, by=self.by)
+            except StaffChangeRefused as e:
                 raise ValidationError(str(e)) from e
         return roles
 
 
-class NewColleague(ColleagueForm):
+class NewColleagueForm(ColleagueForm):
     email = forms.EmailField(
         label="E-mail address", max_length=254, widget=UnfoldAdminEmailInputWidget
     )
 
     def clean_email(self):
         # So that of two who add the same person the second one sees the first.
-        colleagues.hold_staff()
-        return free_address(self.cleaned_data["email"])
+        colleagues.lock_superusers()
+        return validate_free_address(self.cleaned_data["email"])
 
     def save(self, commit=True):
         given = self.cleaned_data
@@ -82,18 +82,18 @@ class NewColleague(ColleagueForm):
         pass
 
 
-class Access(ReasonForm):
+class AccessForm(ReasonForm):
     def facts(self):
         colleague = Colleague.objects.get(pk=self.object_id)
         return [("Colleague", colleague), ("Roles", roles_of(colleague))]
 
 
-class Agreement(ReasonForm):
+class AgreementForm(ReasonForm):
     request_kind: type[FactorRemoval | Promotion]
 
     def facts(self):
         colleague = Colleague.objects.get(pk=self.object_id)
-        asked = colleagues.requested(self.request_kind, colleague)
+        asked = colleagues.find_request(self.request_kind, colleague)
         told = f"{asked.asked_by}: {asked.reason}" if asked else "nobody yet"
         return [
             ("Colleague", colleague),
@@ -102,15 +102,15 @@ class Agreement(ReasonForm):
         ]
 
 
-class RemovalAgreement(Agreement):
+class RemovalAgreementForm(AgreementForm):
     request_kind = FactorRemoval
 
 
-class PromotionAgreement(Agreement):
+class PromotionAgreementForm(AgreementForm):
     request_kind = Promotion
 
 
-class NewInvitation(FactsForm):
+class InvitationForm(FactsForm):
     def facts(self):
         colleague = Colleague.objects.get(pk=self.object_id)
         return [("Colleague", colleague), ("To", colleague.email)]
@@ -171,7 +171,7 @@ class ColleagueAdmin(PeopleAdmin):
                 None,
                 {
                     "fields": ["first_name", "groups", *self.readonly_fields],
-                    "description": address_is_all(obj),
+                    "description": address_change_refusal(obj),
                 },
             ),
             (
@@ -188,7 +188,7 @@ class ColleagueAdmin(PeopleAdmin):
         return self.readonly_fields if obj else []
 
     def get_form(self, request, obj=None, change=False, **kwargs):
-        kwargs["form"] = self.form if change else NewColleague
+        kwargs["form"] = self.form if change else NewColleagueForm
         form = super().get_form(request, obj, change, **kwargs)
         form.by = request.user
         return form
@@ -215,7 +215,7 @@ class ColleagueAdmin(PeopleAdmin):
             return super().changeform_view(request, *arguments, **more)
         # A row that is read before another superuser ends an access would restore it.
         with transaction.atomic():
-            colleagues.hold_staff()
+            colleagues.lock_superusers()
             if not colleagues.superusers().filter(pk=request.user.pk).exists():
                 raise PermissionDenied
             return super().changeform_view(request, *arguments, **more)
@@ -227,7 +227,7 @@ class ColleagueAdmin(PeopleAdmin):
     def save_related(self, request, form, formsets, change):
         super().save_related(request, form, formsets, change)
         if change:
-            colleagues.give_roles(form.instance, form.cleaned_data["groups"])
+            colleagues.set_roles(form.instance, form.cleaned_data["groups"])
 
     def response_add(self, request, obj, post_url_continue=None):
         told = f"{obj} is added; an invitation goes to {obj.email}."
@@ -255,7 +255,7 @@ class ColleagueAdmin(PeopleAdmin):
         invitation = getattr(colleague, "staff_invitation", None)
         if invitation is None or invitation.expires_at <= now():
             return "invitation over"
-        return f"invited until {in_nairobi(invitation.expires_at, 'j F')}"
+        return f"invited until {format_nairobi(invitation.expires_at, 'j F')}"
 
     def has_invite_permission(self, request, object_id=None):
         colleague = self._changed(request, object_id)
@@ -294,7 +294,7 @@ class ColleagueAdmin(PeopleAdmin):
             "Send another invitation",
             "A new link goes out; the old one stops working.",
             "Send it",
-            NewInvitation,
+            InvitationForm,
         ),
     )
     def invite_again(self, request, form, object_id):
@@ -311,7 +311,7 @@ class ColleagueAdmin(PeopleAdmin):
             "They are logged out at once, and their password stops working. What they "
             "did keeps their name.",
             "Deactivate",
-            Access,
+            AccessForm,
         ),
     )
     def deactivate(self, request, form, object_id):
@@ -329,7 +329,7 @@ class ColleagueAdmin(PeopleAdmin):
             "They get a link by which they choose a new password. They keep their "
             "second factor and all roles but Superuser.",
             "Reactivate",
-            Access,
+            AccessForm,
         ),
     )
     def reactivate(self, request, form, object_id):
@@ -347,7 +347,7 @@ class ColleagueAdmin(PeopleAdmin):
             "that it is the colleague who asks. Their password alone logs them in "
             "then, and they set up another factor before they work.",
             "Ask or agree",
-            RemovalAgreement,
+            RemovalAgreementForm,
         ),
     )
     def remove_factor(self, request, form, object_id):
@@ -364,7 +364,7 @@ class ColleagueAdmin(PeopleAdmin):
             "Two superusers do this: one asks, another agrees within a day. "
             "Superusers may do everything, so be sure who reads this mailbox.",
             "Ask or agree",
-            PromotionAgreement,
+            PromotionAgreementForm,
         ),
     )
     def promote(self, request, form, object_id):
@@ -379,13 +379,13 @@ class ColleagueAdmin(PeopleAdmin):
                 is_done = verb(colleague, by=request.user, reason=reason)
                 done = agreed if is_done else asked
                 self.log_change(request, colleague, done, verb=done, reason=reason)
-        except Refused as e:
+        except StaffChangeRefused as e:
             self.message_user(request, str(e), messages.ERROR)
         else:
             if not is_done:
                 told = "It is asked for. Another superuser has to agree within a day."
             self.message_user(request, told, messages.SUCCESS)
-        return back_to(request, colleague)
+        return redirect_back(request, colleague)
 
     def _act(self, request, object_id, verb, done, told, reason=""):
         colleague = self.get_object(request, object_id)
@@ -393,8 +393,8 @@ class ColleagueAdmin(PeopleAdmin):
             with transaction.atomic():
                 verb(colleague, by=request.user)
                 self.log_change(request, colleague, done, verb=done, reason=reason)
-        except Refused as e:
+        except StaffChangeRefused as e:
             self.message_user(request, str(e), messages.ERROR)
         else:
             self.message_user(request, told, messages.SUCCESS)
-        return back_to(request, colleague)
+        return redirect_back(request, colleague)

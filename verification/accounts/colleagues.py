@@ -24,19 +24,24 @@ from verification.accounts.models import (
     StaffInvitation,
 )
 from verification.backoffice.roles import SUPERUSER, is_superuser
-from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.outbox import Wanted, cancel, notify, notify_person
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import (
+    OutgoingMessage,
+    cancel,
+    notify,
+    notify_account_holder,
+)
 from verification.values.wire import utc_text
-from workspaces.people import undo_factor
+from workspaces.people import remove_second_factors
 
-LIFETIME = timedelta(days=7)
+INVITATION_LIFETIME = timedelta(days=7)
 # How long a superuser has to agree to what another one asks.
-TO_AGREE = timedelta(days=1)
+AGREEMENT_PERIOD = timedelta(days=1)
 # Of the name that the audit trail knows a colleague by.
-LONGEST_NAME = 100
+MAX_USERNAME_LENGTH = 100
 
 
-class Refused(Exception):
+class StaffChangeRefused(Exception):
     """Nothing was changed; the text says why."""
 
 
@@ -50,7 +55,7 @@ def superusers() -> QuerySet[User]:
     return able.filter(Q(is_superuser=True) | Exists(has_role))
 
 
-def hold_staff() -> None:
+def lock_superusers() -> None:
     """Wait, in a transaction, until nobody else changes who manages staff."""
     list(superusers().select_for_update(of=("self",), no_key=True).order_by("pk"))
 
@@ -59,17 +64,17 @@ def hold_staff() -> None:
 def add(email: str, name: str, roles: Iterable[Group], *, by: User) -> Colleague:
     """Create a colleague without a password and send an invitation."""
     user = Colleague(
-        username=_user_name(email), email=email, first_name=name, is_staff=True
+        username=_make_username(email), email=email, first_name=name, is_staff=True
     )
     user.set_unusable_password()
     user.save()
-    give_roles(user, roles)
+    set_roles(user, roles)
     EmailAddress.objects.create(user=user, email=email, primary=True)
     invite(user, by=by)
     return user
 
 
-def give_roles(user: User, roles: Iterable[Group]) -> None:
+def set_roles(user: User, roles: Iterable[Group]) -> None:
     """Set the roles; the flag of a superuser says the same as the role."""
     chosen = list(roles)
     user.groups.set(chosen)
@@ -85,14 +90,16 @@ def invite(user: User, *, by: User) -> None:
     """
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if user.has_usable_password():
-        raise Refused("They have joined already, and can ask for another password.")
+        raise StaffChangeRefused(
+            "They have joined already, and can ask for another password."
+        )
     withdraw_invitation(user)
     token = secrets.token_urlsafe(32)
     invitation = StaffInvitation.objects.create(
-        user=user, token_digest=_digest(token), expires_at=now() + LIFETIME
+        user=user, token_digest=_digest(token), expires_at=now() + INVITATION_LIFETIME
     )
     notify(
-        Wanted(
+        OutgoingMessage(
             Kind.STAFF_INVITATION,
             Channel.EMAIL,
             cause=_cause(invitation),
@@ -105,7 +112,7 @@ def invite(user: User, *, by: User) -> None:
                 "operator": settings.OPERATOR_NAME,
             },
             # Nobody knows yet which language is read.
-            language=BOTH,
+            language=BILINGUAL,
         )
     )
 
@@ -116,7 +123,7 @@ def withdraw_invitation(user: User) -> None:
         invitation.delete()
 
 
-def invited_by_link(token: str) -> User | None:
+def find_invited(token: str) -> User | None:
     """Return the colleague whose link this is, while it works."""
     waiting = StaffInvitation.objects.select_related("user").filter(
         token_digest=_digest(token), expires_at__gt=now(), user__is_active=True
@@ -128,7 +135,7 @@ def invited_by_link(token: str) -> User | None:
     return invitation.user
 
 
-def join(user: User, password: str) -> None:
+def accept_invitation(user: User, password: str) -> None:
     """Set the password, once, in the transaction of `invited_by_link`."""
     user.set_password(password)
     user.save(update_fields=["password"])
@@ -146,7 +153,7 @@ def deactivate(user: User, *, by: User) -> None:
     The database voids the password of an inactive user (`accounts_void_password`), and
     with it the user's sessions, for good.
     """
-    keep_a_superuser(user, by=by)
+    require_another_superuser(user, by=by)
     withdraw_invitation(user)
     user.is_active = False
     user.save(update_fields=["is_active"])
@@ -159,14 +166,14 @@ def remove_factor(user: User, *, by: User, reason: str) -> bool:
     Returns whether it is undone. Raises Refused.
     """
     if user.pk == by.pk:
-        raise Refused("Remove your own where you have set it up.")
-    user = _held(user, by=by)
+        raise StaffChangeRefused("Remove your own where you have set it up.")
+    user = _lock_user(user, by=by)
     if not is_mfa_enabled(user):
-        raise Refused("They have no second factor.")
-    if _agrees(FactorRemoval, user, by=by, reason=reason):
-        undo_factor(user)
+        raise StaffChangeRefused("They have no second factor.")
+    if _request_or_approve(FactorRemoval, user, by=by, reason=reason):
+        remove_second_factors(user)
         return True
-    notify_person(Kind.ACCOUNT_CHANGED, user.email, what="factor-asked")
+    notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="factor-asked")
     return False
 
 
@@ -179,24 +186,24 @@ def promote(user: User, *, by: User, reason: str) -> bool:
 
     Returns whether it is done. Raises Refused.
     """
-    user = _held(user, by=by)
+    user = _lock_user(user, by=by)
     if is_superuser(user):
-        raise Refused("They are a superuser already.")
+        raise StaffChangeRefused("They are a superuser already.")
     # Without a factor the account is anybody's who reads its mail.
     if not (user.has_usable_password() and is_mfa_enabled(user)):
-        raise Refused("They have to join and set up a second factor first.")
-    is_done = _agrees(Promotion, user, by=by, reason=reason)
+        raise StaffChangeRefused("They have to join and set up a second factor first.")
+    is_done = _request_or_approve(Promotion, user, by=by, reason=reason)
     if is_done:
-        give_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
-    _tell_of_promotion(user, by, "promoted" if is_done else "promotion-asked")
+        set_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
+    _notify_promotion(user, by, "promoted" if is_done else "promotion-asked")
     return is_done
 
 
-def _tell_of_promotion(user: User, by: User, what: str) -> None:
+def _notify_promotion(user: User, by: User, what: str) -> None:
     """Write to the colleague and to all superusers, who can still undo it."""
     for email in sorted({user.email, *superusers().values_list("email", flat=True)}):
         if email:
-            notify_person(
+            notify_account_holder(
                 Kind.ACCOUNT_CHANGED,
                 email,
                 what=what,
@@ -207,28 +214,28 @@ def _tell_of_promotion(user: User, by: User, what: str) -> None:
             )
 
 
-def _held(user: User, *, by: User) -> User:
+def _lock_user(user: User, *, by: User) -> User:
     """Return the user as they are now, whom nobody changes in this transaction.
 
     Raises Refused if `by` manages staff no more, or if the user was deactivated.
     """
-    hold_staff()
+    lock_superusers()
     if not superusers().filter(pk=by.pk).exists():
-        raise Refused("You are no superuser any more.")
+        raise StaffChangeRefused("You are no superuser any more.")
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if not user.is_active:
-        raise Refused("They are deactivated.")
+        raise StaffChangeRefused("They are deactivated.")
     return user
 
 
-def _agrees(
+def _request_or_approve(
     kind: type[FactorRemoval | Promotion], user: User, *, by: User, reason: str
 ) -> bool:
     """Return whether another superuser has asked for it; ask for it if nobody has.
 
     `user` is `_held`. Raises Refused if `by` has asked.
     """
-    asked = requested(kind, user)
+    asked = find_request(kind, user)
     if asked is None:
         asks = {
             "asked_by_user": by.pk,
@@ -240,17 +247,19 @@ def _agrees(
         kind.objects.update_or_create(user_id=user.pk, defaults=asks)
         return False
     if asked.asked_by_user == by.pk:
-        raise Refused("You have asked for it: another superuser has to agree.")
+        raise StaffChangeRefused(
+            "You have asked for it: another superuser has to agree."
+        )
     asked.delete()
     return True
 
 
-def requested(
+def find_request(
     kind: type[FactorRemoval | Promotion], user: User
 ) -> FactorRemoval | Promotion | None:
     """Return what another superuser may agree to, for a day and for this address."""
     able = superusers().values("pk")
-    since = now() - TO_AGREE
+    since = now() - AGREEMENT_PERIOD
     return kind.objects.filter(
         user_id=user.pk,
         email=user.email,
@@ -265,30 +274,30 @@ def reactivate(user: User, *, by: User) -> None:
 
     A superuser comes back without that role, which takes two superusers.
     """
-    hold_staff()
+    lock_superusers()
     user.is_active = True
     user.save(update_fields=["is_active"])
-    give_roles(user, user.groups.exclude(name=SUPERUSER))
+    set_roles(user, user.groups.exclude(name=SUPERUSER))
     invite(user, by=by)
 
 
-def keep_a_superuser(user: User, *, by: User) -> None:
+def require_another_superuser(user: User, *, by: User) -> None:
     """Raise Refused if nobody but `user` could manage staff, or if it is `by`."""
-    hold_staff()
+    lock_superusers()
     if user.pk == by.pk:
-        raise Refused("Nobody ends their own access: ask another superuser.")
+        raise StaffChangeRefused("Nobody ends their own access: ask another superuser.")
     is_one = superusers().filter(pk=user.pk).exists()
     if is_one and not superusers().exclude(pk=user.pk).exists():
-        raise Refused("This is the last superuser: name another one first.")
+        raise StaffChangeRefused("This is the last superuser: name another one first.")
 
 
-def _user_name(email: str) -> str:
+def _make_username(email: str) -> str:
     """Return the part of the address before the @, with a number if it is taken."""
     part = re.sub(r"[^a-z0-9._-]", "", email.partition("@")[0].lower()) or "staff"
-    name, number = part[:LONGEST_NAME], 1
+    name, number = part[:MAX_USERNAME_LENGTH], 1
     while User.objects.filter(username=name).exists():
         number += 1
-        name = f"{part[:LONGEST_NAME]}-{number}"
+        name = f"{part[:MAX_USERNAME_LENGTH]}-{number}"
     return name
 
 

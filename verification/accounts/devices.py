@@ -17,42 +17,45 @@ from django.http.response import HttpResponseBase
 from verification.db.encryption import keyed_hash
 
 SALT = "device"
-KEPT = timedelta(days=365)
+COOKIE_LIFETIME = timedelta(days=365)
 # People who share a browser; the one who was not here for longest is forgotten.
 PEOPLE = 5
 
 
-def knows(request: HttpRequest, email: str) -> bool:
-    return _name(email) in _named_by(request)
+def is_known(request: HttpRequest, email: str) -> bool:
+    return _account_hash(email) in _read_cookie(request)
 
 
 def remember(request: HttpRequest, email: str) -> None:
     """Have the answer to this request name the account; `write` does it."""
-    names = [_name(email), *_named_by(request)]
+    names = [_account_hash(email), *_read_cookie(request)]
     request.device_names = list(dict.fromkeys(names))[:PEOPLE]  # type: ignore[attr-defined]
 
 
-def write(request: HttpRequest, response: HttpResponseBase) -> None:
+def set_cookie(request: HttpRequest, response: HttpResponseBase) -> None:
     names = getattr(request, "device_names", None)
     if names is None:
         return
     response.set_cookie(
         settings.DEVICE_COOKIE_NAME,
         signing.dumps(names, salt=SALT),
-        max_age=KEPT,
+        max_age=COOKIE_LIFETIME,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         samesite="Lax",
     )
 
 
-def _named_by(request: HttpRequest) -> list[str]:
+def _read_cookie(request: HttpRequest) -> list[str]:
     cookie = request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")
     try:
-        return [str(name) for name in signing.loads(cookie, salt=SALT, max_age=KEPT)]
+        return [
+            str(name)
+            for name in signing.loads(cookie, salt=SALT, max_age=COOKIE_LIFETIME)
+        ]
     except signing.BadSignature:
         return []
 
 
-def _name(email: str) -> str:
+def _account_hash(email: str) -> str:
     return keyed_hash("device", email.strip().casefold()).hex()[:32]

@@ -29,55 +29,57 @@ CODES_PER_MINUTE = 5
 # Seconds that a one-time code lives.
 TOTP_PERIOD = app_settings.TOTP_PERIOD
 # Of an address, and of the column that holds it.
-LONGEST = 254
+MAX_EMAIL_LENGTH = 254
 EMAIL_NEEDED = {
     "required": _("Enter your e-mail address"),
     "invalid": _("Enter an e-mail address, such as name@example.com"),
 }
-NOT_TAKEN = _("The passkey was not accepted. Try again")
-NEW = _("At least 12 characters. A few words that nobody would guess are good.")
+PASSKEY_REFUSED = _("The passkey was not accepted. Try again")
+PASSWORD_HELP = _(
+    "At least 12 characters. A few words that nobody would guess are good."
+)
 
-NEW_OF_STAFF = _(
+STAFF_PASSWORD_HELP = _(
     "At least 15 characters. A few words that nobody would guess are good."
 )
 
 
-def in_our_words(form: forms.Form, **labels: Any) -> None:
+def set_labels(form: forms.Form, **labels: Any) -> None:
     for name, field in form.fields.items():
         field.widget.attrs.pop("placeholder", None)
         field.label = labels.get(name, field.label)
         field.error_messages["required"] = _("This is needed")
 
 
-def whole(email: str) -> str:
+def check_email_length(email: str) -> str:
     """allauth would cut off what the column cannot hold, or fail."""
-    if len(email) > LONGEST:
+    if len(email) > MAX_EMAIL_LENGTH:
         raise forms.ValidationError(EMAIL_NEEDED["invalid"])
     return email
 
 
-class Login(account.LoginForm):
+class LoginForm(account.LoginForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, login=_("E-mail address"), password=_("Password"))
+        set_labels(self, login=_("E-mail address"), password=_("Password"))
         self.fields["login"].error_messages.update(EMAIL_NEEDED)
         # The page has the link.
         self.fields["password"].help_text = ""
 
 
-class SignUp(account.SignupForm):
+class SignUpForm(account.SignupForm):
     name = forms.CharField(label=_("Your name"), max_length=150)
     field_order = ["name", "email", "password1"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, email=_("E-mail address"), password1=_("Password"))
+        set_labels(self, email=_("E-mail address"), password1=_("Password"))
         self.fields["name"].widget.attrs["autocomplete"] = "name"
         self.fields["email"].error_messages.update(EMAIL_NEEDED)
-        self.fields["password1"].help_text = NEW
+        self.fields["password1"].help_text = PASSWORD_HELP
 
     def clean_email(self) -> str:
-        return whole(super().clean_email())
+        return check_email_length(super().clean_email())
 
     def try_save(self, request: HttpRequest) -> Any:
         if self.account_already_exists:
@@ -86,62 +88,62 @@ class SignUp(account.SignupForm):
         return super().try_save(request)
 
 
-class NewAddress(account.AddEmailForm):
+class AddEmailForm(account.AddEmailForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, email=_("New e-mail address"))
+        set_labels(self, email=_("New e-mail address"))
         self.fields["email"].error_messages.update(EMAIL_NEEDED)
 
     def clean_email(self) -> str:
-        return whole(super().clean_email())
+        return check_email_length(super().clean_email())
 
 
-class Reset(account.ResetPasswordForm):
+class ResetPasswordForm(account.ResetPasswordForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, email=_("E-mail address"))
+        set_labels(self, email=_("E-mail address"))
         self.fields["email"].error_messages.update(EMAIL_NEEDED)
 
 
-class NewPassword(account.ResetPasswordKeyForm):
+class NewPasswordForm(account.ResetPasswordKeyForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(
+        set_labels(
             self, password1=_("New password"), password2=_("New password, once more")
         )
-        self.fields["password1"].help_text = NEW
+        self.fields["password1"].help_text = PASSWORD_HELP
 
 
-class FirstPassword(NewPassword):
+class FirstPasswordForm(NewPasswordForm):
     """Of a colleague who was invited."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["password1"].help_text = NEW_OF_STAFF
+        self.fields["password1"].help_text = STAFF_PASSWORD_HELP
 
 
-class ChangePassword(account.ChangePasswordForm):
+class ChangePasswordForm(account.ChangePasswordForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(
+        set_labels(
             self,
             oldpassword=_("Present password"),
             password1=_("New password"),
             password2=_("New password, once more"),
         )
-        self.fields["password1"].help_text = NEW
+        self.fields["password1"].help_text = PASSWORD_HELP
 
 
-class PasswordAgain(account.ReauthenticateForm):
+class ReauthenticateForm(account.ReauthenticateForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, password=_("Password"))
+        set_labels(self, password=_("Password"))
 
 
-class Code(mfa.AuthenticateForm):
+class CodeForm(mfa.AuthenticateForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, code=_("One-time code or recovery code"))
+        set_labels(self, code=_("One-time code or recovery code"))
 
     def clean_code(self) -> str:
         # Counted over all processes, which allauth's own limit is not. Who gets here
@@ -152,7 +154,7 @@ class Code(mfa.AuthenticateForm):
         try:
             code: str = super().clean_code()
             if self.authenticator.type == Authenticator.Type.TOTP:
-                use_up(decrypt(self.authenticator.data["secret"]), code)
+                use_code(decrypt(self.authenticator.data["secret"]), code)
         except forms.ValidationError:
             user_id = self.user.pk
             audit.write_security_log(
@@ -162,7 +164,7 @@ class Code(mfa.AuthenticateForm):
         return code
 
 
-def use_up(secret: str, code: str) -> None:
+def use_code(secret: str, code: str) -> None:
     """Refuse a one-time code of an app that was used, in any form and any process."""
     present = int(time.time()) // TOTP_PERIOD
     # The half minute may have ended since allauth looked at the code.
@@ -171,47 +173,47 @@ def use_up(secret: str, code: str) -> None:
             actual=code, expected=format_hotp_value(hotp_value(secret, step))
         ):
             used = keyed_hash("used code", secret, step).hex()
-            if rate_limits.is_first(f"code:{used}", step * TOTP_PERIOD):
+            if rate_limits.claim_once(f"code:{used}", step * TOTP_PERIOD):
                 return
     raise get_adapter().validation_error("incorrect_code")
 
 
-class CodeAgain(Code, mfa.ReauthenticateForm):
+class ReauthenticateByCodeForm(CodeForm, mfa.ReauthenticateForm):
     def save(self) -> None:
         mfa.ReauthenticateForm.save(self)
 
 
-class SetUpCode(totp.ActivateTOTPForm):
+class ActivateAppForm(totp.ActivateTOTPForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, code=_("The code that the app shows"))
+        set_labels(self, code=_("The code that the app shows"))
 
     def clean_code(self) -> str:
         code: str = super().clean_code()
-        use_up(self.secret, code)
+        use_code(self.secret, code)
         return code
 
 
-class NewPasskey(webauthn.AddWebAuthnForm):
+class AddPasskeyForm(webauthn.AddWebAuthnForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Each of ours logs in alone.
         del self.fields["passwordless"]
-        in_our_words(self, name=_("What you call it"))
+        set_labels(self, name=_("What you call it"))
         self.fields["name"].max_length = 100
 
     def clean(self) -> dict[str, Any]:
         try:
             cleaned: dict[str, Any] = super().clean()
         except (forms.ValidationError, ValueError, TypeError):
-            raise forms.ValidationError(NOT_TAKEN) from None
+            raise forms.ValidationError(PASSKEY_REFUSED) from None
         return cleaned
 
 
-class Passkey(webauthn.AuthenticateWebAuthnForm):
+class PasskeyForm(webauthn.AuthenticateWebAuthnForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        in_our_words(self, credential=_("Passkey"))
+        set_labels(self, credential=_("Passkey"))
 
     def clean_credential(self) -> Any:
         try:
@@ -221,12 +223,12 @@ class Passkey(webauthn.AuthenticateWebAuthnForm):
             audit.write_security_log(
                 "passkey", "refused", context.request, user_id=user_id
             )
-            raise forms.ValidationError(NOT_TAKEN) from None
+            raise forms.ValidationError(PASSKEY_REFUSED) from None
 
 
-class PasskeyLogin(Passkey, webauthn.LoginWebAuthnForm):
+class PasskeyLoginForm(PasskeyForm, webauthn.LoginWebAuthnForm):
     pass
 
 
-class PasskeyAgain(Passkey, webauthn.ReauthenticateWebAuthnForm):
+class ConfirmByPasskeyForm(PasskeyForm, webauthn.ReauthenticateWebAuthnForm):
     pass

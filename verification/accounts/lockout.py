@@ -28,21 +28,21 @@ from verification.accounts import devices
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
 from verification.web.client_address import client_address
-from verification.web.pages import minutes_until, private
+from verification.web.pages import minutes_until, private_page
 from workspaces import rate_limits
 
 # Wrong passwords of an account, from anywhere, that slow nobody down.
-FREE, COUNTED = 10, timedelta(hours=1)
+FREE_FAILURES, COUNTED = 10, timedelta(hours=1)
 # Seconds; counts of a moment are kept for five minutes.
-LONGEST_PAUSE = 240
+MAX_PAUSE = 240
 
 
-def username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
-    email = typed_account(request, credentials)
+def hashed_username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
+    email = typed_email(request, credentials)
     return keyed_hash("login", email.strip().casefold()).hex()
 
 
-def typed_account(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
+def typed_email(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
     """Return the e-mail of the account that somebody tries to log in to."""
     given = credentials or {}
     email = given.get("email") or request.POST.get("login")
@@ -52,7 +52,7 @@ def typed_account(request: HttpRequest, credentials: dict[str, Any] | None) -> s
     return str(email or "")
 
 
-def address(request: HttpRequest) -> str | None:
+def client_network(request: HttpRequest) -> str | None:
     """An IPv4 address, or the first of the /64 that whoever has IPv6 is given."""
     found = client_address(request)
     if isinstance(found, IPv6Address):
@@ -60,25 +60,25 @@ def address(request: HttpRequest) -> str | None:
     return str(found) if found else None
 
 
-def slow_down(request: HttpRequest, email: str) -> None:
+def require_pause(request: HttpRequest, email: str) -> None:
     """Raise ValidationError if it is not yet time for another password of `email`."""
-    if request.user.is_authenticated or devices.knows(request, email):
+    if request.user.is_authenticated or devices.is_known(request, email):
         return
-    account = username(request, {"email": email})
+    account = hashed_username(request, {"email": email})
     recent = AccessAttempt.objects.filter(
         username=account, attempt_time__gt=now() - COUNTED
     )
     seen = recent.aggregate(wrong=Sum("failures_since_start"), last=Max("attempt_time"))
     wrong = seen["wrong"] or 0
-    if wrong < FREE:
+    if wrong < FREE_FAILURES:
         return
-    pause = min(2 ** min(wrong - FREE + 1, 8), LONGEST_PAUSE)
+    pause = min(2 ** min(wrong - FREE_FAILURES + 1, 8), MAX_PAUSE)
     moment, last = int(time.time()), int(seen["last"].timestamp())
     turn = (moment - last) // pause
-    if turn and rate_limits.is_first(f"password:{account}", last + turn * pause):
+    if turn and rate_limits.claim_once(f"password:{account}", last + turn * pause):
         return
     audit.write_security_log(
-        "login", "slowed", request, account=audit.account_of(email)
+        "login", "slowed", request, account=audit.account_hash(email)
     )
     told = _(
         "Many wrong passwords were tried here. Try again in %(seconds)s seconds, use a browser that you have logged in with before, or ask for a new password"  # noqa: E501
@@ -87,14 +87,15 @@ def slow_down(request: HttpRequest, email: str) -> None:
     raise ValidationError(told % {"seconds": left}, "slowed")
 
 
-@private
-def locked(
+@private_page
+def locked_response(
     request: HttpRequest, credentials: dict[str, Any] | None = None
 ) -> HttpResponse:
     """That it is locked, and for how long."""
     attempt = (
         AccessAttempt.objects.filter(
-            username=username(request, credentials), ip_address=address(request)
+            username=hashed_username(request, credentials),
+            ip_address=client_network(request),
         )
         .order_by("-attempt_time")
         .first()

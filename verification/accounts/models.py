@@ -49,7 +49,7 @@ class Session(AbstractBaseSession):
         return SessionStore
 
 
-class Request(models.Model):
+class StaffRequest(models.Model):
     """A superuser asks for something about a colleague; another has to agree.
 
     The row is deleted when that is done. The audit trail keeps what was asked.
@@ -70,7 +70,7 @@ class Request(models.Model):
         return f"asked by {self.asked_by}: {self.reason}"
 
 
-class FactorRemoval(Request):
+class FactorRemoval(StaffRequest):
     """A superuser asks to undo a colleague's second factor."""
 
     user = models.OneToOneField(
@@ -78,7 +78,7 @@ class FactorRemoval(Request):
     )
 
 
-class Promotion(Request):
+class Promotion(StaffRequest):
     """A superuser asks to make a colleague a superuser."""
 
     user = models.OneToOneField(

@@ -19,19 +19,19 @@ from django.utils.translation import gettext_lazy
 
 # A password stands that many guesses. zxcvbn calls 10^8 safe; football clubs with a
 # number stand 10^8.6, and twelve digits at random 10^9.5.
-GUESSES = 10**9
+MIN_GUESSES = 10**9
 # zxcvbn looks no further, as its time grows with the length.
-LOOKED_AT = 32
+MAX_CHECKED_LENGTH = 32
 # What is common around this service and not on the library's lists.
 WORDS = (
     "verification verify report reports consent console sandbox production admin "
     "administrator staff kenya nairobi mombasa kisumu nakuru eldoret safaricom mpesa "
     "airtel equity harambee jambo karibu asante habari mungu yesu upendo mimi wewe"
 )
-NAMES = gettext_lazy(
+NAMES_MESSAGE = gettext_lazy(
     "This rests on names that belong to you or to this service, and is guessed first"
 )
-WHY: dict[str, Any] = {
+WEAKNESS_MESSAGES: dict[str, Any] = {
     "passwords": gettext_lazy(
         "This is like a password that was stolen elsewhere, and is guessed first"
     ),
@@ -44,7 +44,7 @@ WHY: dict[str, Any] = {
 }
 
 
-class LengthByRole:
+class MinimumLengthByRoleValidator:
     """Staff see everybody's data, so theirs are longer."""
 
     def __init__(self, members: int = 12, staff: int = 15) -> None:
@@ -63,24 +63,26 @@ class LengthByRole:
         }
 
 
-class NotGuessedFirst:
+class PasswordStrengthValidator:
     def validate(self, password: str, user: Any = None) -> None:
         # Only who sets a password pays for the lists: 13 MB.
         from zxcvbn import zxcvbn
 
-        whole = password[:LOOKED_AT]
-        rest = _names(user).sub("", whole)
-        if rest != whole and (not rest or zxcvbn(rest)["guesses"] < GUESSES):
-            raise ValidationError(NAMES, "password_of_names")
+        whole = password[:MAX_CHECKED_LENGTH]
+        rest = _personal_words(user).sub("", whole)
+        if rest != whole and (not rest or zxcvbn(rest)["guesses"] < MIN_GUESSES):
+            raise ValidationError(NAMES_MESSAGE, "password_of_names")
         found = zxcvbn(whole)
-        if found["guesses"] < GUESSES:
-            raise ValidationError(WHY[_weakness(found["sequence"])], "password_guessed")
+        if found["guesses"] < MIN_GUESSES:
+            raise ValidationError(
+                WEAKNESS_MESSAGES[_weakness(found["sequence"])], "password_guessed"
+            )
 
     def get_help_text(self) -> str:
         return _("A few words that nobody would guess are good.")
 
 
-def _names(user: Any) -> re.Pattern[str]:
+def _personal_words(user: Any) -> re.Pattern[str]:
     """Match the words that count for nothing in a password of this person."""
     texts = [settings.OPERATOR_NAME]
     if user is not None:
@@ -100,4 +102,4 @@ def _weakness(sequence: Iterable[Any]) -> str:
         return ""
     longest = max(known, key=lambda part: len(part["token"]))
     kind = longest.get("dictionary_name") or longest["pattern"]
-    return kind if kind in WHY else ""
+    return kind if kind in WEAKNESS_MESSAGES else ""

@@ -32,7 +32,7 @@ ADDRESS, BROWSER = "session.address", "session.browser"
 RESOLUTION = 30
 # What the browser forgets of us when a session ends. Cookies stay: the chosen language
 # is one.
-FORGET = '"cache", "storage"'
+CLEAR_SITE_DATA = '"cache", "storage"'
 # What user agents call themselves, the most telling first.
 BROWSERS = {
     "Edg": "Edge",
@@ -98,13 +98,13 @@ class OpenSession:
     is_this: bool
 
 
-def begin(request: HttpRequest) -> None:
+def begin_session(request: HttpRequest) -> None:
     request.session[BEGAN] = request.session[SEEN] = int(time.time())
-    request.session[ADDRESS] = lockout.address(request) or ""
-    request.session[BROWSER] = browser_of(request)
+    request.session[ADDRESS] = lockout.client_network(request) or ""
+    request.session[BROWSER] = browser_name(request)
 
 
-def browser_of(request: HttpRequest) -> str:
+def browser_name(request: HttpRequest) -> str:
     """Return such as "Chrome, Android", or nothing where the browser does not say."""
     agent = request.headers.get("User-Agent", "")
     known = (
@@ -119,10 +119,10 @@ def open_sessions(request: HttpRequest) -> list[OpenSession]:
     for row in _sessions_of(request.user):
         store = SessionStore(row.session_key)
         data = store.decode(row.session_data)
-        if not _is_over(data, is_staff=request.user.is_staff):
+        if not _is_expired(data, is_staff=request.user.is_staff):
             found.append(
                 OpenSession(
-                    name=name_of(row.session_key),
+                    name=session_name(row.session_key),
                     address=data.get(ADDRESS, ""),
                     browser=data.get(BROWSER, ""),
                     began=datetime.fromtimestamp(data[BEGAN], UTC),
@@ -133,23 +133,23 @@ def open_sessions(request: HttpRequest) -> list[OpenSession]:
     return sorted(found, key=lambda s: s.seen, reverse=True)
 
 
-def end_one(user: Any, name: str) -> bool:
+def end_session(user: Any, name: str) -> bool:
     """End the session of this name, if it is one of the user's."""
     for row in _sessions_of(user):
-        if name_of(row.session_key) == name:
+        if session_name(row.session_key) == name:
             row.delete()
             return True
     return False
 
 
-def end_others(request: HttpRequest, user: Any) -> int:
+def end_other_sessions(request: HttpRequest, user: Any) -> int:
     """End the sessions of the user but that of this request. Returns how many."""
     others = user.sessions.exclude(session_key=request.session.session_key)
     ended: int = others.delete()[0]
     return ended
 
 
-def name_of(session_key: str) -> str:
+def session_name(session_key: str) -> str:
     return keyed_hash("session", session_key).hex()[:32]
 
 
@@ -163,30 +163,32 @@ class SessionLimitsMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         # Pages and the API that need no login do not read the session for this.
-        if not (settings.SESSION_COOKIE_NAME in request.COOKIES and _counts(request)):
+        if not (
+            settings.SESSION_COOKIE_NAME in request.COOKIES and _needs_session(request)
+        ):
             return self.get_response(request)
         was_logged_in = request.user.is_authenticated
-        _end_or_go_on(request)
+        _end_or_extend(request)
         response = self.get_response(request)
         if was_logged_in and not request.user.is_authenticated:
-            response["Clear-Site-Data"] = FORGET
+            response["Clear-Site-Data"] = CLEAR_SITE_DATA
         return response
 
 
-def _counts(request: HttpRequest) -> bool:
+def _needs_session(request: HttpRequest) -> bool:
     return request.path_info.startswith(("/admin/", "/console/", "/accounts/"))
 
 
-def _end_or_go_on(request: HttpRequest) -> None:
+def _end_or_extend(request: HttpRequest) -> None:
     if not isinstance(request.user, User):
         return
-    if _is_over(request.session, is_staff=request.user.is_staff):
+    if _is_expired(request.session, is_staff=request.user.is_staff):
         logout(request)
     elif int(time.time()) - request.session[SEEN] > RESOLUTION:
         request.session[SEEN] = int(time.time())
 
 
-def _is_over(session: Any, *, is_staff: bool) -> bool:
+def _is_expired(session: Any, *, is_staff: bool) -> bool:
     idle, whole = settings.STAFF_SESSION if is_staff else settings.MEMBER_SESSION
     moment = int(time.time())
     began, seen = session.get(BEGAN, 0), session.get(SEEN, 0)

@@ -13,7 +13,10 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 # Pages of the admin that have one of ours in their place.
-REPLACED = {"login": "account_login", "password_change": "account_change_password"}
+REPLACED_PAGES = {
+    "login": "account_login",
+    "password_change": "account_change_password",
+}
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -22,10 +25,10 @@ def has_second_factor(request: HttpRequest) -> bool:
     """A code or passkey was used in this session, and still counts."""
     if not (request.user.is_authenticated and is_mfa_enabled(request.user)):
         return False
-    return _has_proved(request)
+    return _has_proved_factor(request)
 
 
-def proof_url(user: Any) -> str:
+def second_factor_url(user: Any) -> str:
     """Return the page where the user proves a second factor; empty without one."""
     if not is_mfa_enabled(user):
         return ""
@@ -33,7 +36,7 @@ def proof_url(user: Any) -> str:
     return str(methods[0]["url"])
 
 
-def _has_proved(request: HttpRequest) -> bool:
+def _has_proved_factor(request: HttpRequest) -> bool:
     """A code or passkey was used in this session."""
     records = get_authentication_records(request, request.user)
     return any(record.get("method") == "mfa" for record in records)
@@ -59,18 +62,20 @@ class StaffMiddleware:
         match = request.resolver_match
         name = match.url_name if match else None
         if name == "login":
-            return _led("account_login", _next(request))
+            return _redirect_to_view("account_login", _next(request))
         if not request.user.is_authenticated:
-            return _led("account_login", request.get_full_path())
+            return _redirect_to_view("account_login", request.get_full_path())
         if not request.user.is_staff:
             # Whoever is no staff is not told that there is anything.
             raise Http404
         if not is_mfa_enabled(request.user):
-            return _led("mfa_activate_totp", request.get_full_path())
-        if not _has_proved(request):
-            return _to(proof_url(request.user), request.get_full_path())
-        if name in REPLACED:
-            return HttpResponseRedirect(reverse(REPLACED[name]))
+            return _redirect_to_view("mfa_activate_totp", request.get_full_path())
+        if not _has_proved_factor(request):
+            return _redirect_with_next(
+                second_factor_url(request.user), request.get_full_path()
+            )
+        if name in REPLACED_PAGES:
+            return HttpResponseRedirect(reverse(REPLACED_PAGES[name]))
         return None
 
 
@@ -85,9 +90,9 @@ def _next(request: HttpRequest) -> str:
     return asked if is_ours and asked.startswith("/") else reverse("admin:index")
 
 
-def _led(name: str, after: str) -> HttpResponse:
-    return _to(reverse(name), after)
+def _redirect_to_view(name: str, after: str) -> HttpResponse:
+    return _redirect_with_next(reverse(name), after)
 
 
-def _to(url: str, after: str) -> HttpResponse:
+def _redirect_with_next(url: str, after: str) -> HttpResponse:
     return HttpResponseRedirect(f"{url}?{urlencode({'next': after})}")

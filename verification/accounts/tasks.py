@@ -10,7 +10,7 @@ from django.utils.timezone import now
 from verification.accounts.models import Session
 
 # Links that confirm work for three days; logging in sends another one.
-UNCONFIRMED = timedelta(days=30)
+UNCONFIRMED_LIFETIME = timedelta(days=30)
 
 
 def purge_sessions() -> None:
@@ -18,13 +18,13 @@ def purge_sessions() -> None:
     Session.objects.filter(expire_date__lt=now()).delete()
 
 
-def purge_unconfirmed() -> None:
+def purge_unconfirmed_users() -> None:
     """Who signed up, or was signed up by somebody else, and confirmed no address."""
     strangers = User.objects.filter(
         is_staff=False,
         is_superuser=False,
         last_login=None,
         memberships=None,
-        date_joined__lt=now() - UNCONFIRMED,
+        date_joined__lt=now() - UNCONFIRMED_LIFETIME,
     )
     strangers.exclude(emailaddress__verified=True).delete()

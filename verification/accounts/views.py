@@ -32,9 +32,9 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from verification.accounts import colleagues, devices, lockout, sessions
-from verification.accounts.forms import FirstPassword
+from verification.accounts.forms import FirstPasswordForm
 from verification.backoffice import audit
-from verification.web.pages import View, private
+from verification.web.pages import View, private_page
 from verification.web.security_policy import allow
 from workspaces import members, rate_limits
 from workspaces.models import Invitation
@@ -42,22 +42,26 @@ from workspaces.models import Invitation
 PASSKEY = Authenticator.Type.WEBAUTHN
 
 
-def ours(view: View, *, limit: int | None = None, script: bool = False) -> View:
+def account_page(view: View, *, limit: int | None = None, script: bool = False) -> View:
     """`limit` is how many forms an address may send in a minute.
 
     `script` lets the page run our files, as passkeys need them.
     """
 
-    @private
+    @private_page
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if limit and request.method == "POST" and _is_too_often(request, view, limit):
+        if (
+            limit
+            and request.method == "POST"
+            and _is_rate_limited(request, view, limit)
+        ):
             return render(request, "429.html", status=429)
         response = view(request, *args, **kwargs)
         # Now, in the language that `private` has chosen.
         if hasattr(response, "render") and not getattr(response, "is_rendered", True):
             response.render()
-        devices.write(request, response)
+        devices.set_cookie(request, response)
         if script:
             allow(response, script_src=["'self'"])
         return response
@@ -78,23 +82,23 @@ def email(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @reauthentication_required(allow_get=True)
-def open_sessions(request: HttpRequest) -> HttpResponse:
+def session_list(request: HttpRequest) -> HttpResponse:
     """Where the person is logged in; by POST, one of these or all others end."""
     assert isinstance(request.user, User)  # noqa: S101
     if request.method != "POST":
         shown = {"sessions": sessions.open_sessions(request)}
         return render(request, "account/sessions.html", shown)
     if name := request.POST.get("session"):
-        ended = sessions.end_one(request.user, name)
+        ended = sessions.end_session(request.user, name)
     else:
-        ended = sessions.end_others(request, request.user) > 0
+        ended = sessions.end_other_sessions(request, request.user) > 0
     if ended:
         audit.record("user.other-sessions-ended", audit.actor_of(request), request.user)
         messages.success(request, _("It is logged out there."))
     return HttpResponseRedirect(reverse("account_sessions"))
 
 
-class ThenOn(NextRedirectMixin):
+class RecoveryCodesFirstMixin(NextRedirectMixin):
     """By way of the recovery codes to the page that the person came for."""
 
     did_generate_recovery_codes = False
@@ -107,11 +111,11 @@ class ThenOn(NextRedirectMixin):
         return f"{codes}?{urlencode({REDIRECT_FIELD_NAME: after})}" if after else codes
 
 
-class SetUpApp(ThenOn, totp.ActivateTOTPView):
+class ActivateAppView(RecoveryCodesFirstMixin, totp.ActivateTOTPView):
     pass
 
 
-class AddPasskey(ThenOn, webauthn.AddWebAuthnView):
+class AddPasskeyView(RecoveryCodesFirstMixin, webauthn.AddWebAuthnView):
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         shown: dict[str, Any] = super().get_context_data(**more)
         options = webauthn_auth.begin_registration(self.request.user, passwordless=True)
@@ -119,7 +123,7 @@ class AddPasskey(ThenOn, webauthn.AddWebAuthnView):
         return shown | more | {"js_data": {"creation_options": options}}
 
 
-class PasskeyLogin(webauthn.LoginWebAuthnView):
+class PasskeyLoginView(webauthn.LoginWebAuthnView):
     template_name = "mfa/webauthn/login.html"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -135,28 +139,28 @@ class PasskeyLogin(webauthn.LoginWebAuthnView):
         }
 
 
-class SecondStep(mfa.AuthenticateView):
+class SecondStepView(mfa.AuthenticateView):
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         has_passkey = is_mfa_enabled(self.stage.login.user, [PASSKEY])
         return super().get_context_data(**more) | {"has_passkey": has_passkey}
 
 
-class ConfirmByPasskey(webauthn.ReauthenticateWebAuthnView):
+class ReauthenticateByPasskeyView(webauthn.ReauthenticateWebAuthnView):
     def form_invalid(self, form: Any) -> HttpResponse:
         return self.render_to_response(self.get_context_data() | {"form": form})
 
 
-class RemovePasskey(webauthn.RemoveWebAuthnView):
+class RemovePasskeyView(webauthn.RemoveWebAuthnView):
     success_url = reverse_lazy("mfa_index")
 
 
-class RecoveryCodes(recovery_codes.ViewRecoveryCodesView):
+class RecoveryCodesView(recovery_codes.ViewRecoveryCodesView):
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         after = get_next_redirect_url(self.request)
         return super().get_context_data(**more) | {"after": after}
 
 
-class SignUp(account.SignupView):
+class SignUpView(account.SignupView):
     """Who was invited gets no workspace of their own, and is not promised one."""
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
@@ -172,10 +176,10 @@ def _invitation(url: str) -> Invitation | None:
         return None
     if page.view_name != "console:invitation":
         return None
-    return members.open_invitation(page.kwargs["token"])
+    return members.find_open_invitation(page.kwargs["token"])
 
 
-class ConfirmEmail(account.ConfirmEmailView):
+class ConfirmEmailView(account.ConfirmEmailView):
     """By way of the login to the page that the person came for, or to the console."""
 
     def get_redirect_url(self) -> str:
@@ -188,12 +192,12 @@ class ConfirmEmail(account.ConfirmEmailView):
 @transaction.atomic
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """An invited colleague chooses a password and goes on to the second factor."""
-    if (user := colleagues.invited_by_link(token)) is None:
+    if (user := colleagues.find_invited(token)) is None:
         return render(request, "account/join_over.html", status=404)
-    form = FirstPassword(request.POST or None, user=user)
+    form = FirstPasswordForm(request.POST or None, user=user)
     if request.method != "POST" or not form.is_valid():
         return render(request, "account/join.html", {"form": form, "invited": user})
-    colleagues.join(user, form.cleaned_data["password1"])
+    colleagues.accept_invitation(user, form.cleaned_data["password1"])
     audit.record("user.joined", audit.actor_of(request, user), user)
     came = Login(user=user, redirect_url=reverse("admin:index"))
     answer = perform_password_login(request, {"email": user.email}, came)
@@ -204,8 +208,8 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     return answer
 
 
-def _is_too_often(request: HttpRequest, view: View, limit: int) -> bool:
+def _is_rate_limited(request: HttpRequest, view: View, limit: int) -> bool:
     # Functions that `as_view` makes are all called alike.
     form = f"form {getattr(view, 'view_class', view).__name__}"
-    address = lockout.address(request) or ""
-    return rate_limits.count_from(address, form, limit).exceeded
+    address = lockout.client_network(request) or ""
+    return rate_limits.count_for_address(address, form, limit).exceeded

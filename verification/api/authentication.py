@@ -38,25 +38,25 @@ class ApiKeyBearer(BaseAuthentication):
             raise Problem("invalid-api-key", headers=INVALID_TOKEN)
         request._request.api_key = key  # type: ignore[attr-defined]
         try:
-            _admit(request._request, key)
+            _check_access(request._request, key)
         except Problem:
-            throttling.count(request, request.parser_context["view"], key)
+            throttling.count_request(request, request.parser_context["view"], key)
             raise
-        keys.touch(key, str(client_address(request._request)))
+        keys.record_use(key, str(client_address(request._request)))
         return key.workspace, key
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
 
 
-def _admit(request: HttpRequest, key: ApiKey) -> None:
-    if _is_other_environments_host(request, key):
+def _check_access(request: HttpRequest, key: ApiKey) -> None:
+    if _is_wrong_host(request, key):
         raise Problem("wrong-environment", headers=INVALID_TOKEN)
     if key.workspace.is_suspended:
         raise Problem("workspace-suspended")
 
 
-def _is_other_environments_host(request: HttpRequest, key: ApiKey) -> bool:
+def _is_wrong_host(request: HttpRequest, key: ApiKey) -> bool:
     is_sandbox = key.environment == Environment.SANDBOX
     other = settings.PRODUCTION_HOST if is_sandbox else settings.SANDBOX_HOST
     own = settings.SANDBOX_HOST if is_sandbox else settings.PRODUCTION_HOST
@@ -70,7 +70,7 @@ def _count_failure(request: HttpRequest) -> None:
     audit.write_security_log("api-key", "refused", request)
     rate = rate_limits.count_failed_authentication(str(client_address(request)))
     if rate.exceeded:
-        raise throttling.exceeded(rate)
+        raise throttling.rate_limit_problem(rate)
     # A flood from one address is counted up to its limit.
     count_refused_access("API keys")
 
@@ -90,11 +90,11 @@ class HasScope(BasePermission):
         key = key_of(request)
         if scope is None or scope in key.scopes:
             return True
-        throttling.count(request, view, key)
-        raise _insufficient(scope)
+        throttling.count_request(request, view, key)
+        raise _insufficient_scope(scope)
 
 
-def _insufficient(scope: str) -> Problem:
+def _insufficient_scope(scope: str) -> Problem:
     challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
     return Problem(
         "insufficient-scope",

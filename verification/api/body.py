@@ -19,7 +19,7 @@ from django.http import HttpRequest
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
-from verification.api.problems import MemberError, Problem, invalid, pointer
+from verification.api.problems import MemberError, Problem, pointer, validation_failed
 from workspaces.models import ApiKey, Client
 
 MAX_DIGITS = 100
@@ -29,7 +29,7 @@ MAX_NUMBERS = 10_000
 # Where a text may have a NUL or a lone surrogate: everywhere else raw bytes are UTF-8
 # and control characters are refused by the JSON reader.
 SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
-UNFIT = re.compile("[\x00\ud800-\udfff]")
+INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class StrictJsonParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         if parser_context is not None:
-            refuse_other_encodings(parser_context["request"]._request)
-            refuse_announced_size(
+            check_encoding(parser_context["request"]._request)
+            check_content_length(
                 parser_context["request"]._request, settings.MAX_BODY_BYTES
             )
-        raw = read_at_most(stream, settings.MAX_BODY_BYTES)
-        return json_object(raw) if raw else {}
+        raw = read_limited(stream, settings.MAX_BODY_BYTES)
+        return parse_json_object(raw) if raw else {}
 
 
-def refuse_other_encodings(request: HttpRequest) -> None:
+def check_encoding(request: HttpRequest) -> None:
     charset = (request.content_params or {}).get("charset", "utf-8")
     if charset.lower() not in {"utf-8", "utf8"}:
         raise Problem("unsupported-media-type", "The body must be in UTF-8.")
@@ -65,7 +65,7 @@ def refuse_other_encodings(request: HttpRequest) -> None:
         raise Problem("unsupported-media-type", "The body must not be compressed.")
 
 
-def refuse_announced_size(request: HttpRequest, limit: int) -> None:
+def check_content_length(request: HttpRequest, limit: int) -> None:
     """A body that says it is too large need not come first."""
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise _too_large(limit)
@@ -75,20 +75,22 @@ def _too_large(limit: int) -> Problem:
     return Problem("body-too-large", f"The body is larger than {limit} bytes.")
 
 
-def read_at_most(stream: IO[bytes] | HttpRequest, limit: int) -> bytes:
+def read_limited(stream: IO[bytes] | HttpRequest, limit: int) -> bytes:
     raw = stream.read(limit + 1)
     if len(raw) > limit:
         raise _too_large(limit)
     return raw
 
 
-def json_object(raw: bytes) -> dict[str, Any]:
+def parse_json_object(raw: bytes) -> dict[str, Any]:
     """The JSON object in these bytes, or a malformed-body problem."""
-    text = _decoded(raw)
+    text = _decode(raw)
     reader = _Reader()
     try:
         value = reader.read(text)
-        if reader.found_fault or (SUSPECT_ESCAPE.search(text) and not _is_fit(value)):
+        if reader.found_fault or (
+            SUSPECT_ESCAPE.search(text) and not _is_valid_unicode(value)
+        ):
             _refuse_first_fault(value)
     except json.JSONDecodeError as error:
         raise _malformed(
@@ -105,7 +107,7 @@ def _malformed(detail: str) -> Problem:
     return Problem("malformed-body", detail)
 
 
-def _decoded(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -165,7 +167,7 @@ class _Reader:
         return number
 
 
-def _is_fit(value: Any) -> bool:
+def _is_valid_unicode(value: Any) -> bool:
     """A quick look that may be wrong when it says no: emoji are often escaped."""
     try:
         return b"\\u0000" not in orjson.dumps(value)
@@ -174,33 +176,33 @@ def _is_fit(value: Any) -> bool:
 
 
 def _refuse_first_fault(value: Any) -> None:
-    for fault, steps in _faults(value, ()):
+    for fault, steps in _find_faults(value, ()):
         raise _malformed(f"At {pointer(*steps)}: {fault.reason}.")
 
 
 Steps = tuple[str | int, ...]
 
 
-def _faults(value: Any, steps: Steps) -> Iterator[tuple[_Fault, Steps]]:
+def _find_faults(value: Any, steps: Steps) -> Iterator[tuple[_Fault, Steps]]:
     if isinstance(value, _Fault):
         yield value, steps
     elif isinstance(value, str):
-        if UNFIT.search(value):
+        if INVALID_CHARACTERS.search(value):
             yield _Fault("the text has a NUL or half of a surrogate pair"), steps
     elif isinstance(value, dict):
         for name, member in value.items():
-            if UNFIT.search(name):
+            if INVALID_CHARACTERS.search(name):
                 yield _Fault("the name has a NUL or half of a surrogate pair"), steps
-            yield from _faults(member, (*steps, name))
+            yield from _find_faults(member, (*steps, name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _faults(item, (*steps, index))
+            yield from _find_faults(item, (*steps, index))
 
 
 def refuse_body(request: Request) -> None:
     """For operations without a body: nothing, or an empty object."""
     if request.data:
-        raise invalid(
+        raise validation_failed(
             [
                 MemberError(
                     "unknown-member",
@@ -220,7 +222,7 @@ def refuse_unknown_parameters(request: Request, allowed: Iterable[str]) -> None:
         for error in _parameter_errors(name, values, sorted(allowed))
     ]
     if errors:
-        raise invalid(errors)
+        raise validation_failed(errors)
 
 
 def _parameter_errors(
@@ -232,7 +234,7 @@ def _parameter_errors(
         yield MemberError("unknown-parameter", told, parameter=name)
     elif len(values) > 1:
         yield MemberError("duplicate", "The parameter is repeated.", parameter=name)
-    elif UNFIT.search(values[0]):
+    elif INVALID_CHARACTERS.search(values[0]):
         yield MemberError("invalid-format", "The value has a NUL.", parameter=name)
 
 

@@ -12,8 +12,8 @@ from verification.checks.models import CheckDefinition
 from verification.providers.recipients import recipient
 from verification.providers.registry import sources_of
 from verification.reports.models import SubjectType
-from verification.reports.request import not_available
-from verification.settings.sources import HOME
+from verification.reports.request import no_source_reason
+from verification.settings.sources import HOME_COUNTRY
 from verification.sources.availability import Availability, availability
 from verification.values import formats
 from verification.values.wire import Money, Shape
@@ -77,7 +77,7 @@ class RecipientBody(Shape):
 
 
 class CheckDefinitionQuery(Shape):
-    country: formats.Country = HOME
+    country: formats.Country = HOME_COUNTRY
     """The country of the subjects that `available` and `availability` are told for."""
 
 
@@ -110,7 +110,7 @@ class CheckDefinitionBody(Shape):
     @classmethod
     def of(cls, definition: CheckDefinition, environment: str, country: str) -> Self:
         why = (
-            not_available(definition.name, environment, country)
+            no_source_reason(definition.name, environment, country)
             if definition.active
             else f"{definition.name} is not offered at present."
         )

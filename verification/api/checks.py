@@ -16,9 +16,9 @@ from verification.api.check_shapes import (
     ReservedSubjectPage,
 )
 from verification.api.operations import describe_checks, describe_sandbox
-from verification.api.query import paged, read_query
+from verification.api.query import build_page, read_query
 from verification.checks.models import CheckDefinition
-from verification.providers.sandbox import table
+from verification.providers.sandbox import list_reserved_numbers
 from workspaces.models import Environment
 
 
@@ -61,9 +61,11 @@ class SandboxSubjectViewSet(ViewSet):
         refuse_unknown_parameters(request, ())
         if client_of(request).environment != Environment.SANDBOX:
             raise Http404
-        content = [ReservedSubject.model_validate(row) for row in table()]
+        content = [
+            ReservedSubject.model_validate(row) for row in list_reserved_numbers()
+        ]
         return Response(_whole(ReservedSubjectPage, content))
 
 
 def _whole(shape, content):  # type: ignore[no-untyped-def]
-    return paged(shape, content, len(content), page=0, size=max(1, len(content)))
+    return build_page(shape, content, len(content), page=0, size=max(1, len(content)))

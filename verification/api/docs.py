@@ -27,26 +27,26 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from verification.api.body import refuse_unknown_parameters
-from verification.api.problem_kinds import KINDS
+from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.web.pages import page
 
 
 @require_safe
 @page
-def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "problems/index.html", {"kinds": KINDS.values()})
+def problem_index(request: HttpRequest) -> HttpResponse:
+    return render(request, "problems/index.html", {"kinds": PROBLEM_KINDS.values()})
 
 
 @require_safe
 @page
-def detail(request: HttpRequest, code: str) -> HttpResponse:
-    if code not in KINDS:
+def problem_detail(request: HttpRequest, code: str) -> HttpResponse:
+    if code not in PROBLEM_KINDS:
         raise Http404
-    return render(request, "problems/detail.html", {"kind": KINDS[code]})
+    return render(request, "problems/detail.html", {"kind": PROBLEM_KINDS[code]})
 
 
 # Swagger UI draws its icons from data: addresses.
-POLICY = (
+SWAGGER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -54,7 +54,7 @@ POLICY = (
 
 @require_safe
 @page
-def start(request: HttpRequest) -> HttpResponse:
+def getting_started(request: HttpRequest) -> HttpResponse:
     """What the service is, and commands that work here as they are copied."""
     scheme = urlsplit(settings.BASE_URL).scheme
     sandbox, production = (
@@ -99,5 +99,5 @@ class ReferenceView(SpectacularSwaggerSplitView):
         self, request: Request, response: Response, *args: Any, **kwargs: Any
     ) -> Response:
         response = super().finalize_response(request, response, *args, **kwargs)
-        response["Content-Security-Policy"] = POLICY
+        response["Content-Security-Policy"] = SWAGGER_POLICY
         return response

@@ -20,7 +20,7 @@ from verification.consents.models import ConsentStatus
 from verification.reports.models import PaymentMode, RiskLevel, SubjectType
 from verification.values.wire import Shape, Timestamp
 
-OutwardStatus = Literal[
+PublicStatus = Literal[
     "DRAFT",
     "PENDING_CONSENT",
     "PENDING_PAYMENT",
@@ -43,7 +43,7 @@ class EventReport(Shape):
 
     id: UUID
     workspace_id: UUID
-    status: OutwardStatus
+    status: PublicStatus
     """PROCESSING until every check has ended; PARTIAL when only some completed."""
     created_at: Timestamp
     self_verification: bool
@@ -60,14 +60,14 @@ class EventSubject(Shape):
     type: SubjectType
 
 
-class AboutReport(Shape):
+class ReportEventData(Shape):
     workspace_id: UUID
     report: EventReport
     subject: EventSubject
     report_id: UUID
 
 
-class ReportData(AboutReport):
+class ReportData(ReportEventData):
     risk_score: Score | None
     risk_level: RiskLevel
 
@@ -102,7 +102,7 @@ class EventFailedCheck(EventCheck):
     failure: CheckFailure
 
 
-class CheckData(AboutReport):
+class CheckData(ReportEventData):
     check: EventCheck
     check_id: UUID
     check_result_id: UUID
@@ -124,7 +124,7 @@ class EventReference(Shape):
     submitted_at: Timestamp
 
 
-class ReferenceData(AboutReport):
+class ReferenceData(ReportEventData):
     check_result_id: UUID
     reference: EventReference
 
@@ -157,7 +157,7 @@ class AlertData(Shape):
     alert: EventAlert
 
 
-class PaidData(AboutReport):
+class PaidData(ReportEventData):
     payment: PaymentState
 
 

@@ -21,7 +21,7 @@ SUBJECT = {
     "dateOfBirth": "1990-01-31",
     "country": "KE",
 }
-CREATE: dict[str, Any] = {
+CREATE_REQUEST: dict[str, Any] = {
     "reports": [
         {
             "subject": SUBJECT,
@@ -52,13 +52,13 @@ PAYMENT: dict[str, Any] = {
     "paymentUrl": None,
     "expiresAt": None,
 }
-ASKED_TO_PAY: dict[str, Any] = {
+PENDING_PAYMENT: dict[str, Any] = {
     **PAYMENT,
     "status": "PENDING",
     "paymentUrl": "https://verify.example.com/p/0Zb3kQpT7cVnR2xLw9YsJd",
     "expiresAt": "2026-12-05T08:15:30.123456Z",
 }
-CREATED: dict[str, Any] = {
+CREATE_RESPONSE: dict[str, Any] = {
     "count": 1,
     "reports": [
         {
@@ -252,7 +252,7 @@ DEFINITION: dict[str, Any] = {
     },
 }
 DEFINITIONS: dict[str, Any] = {**ONE_PAGE, "size": 1, "content": [DEFINITION]}
-RESERVED: dict[str, Any] = {
+RESERVED_SUBJECTS: dict[str, Any] = {
     **ONE_PAGE,
     "size": 1,
     "content": [
@@ -273,7 +273,7 @@ DEFINITION_ID = "019a5b2c-0000-7000-8000-000000000002"
 EVENT_ID = "019a5b2c-7d51-7b44-8e90-2f1a0b9c8d7e"
 URL = "https://hooks.acacia.example/verification"
 
-CONFIGURE: dict[str, Any] = {
+CONFIGURATION_REQUEST: dict[str, Any] = {
     "url": URL,
     "enabled": True,
     "enabledEvents": ["report.ready", "report.failed", "check.completed"],
@@ -329,7 +329,7 @@ DELIVERY: dict[str, Any] = {
         },
     ],
 }
-WAITING: dict[str, Any] = {
+PENDING_DELIVERY: dict[str, Any] = {
     **DELIVERY,
     "status": "PENDING",
     "nextAttemptAt": "2026-11-21T08:16:02.118340Z",
@@ -346,7 +346,7 @@ TEST_DELIVERY: dict[str, Any] = {
 }
 
 
-def _about(
+def _report_data(
     status: str, check_status: str, *, payment_mode: str = "SELF"
 ) -> dict[str, Any]:
     return {
@@ -373,7 +373,9 @@ def _about(
     }
 
 
-def _check(status: str, level: str, score: int | None, **end: Any) -> dict[str, Any]:
+def _check_data(
+    status: str, level: str, score: int | None, **end: Any
+) -> dict[str, Any]:
     check = {
         "id": RESULT_ID,
         "resultId": RESULT_ID,
@@ -406,26 +408,26 @@ def _check(status: str, level: str, score: int | None, **end: Any) -> dict[str, 
     }
 
 
-UNKNOWN: dict[str, Any] = {"riskScore": None, "riskLevel": "UNKNOWN"}
-REFUSED = "The source refused the request."
+UNKNOWN_RISK: dict[str, Any] = {"riskScore": None, "riskLevel": "UNKNOWN"}
+REFUSED_SUMMARY = "The source refused the request."
 DATA: dict[str, dict[str, Any]] = {
-    "report.created": {**_about("PROCESSING", "PENDING"), **UNKNOWN},
+    "report.created": {**_report_data("PROCESSING", "PENDING"), **UNKNOWN_RISK},
     "report.ready": {
-        **_about("READY", "COMPLETED"),
+        **_report_data("READY", "COMPLETED"),
         "riskScore": 5,
         "riskLevel": "LOW",
     },
     "report.failed": {
-        **_about("FAILED", "FAILED"),
-        **UNKNOWN,
+        **_report_data("FAILED", "FAILED"),
+        **UNKNOWN_RISK,
         "failure": {
             "code": "CHECKS_FAILED",
             "message": "1 of 1 checks could not be completed.",
         },
     },
     "check.completed": {
-        **_about("READY", "COMPLETED"),
-        **_check(
+        **_report_data("READY", "COMPLETED"),
+        **_check_data(
             "COMPLETED",
             "LOW",
             5,
@@ -434,18 +436,22 @@ DATA: dict[str, dict[str, Any]] = {
         ),
     },
     "check.failed": {
-        **_about("FAILED", "FAILED"),
-        **_check(
+        **_report_data("FAILED", "FAILED"),
+        **_check_data(
             "FAILED",
             "UNKNOWN",
             None,
-            summary=REFUSED,
+            summary=REFUSED_SUMMARY,
             details={},
-            failure={"code": "SOURCE_REFUSED", "message": REFUSED, "retryable": False},
+            failure={
+                "code": "SOURCE_REFUSED",
+                "message": REFUSED_SUMMARY,
+                "retryable": False,
+            },
         ),
     },
     "reference.submitted": {
-        **_about("PROCESSING", "RUNNING"),
+        **_report_data("PROCESSING", "RUNNING"),
         "checkResultId": RESULT_ID,
         "reference": {
             "id": "019a5b2c-9a10-7e21-8f32-1a2b3c4d5e6f",
@@ -479,7 +485,7 @@ DATA: dict[str, dict[str, Any]] = {
         },
     },
     "payment.paid": {
-        **_about("PROCESSING", "PENDING", payment_mode="CANDIDATE"),
+        **_report_data("PROCESSING", "PENDING", payment_mode="CANDIDATE"),
         "payment": {
             "status": "PAID",
             "amount": {"amount": 50.0, "currency": "KES"},

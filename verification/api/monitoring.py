@@ -13,13 +13,13 @@ from rest_framework.viewsets import GenericViewSet
 
 from monitoring.alerts import edit_alert, mark_all_read
 from monitoring.models import Rule
-from monitoring.pauses import delete, pause_for_client, resume_for_client
+from monitoring.pauses import delete_rule, pause_for_client, resume_for_client
 from monitoring.queries import (
+    check_states,
     list_alerts,
     list_rules,
     recent_alerts,
     rules_of,
-    standings,
 )
 from monitoring.rules import read_rule
 from monitoring.runs import create_rule
@@ -40,8 +40,8 @@ from verification.api.monitoring_shapes import (
     RulePage,
     RuleQuery,
 )
-from verification.api.query import paged, read_query
-from verification.reports.idempotency import Key, once
+from verification.api.query import build_page, read_query
+from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.orders import catalogue
 from verification.reports.request import InvalidRequest, shape_faults
 from workspaces.models import Client, Scope
@@ -84,9 +84,9 @@ class MonitoringViewSet(GenericViewSet):
         key = (
             None
             if header is None
-            else Key.read(header, client, "POST /monitoring", body)
+            else IdempotencyKey.read(header, client, "POST /monitoring", body)
         )
-        answer = once(key, lambda: _create(client, body))
+        answer = run_once(key, lambda: _create(client, body))
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=201, headers=headers)
 
@@ -97,12 +97,12 @@ class MonitoringViewSet(GenericViewSet):
             client_of(request), query.search, page=query.page, size=query.size
         )
         alerts = recent_alerts([rule.pk for rule in found.rows])
-        checks = standings(found.rows)
+        checks = check_states(found.rows)
         bodies = [
             RuleBody.of(rule, alerts[rule.pk], checks[rule.pk]) for rule in found.rows
         ]
         return Response(
-            paged(RulePage, bodies, found.total, page=query.page, size=query.size)
+            build_page(RulePage, bodies, found.total, page=query.page, size=query.size)
         )
 
     def retrieve(self, request: Request, monitoringId: UUID) -> Response:
@@ -114,7 +114,7 @@ class MonitoringViewSet(GenericViewSet):
         """Delete a rule. Its reports and alerts stay readable, and a run that is under
         way ends as a report without an alert."""
         refuse_unknown_parameters(request, ())
-        delete(client_of(request), monitoringId)
+        delete_rule(client_of(request), monitoringId)
         return Response(status=204)
 
     @action(detail=True, methods=["post"])
@@ -132,7 +132,7 @@ class MonitoringViewSet(GenericViewSet):
         """
         refuse_unknown_parameters(request, ())
         client = client_of(request)
-        consent = _read(ResumeRequest, request).consent
+        consent = _parse_body(ResumeRequest, request).consent
         resumed = resume_for_client(client, monitoringId, consent, catalogue())
         return Response(_body(resumed))
 
@@ -162,13 +162,13 @@ class AlertViewSet(GenericViewSet):
         )
         bodies = [AlertBody.of(alert) for alert in found.rows]
         return Response(
-            paged(AlertPage, bodies, found.total, page=query.page, size=query.size)
+            build_page(AlertPage, bodies, found.total, page=query.page, size=query.size)
         )
 
     def partial_update(self, request: Request, alertId: UUID) -> Response:
         """Mark an alert as read or actioned, or as not."""
         refuse_unknown_parameters(request, ())
-        asked = _read(AlertEdit, request)
+        asked = _parse_body(AlertEdit, request)
         alert = edit_alert(
             client_of(request), alertId, read=asked.read, actioned=asked.actioned
         )
@@ -186,17 +186,17 @@ class AlertViewSet(GenericViewSet):
 def _create(client: Client, body: Any) -> dict[str, Any]:
     asked, order = read_rule(body, client.environment, catalogue())
     rule = create_rule(client, asked, order)
-    return RuleBody.of(rule, [], standings([rule])[rule.pk]).model_dump(
+    return RuleBody.of(rule, [], check_states([rule])[rule.pk]).model_dump(
         mode="json", by_alias=True
     )
 
 
 def _body(rule: Rule) -> RuleBody:
-    alerts, checks = recent_alerts([rule.pk]), standings([rule])
+    alerts, checks = recent_alerts([rule.pk]), check_states([rule])
     return RuleBody.of(rule, alerts[rule.pk], checks[rule.pk])
 
 
-def _read(shape: Any, request: Request) -> Any:
+def _parse_body(shape: Any, request: Request) -> Any:
     body: Any = body_of(request)
     try:
         return shape.model_validate(body)

@@ -41,7 +41,7 @@ MONITORING_ID = OpenApiParameter(
     OpenApiParameter.PATH,
     description="The id of the rule.",
 )
-ALERT = OpenApiParameter(
+ALERT_PARAMETER = OpenApiParameter(
     "alertId",
     OpenApiTypes.UUID,
     OpenApiParameter.PATH,
@@ -98,7 +98,7 @@ PAGE: dict[str, Any] = {
 }
 
 
-def _created(summary: str) -> Any:
+def _create_operation(summary: str) -> Any:
     return operation(
         "createRule",
         summary,
@@ -111,7 +111,7 @@ def _created(summary: str) -> Any:
     )
 
 
-def _nothing(
+def _no_content_operation(
     name: str,
     summary: str,
     parameters: list[OpenApiParameter],
@@ -127,14 +127,18 @@ def _nothing(
     )
 
 
-def _read_all(view: Any) -> Any:
-    patch = _nothing("readAllAlerts", "Mark all alerts as read", [], ["PATCH"])
-    put = _nothing("readAllAlertsByPut", "Mark all alerts as read", [], ["PUT"])
+def _read_all_operation(view: Any) -> Any:
+    patch = _no_content_operation(
+        "readAllAlerts", "Mark all alerts as read", [], ["PATCH"]
+    )
+    put = _no_content_operation(
+        "readAllAlertsByPut", "Mark all alerts as read", [], ["PUT"]
+    )
     return patch(put(view))
 
 
 describe_rules = extend_schema_view(
-    create=_created("Create a monitoring rule"),
+    create=_create_operation("Create a monitoring rule"),
     list=operation(
         "listRules",
         "List monitoring rules",
@@ -145,7 +149,9 @@ describe_rules = extend_schema_view(
     retrieve=operation(
         "getRule", "Get a monitoring rule", RuleBody, RULE, parameters=[MONITORING_ID]
     ),
-    destroy=_nothing("deleteRule", "Delete a monitoring rule", [MONITORING_ID]),
+    destroy=_no_content_operation(
+        "deleteRule", "Delete a monitoring rule", [MONITORING_ID]
+    ),
     pause=operation(
         "pauseRule",
         "Pause a monitoring rule",
@@ -184,7 +190,7 @@ describe_alerts = extend_schema_view(
         {**ALERT_EXAMPLE, "read": True},
         request=AlertEdit,
         request_example={"read": True},
-        parameters=[ALERT],
+        parameters=[ALERT_PARAMETER],
     ),
-    read_all=_read_all,
+    read_all=_read_all_operation,
 )

@@ -16,10 +16,10 @@ from monitoring.models import (
     RuleStatus,
     Severity,
 )
-from monitoring.queries import CheckStanding
+from monitoring.queries import CheckState
 from verification.api.query import PageEnvelope, PageQuery
 from verification.api.report_shapes import SubjectBody
-from verification.reports.request import ConsentInput, Received
+from verification.reports.request import ConsentInput, RequestShape
 from verification.values import formats
 from verification.values.wire import Shape, Timestamp
 
@@ -37,12 +37,12 @@ class AlertQuery(PageQuery):
     severity: Severity | None = None
 
 
-class ResumeRequest(Received):
+class ResumeRequest(RequestShape):
     consent: ConsentInput | None = None
     """Needed where the subject withdrew consent: that it was given again."""
 
 
-class AlertEdit(Received):
+class AlertEdit(RequestShape):
     """What is left out stays."""
 
     read: StrictBool | None = None
@@ -123,7 +123,7 @@ class RuleBody(Shape):
     created_at: Timestamp
 
     @classmethod
-    def of(cls, rule: Rule, alerts: list[Alert], checks: list[CheckStanding]) -> Self:
+    def of(cls, rule: Rule, alerts: list[Alert], checks: list[CheckState]) -> Self:
         return cls(
             id=rule.pk,
             subject=SubjectBody(**rule.subject),

@@ -93,7 +93,7 @@ def query_parameters(shape: type[Shape]) -> list[OpenApiParameter]:
     return [
         OpenApiParameter(
             name,
-            _inlined(member, schema.get("$defs", {})),
+            _inline_references(member, schema.get("$defs", {})),
             OpenApiParameter.QUERY,
             description=member.get("description", ""),
         )
@@ -101,7 +101,9 @@ def query_parameters(shape: type[Shape]) -> list[OpenApiParameter]:
     ]
 
 
-def _inlined(member: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _inline_references(
+    member: dict[str, Any], definitions: dict[str, Any]
+) -> dict[str, Any]:
     """A parameter is absent rather than null, and its enumeration stands in it."""
     for option in member.get("anyOf", [member]):
         if "$ref" in option:
@@ -116,7 +118,7 @@ def _inlined(member: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
     raise TypeError("a parameter that can only be null")
 
 
-def _of_report(name: str, summary: str) -> Any:
+def _report_operation(name: str, summary: str) -> Any:
     return operation(name, summary, ReportBody, examples.REPORT, parameters=[REPORT_ID])
 
 
@@ -125,10 +127,10 @@ describe_reports = extend_schema_view(
         "createReports",
         "Create reports",
         CreatedReports,
-        examples.CREATED,
+        examples.CREATE_RESPONSE,
         status=201,
         request=ReportsRequest,
-        request_example=examples.CREATE,
+        request_example=examples.CREATE_REQUEST,
         parameters=[IDEMPOTENCY_KEY, REPLAYED],
     ),
     list=operation(
@@ -138,8 +140,8 @@ describe_reports = extend_schema_view(
         examples.PAGE,
         parameters=query_parameters(ReportQuery),
     ),
-    retrieve=_of_report("getReport", "Get a report"),
-    launch=_of_report("launchReport", "Launch a draft"),
+    retrieve=_report_operation("getReport", "Get a report"),
+    launch=_report_operation("launchReport", "Launch a draft"),
     draft=operation(
         "editDraft",
         "Edit a draft",
@@ -149,15 +151,15 @@ describe_reports = extend_schema_view(
         request_example={"checksRequested": ["IDENTITY"]},
         parameters=[REPORT_ID],
     ),
-    cancel=_of_report("cancelReport", "Cancel a report"),
-    retry=_of_report("retryReport", "Run failed checks again"),
+    cancel=_report_operation("cancelReport", "Cancel a report"),
+    retry=_report_operation("retryReport", "Run failed checks again"),
     quote=operation(
         "quoteReports",
         "Quote reports",
         Quote,
         examples.QUOTE,
         request=ReportsRequest,
-        request_example=examples.CREATE,
+        request_example=examples.CREATE_REQUEST,
     ),
     consent_state=operation(
         "getConsentState",
@@ -183,7 +185,7 @@ describe_reports = extend_schema_view(
         "resendPayment",
         "Send the payer a new payment link",
         PaymentState,
-        examples.ASKED_TO_PAY,
+        examples.PENDING_PAYMENT,
         parameters=[REPORT_ID],
     ),
     events=operation(
@@ -215,6 +217,6 @@ describe_sandbox = extend_schema_view(
         "listSandboxSubjects",
         "List the sandbox's reserved subjects",
         ReservedSubjectPage,
-        examples.RESERVED,
+        examples.RESERVED_SUBJECTS,
     ),
 )

@@ -19,13 +19,17 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from verification.api import throttling
-from verification.api.body import read_at_most, refuse_announced_size
+from verification.api.body import check_content_length, read_limited
 from verification.api.problems import Problem
 from verification.api.schema import OperationSchema
 from verification.payments.alerts import count_refused_signature
-from verification.payments.provider_events import receive
-from verification.payments.registry import SIGNATURES, is_claimed, signed_by
-from verification.providers.checkout import BadSignature
+from verification.payments.provider_events import record_provider_event
+from verification.payments.registry import (
+    SIGNATURE_HEADERS,
+    has_signature_header,
+    provider_by_signature,
+)
+from verification.providers.payment_provider import BadSignature
 from verification.web.client_address import client_address
 from workspaces import rate_limits
 
@@ -34,7 +38,7 @@ MAX_BYTES = 256 * 1024
 logger = logging.getLogger(__name__)
 
 
-class _WhateverIsAccepted(BaseContentNegotiation):
+class _IgnoreAcceptHeader(BaseContentNegotiation):
     """Providers look at the status alone."""
 
     def select_parser(  # type: ignore[override]
@@ -54,12 +58,12 @@ class _WhateverIsAccepted(BaseContentNegotiation):
 class _EventSchema(OperationSchema):
     def get_auth(self) -> list[dict[str, Any]]:
         """Signed by one of them."""
-        schemes = {f"{name.capitalize()}Signature": name for name in SIGNATURES}
+        schemes = {f"{name.capitalize()}Signature": name for name in SIGNATURE_HEADERS}
         for scheme, name in schemes.items():
             described = {
                 "type": "apiKey",
                 "in": "header",
-                "name": SIGNATURES[name],
+                "name": SIGNATURE_HEADERS[name],
                 "description": f"An event of {name.capitalize()}, signed by it.",
             }
             self._component("securitySchemes", scheme, described)
@@ -75,7 +79,7 @@ class PaymentEventView(APIView):
     authentication_classes = []
     permission_classes = []
     throttle_classes = []
-    content_negotiation_class = _WhateverIsAccepted
+    content_negotiation_class = _IgnoreAcceptHeader
     http_method_names = ["post"]
     schema = _EventSchema()
 
@@ -96,38 +100,38 @@ class PaymentEventView(APIView):
         An event is never believed: it has the service ask the provider. Repeated,
         unknown and late events are received like any other. At most 256 KiB.
         """
-        _take_in(request._request)
+        _receive_event(request._request)
         return Response({})
 
 
-def _take_in(request: HttpRequest) -> None:
-    refuse_announced_size(request, MAX_BYTES)
+def _receive_event(request: HttpRequest) -> None:
+    check_content_length(request, MAX_BYTES)
     try:
-        provider = signed_by(request.headers)
-        body = read_at_most(request, MAX_BYTES)
+        provider = provider_by_signature(request.headers)
+        body = read_limited(request, MAX_BYTES)
         event = provider.read_event(body, request.headers)
     except BadSignature:
         _refuse_unsigned(request)
-    _refuse_unless_object(body)
-    receive(provider.name, event, body)
+    _require_object(body)
+    record_provider_event(provider.name, event, body)
 
 
 def _refuse_unsigned(request: HttpRequest) -> NoReturn:
     """Nothing of it is kept; guessing is slowed down, and true events never are."""
     logger.warning("an event without a payment provider's signature was refused")
-    rate = rate_limits.count_from(
+    rate = rate_limits.count_for_address(
         str(client_address(request)),
         "unsigned-payment-events",
         settings.FAILED_AUTHENTICATIONS_PER_MINUTE,
     )
     if rate.exceeded:
-        raise throttling.exceeded(rate)
-    if is_claimed(request.headers):
+        raise throttling.rate_limit_problem(rate)
+    if has_signature_header(request.headers):
         count_refused_signature()
     raise Problem("invalid-signature", headers={"WWW-Authenticate": "Signature"})
 
 
-def _refuse_unless_object(body: bytes) -> None:
+def _require_object(body: bytes) -> None:
     """Read leniently: it is theirs, and nothing in it is relied upon."""
     try:
         event = json.loads(body.decode())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     code: str
     status: int
     title: str
@@ -18,8 +18,8 @@ class Kind:
     way_out: str
 
 
-_KINDS = [
-    Kind(
+_PROBLEM_KINDS = [
+    ProblemKind(
         "malformed-body",
         400,
         "The body cannot be read",
@@ -27,7 +27,7 @@ _KINDS = [
         "Send one JSON object in UTF-8, with each member once. The detail says where "
         "reading stopped.",
     ),
-    Kind(
+    ProblemKind(
         "validation-failed",
         400,
         "The request breaks a rule",
@@ -36,21 +36,21 @@ _KINDS = [
         "Mend every entry of “errors” and send the request again. Each names its place "
         "and the rule.",
     ),
-    Kind(
+    ProblemKind(
         "authentication-required",
         401,
         "An API key is needed",
         "The request has no Authorization header, or one that cannot be read.",
         "Send the header “Authorization: Bearer” followed by your API key.",
     ),
-    Kind(
+    ProblemKind(
         "invalid-api-key",
         401,
         "The API key is not valid",
         "The API key is misspelt, unknown, revoked or expired.",
         "Compare the key with the one you were given, or make a new one.",
     ),
-    Kind(
+    ProblemKind(
         "wrong-environment",
         401,
         "The API key belongs to the other environment",
@@ -58,7 +58,7 @@ _KINDS = [
         "address.",
         "Use test keys at the sandbox address and live keys at the production address.",
     ),
-    Kind(
+    ProblemKind(
         "invalid-signature",
         401,
         "The event is not signed by a payment provider",
@@ -66,7 +66,7 @@ _KINDS = [
         "This address is for payment providers. Compare the keys that are configured "
         "with those of the provider.",
     ),
-    Kind(
+    ProblemKind(
         "insufficient-balance",
         402,
         "The balance is too low",
@@ -75,21 +75,21 @@ _KINDS = [
         "Top up the workspace, or pay what it owes, and send the request again. The "
         "detail says how much is needed.",
     ),
-    Kind(
+    ProblemKind(
         "insufficient-scope",
         403,
         "The API key lacks a scope",
         "The API key is valid, but it was not given the scope this operation needs.",
         "Use a key with the scope that the problem names, or make one.",
     ),
-    Kind(
+    ProblemKind(
         "workspace-suspended",
         403,
         "The workspace is suspended",
         "The operator has suspended the workspace. Its data is kept.",
         "Ask the operator of the service.",
     ),
-    Kind(
+    ProblemKind(
         "https-required",
         403,
         "The API is asked over HTTPS only",
@@ -97,7 +97,7 @@ _KINDS = [
         "between could read both.",
         "Use the address that begins with https, and replace the key with a new one.",
     ),
-    Kind(
+    ProblemKind(
         "not-found",
         404,
         "Not found",
@@ -105,21 +105,21 @@ _KINDS = [
         "Check the address and the id. Sandbox and production data are apart: use the "
         "key the object was made with.",
     ),
-    Kind(
+    ProblemKind(
         "method-not-allowed",
         405,
         "The method is not allowed here",
         "This address does not take this HTTP method.",
         "Use one of the methods in the Allow header.",
     ),
-    Kind(
+    ProblemKind(
         "not-acceptable",
         406,
         "Only JSON can be sent back",
         "The Accept header of the request excludes JSON.",
         "Leave the Accept header out, or let it include application/json.",
     ),
-    Kind(
+    ProblemKind(
         "report-not-launchable",
         409,
         "The report cannot be launched now",
@@ -127,42 +127,42 @@ _KINDS = [
         "See “reasons”. Wait for consent or payment and launch again; a report that is "
         "not a draft needs no launch.",
     ),
-    Kind(
+    ProblemKind(
         "report-not-editable",
         409,
         "The report cannot be changed now",
         "Only a draft can be changed, and not in what its payer has paid for.",
         "Cancel the report and create another one.",
     ),
-    Kind(
+    ProblemKind(
         "report-not-cancellable",
         409,
         "The report cannot be cancelled now",
         "The report has already ended.",
         "There is nothing left to cancel; read the report as it is.",
     ),
-    Kind(
+    ProblemKind(
         "report-not-retryable",
         409,
         "The report cannot be retried now",
         "Only a report that has ended with failed checks can be retried.",
         "Wait until the report has ended, and retry it if a check failed.",
     ),
-    Kind(
+    ProblemKind(
         "consent-not-resendable",
         409,
         "There is no consent link to send",
         "The report asks its subject for nothing, or the subject has answered.",
         "Read the consent state. A draft can ask again by an edit of its consent.",
     ),
-    Kind(
+    ProblemKind(
         "payment-not-resendable",
         409,
         "There is no payment link to send",
         "The report asks nobody to pay now, or it was paid.",
         "Read the payment state. A draft can ask anew by an edit.",
     ),
-    Kind(
+    ProblemKind(
         "idempotency-in-progress",
         409,
         "The same request is still running",
@@ -170,7 +170,7 @@ _KINDS = [
         "Wait for the time in Retry-After, then send the same request again to get its "
         "answer.",
     ),
-    Kind(
+    ProblemKind(
         "rule-not-resumable",
         409,
         "The rule cannot be resumed now",
@@ -179,7 +179,7 @@ _KINDS = [
         "Look at `pauseReason`. After a withdrawal, send the `consent` that was given "
         "anew; what staff paused, they resume; of a check the detail says more.",
     ),
-    Kind(
+    ProblemKind(
         "webhook-not-configured",
         409,
         "There is no webhook configuration",
@@ -187,7 +187,7 @@ _KINDS = [
         "nowhere to send to.",
         "Create the configuration, then send the request again.",
     ),
-    Kind(
+    ProblemKind(
         "webhook-disabled",
         409,
         "The webhook configuration is disabled",
@@ -196,7 +196,7 @@ _KINDS = [
         "Mend the receiver, send the configuration again with “enabled” true, then "
         "repeat the request.",
     ),
-    Kind(
+    ProblemKind(
         "event-purged",
         409,
         "The event is no longer kept",
@@ -204,21 +204,21 @@ _KINDS = [
         "be sent again.",
         "Read the report itself; it is kept for longer.",
     ),
-    Kind(
+    ProblemKind(
         "request-timeout",
         408,
         "The body came too slowly",
         "The body was not complete in 20 seconds and a second for each 1,000 bytes.",
         "Send the request again, over a faster connection or with a smaller body.",
     ),
-    Kind(
+    ProblemKind(
         "body-too-large",
         413,
         "The body is too large",
         "The body is larger than 2 MiB.",
         "Split the request into smaller ones.",
     ),
-    Kind(
+    ProblemKind(
         "unsupported-media-type",
         415,
         "The body is not sent as JSON",
@@ -226,21 +226,21 @@ _KINDS = [
         "is compressed.",
         "Send the header “Content-Type: application/json” and a plain JSON body.",
     ),
-    Kind(
+    ProblemKind(
         "idempotency-key-reused",
         422,
         "The Idempotency-Key was used for another request",
         "The same Idempotency-Key came with a different request within 72 hours.",
         "Use a new key for each new request, and an old one only to repeat a request.",
     ),
-    Kind(
+    ProblemKind(
         "rate-limited",
         429,
         "Too many requests",
         "More requests were made in a minute than are allowed.",
         "Wait for the time in Retry-After, then go on at a slower pace.",
     ),
-    Kind(
+    ProblemKind(
         "internal-error",
         500,
         "The service made an error",
@@ -248,7 +248,7 @@ _KINDS = [
         "Try again with the same Idempotency-Key. If it stays, give the operator the "
         "request id.",
     ),
-    Kind(
+    ProblemKind(
         "unavailable",
         503,
         "The service is not available just now",
@@ -257,4 +257,4 @@ _KINDS = [
         "Idempotency-Key.",
     ),
 ]
-KINDS = {kind.code: kind for kind in _KINDS}
+PROBLEM_KINDS = {kind.code: kind for kind in _PROBLEM_KINDS}

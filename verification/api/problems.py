@@ -20,12 +20,12 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.encoding import escape_uri_path
 from rest_framework import exceptions as rest
 
-from verification.api.problem_kinds import KINDS, Kind
+from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.links import top_up_url
-from verification.payments.registry import takes_payments
+from verification.payments.registry import accepts_payments
 from verification.reports.request import MAX_FAULTS
-from verification.web.pages import DATABASE_AWAY, error_of, is_api
-from verification.web.request_log import current_id
+from verification.web.pages import DATABASE_ERRORS, error_of, is_api
+from verification.web.request_log import current_request_id
 from workspaces.ledger import InsufficientBalance
 
 log = logging.getLogger("verification.api")
@@ -59,10 +59,10 @@ class MemberError:
 
 def pointer(*steps: str | int) -> str:
     """A JSON Pointer in its URI fragment form: `#/reports/17/subject/idNumber`."""
-    return "#" + "".join(f"/{_escaped(str(step))}" for step in steps)
+    return "#" + "".join(f"/{_escape(str(step))}" for step in steps)
 
 
-def _escaped(step: str) -> str:
+def _escape(step: str) -> str:
     # What RFC 3986 allows in a fragment stays readable; a lone surrogate becomes "?".
     text = step.replace("~", "~0").replace("/", "~1")
     return quote(text, safe="!$&'()*+,;=:@~", errors="replace")
@@ -80,7 +80,7 @@ class Problem(Exception):
         headers: dict[str, str] | None = None,
         **members: Any,
     ) -> None:
-        self.kind: Kind = KINDS[code]
+        self.kind: ProblemKind = PROBLEM_KINDS[code]
         self.detail = detail or self.kind.explanation
         self.errors = errors
         self.headers = headers or {}
@@ -105,7 +105,7 @@ class Problem(Exception):
     def response(self, request: HttpRequest) -> HttpResponse:
         # Not orjson: what is quoted may hold lone surrogates, and these can only be
         # sent escaped.
-        content = json.dumps(self.body(request.path, current_id()))
+        content = json.dumps(self.body(request.path, current_request_id()))
         return HttpResponse(
             content,
             status=self.kind.status,
@@ -114,7 +114,7 @@ class Problem(Exception):
         )
 
 
-def invalid(errors: Sequence[MemberError]) -> Problem:
+def validation_failed(errors: Sequence[MemberError]) -> Problem:
     """validation-failed with these errors, of which the first 100 are told."""
     if len(errors) > MAX_ERRORS:
         told = (
@@ -130,7 +130,7 @@ def invalid(errors: Sequence[MemberError]) -> Problem:
 _translations: dict[type[Exception], Callable[[Any], Problem]] = {}
 
 
-def register(exception: type[E], translate: Callable[[E], Problem]) -> None:
+def register_problem(exception: type[E], translate: Callable[[E], Problem]) -> None:
     """Answer this exception, and those derived from it, with a problem."""
     _translations[exception] = translate
 
@@ -140,33 +140,33 @@ def _unavailable(error: Exception) -> Problem:
     return Problem("unavailable", headers={"Retry-After": SECONDS_UNTIL_AVAILABLE})
 
 
-def _insufficient(error: InsufficientBalance) -> Problem:
+def _insufficient_balance(error: InsufficientBalance) -> Problem:
     """With the page where the workspace pays, where somebody takes the money."""
     members: dict[str, Any] = {}
-    if takes_payments(error.environment):
+    if accepts_payments(error.environment):
         members["topUpUrl"] = top_up_url(error.account_id)
     return Problem("insufficient-balance", str(error), **members)
 
 
-def _register_all(
+def _register_problems(
     exceptions: Iterable[type[Exception]], translate: Callable[[Any], Problem]
 ) -> None:
     for exception in exceptions:
-        register(exception, translate)
+        register_problem(exception, translate)
 
 
-register(Problem, lambda problem: problem)
-register(InsufficientBalance, _insufficient)
-_register_all(DATABASE_AWAY, _unavailable)
-_register_all([Http404, rest.NotFound], lambda e: Problem("not-found"))
-_register_all(
+register_problem(Problem, lambda problem: problem)
+register_problem(InsufficientBalance, _insufficient_balance)
+_register_problems(DATABASE_ERRORS, _unavailable)
+_register_problems([Http404, rest.NotFound], lambda e: Problem("not-found"))
+_register_problems(
     [rest.ParseError, UnreadablePostError], lambda e: Problem("malformed-body")
 )
-register(rest.MethodNotAllowed, lambda e: Problem("method-not-allowed"))
-register(rest.NotAcceptable, lambda e: Problem("not-acceptable"))
-register(rest.UnsupportedMediaType, lambda e: Problem("unsupported-media-type"))
-register(exceptions.RequestDataTooBig, lambda e: Problem("body-too-large"))
-register(rest.NotAuthenticated, lambda e: Problem("authentication-required"))
+register_problem(rest.MethodNotAllowed, lambda e: Problem("method-not-allowed"))
+register_problem(rest.NotAcceptable, lambda e: Problem("not-acceptable"))
+register_problem(rest.UnsupportedMediaType, lambda e: Problem("unsupported-media-type"))
+register_problem(exceptions.RequestDataTooBig, lambda e: Problem("body-too-large"))
+register_problem(rest.NotAuthenticated, lambda e: Problem("authentication-required"))
 
 
 def problem_for(error: Exception, request: HttpRequest) -> Problem:
@@ -178,7 +178,7 @@ def problem_for(error: Exception, request: HttpRequest) -> Problem:
     return Problem("internal-error")
 
 
-def handle(error: Exception, context: dict[str, Any]) -> HttpResponse:
+def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse:
     """The framework's exception handler."""
     request = context["request"]._request
     return problem_for(error, request).response(request)
@@ -195,7 +195,7 @@ class ProblemMiddleware:
             return self.get_response(request)
         response = self.get_response(request)
         if response.status_code >= 400 and response["Content-Type"] != MEDIA_TYPE:
-            response = _as_problem(request, response)
+            response = _convert_to_problem(request, response)
         _add_headers(request, response)
         return response
 
@@ -207,24 +207,24 @@ class ProblemMiddleware:
         return problem_for(error, request).response(request)
 
 
-def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    if isinstance(error := error_of(request), DATABASE_AWAY):
+def _convert_to_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    if isinstance(error := error_of(request), DATABASE_ERRORS):
         return problem_for(error, request).response(request)
-    problem = _problem_of(request, response.status_code)
+    problem = _problem_for_status(request, response.status_code)
     for name in ("Allow", "Retry-After", "WWW-Authenticate"):
         if name in response:
             problem.headers[name] = response[name]
     return problem.response(request)
 
 
-def _problem_of(request: HttpRequest, status: int) -> Problem:
+def _problem_for_status(request: HttpRequest, status: int) -> Problem:
     try:
         request.get_host()
     except exceptions.DisallowedHost:
         told = "This service does not answer under this host name."
-        return invalid([MemberError("not-allowed-here", told, header="Host")])
+        return validation_failed([MemberError("not-allowed-here", told, header="Host")])
     fallback = "internal-error" if status >= 500 else "validation-failed"
-    codes = (kind.code for kind in KINDS.values() if kind.status == status)
+    codes = (kind.code for kind in PROBLEM_KINDS.values() if kind.status == status)
     return Problem("validation-failed" if status == 400 else next(codes, fallback))
 
 

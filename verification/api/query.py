@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from rest_framework.request import Request
 
 from verification.api.body import refuse_unknown_parameters
-from verification.api.problems import MemberError, invalid
+from verification.api.problems import MemberError, validation_failed
 from verification.reports.models import ReportStatus, SubjectType
 from verification.reports.queries import Filters
 from verification.reports.request import shape_faults
@@ -35,7 +35,7 @@ class PageEnvelope(Shape):
 PageOf = TypeVar("PageOf", bound=PageEnvelope)
 
 
-def paged(
+def build_page(
     shape: type[PageOf], content: list[Any], total: int, *, page: int, size: int
 ) -> PageOf:
     """The envelope around one page of a list."""
@@ -57,7 +57,7 @@ Query = TypeVar("Query", bound=Shape)
 def _digits(value: Any) -> Any:
     """Not all that Python takes for an integer, such as `1_0`."""
     if isinstance(value, str) and not re.fullmatch("-?[0-9]+", value):
-        raise formats.wrong("invalid-type", "An integer is needed")
+        raise formats.format_error("invalid-type", "An integer is needed")
     return value
 
 
@@ -99,7 +99,7 @@ def read_query(request: Request, query: type[Query]) -> Query:
     try:
         return query.model_validate(values)
     except ValidationError as e:
-        raise invalid(
+        raise validation_failed(
             [
                 MemberError(fault.code, fault.detail, parameter=str(fault.path[0]))
                 for fault in shape_faults(e)

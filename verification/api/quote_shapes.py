@@ -8,7 +8,7 @@ from uuid import UUID
 
 from verification.reports.models import PaymentMode, ReportStatus
 from verification.reports.pricing import total
-from verification.reports.quote import Quoted
+from verification.reports.quote import OrderQuote
 from verification.values.wire import CURRENCY, Money, Shape
 
 
@@ -39,7 +39,7 @@ class Quote(Shape):
     reports: list[QuotedReport]
 
 
-def quote_body(quoted: Sequence[Quoted]) -> Quote:
+def quote_body(quoted: Sequence[OrderQuote]) -> Quote:
     reports = [_quoted_report(one) for one in quoted]
     by_workspace = [q for q in quoted if q.order.payment_mode == PaymentMode.SELF]
     return Quote(
@@ -52,7 +52,7 @@ def quote_body(quoted: Sequence[Quoted]) -> Quote:
     )
 
 
-def _quoted_report(quoted: Quoted) -> QuotedReport:
+def _quoted_report(quoted: OrderQuote) -> QuotedReport:
     return QuotedReport(
         price=_money(total(quoted.lines)),
         checks=[

@@ -10,13 +10,17 @@ from verification.api.problems import (
     MAX_ERRORS,
     MemberError,
     Problem,
-    invalid,
     pointer,
-    register,
+    register_problem,
+    validation_failed,
 )
-from verification.consents.links import NotResendable, TooSoon
+from verification.consents.links import NotResendable, ResendTooSoon
 from verification.payments.links import NotPayable
-from verification.reports.idempotency import InProgress, InvalidKey, KeyReused
+from verification.reports.idempotency import (
+    IdempotencyKeyReused,
+    InvalidIdempotencyKey,
+    RequestInProgress,
+)
 from verification.reports.models import InvalidTransition, Report
 from verification.reports.request import InvalidRequest
 from verification.reports.status import (
@@ -25,11 +29,11 @@ from verification.reports.status import (
     NotLaunchable,
     NotRetryable,
 )
-from webhooks.configuration import NotConfigured, SecretNeeded
+from webhooks.configuration import NotConfigured, SecretRequired
 from webhooks.models import Configuration, Delivery
 from webhooks.redelivery import ConfigurationDisabled, EventPurged, TooManyTests
 
-WAYS_OUT = {
+LAUNCH_REMEDIES = {
     "CONSENT_OUTSTANDING": "Consent has not been given yet: send the subject the "
     "consentUrl, or edit the draft to attest it.",
     "PAYMENT_OUTSTANDING": "The payment has not arrived yet: send the payer the "
@@ -39,34 +43,34 @@ WAYS_OUT = {
 
 
 def register_refusals() -> None:
-    register(InvalidRequest, _invalid_request)
-    register(InvalidKey, _invalid_key)
-    register(
-        InProgress,
+    register_problem(InvalidRequest, _invalid_request)
+    register_problem(InvalidIdempotencyKey, _invalid_key)
+    register_problem(
+        RequestInProgress,
         lambda e: Problem("idempotency-in-progress", headers={"Retry-After": "1"}),
     )
-    register(KeyReused, lambda e: Problem("idempotency-key-reused"))
-    register(Report.DoesNotExist, lambda e: Problem("not-found"))
-    register(NotLaunchable, _not_launchable)
-    register(NotEditable, lambda e: _conflict("report-not-editable", e))
-    register(NotCancellable, lambda e: _conflict("report-not-cancellable", e))
-    register(NotRetryable, lambda e: _conflict("report-not-retryable", e))
-    register(
+    register_problem(IdempotencyKeyReused, lambda e: Problem("idempotency-key-reused"))
+    register_problem(Report.DoesNotExist, lambda e: Problem("not-found"))
+    register_problem(NotLaunchable, _not_launchable)
+    register_problem(NotEditable, lambda e: _conflict("report-not-editable", e))
+    register_problem(NotCancellable, lambda e: _conflict("report-not-cancellable", e))
+    register_problem(NotRetryable, lambda e: _conflict("report-not-retryable", e))
+    register_problem(
         NotResendable,
         lambda e: Problem("consent-not-resendable", str(e), consentStatus=e.status),
     )
-    register(
+    register_problem(
         NotPayable,
         lambda e: Problem("payment-not-resendable", str(e), paymentStatus=e.status),
     )
-    register(
-        TooSoon,
+    register_problem(
+        ResendTooSoon,
         lambda e: Problem(
             "rate-limited", str(e), headers={"Retry-After": str(e.seconds)}
         ),
     )
     # Another request moved the report between our look and our move.
-    register(
+    register_problem(
         InvalidTransition,
         lambda e: Problem(
             "report-not-editable",
@@ -79,19 +83,19 @@ def register_refusals() -> None:
 
 
 def _register_webhooks() -> None:
-    register(Configuration.DoesNotExist, lambda e: Problem("not-found"))
-    register(Delivery.DoesNotExist, lambda e: Problem("not-found"))
-    register(NotConfigured, lambda e: Problem("webhook-not-configured"))
-    register(ConfigurationDisabled, lambda e: Problem("webhook-disabled"))
-    register(EventPurged, lambda e: Problem("event-purged"))
-    register(SecretNeeded, _secret_needed)
-    register(TooManyTests, _too_many_tests)
+    register_problem(Configuration.DoesNotExist, lambda e: Problem("not-found"))
+    register_problem(Delivery.DoesNotExist, lambda e: Problem("not-found"))
+    register_problem(NotConfigured, lambda e: Problem("webhook-not-configured"))
+    register_problem(ConfigurationDisabled, lambda e: Problem("webhook-disabled"))
+    register_problem(EventPurged, lambda e: Problem("event-purged"))
+    register_problem(SecretRequired, _secret_needed)
+    register_problem(TooManyTests, _too_many_tests)
 
 
 def _register_monitoring() -> None:
-    register(Rule.DoesNotExist, lambda e: Problem("not-found"))
-    register(Alert.DoesNotExist, lambda e: Problem("not-found"))
-    register(
+    register_problem(Rule.DoesNotExist, lambda e: Problem("not-found"))
+    register_problem(Alert.DoesNotExist, lambda e: Problem("not-found"))
+    register_problem(
         NotResumable,
         lambda e: Problem("rule-not-resumable", str(e), pauseReason=e.reason),
     )
@@ -100,19 +104,21 @@ def _register_monitoring() -> None:
 def _invalid_request(e: InvalidRequest) -> Problem:
     # One more than are told, which says that there are more.
     found = e.faults[: MAX_ERRORS + 1]
-    return invalid(
+    return validation_failed(
         [MemberError(f.code, f.detail, pointer=pointer(*f.path)) for f in found]
     )
 
 
-def _invalid_key(e: InvalidKey) -> Problem:
+def _invalid_key(e: InvalidIdempotencyKey) -> Problem:
     told = "1 to 120 printable ASCII characters are needed."
-    return invalid([MemberError("invalid-format", told, header="Idempotency-Key")])
+    return validation_failed(
+        [MemberError("invalid-format", told, header="Idempotency-Key")]
+    )
 
 
-def _secret_needed(e: SecretNeeded) -> Problem:
+def _secret_needed(e: SecretRequired) -> Problem:
     told = "The first configuration needs its secret."
-    return invalid([MemberError("required", told, pointer=pointer("secret"))])
+    return validation_failed([MemberError("required", told, pointer=pointer("secret"))])
 
 
 def _too_many_tests(e: TooManyTests) -> Problem:
@@ -124,7 +130,7 @@ def _too_many_tests(e: TooManyTests) -> Problem:
 
 
 def _not_launchable(e: NotLaunchable) -> Problem:
-    told = " ".join(WAYS_OUT[reason] for reason in e.reasons)
+    told = " ".join(LAUNCH_REMEDIES[reason] for reason in e.reasons)
     return Problem("report-not-launchable", told, reasons=e.reasons)
 
 

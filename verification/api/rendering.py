@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from verification.api.problems import Problem
 from verification.values.wire import utc_text
 
-SENT = ("application/json", "application/problem+json")
+ANSWER_MEDIA_TYPES = ("application/json", "application/problem+json")
 
 
 class JsonRenderer(BaseRenderer):
@@ -41,10 +41,10 @@ def to_json(data: Any) -> bytes:
         return data
     if isinstance(data, BaseModel):
         return data.__pydantic_serializer__.to_json(data, by_alias=True)
-    return orjson.dumps(data, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    return orjson.dumps(data, default=_to_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, datetime):
@@ -56,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 class JsonOnlyNegotiation(BaseContentNegotiation):
     # What an operation answers with, problems included.
-    sent: tuple[str, ...] = SENT
+    sent: tuple[str, ...] = ANSWER_MEDIA_TYPES
 
     def select_parser(  # type: ignore[override]
         self, request: Request, parsers: Sequence[BaseParser]
@@ -73,11 +73,11 @@ class JsonOnlyNegotiation(BaseContentNegotiation):
         accept = request.headers.get("Accept", "").strip() or "*/*"
         if not any(_quality(accept, media_type) > 0 for media_type in self.sent):
             raise Problem("not-acceptable")
-        return renderers[0], renderers[0].media_type or SENT[0]
+        return renderers[0], renderers[0].media_type or ANSWER_MEDIA_TYPES[0]
 
 
 class PdfNegotiation(JsonOnlyNegotiation):
-    sent = ("application/pdf", *SENT)
+    sent = ("application/pdf", *ANSWER_MEDIA_TYPES)
 
 
 def _quality(accept: str, media_type: str) -> float:

@@ -21,10 +21,10 @@ from verification.notifications.models import (
     NotificationError,
     NotificationStatus,
 )
-from verification.payments.checkouts import ASKING
+from verification.payments.checkouts import PAYABLE_STATUSES
 from verification.payments.models import Payment, PaymentStatus
-from verification.providers.likeness import Likeness, Reason
-from verification.reports.create import Created
+from verification.providers.name_comparison import Likeness, Reason
+from verification.reports.create import NewReport
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -275,7 +275,7 @@ class CreatedReport(Shape):
     consent_state: ConsentState
 
     @classmethod
-    def of(cls, made: Created) -> Self:
+    def of(cls, made: NewReport) -> Self:
         return cls(
             id=made.report.pk,
             status=ReportStatus(made.report.status),
@@ -347,7 +347,7 @@ class StatusChangeBody(Shape):
         )
 
 
-Request = Literal[
+RequestKind = Literal[
     "CONSENT_REQUEST",
     "CONSENT_REMINDER",
     "PAYMENT_REQUEST",
@@ -361,7 +361,7 @@ class MessageBody(Shape):
     """A request or reminder to the subject, the payer or the referee of a report."""
 
     id: UUID
-    kind: Request
+    kind: RequestKind
     channel: Channel
     status: NotificationStatus
     """`WITHHELD` and `FAILED` reach nobody: send the link yourself."""
@@ -377,7 +377,7 @@ class MessageBody(Shape):
         reason = NotificationError(message.error) if message.error else None
         return cls(
             id=message.pk,
-            kind=cast(Request, message.kind),
+            kind=cast(RequestKind, message.kind),
             channel=Channel(message.channel),
             status=NotificationStatus(message.status),
             reason=reason,
@@ -396,7 +396,7 @@ class Timeline(Shape):
 
 def _is_payable(payment: Payment, report: Report) -> bool:
     in_time = payment.expires_at is not None and payment.expires_at > now()
-    return payment.is_outstanding and in_time and report.status in ASKING
+    return payment.is_outstanding and in_time and report.status in PAYABLE_STATUSES
 
 
 def _evidence(

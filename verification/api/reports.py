@@ -22,7 +22,7 @@ from verification.api.body import (
     refuse_unknown_parameters,
 )
 from verification.api.operations import describe_reports
-from verification.api.query import ReportQuery, paged, read_query
+from verification.api.query import ReportQuery, build_page, read_query
 from verification.api.quote_shapes import (
     quote_body,
 )
@@ -41,15 +41,15 @@ from verification.api.report_shapes import (
 )
 from verification.api.throttling import count_checks
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.links import resend
+from verification.consents.links import resend_consent_link
 from verification.documents.report import report_pdf
 from verification.payments.links import resend_payment_link
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
-from verification.reports.idempotency import Key, once
+from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.launch import launch, quote_lines
-from verification.reports.messages import messages_of
+from verification.reports.messages import client_messages
 from verification.reports.models import Report, ReportStatus
 from verification.reports.orders import catalogue, read_orders
 from verification.reports.pricing import total
@@ -106,7 +106,9 @@ class ReportViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         client, body = client_of(request), body_of(request)
         count_checks(request, self, body.get("reports"))
-        answer = once(idempotency_key(request, client), lambda: _create(client, body))
+        answer = run_once(
+            idempotency_key(request, client), lambda: _create(client, body)
+        )
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=201, headers=headers)
 
@@ -123,14 +125,16 @@ class ReportViewSet(GenericViewSet):
         )
         summaries = _summaries(found.reports)
         return Response(
-            paged(ReportPage, summaries, found.total, page=query.page, size=query.size)
+            build_page(
+                ReportPage, summaries, found.total, page=query.page, size=query.size
+            )
         )
 
     def retrieve(self, request: Request, reportId: UUID) -> Response:
         """Get a report with its results."""
         refuse_unknown_parameters(request, ())
         client = client_of(request)
-        return Response(_body(client, _theirs(client, reportId)))
+        return Response(_body(client, _get_report(client, reportId)))
 
     @action(detail=True, methods=["post"])
     def launch(self, request: Request, reportId: UUID) -> Response:
@@ -138,7 +142,7 @@ class ReportViewSet(GenericViewSet):
 
         Refused with 409 and nothing changed while consent or payment is outstanding.
         """
-        return self._verb(launch, request, reportId)
+        return self._run_action(launch, request, reportId)
 
     @action(detail=True, methods=["post"])
     def draft(self, request: Request, reportId: UUID) -> Response:
@@ -150,7 +154,7 @@ class ReportViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         client = client_of(request)
         edit_draft(client, reportId, body_of(request))
-        return Response(_body(client, _theirs(client, reportId)))
+        return Response(_body(client, _get_report(client, reportId)))
 
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, reportId: UUID) -> Response:
@@ -158,7 +162,7 @@ class ReportViewSet(GenericViewSet):
 
         Checks that have not run are credited; those that ran stay billed.
         """
-        return self._verb(cancel, request, reportId)
+        return self._run_action(cancel, request, reportId)
 
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, reportId: UUID) -> Response:
@@ -166,7 +170,7 @@ class ReportViewSet(GenericViewSet):
 
         Only what completes is billed.
         """
-        return self._verb(retry, request, reportId)
+        return self._run_action(retry, request, reportId)
 
     @action(detail=False, methods=["post"])
     def quote(self, request: Request) -> Response:
@@ -181,7 +185,7 @@ class ReportViewSet(GenericViewSet):
     def consent_state(self, request: Request, reportId: UUID) -> Response:
         """Get where the subject is in the consent workflow."""
         refuse_unknown_parameters(request, ())
-        report = _theirs(client_of(request), reportId)
+        report = _get_report(client_of(request), reportId)
         return Response(ConsentState.of(getattr(report, "consent", None), report))
 
     @action(detail=True, methods=["post"], url_path="consent/resend")
@@ -194,8 +198,8 @@ class ReportViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         refuse_body(request)
         client = client_of(request)
-        resend(client, reportId)
-        report = _theirs(client, reportId)
+        resend_consent_link(client, reportId)
+        report = _get_report(client, reportId)
         return Response(ConsentState.of(getattr(report, "consent", None), report))
 
     @action(detail=True, methods=["post"], url_path="payment/resend")
@@ -209,7 +213,7 @@ class ReportViewSet(GenericViewSet):
         refuse_body(request)
         client = client_of(request)
         resend_payment_link(client, reportId)
-        report = _theirs(client, reportId)
+        report = _get_report(client, reportId)
         return Response(PaymentState.of(report.payment, report, report.payment.amount))
 
     @action(detail=True, methods=["get"])
@@ -220,11 +224,11 @@ class ReportViewSet(GenericViewSet):
         it was sent, and why not.
         """
         refuse_unknown_parameters(request, ())
-        report = _theirs(client_of(request), reportId)
+        report = _get_report(client_of(request), reportId)
         return Response(
             Timeline(
                 events=[StatusChangeBody.of(c) for c in report.status_changes.all()],
-                messages=[MessageBody.of(one) for one in messages_of(report)],
+                messages=[MessageBody.of(one) for one in client_messages(report)],
             )
         )
 
@@ -236,7 +240,7 @@ class ReportViewSet(GenericViewSet):
         that it is genuine.
         """
         refuse_unknown_parameters(request, ())
-        report = _theirs(client_of(request), reportId)
+        report = _get_report(client_of(request), reportId)
         return HttpResponse(
             report_pdf(report),
             content_type="application/pdf",
@@ -245,14 +249,14 @@ class ReportViewSet(GenericViewSet):
             },
         )
 
-    def _verb(
+    def _run_action(
         self, verb: Callable[[Client, UUID], Report], request: Request, report_id: UUID
     ) -> Response:
         refuse_unknown_parameters(request, ())
         refuse_body(request)
         client = client_of(request)
         verb(client, report_id)
-        return Response(_body(client, _theirs(client, report_id)))
+        return Response(_body(client, _get_report(client, report_id)))
 
 
 def _create(client: Client, body: Any) -> dict[str, Any]:
@@ -264,14 +268,14 @@ def _create(client: Client, body: Any) -> dict[str, Any]:
     return answer.model_dump(mode="json", by_alias=True)
 
 
-def idempotency_key(request: Request, client: Client) -> Key | None:
+def idempotency_key(request: Request, client: Client) -> IdempotencyKey | None:
     header = request.headers.get("Idempotency-Key")
     if header is None:
         return None
-    return Key.read(header, client, "POST /reports", body_of(request))
+    return IdempotencyKey.read(header, client, "POST /reports", body_of(request))
 
 
-def _theirs(client: Client, report_id: UUID) -> Report:
+def _get_report(client: Client, report_id: UUID) -> Report:
     """A stranger's report is not found, like one that does not exist."""
     return Report.objects.select_related("consent", "payment").get(
         pk=report_id, workspace=client.workspace, environment=client.environment

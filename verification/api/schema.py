@@ -25,7 +25,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 # Registered by being imported.
 from verification.api.authentication import required_scope
-from verification.api.problem_kinds import KINDS, Kind
+from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
 
 REF = "#/components/schemas/"
@@ -76,18 +76,18 @@ def json_schema(shape: type[BaseModel], *, is_request: bool) -> dict[str, Any]:
     )
     definitions = schema.pop("$defs", {})
     names = {
-        name: _name_of(name, definition, is_request=is_request)
+        name: _definition_name(name, definition, is_request=is_request)
         for name, definition in definitions.items()
     }
-    schema = _renamed(_without_title(schema), names)
+    schema = _rename_references(_without_title(schema), names)
     schema["$defs"] = {
-        names[name]: _renamed(_without_title(definition), names)
+        names[name]: _rename_references(_without_title(definition), names)
         for name, definition in definitions.items()
     }
     return schema
 
 
-def _name_of(name: str, definition: dict[str, Any], *, is_request: bool) -> str:
+def _definition_name(name: str, definition: dict[str, Any], *, is_request: bool) -> str:
     name = _component_name(name)
     # An enumeration is the same both ways.
     if not is_request or "properties" not in definition:
@@ -103,30 +103,30 @@ def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "title"}
 
 
-def _renamed(schema: Any, names: dict[str, str]) -> Any:
+def _rename_references(schema: Any, names: dict[str, str]) -> Any:
     if isinstance(schema, list):
-        return [_renamed(item, names) for item in schema]
+        return [_rename_references(item, names) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
         key: REF + names.get(value.removeprefix(REF), value.removeprefix(REF))
         if key == "$ref" and isinstance(value, str)
-        else _renamed(value, names)
+        else _rename_references(value, names)
         for key, value in schema.items()
     }
 
 
 Schema = dict[str, Any]
 
-ALWAYS = ("validation-failed", "not-acceptable", "internal-error", "unavailable")
-WITH_KEY = (
+COMMON_CODES = ("validation-failed", "not-acceptable", "internal-error", "unavailable")
+KEY_CODES = (
     "authentication-required",
     "invalid-api-key",
     "wrong-environment",
     "workspace-suspended",
     "rate-limited",
 )
-WITH_BODY = (
+BODY_CODES = (
     "malformed-body",
     "request-timeout",
     "body-too-large",
@@ -145,7 +145,11 @@ PROBLEM: Schema = {
         "status": {"type": "integer"},
         "detail": {**_TEXT, "description": "For people; do not parse it."},
         "instance": {**_TEXT, "description": "The path of the request."},
-        "code": {**_TEXT, "enum": sorted(KINDS), "description": "For programs."},
+        "code": {
+            **_TEXT,
+            "enum": sorted(PROBLEM_KINDS),
+            "description": "For programs.",
+        },
         "requestId": {**_TEXT, "description": "Finds this request in the log."},
         "requiredScope": {**_TEXT, "description": "With insufficient-scope."},
         "reportStatus": {**_TEXT, "description": "With report-not-…: its status."},
@@ -267,38 +271,38 @@ class OperationSchema(AutoSchema):
     def _get_response_bodies(self, direction: Any = "response") -> Schema:
         bodies = super()._get_response_bodies(direction)
         for body in bodies.values():
-            headers = {name: self._header(name) for name in self._usual_headers()}
+            headers = {name: self._header(name) for name in self._common_headers()}
             body["headers"] = {**body.get("headers", {}), **headers}
         return {**bodies, **self._problems()}
 
-    def _usual_headers(self) -> list[str]:
+    def _common_headers(self) -> list[str]:
         names = ["X-Request-Id"]
         if self.takes_key:
             names += ["X-Service-Sandbox", "RateLimit-Policy", "RateLimit"]
         return names
 
     def _codes(self) -> Iterator[str]:
-        yield from ALWAYS
+        yield from COMMON_CODES
         if self.takes_key:
-            yield from WITH_KEY
+            yield from KEY_CODES
         if self.required_scope:
             yield from ("insufficient-scope", "https-required")
         if self.method in {"POST", "PUT", "PATCH"}:
-            yield from WITH_BODY
+            yield from BODY_CODES
         if "{" in self.path:
             yield "not-found"
         yield from getattr(self.view, "problem_codes", {}).get(self.action, ())
 
     def _problems(self) -> dict[str, Schema]:
         codes = set(self._codes())
-        by_status: dict[int, list[Kind]] = {}
-        for kind in KINDS.values():
+        by_status: dict[int, list[ProblemKind]] = {}
+        for kind in PROBLEM_KINDS.values():
             if kind.code in codes:
                 by_status.setdefault(kind.status, []).append(kind)
         return {str(status): self._problem(by_status[status]) for status in by_status}
 
-    def _problem(self, kinds: list[Kind]) -> Schema:
-        names = self._usual_headers()
+    def _problem(self, kinds: list[ProblemKind]) -> Schema:
+        names = self._common_headers()
         if kinds[0].status in {401, 403}:
             names.append("WWW-Authenticate")
         if {kind.code for kind in kinds} & {
@@ -316,7 +320,7 @@ class OperationSchema(AutoSchema):
             "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
         }
 
-    def _example(self, kind: Kind) -> Schema:
+    def _example(self, kind: ProblemKind) -> Schema:
         value = {
             # Not BASE_URL: the document is the same wherever it is made.
             "type": f"https://verify.example.com/problems/{kind.code}",

@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from verification.checks.callbacks import answered_back, called_back
+from verification.checks.callbacks import record_callback, store_answer
 from verification.providers.base import BadSignature
 from verification.providers.registry import provider_named
 from verification.providers.smile_id import SmileId
@@ -33,9 +33,9 @@ def smile_id(request: HttpRequest) -> HttpResponse:
     """Take the name of the job from the callback, and nothing else."""
 
     def take(source: SmileId, body: bytes) -> None:
-        called_back(source.name, source.read_callback(body))
+        record_callback(source.name, source.read_callback(body))
 
-    return _answer(request, SmileId, take)
+    return _handle_callback(request, SmileId, take)
 
 
 @csrf_exempt
@@ -45,12 +45,12 @@ def smile_id_v3(request: HttpRequest) -> HttpResponse:
 
     def take(source: SmileIdV3, body: bytes) -> None:
         if callback := source.read_callback(body, request.headers, now()):
-            answered_back(source.name, callback)
+            store_answer(source.name, callback)
 
-    return _answer(request, SmileIdV3, take)
+    return _handle_callback(request, SmileIdV3, take)
 
 
-def _answer(
+def _handle_callback(
     request: HttpRequest, adapter: type[Source], take: Callable[[Source, bytes], None]
 ) -> HttpResponse:
     """Let `take` read the body, and answer as its source expects."""
@@ -63,13 +63,13 @@ def _answer(
     try:
         take(source, body)
     except BadSignature:
-        return _unsigned(request)
+        return _refuse_unsigned(request)
     return JsonResponse({})
 
 
-def _unsigned(request: HttpRequest) -> HttpResponse:
+def _refuse_unsigned(request: HttpRequest) -> HttpResponse:
     logger.warning("a callback without its source's signature was refused")
     address, most = client_address(request), settings.FAILED_AUTHENTICATIONS_PER_MINUTE
-    rate = rate_limits.count_from(str(address), "unsigned-callbacks", most)
+    rate = rate_limits.count_for_address(str(address), "unsigned-callbacks", most)
     status = 429 if rate.exceeded else 401
     return JsonResponse({"error": "invalid signature"}, status=status)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 # A request that orders more checks than these counts as several.
-CHECKS_A_REQUEST = 100
+CHECKS_PER_REQUEST = 100
 
 
-class KeyRate(BaseThrottle):
+class ApiKeyThrottle(BaseThrottle):
     """Counts in the bucket of the view's action.
 
     `rate_buckets` of the view says which actions count as `create`; all others are
@@ -29,15 +29,15 @@ class KeyRate(BaseThrottle):
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         if isinstance(request.auth, ApiKey):
-            count(request, view, request.auth)
+            count_request(request, view, request.auth)
         return True
 
 
-def count(request: Request, view: APIView, key: ApiKey) -> None:
+def count_request(request: Request, view: APIView, key: ApiKey) -> None:
     """Count this request against its key, and refuse it when over the limit."""
-    rate = _count(request, view, key, 1)
+    rate = _count_in_bucket(request, view, key, 1)
     if rate.exceeded:
-        raise exceeded(rate)
+        raise rate_limit_problem(rate)
 
 
 def count_checks(request: Request, view: APIView, reports: object) -> None:
@@ -49,12 +49,14 @@ def count_checks(request: Request, view: APIView, reports: object) -> None:
     asked = [i.get("checksRequested") for i in items if isinstance(i, dict)]
     lengths = [len(names) for names in asked if isinstance(names, list)]
     checks = sum(min(length, MAX_CHECKS) for length in lengths)
-    more = max(checks - 1, 0) // CHECKS_A_REQUEST
+    more = max(checks - 1, 0) // CHECKS_PER_REQUEST
     if more and isinstance(request.auth, ApiKey):
-        _count(request, view, request.auth, more)
+        _count_in_bucket(request, view, request.auth, more)
 
 
-def _count(request: Request, view: APIView, key: ApiKey, by: int) -> rate_limits.Rate:
+def _count_in_bucket(
+    request: Request, view: APIView, key: ApiKey, by: int
+) -> rate_limits.Rate:
     buckets = getattr(view, "rate_buckets", {})
     bucket = buckets.get(getattr(view, "action", None), "rest")
     limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
@@ -64,7 +66,7 @@ def _count(request: Request, view: APIView, key: ApiKey, by: int) -> rate_limits
     return rate
 
 
-def exceeded(rate: rate_limits.Rate) -> problems.Problem:
+def rate_limit_problem(rate: rate_limits.Rate) -> problems.Problem:
     return problems.Problem(
         "rate-limited",
         f"More than {rate.limit} requests were made in a minute.",

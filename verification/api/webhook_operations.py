@@ -35,12 +35,12 @@ DELIVERY_ID = OpenApiParameter(
     OpenApiParameter.PATH,
     description="The id of the delivery: its event's id, and its `webhook-id`.",
 )
-SIGNED = (
+SIGNATURE_DESCRIPTION = (
     "Signed as [Standard Webhooks](https://www.standardwebhooks.com/) say: `webhook-id`"
     " is the same on every attempt, `webhook-timestamp` is the attempt's, and "
     "`webhook-signature` has a signature for each secret that counts."
 )
-ANSWERS = {
+RECEIVER_RESPONSES = {
     "2XX": OpenApiResponse(description="Received: it is not sent again."),
     "410": OpenApiResponse(description="Gone: the configuration is disabled."),
     "default": OpenApiResponse(description="Not received: it is sent again later."),
@@ -53,7 +53,7 @@ describe_configuration = extend_schema_view(
         WebhookConfiguration,
         examples.CONFIGURATION,
         request=WebhookConfigurationRequest,
-        request_example=examples.CONFIGURE,
+        request_example=examples.CONFIGURATION_REQUEST,
     ),
     retrieve=operation(
         "getWebhookConfiguration",
@@ -87,7 +87,7 @@ describe_deliveries = extend_schema_view(
         "redeliver",
         "Send an event again",
         DeliveryBody,
-        examples.WAITING,
+        examples.PENDING_DELIVERY,
         status=202,
         parameters=[DELIVERY_ID],
     ),
@@ -116,7 +116,7 @@ class _ReceiverSchema(AutoSchema):
     """Of what clients offer: it has neither our key nor our problems."""
 
 
-def _delivered(name: Event.Name) -> OpenApiWebhook:
+def _event_webhook(name: Event.Name) -> OpenApiWebhook:
     shape = EVENTS[name.value]
     example = OpenApiExample(name.value, examples.EVENTS[name.value])
 
@@ -125,10 +125,10 @@ def _delivered(name: Event.Name) -> OpenApiWebhook:
         return extend_schema(
             operation_id=f"receive{shape.__name__.removesuffix('Event')}",
             summary=str(name.label).removesuffix("."),
-            description=SIGNED,
+            description=SIGNATURE_DESCRIPTION,
             tags=["webhooks"],
             request=shape,
-            responses=ANSWERS,
+            responses=RECEIVER_RESPONSES,
             examples=[example],
         )(view)
 
@@ -136,12 +136,12 @@ def _delivered(name: Event.Name) -> OpenApiWebhook:
 
 
 # Each under a name of its own, by which the settings import it.
-REPORT_CREATED = _delivered(Event.Name.REPORT_CREATED)
-REPORT_READY = _delivered(Event.Name.REPORT_READY)
-REPORT_FAILED = _delivered(Event.Name.REPORT_FAILED)
-CHECK_COMPLETED = _delivered(Event.Name.CHECK_COMPLETED)
-CHECK_FAILED = _delivered(Event.Name.CHECK_FAILED)
-REFERENCE_SUBMITTED = _delivered(Event.Name.REFERENCE_SUBMITTED)
-MONITORING_ALERT_CREATED = _delivered(Event.Name.MONITORING_ALERT_CREATED)
-PAYMENT_PAID = _delivered(Event.Name.PAYMENT_PAID)
-WEBHOOK_TEST = _delivered(Event.Name.WEBHOOK_TEST)
+REPORT_CREATED = _event_webhook(Event.Name.REPORT_CREATED)
+REPORT_READY = _event_webhook(Event.Name.REPORT_READY)
+REPORT_FAILED = _event_webhook(Event.Name.REPORT_FAILED)
+CHECK_COMPLETED = _event_webhook(Event.Name.CHECK_COMPLETED)
+CHECK_FAILED = _event_webhook(Event.Name.CHECK_FAILED)
+REFERENCE_SUBMITTED = _event_webhook(Event.Name.REFERENCE_SUBMITTED)
+MONITORING_ALERT_CREATED = _event_webhook(Event.Name.MONITORING_ALERT_CREATED)
+PAYMENT_PAID = _event_webhook(Event.Name.PAYMENT_PAID)
+WEBHOOK_TEST = _event_webhook(Event.Name.WEBHOOK_TEST)

@@ -11,34 +11,34 @@ from pydantic import AfterValidator, StrictBool, WithJsonSchema
 
 from verification.api.query import PageEnvelope, PageQuery
 from verification.outbound.targets import Blocked, check_url
-from verification.reports.request import Received
+from verification.reports.request import RequestShape
 from verification.values import formats
 from verification.values.wire import Shape, Timestamp
-from webhooks.letters import signing_key
 from webhooks.models import Attempt, Configuration, Delivery, DeliveryStatus, Event
+from webhooks.requests import signing_key
 
-EVERY = Event.Name.values
-ENABLED_BY_CLIENTS = [name for name in EVERY if name != Event.Name.WEBHOOK_TEST]
-SECRET = re.compile("[ -~]{16,128}")
+EVENT_NAMES = Event.Name.values
+SELECTABLE_EVENTS = [name for name in EVENT_NAMES if name != Event.Name.WEBHOOK_TEST]
+SECRET_PATTERN = re.compile("[ -~]{16,128}")
 
 
-def _target(value: str) -> str:
+def _validate_url(value: str) -> str:
     try:
         check_url(value, settings.WEBHOOK_DEV_HOSTS)
     except Blocked as e:
-        raise formats.wrong("invalid-format", str(e).removesuffix(".")) from e
+        raise formats.format_error("invalid-format", str(e).removesuffix(".")) from e
     return value
 
 
-def _secret(value: str) -> str:
-    if not SECRET.fullmatch(value):
-        raise formats.wrong(
+def _validate_secret(value: str) -> str:
+    if not SECRET_PATTERN.fullmatch(value):
+        raise formats.format_error(
             "invalid-format", "16 to 128 printable ASCII characters are needed"
         )
     try:
         signing_key(value)
     except ValueError as e:
-        raise formats.wrong(
+        raise formats.format_error(
             "invalid-format",
             "After whsec_ there must be strict base64 of 24 to 64 bytes",
         ) from e
@@ -49,20 +49,20 @@ def _one_of(names: list[str]) -> Any:
     def check(value: str) -> str:
         if value not in names:
             told = f"One of {', '.join(names)} is needed"
-            raise formats.wrong("invalid-choice", told)
+            raise formats.format_error("invalid-choice", told)
         return value
 
     schema = {"type": "string", "enum": names}
     return Annotated[str, AfterValidator(check), WithJsonSchema(schema)]
 
 
-EnabledEvent = _one_of(ENABLED_BY_CLIENTS)
-EventName = _one_of(EVERY)
-DisabledReason = _one_of(Configuration.Disabled.values)
+EnabledEvent = _one_of(SELECTABLE_EVENTS)
+EventName = _one_of(EVENT_NAMES)
+DisabledReason = _one_of(Configuration.DisabledReason.values)
 ErrorCode = _one_of(Attempt.Error.values)
 Url = Annotated[
     str,
-    AfterValidator(_target),
+    AfterValidator(_validate_url),
     WithJsonSchema(
         {
             "type": "string",
@@ -75,12 +75,12 @@ Url = Annotated[
 ]
 Secret = Annotated[
     str,
-    AfterValidator(_secret),
+    AfterValidator(_validate_secret),
     WithJsonSchema({"type": "string", "pattern": "^[ -~]{16,128}$", "writeOnly": True}),
 ]
 
 
-class WebhookConfigurationRequest(Received):
+class WebhookConfigurationRequest(RequestShape):
     """The whole configuration: what is left out gets its default, not what it was."""
 
     url: Url
@@ -215,7 +215,7 @@ class DeliveryBody(DeliverySummary):
     attempts: list[AttemptBody]
 
 
-class RecoverRequest(Received):
+class RecoverRequest(RequestShape):
     """From when on what failed is sent again."""
 
     since: formats.PastMoment

@@ -18,7 +18,7 @@ from verification.api.body import (
     refuse_body,
     refuse_unknown_parameters,
 )
-from verification.api.query import paged, read_query
+from verification.api.query import build_page, read_query
 from verification.api.webhook_operations import (
     describe_configuration,
     describe_deliveries,
@@ -35,14 +35,14 @@ from verification.api.webhook_shapes import (
     WebhookConfiguration,
     WebhookConfigurationRequest,
 )
-from verification.reports.request import InvalidRequest, Received, shape_faults
+from verification.reports.request import InvalidRequest, RequestShape, shape_faults
 from webhooks.configuration import configure, remove
 from webhooks.models import Configuration
 from webhooks.queries import deliveries_of, list_deliveries
 from webhooks.redelivery import recover, redeliver, send_test
 from workspaces.models import Client, Scope
 
-Body = TypeVar("Body", bound=Received)
+Body = TypeVar("Body", bound=RequestShape)
 
 
 @describe_configuration
@@ -64,9 +64,9 @@ class WebhookConfigurationViewSet(ViewSet):
         failures there were, and sends what has waited while it was disabled.
         """
         refuse_unknown_parameters(request, ())
-        asked = _read(WebhookConfigurationRequest, request)
+        asked = _parse_body(WebhookConfigurationRequest, request)
         configuration, _ = configure(
-            *_place(client_of(request)),
+            *_client_key(client_of(request)),
             url=asked.url,
             enabled=asked.enabled,
             events=asked.events,
@@ -77,14 +77,14 @@ class WebhookConfigurationViewSet(ViewSet):
     def retrieve(self, request: Request) -> Response:
         """Get where events are delivered, which ones, and how that goes."""
         refuse_unknown_parameters(request, ())
-        return Response(WebhookConfiguration.of(_theirs(client_of(request))))
+        return Response(WebhookConfiguration.of(_get_configuration(client_of(request))))
 
     def destroy(self, request: Request) -> Response:
         """Delete the configuration. What still waited for it has failed."""
         refuse_unknown_parameters(request, ())
         client = client_of(request)
-        _theirs(client)
-        remove(*_place(client))
+        _get_configuration(client)
+        remove(*_client_key(client))
         return Response(status=204)
 
 
@@ -108,7 +108,7 @@ class DeliveryViewSet(GenericViewSet):
         """List deliveries, newest first. The attempts come with each single one."""
         query = read_query(request, DeliveryQuery)
         found = list_deliveries(
-            *_place(client_of(request)),
+            *_client_key(client_of(request)),
             event=query.event,
             status=query.status,
             page=query.page,
@@ -116,7 +116,7 @@ class DeliveryViewSet(GenericViewSet):
         )
         summaries = [DeliverySummary.of(delivery) for delivery in found.deliveries]
         return Response(
-            paged(
+            build_page(
                 DeliveryPage, summaries, found.total, page=query.page, size=query.size
             )
         )
@@ -135,7 +135,7 @@ class DeliveryViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         refuse_body(request)
         client = client_of(request)
-        redeliver(*_place(client), deliveryId)
+        redeliver(*_client_key(client), deliveryId)
         return Response(_body(client, deliveryId), status=202)
 
 
@@ -162,24 +162,24 @@ class WebhookSendingViewSet(ViewSet):
         refuse_unknown_parameters(request, ())
         refuse_body(request)
         client = client_of(request)
-        delivery = send_test(*_place(client))
+        delivery = send_test(*_client_key(client))
         return Response(_body(client, delivery.pk), status=202)
 
     @action(detail=False, methods=["post"])
     def recover(self, request: Request) -> Response:
         """Send everything again that was recorded since a time and has failed."""
         refuse_unknown_parameters(request, ())
-        asked = _read(RecoverRequest, request)
+        asked = _parse_body(RecoverRequest, request)
         since = datetime.fromisoformat(asked.since)
-        count = recover(*_place(client_of(request)), since)
+        count = recover(*_client_key(client_of(request)), since)
         return Response(Recovered(count=count), status=202)
 
 
-def _place(client: Client) -> tuple[UUID, str]:
+def _client_key(client: Client) -> tuple[UUID, str]:
     return client.workspace.pk, client.environment
 
 
-def _theirs(client: Client) -> Configuration:
+def _get_configuration(client: Client) -> Configuration:
     return Configuration.objects.get(
         workspace=client.workspace, environment=client.environment
     )
@@ -187,12 +187,12 @@ def _theirs(client: Client) -> Configuration:
 
 def _body(client: Client, delivery_id: UUID) -> DeliveryBody:
     """A stranger's delivery is not found, like one that does not exist."""
-    delivery = deliveries_of(*_place(client)).get(pk=delivery_id)
+    delivery = deliveries_of(*_client_key(client)).get(pk=delivery_id)
     attempts = [AttemptBody.of(attempt) for attempt in delivery.attempt_set.all()]
     return DeliveryBody.of(delivery, attempts=attempts)
 
 
-def _read(shape: type[Body], request: Request) -> Body:
+def _parse_body(shape: type[Body], request: Request) -> Body:
     body: Any = body_of(request)
     try:
         return shape.model_validate(body)

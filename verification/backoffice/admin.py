@@ -7,10 +7,10 @@ from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.models import Group, User
 
 from verification.backoffice.model_admin import (
-    Between,
-    OfficeAdmin,
+    BackofficeAdmin,
+    DateRangeFilter,
     ReadOnlyAdmin,
-    exactly,
+    exact_filter,
 )
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import ROLES, SUPERUSER, is_superuser
@@ -29,11 +29,11 @@ class AuditEventAdmin(ReadOnlyAdmin):
     list_display = ["created_at", "actor", "action", "object", "reason", "request_id"]
     # Typed in full: to ask the table which there are would read all of it.
     list_filter = [
-        exactly("actor", "actor"),
-        exactly("action", "action"),
-        exactly("object_id", "object's id"),
-        exactly("workspace_id", "workspace's id", is_uuid=True),
-        ("created_at", Between),
+        exact_filter("actor", "actor"),
+        exact_filter("action", "action"),
+        exact_filter("object_id", "object's id"),
+        exact_filter("workspace_id", "workspace's id", is_uuid=True),
+        ("created_at", DateRangeFilter),
     ]
     list_filter_submit = True
     search_ids = ("id", "workspace_id")
@@ -59,7 +59,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Group)
-class GroupAdmin(OfficeAdmin, DjangoGroupAdmin):
+class GroupAdmin(BackofficeAdmin, DjangoGroupAdmin):
     ordering = ["name"]  # type: ignore[misc]
     search_ids = ()
     search_exact = ("name",)

@@ -11,13 +11,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-from verification.backoffice.model_admin import ReadOnlyAdmin, asking_page
-from verification.backoffice.roles import staff_of
+from verification.backoffice.model_admin import ReadOnlyAdmin, confirmation_page
+from verification.backoffice.roles import staff_actor
 
 Verb = Callable[..., Any]
 
 
-class DecidingAdmin(ReadOnlyAdmin):
+class ApprovalAdmin(ReadOnlyAdmin):
     """History with two actions, each done after a page that asks.
 
     `verbs` are called with a row's id and `by`; what they raise when they do nothing
@@ -55,7 +55,7 @@ class DecidingAdmin(ReadOnlyAdmin):
         for row in rows:
             try:
                 with transaction.atomic():
-                    self.verbs[action](row.pk, by=staff_of(request))
+                    self.verbs[action](row.pk, by=staff_actor(request))
                     self.log_change(request, row, done, verb=done)
             except self.refusal as e:
                 self.message_user(request, f"{row.pk}: {e}", messages.ERROR)
@@ -67,7 +67,7 @@ class DecidingAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, rows: QuerySet[Any], action: str
     ) -> TemplateResponse:
         chosen = list(rows)
-        return asking_page(
+        return confirmation_page(
             self,
             request,
             "admin/decide.html",

@@ -20,7 +20,7 @@ from django.utils.text import slugify
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.db.encryption import keyed_hash
 from verification.web.client_address import client_address
-from verification.web.request_log import current_id
+from verification.web.request_log import current_request_id
 
 log = logging.getLogger("verification.security")
 
@@ -41,12 +41,12 @@ def write_security_log(
     )
 
 
-def account_of(typed: str) -> str:
+def account_hash(typed: str) -> str:
     """Return a name for what somebody typed as an account, alike for alike accounts."""
     return str(UUID(bytes=keyed_hash("account", typed.strip().casefold())[:16]))
 
 
-LONGEST = 500
+MAX_REASON_LENGTH = 500
 # By what a row that names no workspace is reached from one that does.
 OWNERS = ("report", "account", "checkout")
 
@@ -86,7 +86,7 @@ def record(
         extra={
             "action": action,
             "actor_kind": actor.kind,
-            "account": account_of(actor.name),
+            "account": account_hash(actor.name),
             "object_type": obj._meta.label_lower,
             "object_id": str(obj.pk),
             "address": actor.address,
@@ -100,8 +100,8 @@ def record(
         object_id=str(obj.pk),
         workspace_id=workspace_id or workspace_of(obj),
         fields=list(fields),
-        reason=reason[:LONGEST],
-        request_id=current_id(),
+        reason=reason[:MAX_REASON_LENGTH],
+        request_id=current_request_id(),
         address=actor.address,
     )
 

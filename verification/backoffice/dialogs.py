@@ -36,7 +36,7 @@ class FactsForm(BaseDialogForm):
 
 class ReasonForm(FactsForm):
     reason = forms.CharField(
-        max_length=audit.LONGEST, widget=UnfoldAdminTextInputWidget
+        max_length=audit.MAX_REASON_LENGTH, widget=UnfoldAdminTextInputWidget
     )
 
 
@@ -52,17 +52,17 @@ def dialog(
     }
 
 
-def back_to(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:
+def redirect_back(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:
     """Return to `url`, to the page that opened the dialog, or to the row's page."""
     meta = obj._meta
     name = f"admin:{meta.app_label}_{meta.model_name}_change"
-    url = url or _opened_on(request) or reverse(name, args=[quote(obj.pk)])
+    url = url or _dialog_page(request) or reverse(name, args=[quote(obj.pk)])
     if "HX-Request" in request.headers:
         return HttpResponse(headers={"HX-Redirect": url})
     return HttpResponseRedirect(url)
 
 
-def _opened_on(request: HttpRequest) -> str:
+def _dialog_page(request: HttpRequest) -> str:
     """The page of the admin that htmx names, without a host that it could name."""
     asked = urlsplit(request.headers.get("HX-Current-URL", ""))
     if not asked.path.startswith(reverse("admin:index")):

@@ -18,14 +18,14 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import action
 
 from verification.backoffice import audit
-from verification.backoffice.dialogs import ReasonForm, back_to, dialog
-from verification.backoffice.widgets import pretty
-from verification.values.masking import DOTS, masked
+from verification.backoffice.dialogs import ReasonForm, dialog, redirect_back
+from verification.backoffice.widgets import json_block
+from verification.values.masking import DOTS, mask
 
 SECONDS = 600
 KEY = "revealed"
 REVEAL = "backoffice.reveal_personal"
-ASK = "Who you are, what you open and the reason are recorded for good."
+REVEAL_NOTICE = "Who you are, what you open and the reason are recorded for good."
 
 
 class RevealingAdmin(ModelAdmin):
@@ -39,7 +39,11 @@ class RevealingAdmin(ModelAdmin):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         for name in self.personal_fields:
-            setattr(self, name, _veiled(getattr(self, name, None), self.model, name))
+            setattr(
+                self,
+                name,
+                _mask_until_revealed(getattr(self, name, None), self.model, name),
+            )
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -65,7 +69,7 @@ class RevealingAdmin(ModelAdmin):
         permissions=["reveal"],
         dialog=dialog(
             "Reveal personal data",
-            f"{ASK} It is shown for ten minutes.",
+            f"{REVEAL_NOTICE} It is shown for ten minutes.",
             "Reveal",
             ReasonForm,
         ),
@@ -81,15 +85,15 @@ class RevealingAdmin(ModelAdmin):
         names += self.also_revealed
         act = f"{audit.noun(obj)}.revealed"
         audit.record(act, audit.actor_of(request), obj, fields=names, reason=reason)
-        remember(request, obj)
-        return back_to(request, obj)
+        remember_reveal(request, obj)
+        return redirect_back(request, obj)
 
 
 def is_revealed(request: HttpRequest, obj: Model) -> bool:
     return request.session.get(KEY, {}).get(_name(obj), 0) > time.time()
 
 
-def remember(request: HttpRequest, obj: Model) -> None:
+def remember_reveal(request: HttpRequest, obj: Model) -> None:
     now = time.time()
     kept = {k: end for k, end in request.session.get(KEY, {}).items() if end > now}
     request.session[KEY] = {**kept, _name(obj): now + SECONDS}
@@ -99,7 +103,7 @@ def _name(obj: Model) -> str:
     return f"{obj._meta.label_lower}:{obj.pk}"
 
 
-def _veiled(
+def _mask_until_revealed(
     display: Callable[[Any], Any] | None, model: type[Model], name: str
 ) -> Callable[[Any], Any]:
     shown: Any = display
@@ -116,6 +120,6 @@ def _veiled(
         value = shown(obj)
         if isinstance(value, SafeString):
             return value if obj.is_revealed else DOTS
-        return pretty(value if obj.is_revealed else masked(value))
+        return json_block(value if obj.is_revealed else mask(value))
 
     return veiled

@@ -15,7 +15,7 @@ from psycopg.errors import UndefinedTable
 
 from verification.backoffice.models import LookupKey
 from verification.db.encryption import keyed_hashes
-from verification.db.startup import NotForUs
+from verification.db.startup import DatabaseRefused
 
 OTHER_KEY = (
     "LOOKUP_KEY is not the key that the database was written with. Set that one again, "
@@ -28,7 +28,7 @@ def refuse_wrong_keys() -> None:
 
 
 @contextmanager
-def wrong_key_allowed() -> Iterator[None]:
+def allow_wrong_key() -> Iterator[None]:
     connection_created.disconnect(dispatch_uid="lookup key")
     try:
         yield
@@ -57,7 +57,7 @@ def _refuse_wrong_key(connection: Any, **more: object) -> None:
             )
             row = cursor.fetchone()
         if row and bytes(row[0]) != fingerprints()[-1]:
-            raise NotForUs(OTHER_KEY)
+            raise DatabaseRefused(OTHER_KEY)
     except ProgrammingError as e:
         if not isinstance(e.__cause__, UndefinedTable):
             connection.close()

@@ -24,9 +24,9 @@ from unfold.contrib.filters.admin import RangeDateTimeFilter, TextFilter
 
 from verification.backoffice import audit
 from verification.backoffice.disclosure import RevealingAdmin
+from verification.backoffice.widgets import cached_display as cached_display
+from verification.backoffice.widgets import json_block as json_block
 from verification.backoffice.widgets import link as link
-from verification.backoffice.widgets import once as once
-from verification.backoffice.widgets import pretty as pretty
 from verification.backoffice.widgets import table as table
 
 
@@ -45,7 +45,7 @@ class ExactFilter(TextFilter):
         return rows.filter(**{self.field or self.parameter_name: typed})
 
 
-def exactly(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilter]:
+def exact_filter(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilter]:
     """A filter for one field."""
     members = {
         "title": title,
@@ -56,7 +56,7 @@ def exactly(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilte
     return type(f"{field.title()}Filter", (ExactFilter,), members)
 
 
-class Between(RangeDateTimeFilter):
+class DateRangeFilter(RangeDateTimeFilter):
     """Unfold's own asks for times without a zone, and drops a day without a time.
 
     Days and times are those that pages show.
@@ -85,12 +85,12 @@ def is_uuid(text: str) -> bool:
 
 
 # Sent by who has read what follows.
-SURE = "_sure"
+CONFIRMED_FIELD = "_sure"
 # Of lists whose field posts to the search of the back office, which finds their rows by
 # names of people or workspaces, too.
-SEARCHED = "admin/searched_list.html"
+SEARCHED_LIST_TEMPLATE = "admin/searched_list.html"
 # More rows than this are counted, and not named, on the page that asks.
-NAMED = 20
+MAX_NAMED_ROWS = 20
 
 
 class CheapPaginator(Paginator):
@@ -104,7 +104,7 @@ class CheapPaginator(Paginator):
         return self.object_list.order_by()[: self.COUNTED].count()
 
 
-class OfficeAdmin(ModelAdmin):
+class BackofficeAdmin(ModelAdmin):
     """Nothing is deleted here, and only what was edited is written.
 
     `search_ids` are found by a whole UUID, `search_exact` by the whole text. What a
@@ -133,7 +133,7 @@ class OfficeAdmin(ModelAdmin):
         """By the filters beside the list alone: whatever else an address asks would
         read the whole table, and find by what is not shown."""
         assert request is not None  # noqa: S101
-        filters = map(_filtered_by, self.get_list_filter(request))
+        filters = map(_filter_name, self.get_list_filter(request))
         offered = any(lookup == n or lookup.startswith(f"{n}_") for n in filters)
         allowed: bool = super().lookup_allowed(lookup, value, request)
         return offered and allowed and "\0" not in str(value)
@@ -159,12 +159,12 @@ class OfficeAdmin(ModelAdmin):
     ) -> Any:
         name = request.POST.get("action", "")
         chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
-        asks = name in self.sure and SURE not in request.POST and chosen
+        asks = name in self.sure and CONFIRMED_FIELD not in request.POST and chosen
         if not (asks and name in self.get_actions(request)):
             return super().response_action(request, queryset)
         if request.POST.get("select_across", "0") != "1":
             queryset = queryset.filter(pk__in=chosen)
-        return asking_page(
+        return confirmation_page(
             self,
             request,
             "admin/sure.html",
@@ -177,8 +177,8 @@ class OfficeAdmin(ModelAdmin):
                 for value in values
                 if key not in {"csrfmiddlewaretoken", "index", "action"}
             ],
-            rows=queryset[:NAMED],
-            count=CheapPaginator(queryset, NAMED).count,
+            rows=queryset[:MAX_NAMED_ROWS],
+            count=CheapPaginator(queryset, MAX_NAMED_ROWS).count,
         )
 
     def save_model(
@@ -231,14 +231,14 @@ class OfficeAdmin(ModelAdmin):
         audit.record(action, actor, obj, fields=fields, reason=reason)
 
 
-def _filtered_by(listed: Any) -> str:
+def _filter_name(listed: Any) -> str:
     """The parameter, or the field, of what stands in `list_filter`."""
     if isinstance(listed, str):
         return listed
     return str(listed[0] if isinstance(listed, tuple) else listed.parameter_name)
 
 
-class ReadOnlyAdmin(RevealingAdmin, OfficeAdmin):
+class ReadOnlyAdmin(RevealingAdmin, BackofficeAdmin):
     """History: shown, and changed by nobody."""
 
     actions = None
@@ -269,7 +269,7 @@ class ReadOnlyInline(TabularInline):
         return False
 
 
-def asking_page(
+def confirmation_page(
     office: admin.ModelAdmin,
     request: HttpRequest,
     template: str,

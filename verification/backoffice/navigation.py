@@ -28,7 +28,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Checkouts", "point_of_sale", "payments.checkout"),
         ("Refunds", "undo", "payments.refund"),
         ("Provider events", "receipt_long", "payments.paymentevent"),
-        ("Troubles", "report", "payments.trouble"),
+        ("Operator alerts", "report", "payments.operatoralert"),
         ("Accounts", "account_balance", "workspaces.account"),
         ("Ledger", "menu_book", "workspaces.ledgerentry"),
         ("Entries by staff", "edit_note", "workspaces.staffentry"),
@@ -89,7 +89,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         items = [
             {"title": name, "icon": icon, "link": _list_of(label)}
             for name, icon, label in pages
-            if _may_look(request, label)
+            if _can_view(request, label)
         ]
         if items:
             groups.append({"title": title, "separator": True, "items": items})
@@ -100,7 +100,7 @@ def _list_of(label: str) -> str:
     return reverse(f"admin:{label.replace('.', '_')}_changelist")
 
 
-def _may_look(request: HttpRequest, label: str) -> bool:
+def _can_view(request: HttpRequest, label: str) -> bool:
     try:
         model = apps.get_model(label)
     except LookupError:

@@ -16,12 +16,12 @@ from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 from django.http import HttpRequest
 
-VIEW, ACT = ("view",), ("view", "change")
+VIEW, CHANGE = ("view",), ("view", "change")
 REVEAL = {"backoffice.auditevent": ("reveal_personal",)}
 _NOTES = {"workspaces.note": ("view", "add")}
 
 # A report and the rows that its page shows.
-_STORY = {
+_REPORT_PAGE = {
     "reports.report": VIEW,
     "checks.checkresult": VIEW,
     "consents.consent": VIEW,
@@ -35,7 +35,7 @@ _STORY = {
 # have no form, so `change` edits none of them.
 ROLES: dict[str, dict[str, tuple[str, ...]]] = {
     "Reviewer": {
-        **_STORY,
+        **_REPORT_PAGE,
         **REVEAL,
         **_NOTES,
         "golive.application": ("view", "decide_application"),
@@ -44,47 +44,47 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "notifications.block": VIEW,
     },
     "Operations": {
-        **_STORY,
+        **_REPORT_PAGE,
         **REVEAL,
         **_NOTES,
-        "reports.report": ACT,
+        "reports.report": CHANGE,
         "reports.statuschange": VIEW,
-        "consents.consent": ACT,
-        "references.reference": ACT,
-        "payments.payment": ACT,
+        "consents.consent": CHANGE,
+        "references.reference": CHANGE,
+        "payments.payment": CHANGE,
         "webhooks.configuration": VIEW,
         "webhooks.event": VIEW,
-        "webhooks.delivery": ACT,
+        "webhooks.delivery": CHANGE,
         "webhooks.attempt": VIEW,
-        "monitoring.rule": ACT,
+        "monitoring.rule": CHANGE,
         "monitoring.run": VIEW,
-        "monitoring.alert": ACT,
-        "notifications.notification": ACT,
-        "notifications.block": ACT,
+        "monitoring.alert": CHANGE,
+        "notifications.notification": CHANGE,
+        "notifications.block": CHANGE,
         "sources.source": VIEW,
-        "sources.call": ACT,
-        "jobs.job": ACT,
+        "sources.call": CHANGE,
+        "jobs.job": CHANGE,
         "watchlists.edition": VIEW,
         "django_q.schedule": VIEW,
-        "workspaces.workspace": ACT,
-        "workspaces.apikey": ACT,
+        "workspaces.workspace": CHANGE,
+        "workspaces.apikey": CHANGE,
     },
     "Finance": {
         **REVEAL,
         **_NOTES,
         "reports.report": VIEW,
-        "checks.checkdefinition": ACT,
-        "payments.payment": ACT,
-        "payments.checkout": ACT,
-        "payments.refund": ACT,
+        "checks.checkdefinition": CHANGE,
+        "payments.payment": CHANGE,
+        "payments.checkout": CHANGE,
+        "payments.refund": CHANGE,
         "payments.paymentevent": VIEW,
-        "payments.trouble": VIEW,
+        "payments.operatoralert": VIEW,
         "sources.source": VIEW,
-        "sources.call": ACT,
+        "sources.call": CHANGE,
         "workspaces.workspace": VIEW,
-        "workspaces.account": ACT,
+        "workspaces.account": CHANGE,
         "workspaces.ledgerentry": VIEW,
-        "workspaces.staffentry": ACT,
+        "workspaces.staffentry": CHANGE,
     },
 }
 # The role with all permissions, those over staff and roles included.
@@ -135,20 +135,20 @@ def _names(models: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     ]
 
 
-class Staff(NamedTuple):
+class StaffActor(NamedTuple):
     """A name can be changed, the id of a user cannot."""
 
     user: int | None
     name: str
 
 
-SERVICE = Staff(None, "service")
+SERVICE = StaffActor(None, "service")
 
 
-def staff_of(request: HttpRequest) -> Staff:
-    return Staff(request.user.pk, f"staff {request.user.get_username()}"[:100])
+def staff_actor(request: HttpRequest) -> StaffActor:
+    return StaffActor(request.user.pk, f"staff {request.user.get_username()}"[:100])
 
 
-def is_another(by: Staff, asked_by_user: int | None) -> bool:
+def is_second_person(by: StaffActor, asked_by_user: int | None) -> bool:
     """Whether this is a second person, whatever either is called by now."""
     return by.user is not None and by.user != asked_by_user

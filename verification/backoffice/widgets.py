@@ -15,10 +15,10 @@ from django.conf import settings
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
-from verification.values.local_time import in_nairobi
+from verification.values.local_time import format_nairobi
 
 
-def once(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def cached_display(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """For what asks the database: a page asks for each of its fields twice."""
 
     @wraps(display)
@@ -50,7 +50,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 def _cells(row: Iterable[Any]) -> str:
     shown = (
-        in_nairobi(cell, settings.DATETIME_FORMAT)
+        format_nairobi(cell, settings.DATETIME_FORMAT)
         if isinstance(cell, datetime)
         else cell
         for cell in row
@@ -58,7 +58,7 @@ def _cells(row: Iterable[Any]) -> str:
     return format_html_join("", "<td>{}</td>", ((cell,) for cell in shown))
 
 
-def pretty(value: Any) -> str:
+def json_block(value: Any) -> str:
     if value is None:
         return "-"
     text = json.dumps(value, indent=2, ensure_ascii=False)
@@ -68,16 +68,16 @@ def pretty(value: Any) -> str:
 WIDTH, HEIGHT = 480, 120
 
 
-def bars(told: str, values: Sequence[float], bad: Sequence[float] = ()) -> str:
+def bar_chart(told: str, values: Sequence[float], bad: Sequence[float] = ()) -> str:
     """One bar for each value; the part of it that is `bad` in another colour."""
     top = max([*values, 1])
     step = WIDTH / max(len(values), 1)
     marks = [_bar("good", i, value, top, step) for i, value in enumerate(values)]
     marks += [_bar("bad", i, value, top, step) for i, value in enumerate(bad) if value]
-    return _drawn(told, format_html_join("", "{}", ((mark,) for mark in marks)))
+    return _draw_chart(told, format_html_join("", "{}", ((mark,) for mark in marks)))
 
 
-def lines(told: str, *series: Sequence[float | None]) -> str:
+def line_chart(told: str, *series: Sequence[float | None]) -> str:
     """A line for each series; where there is nothing it is broken."""
     top = max([v for values in series for v in values if v is not None], default=1) or 1
     drawn = [
@@ -85,7 +85,7 @@ def lines(told: str, *series: Sequence[float | None]) -> str:
         for number, values in enumerate(series)
     ]
     path = '<path class="{}" d="{}" fill="none"/>'
-    return _drawn(told, format_html_join("", path, drawn))
+    return _draw_chart(told, format_html_join("", path, drawn))
 
 
 def _bar(kind: str, at: int, value: float, top: float, step: float) -> str:
@@ -114,7 +114,7 @@ def _path(values: Sequence[float | None], top: float) -> str:
     return "".join(path)
 
 
-def _drawn(told: str, marks: str) -> str:
+def _draw_chart(told: str, marks: str) -> str:
     return format_html(
         '<svg class="plot" role="img" aria-label="{}" viewBox="0 0 {} {}" '
         'preserveAspectRatio="none">{}</svg>',

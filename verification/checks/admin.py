@@ -5,7 +5,12 @@ from django.contrib import admin
 from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.backoffice.model_admin import OfficeAdmin, ReadOnlyAdmin, link, pretty
+from verification.backoffice.model_admin import (
+    BackofficeAdmin,
+    ReadOnlyAdmin,
+    json_block,
+    link,
+)
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 
 
@@ -49,7 +54,7 @@ class DefinitionForm(forms.ModelForm):
 
 
 @admin.register(CheckDefinition)
-class CheckDefinitionAdmin(OfficeAdmin):
+class CheckDefinitionAdmin(BackofficeAdmin):
     form = DefinitionForm
     list_display = [
         "name",
@@ -88,13 +93,13 @@ class CheckDefinitionAdmin(OfficeAdmin):
 
     @admin.display(description="Required inputs")
     def inputs(self, definition):
-        return pretty(definition.required_inputs)
+        return json_block(definition.required_inputs)
 
     def has_add_permission(self, request):
         return False
 
 
-class TroubleFilter(admin.SimpleListFilter):
+class StuckFilter(admin.SimpleListFilter):
     title = "trouble"
     parameter_name = "trouble"
 
@@ -143,7 +148,7 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "next_attempt_at",
         "failure_code",
     ]
-    list_filter = [TroubleFilter, StatusFilter, "definition"]
+    list_filter = [StuckFilter, StatusFilter, "definition"]
     search_ids = ("id", "report_id")
     fields = [
         "id",

@@ -14,15 +14,15 @@ from django.utils.timezone import now
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.schedule import wake_up
-from verification.jobs.batches import in_steps
+from verification.jobs.batches import execute_in_batches
 from verification.providers.base import Callback
-from verification.sources.models import Call, End
+from verification.sources.models import Call, CallOutcome
 
 logger = logging.getLogger(__name__)
 
 # An answer is read within seconds, unless its check was stopped.
-KEPT = timedelta(days=1)
-ERASE = """
+ANSWER_RETENTION = timedelta(days=1)
+ERASE_ANSWERS = """
 UPDATE sources_call SET answer = NULL WHERE id IN (
     SELECT id FROM sources_call WHERE answer IS NOT NULL AND called_back_at < %(before)s
     LIMIT %(limit)s
@@ -31,7 +31,7 @@ UPDATE sources_call SET answer = NULL WHERE id IN (
 
 
 @transaction.atomic
-def called_back(source: str, job: str) -> bool:
+def record_callback(source: str, job: str) -> bool:
     """Note it once; False where it came before, or names nothing that we asked."""
     # A later job of the same inquiry has a number of its own behind the reference.
     names = [job, job.rpartition("-")[0]]
@@ -49,7 +49,7 @@ def called_back(source: str, job: str) -> bool:
 
 
 @transaction.atomic
-def answered_back(source: str, callback: Callback) -> bool:
+def store_answer(source: str, callback: Callback) -> bool:
     """Keep the first answer to a question that is still open, for its check to read.
     False where it is another, or comes too late."""
     calls = Call.objects.filter(
@@ -62,7 +62,7 @@ def answered_back(source: str, callback: Callback) -> bool:
         return False
     # Read after the lock: another callback may have been faster.
     is_first = not calls.exclude(called_back_at=None).exists()
-    is_open = call.end in {End.UNDER_WAY, End.NOT_YET} and (
+    is_open = call.end in {CallOutcome.UNDER_WAY, CallOutcome.NOT_YET} and (
         call.result.status,
         call.result.attempt,
     ) == (ResultStatus.RUNNING, call.attempt)
@@ -74,14 +74,14 @@ def answered_back(source: str, callback: Callback) -> bool:
     return True
 
 
-def erase_unread() -> None:
+def erase_unread_answers() -> None:
     """Erase answers whose checks have ended otherwise, or wait for something else."""
-    in_steps(ERASE, before=now() - KEPT)
+    execute_in_batches(ERASE_ANSWERS, before=now() - ANSWER_RETENTION)
 
 
 def _make_due(call: Call, at: datetime) -> None:
     """One that is under way is made due when it is recorded that it has no answer."""
-    if call.end == End.NOT_YET:
+    if call.end == CallOutcome.NOT_YET:
         waiting = CheckResult.objects.filter(pk=call.result_id, claims=0)
         waiting.filter(status=ResultStatus.RUNNING).update(
             next_attempt_at=at, turn_at=at

@@ -67,10 +67,10 @@ REGISTRATION_NUMBER = _input(
     "Number of the company in the business register, for example PVT-AB12CDE.",
 )
 
-PERSON = ["idNumber", "fullName", "nameMatch"]
-COMPANY = ["registrationNumber", "registeredName", "nameMatch"]
-SCORE = ["creditScore", "scoreBand", "probabilityOfDefault"]
-ACCOUNTS = [
+PERSON_FIELDS = ["idNumber", "fullName", "nameMatch"]
+COMPANY_FIELDS = ["registrationNumber", "registeredName", "nameMatch"]
+SCORE_FIELDS = ["creditScore", "scoreBand", "probabilityOfDefault"]
+ACCOUNT_FIELDS = [
     "creditScore",
     "scoreBand",
     "delinquencyStatus",
@@ -82,7 +82,7 @@ ACCOUNTS = [
     "worstDaysInArrears",
     "currency",
 ]
-BEHAVIOUR = [
+BEHAVIOUR_FIELDS = [
     "scoreTrend",
     "enquiriesLast12Months",
     "bouncedChequesLast12Months",
@@ -281,7 +281,7 @@ CATALOGUE = [
         price=Decimal("150.00"),
         freshness_days=30,
         required_inputs=[ID_NUMBER],
-        output_fields=[*PERSON, *SCORE],
+        output_fields=[*PERSON_FIELDS, *SCORE_FIELDS],
         flag_codes=SCORE_FLAGS,
     ),
     Entry(
@@ -292,7 +292,7 @@ CATALOGUE = [
         price=Decimal("350.00"),
         freshness_days=30,
         required_inputs=[ID_NUMBER],
-        output_fields=[*PERSON, *ACCOUNTS],
+        output_fields=[*PERSON_FIELDS, *ACCOUNT_FIELDS],
         flag_codes=ACCOUNT_FLAGS,
     ),
     Entry(
@@ -316,13 +316,13 @@ CATALOGUE = [
             ),
         ],
         output_fields=[
-            *PERSON,
+            *PERSON_FIELDS,
             "dateOfBirth",
             "phone",
             "addresses",
             "employers",
-            *ACCOUNTS,
-            *BEHAVIOUR,
+            *ACCOUNT_FIELDS,
+            *BEHAVIOUR_FIELDS,
         ],
         flag_codes=BEHAVIOUR_FLAGS,
     ),
@@ -334,7 +334,7 @@ CATALOGUE = [
         price=Decimal("150.00"),
         freshness_days=30,
         required_inputs=[ID_NUMBER],
-        output_fields=[*PERSON, "bureau", *SCORE],
+        output_fields=[*PERSON_FIELDS, "bureau", *SCORE_FIELDS],
         flag_codes=SCORE_FLAGS,
     ),
     Entry(
@@ -346,7 +346,7 @@ CATALOGUE = [
         freshness_days=30,
         required_inputs=[ID_NUMBER],
         output_fields=[
-            *PERSON,
+            *PERSON_FIELDS,
             "listingStatus",
             "listings",
             "totalOverdue",
@@ -372,7 +372,7 @@ CATALOGUE = [
         price=Decimal("900.00"),
         freshness_days=30,
         required_inputs=[REGISTRATION_NUMBER],
-        output_fields=[*COMPANY, *ACCOUNTS, *BEHAVIOUR],
+        output_fields=[*COMPANY_FIELDS, *ACCOUNT_FIELDS, *BEHAVIOUR_FIELDS],
         flag_codes=BEHAVIOUR_FLAGS,
     ),
     Entry(

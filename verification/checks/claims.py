@@ -23,25 +23,25 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from verification.checks.models import CheckResult
-from verification.providers.base import Begun, Given
+from verification.providers.base import ConsentEvidence, PendingInquiry
 from verification.reports.models import Report
 
 # Up to so many checks a request is small.
-SMALL = 50
+MAX_SMALL_REQUEST = 50
 # Each account's share while several want to be served: 200 checks a second.
-DISTANCE = timedelta(milliseconds=5)
+TURN_INTERVAL = timedelta(milliseconds=5)
 
 
-def turns(account_id: UUID, count: int, at: datetime) -> list[datetime]:
+def assign_turns(account_id: UUID, count: int, at: datetime) -> list[datetime]:
     """The turns of this many checks that are ordered together."""
-    if count <= SMALL:
+    if count <= MAX_SMALL_REQUEST:
         return [at] * count
-    first = _take(account_id, count, at)
-    return [first + number * DISTANCE for number in range(count)]
+    first = _reserve_turns(account_id, count, at)
+    return [first + number * TURN_INTERVAL for number in range(count)]
 
 
-def _take(account_id: UUID, count: int, at: datetime) -> datetime:
-    takes = (count * DISTANCE).total_seconds()
+def _reserve_turns(account_id: UUID, count: int, at: datetime) -> datetime:
+    takes = (count * TURN_INTERVAL).total_seconds()
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -71,7 +71,7 @@ class Claim:
     started_at: datetime
     reused_from_id: UUID | None
     # The source that it waited for, if it did.
-    waited_for: str = ""
+    queued_source: str = ""
     # Whether this claim begins the run: `started_at` is its time.
     is_first: bool = False
     # The call of a live source that is made for it, whether another is left to ask, and
@@ -80,14 +80,14 @@ class Claim:
     more: bool = False
     asked_at: datetime | None = None
     # What that source has already taken, and the consent where it is told that.
-    begun: Begun | None = None
-    given: Given | None = None
+    begun: PendingInquiry | None = None
+    given: ConsentEvidence | None = None
     # When the provider was asked for this claim, and when it had answered.
     began_at: datetime | None = None
     ended_at: datetime | None = None
 
     @property
-    def asked_since(self) -> datetime:
+    def run_began_at(self) -> datetime:
         """When the run of the check began, without the wait for its turn."""
         return (self.began_at if self.is_first else None) or self.started_at
 
@@ -106,7 +106,7 @@ WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
 ORDER BY turn_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 """
 # The index of what waits has the sources first.
-WAITING = """
+QUEUED = """
 SELECT w.id, free.source,
     statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
 FROM unnest(%(sources)s::text[], %(rooms)s::int[]) AS free(source, room)
@@ -128,7 +128,7 @@ RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
     r.claims, r.fence, r.started_at, r.reused_from_id, due.source,
     r.started_at = statement_timestamp()
 """
-CLAIM_DUE, CLAIM_WAITING = CLAIM.format(due=DUE), CLAIM.format(due=WAITING)
+CLAIM_DUE, CLAIM_QUEUED = CLAIM.format(due=DUE), CLAIM.format(due=QUEUED)
 
 
 def claim(limit: int) -> list[Claim]:
@@ -140,11 +140,9 @@ def claim(limit: int) -> list[Claim]:
     return _claim(CLAIM_DUE, {"limit": limit})
 
 
-def claim_waiting(rooms: Mapping[str, int]) -> list[Claim]:
+def claim_queued(rooms: Mapping[str, int]) -> list[Claim]:
     """Up to so many of those that wait for each source, in the order of their turns."""
-    return _claim(
-        CLAIM_WAITING, {"sources": list(rooms), "rooms": list(rooms.values())}
-    )
+    return _claim(CLAIM_QUEUED, {"sources": list(rooms), "rooms": list(rooms.values())})
 
 
 @transaction.atomic
@@ -161,6 +159,6 @@ def _claim(sql: str, values: dict[str, Any]) -> list[Claim]:
     return [Claim(row[0], reports[row[1]], *row[2:]) for row in rows]
 
 
-def earlier_finding(result_id: UUID) -> CheckResult | None:
+def find_earlier_result(result_id: UUID) -> CheckResult | None:
     """The result whose findings are used again, unless it was erased since."""
     return CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()

@@ -13,25 +13,25 @@ from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
 from verification.values.wire import utc_text
-from webhooks.events import Happening
+from webhooks.events import NewEvent
 from webhooks.models import Event
 from workspaces.models import Workspace
 
 # (check name, status, result id) of each of a report's checks, in its order
-Stack = Iterable[tuple[str, str, UUID]]
+CheckStack = Iterable[tuple[str, str, UUID]]
 
 
 def report_event(
     name: Event.Name,
     cause: str,
     report: Report,
-    stack: Stack,
+    stack: CheckStack,
     *,
     consent_status: str,
-) -> Happening:
+) -> NewEvent:
     """report.created, report.ready and report.failed."""
     data = {
-        **_about(report, stack, consent_status),
+        **_report_data(report, stack, consent_status),
         "riskScore": report.risk_score,
         "riskLevel": report.risk_level,
     }
@@ -40,21 +40,21 @@ def report_event(
             "code": report.failure_code,
             "message": report.failure_message,
         }
-    return _happening(name, cause, report, data)
+    return _new_event(name, cause, report, data)
 
 
 def check_event(
     report: Report,
-    stack: Stack,
+    stack: CheckStack,
     check: dict[str, Any],
     *,
     attempt: int,
     consent_status: str,
-) -> Happening:
+) -> NewEvent:
     """check.completed and check.failed; `check` is what `check_body` made."""
     name = Event.Name.CHECK_FAILED if "failure" in check else Event.Name.CHECK_COMPLETED
     data = {
-        **_about(report, stack, consent_status),
+        **_report_data(report, stack, consent_status),
         "check": check,
         "checkId": check["id"],
         "checkResultId": check["resultId"],
@@ -65,21 +65,21 @@ def check_event(
         "riskLevel": check["riskLevel"],
         "riskScore": check["riskScore"],
     }
-    return _happening(name, f"{check['id']}:{attempt}", report, data)
+    return _new_event(name, f"{check['id']}:{attempt}", report, data)
 
 
 def reference_event(
     report: Report,
-    stack: Stack,
+    stack: CheckStack,
     reference: Reference,
     *,
     referee_name: str,
     submitted_at: datetime,
     consent_status: str,
-) -> Happening:
+) -> NewEvent:
     """reference.submitted"""
     data = {
-        **_about(report, stack, consent_status),
+        **_report_data(report, stack, consent_status),
         "checkResultId": str(reference.result_id),
         "reference": {
             "id": str(reference.pk),
@@ -88,13 +88,13 @@ def reference_event(
         },
     }
     name = Event.Name.REFERENCE_SUBMITTED
-    return _happening(name, str(reference.pk), report, data)
+    return _new_event(name, str(reference.pk), report, data)
 
 
-def payment_event(report: Report, stack: Stack, payment: Payment) -> Happening:
+def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEvent:
     """payment.paid"""
     data = {
-        **_about(report, stack, consent_status_of(report)),
+        **_report_data(report, stack, consent_status_of(report)),
         "payment": {
             "status": payment.status,
             "amount": {"amount": float(payment.amount), "currency": payment.currency},
@@ -103,7 +103,7 @@ def payment_event(report: Report, stack: Stack, payment: Payment) -> Happening:
             "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
         },
     }
-    return _happening(Event.Name.PAYMENT_PAID, str(payment.pk), report, data)
+    return _new_event(Event.Name.PAYMENT_PAID, str(payment.pk), report, data)
 
 
 def check_body(
@@ -128,22 +128,24 @@ def consent_status_of(report: Report) -> str:
     return consent.status if consent else ConsentStatus.NOT_REQUIRED.value
 
 
-def _happening(
+def _new_event(
     name: Event.Name, cause: str, report: Report, data: dict[str, Any]
-) -> Happening:
-    return Happening(
+) -> NewEvent:
+    return NewEvent(
         name, cause, report.workspace_id, report.environment, report.pk, data
     )
 
 
-def _about(report: Report, stack: Stack, consent_status: str) -> dict[str, Any]:
+def _report_data(
+    report: Report, stack: CheckStack, consent_status: str
+) -> dict[str, Any]:
     return {
         "workspaceId": str(report.workspace_id),
         "reportId": str(report.pk),
         "report": {
             "id": str(report.pk),
             "workspaceId": str(report.workspace_id),
-            "status": _outward_status(report),
+            "status": _public_status(report),
             "createdAt": utc_text(report.created_at),
             "selfVerification": report.workspace.kind == Workspace.Kind.INDIVIDUAL,
             "paymentMode": report.payment_mode,
@@ -158,7 +160,7 @@ def _about(report: Report, stack: Stack, consent_status: str) -> dict[str, Any]:
     }
 
 
-def _outward_status(report: Report) -> str:
+def _public_status(report: Report) -> str:
     """PROCESSING stands for RUNNING and for a PARTIAL that has not ended."""
     on_its_way = report.status == ReportStatus.RUNNING or (
         report.status == ReportStatus.PARTIAL and not report.is_ended

@@ -185,7 +185,7 @@ class CheckResult(models.Model):
         return self.reused_from_id is not None
 
 
-class TurnsTaken(models.Model):
+class TurnReservation(models.Model):
     """Until when the large requests of an account have taken their turns."""
 
     account_id = models.UUIDField(primary_key=True)

@@ -10,8 +10,8 @@ from typing import Any
 from django.utils.timezone import now
 
 from verification.providers.base import Finding
-from verification.sources.gate import CallEnd
-from verification.sources.models import End
+from verification.sources.calls import EndedCall
+from verification.sources.models import CallOutcome
 from verification.values.wire import utc_text
 
 
@@ -30,12 +30,12 @@ class Failed:
     code: str
     message: str
     retryable: bool
-    end: End = field(default=End.REFUSED, compare=False)
+    end: CallOutcome = field(default=CallOutcome.REFUSED, compare=False)
     may_be_charged: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Retry:
     """Nothing yet: the check is due again at this time.
 
     With `waits_for` it is due when that source has room for it.
@@ -44,7 +44,7 @@ class Again:
     at: datetime
     tries: int
     waits_for: str = ""
-    end: End = field(default=End.NOT_YET, compare=False)
+    end: CallOutcome = field(default=CallOutcome.NOT_YET, compare=False)
     why: str = field(default="", compare=False)
     may_be_charged: bool = field(default=False, compare=False)
     # The source's own name of what it has taken.
@@ -56,20 +56,20 @@ class Cancelled:
     """Report cancelled or consent withdrawn before the source was asked."""
 
 
-Outcome = Completed | Failed | Again | Cancelled
+Outcome = Completed | Failed | Retry | Cancelled
 
 
-def end_of(outcome: Outcome) -> CallEnd:
+def call_end_of(outcome: Outcome) -> EndedCall:
     """How the call ended that the outcome comes from."""
     match outcome:
         case Failed(code=code, end=end, may_be_charged=charged):
-            return CallEnd(end, code, charged)
-        case Again(end=end, why=why, may_be_charged=charged, job=job):
-            return CallEnd(end, why, charged, job)
-    return CallEnd(End.ANSWERED)
+            return EndedCall(end, code, charged)
+        case Retry(end=end, why=why, may_be_charged=charged, job=job):
+            return EndedCall(end, why, charged, job)
+    return EndedCall(CallOutcome.ANSWERED)
 
 
-def finding_of(found: Finding, not_told: Sequence[str] = ()) -> Completed:
+def completed_with(found: Finding, not_told: Sequence[str] = ()) -> Completed:
     """`not_told` are the output fields that the source never tells."""
     return Completed(
         found.score,

@@ -21,22 +21,22 @@ from verification.checks.claims import Claim
 from verification.checks.events import check_body, check_event, report_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.outcomes import (
-    Again,
     Cancelled,
     Completed,
     Failed,
     Outcome,
-    end_of,
+    Retry,
+    call_end_of,
 )
 from verification.consents.models import ConsentStatus
 from verification.db.bulk_insert import Rows, insert
-from verification.jobs.queue import later_row
-from verification.reports.locks import held
+from verification.jobs.queue import job_row
+from verification.reports.locks import locked_reports
 from verification.reports.models import PaymentMode, Report, ReportStatus, RiskLevel
-from verification.reports.status import Move, move
-from verification.sources.gate import end, forget_answers
+from verification.reports.status import Transition, apply_transitions
+from verification.sources.calls import end_calls, erase_answers
 from verification.values.wire import utc_text
-from webhooks.events import Happening, event_rows
+from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, entries, move_balances
 from workspaces.models import Account
@@ -45,17 +45,17 @@ CHECK_ENDED = "check ended"
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class UpdatedReport:
     """A report after its checks were looked at, and the event that makes if any."""
 
     report: Report
     stack: list[tuple[str, str, UUID]]
     consent_status: str
-    event: Happening | None
+    event: NewEvent | None
 
 
 @dataclass(slots=True)
-class _Standing:
+class _CheckSummary:
     """How the checks of one report stand, and its consent."""
 
     stack: list[tuple[str, str, UUID]]
@@ -73,23 +73,25 @@ class _Standing:
         return all(status in ended for _, status, _ in self.stack)
 
 
-def settle(reports: Mapping[UUID, Report], at: datetime) -> dict[UUID, Settled]:
+def update_reports(
+    reports: Mapping[UUID, Report], at: datetime
+) -> dict[UUID, UpdatedReport]:
     """Move each report where its checks have brought it. The caller holds the reports.
 
     A report that was cancelled meanwhile stays so.
     """
-    standings = _standings(reports)
+    standings = _summarize_checks(reports)
     moves, scored = [], []
     for pk, report in reports.items():
         if report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
-            step = _step(report, standings[pk], at)
+            step = _next_move(report, standings[pk], at)
             moves += [step] if step else []
             scored += [] if step else [report]
-    move(moves, at)
-    _write_scores([r for r in scored if _rescore(r, standings[r.pk])], at)
+    apply_transitions(moves, at)
+    _write_scores([r for r in scored if _update_score(r, standings[r.pk])], at)
     moved = {m.report.pk for m in moves}
     return {
-        pk: Settled(
+        pk: UpdatedReport(
             report,
             standings[pk].stack,
             standings[pk].consent_status,
@@ -101,8 +103,8 @@ def settle(reports: Mapping[UUID, Report], at: datetime) -> dict[UUID, Settled]:
     }
 
 
-def _standings(reports: Mapping[UUID, Report]) -> dict[UUID, _Standing]:
-    standings: dict[UUID, _Standing] = defaultdict(lambda: _Standing([]))
+def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _CheckSummary]:
+    standings: dict[UUID, _CheckSummary] = defaultdict(lambda: _CheckSummary([]))
     # With the consent: read together with the lock, it could be older than that.
     rows = (
         CheckResult.objects.filter(report__in=list(reports))
@@ -121,7 +123,9 @@ def _standings(reports: Mapping[UUID, Report]) -> dict[UUID, _Standing]:
     return standings
 
 
-def _step(report: Report, standing: _Standing, at: datetime) -> Move | None:
+def _next_move(
+    report: Report, standing: _CheckSummary, at: datetime
+) -> Transition | None:
     """The move that is due, if one is."""
     changes: dict[str, Any] = {
         "risk_score": standing.score,
@@ -133,20 +137,20 @@ def _step(report: Report, standing: _Standing, at: datetime) -> Move | None:
         ) == len(standing.stack)
         if none_ended or report.status == ReportStatus.PARTIAL:
             return None
-        return Move(report, ReportStatus.PARTIAL, CHECK_ENDED, "engine", changes)
+        return Transition(report, ReportStatus.PARTIAL, CHECK_ENDED, "engine", changes)
     changes["completed_at"] = at
     completed, checks = standing.count(ResultStatus.COMPLETED), len(standing.stack)
     if completed == checks:
-        return Move(report, ReportStatus.READY, CHECK_ENDED, "engine", changes)
+        return Transition(report, ReportStatus.READY, CHECK_ENDED, "engine", changes)
     changes["failure_code"] = "CHECKS_FAILED"
     changes["failure_message"] = (
         f"{checks - completed} of {checks} checks could not be completed."
     )
     target = ReportStatus.PARTIAL if completed else ReportStatus.FAILED
-    return Move(report, target, CHECK_ENDED, "engine", changes)
+    return Transition(report, target, CHECK_ENDED, "engine", changes)
 
 
-def _rescore(report: Report, standing: _Standing) -> bool:
+def _update_score(report: Report, standing: _CheckSummary) -> bool:
     """Bring the report's score up to date; True if it changed."""
     changed = report.risk_score != standing.score
     report.risk_score = standing.score
@@ -170,7 +174,7 @@ def _write_scores(reports: list[Report], at: datetime) -> None:
         )
 
 
-def _end_event(report: Report, standing: _Standing) -> Happening:
+def _end_event(report: Report, standing: _CheckSummary) -> NewEvent:
     ready = report.status == ReportStatus.READY
     return report_event(
         Event.Name.REPORT_READY if ready else Event.Name.REPORT_FAILED,
@@ -183,12 +187,12 @@ def _end_event(report: Report, standing: _Standing) -> Happening:
 
 logger = logging.getLogger(__name__)
 
-Ended = tuple[Claim, Outcome]
+EndedCheck = tuple[Claim, Outcome]
 Definitions = Mapping[Any, CheckDefinition]
 
 ENGINE = "engine"
 COMPARE = "monitoring.tasks.compare"
-LONGEST = 2**31 - 1
+MAX_DURATION_MS = 2**31 - 1
 UPDATE = """
 UPDATE checks_checkresult r
 SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
@@ -208,7 +212,7 @@ RETURNING r.id, r.fence, r.price
 """
 
 
-def record(ended: Sequence[Ended], definitions: Definitions) -> None:
+def record_outcomes(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     """Record these ends, together if the database takes them together.
 
     If it does not, each is recorded alone, so that one bad row holds up no other; the
@@ -226,7 +230,7 @@ def record(ended: Sequence[Ended], definitions: Definitions) -> None:
             _record_alone(one, definitions)
 
 
-def _record_alone(one: Ended, definitions: Definitions) -> None:
+def _record_alone(one: EndedCheck, definitions: Definitions) -> None:
     try:
         _record([one], definitions)
     except Exception as e:
@@ -237,16 +241,16 @@ def _record_alone(one: Ended, definitions: Definitions) -> None:
 
 
 @transaction.atomic
-def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
+def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     at = now()
-    reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Again)})
+    reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Retry)})
     prices = _update(ended, at)
     ours = [(c, o) for c, o in ended if c.key in prices]
     _end_calls(ours, at)
     mine = [(c, o) for c, o in ours if c.report.pk in reports]
     if not mine:
         return
-    settled = settle(reports, at)
+    settled = update_reports(reports, at)
     movements = _reversals(mine, prices, reports)
     happenings = _check_events(mine, settled, definitions, at)
     insert(
@@ -257,19 +261,19 @@ def _record(ended: Sequence[Ended], definitions: Definitions) -> None:
     move_balances(movements)
 
 
-def _comparisons(settled: Iterable[Settled], at: datetime) -> list[Rows]:
+def _comparisons(settled: Iterable[UpdatedReport], at: datetime) -> list[Rows]:
     """A job that compares the runs of monitoring rules that have just ended."""
     runs = [s.report.pk for s in settled if s.event and s.report.monitoring_id]
-    return [later_row(COMPARE, *runs, at=at)] if runs else []
+    return [job_row(COMPARE, *runs, at=at)] if runs else []
 
 
 def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
     """The reports, held until the commit: the last check to end sees all the others."""
-    reports = held().filter(pk__in=report_ids).order_by("pk")
+    reports = locked_reports().filter(pk__in=report_ids).order_by("pk")
     return {report.pk: report for report in reports} if report_ids else {}
 
 
-def _update(ended: Sequence[Ended], at: datetime) -> dict[tuple[UUID, int], Any]:
+def _update(ended: Sequence[EndedCheck], at: datetime) -> dict[tuple[UUID, int], Any]:
     """Write the results that are still ours; key of the claim -> price of those."""
     seal = CheckResult._meta.get_field("finding").seal
     rows = [_row(claimed, outcome, at, seal) for claimed, outcome in ended]
@@ -278,21 +282,21 @@ def _update(ended: Sequence[Ended], at: datetime) -> dict[tuple[UUID, int], Any]
         return {(result, fence): price for result, fence, price in cursor}
 
 
-def _end_calls(ended: Sequence[Ended], at: datetime) -> None:
+def _end_calls(ended: Sequence[EndedCheck], at: datetime) -> None:
     """Together with what came of them: a call without an end is one whose answer is
     lost, and nothing else."""
     read = [c.result_id for c, _ in ended if c.begun and c.begun.answer is not None]
     if read:
-        forget_answers(read)
-    calls = {c.call_id: end_of(outcome) for c, outcome in ended if c.call_id}
-    if calls and (due := end(calls, at)):
+        erase_answers(read)
+    calls = {c.call_id: call_end_of(outcome) for c, outcome in ended if c.call_id}
+    if calls and (due := end_calls(calls, at)):
         CheckResult.objects.filter(pk__in=due, status=ResultStatus.RUNNING).update(
             next_attempt_at=at, turn_at=at
         )
 
 
 def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
-    took, started = _milliseconds(claimed, at), claimed.asked_since
+    took, started = _duration_ms(claimed, at), claimed.run_began_at
     tries, level = claimed.tries, RiskLevel.UNKNOWN.value
     match outcome:
         case Completed(score, finding):
@@ -304,7 +308,7 @@ def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any
             took_only = (tries, None, took, None, level, None)
             why = (code, message, retryable, "")
             return (*claimed.key, "FAILED", *took_only, *why, started)
-        case Again(due, spent, queue):
+        case Retry(due, spent, queue):
             waits = (spent, due, None, None, level, None)
             # One that only waited for its turn has not begun.
             since = None if claimed.is_first and not claimed.began_at else started
@@ -314,18 +318,18 @@ def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any
             return (*claimed.key, "CANCELLED", *nothing, "", "", False, "", started)
 
 
-def _milliseconds(claimed: Claim, at: datetime) -> int:
+def _duration_ms(claimed: Claim, at: datetime) -> int:
     """How long the check took, without waiting for its turn or for the others that are
     recorded with it."""
     took = round(
-        ((claimed.ended_at or at) - claimed.asked_since) / timedelta(milliseconds=1)
+        ((claimed.ended_at or at) - claimed.run_began_at) / timedelta(milliseconds=1)
     )
     # A check may wait for longer than the 25 days that the column holds.
-    return min(max(0, took), LONGEST)
+    return min(max(0, took), MAX_DURATION_MS)
 
 
 def _reversals(
-    mine: Iterable[Ended],
+    mine: Iterable[EndedCheck],
     prices: Mapping[tuple[UUID, int], Any],
     reports: Mapping[UUID, Report],
 ) -> list[Movement]:
@@ -370,14 +374,14 @@ def accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
 
 
 def _check_events(
-    mine: Iterable[Ended],
-    settled: Mapping[UUID, Settled],
+    mine: Iterable[EndedCheck],
+    settled: Mapping[UUID, UpdatedReport],
     definitions: Definitions,
     at: datetime,
-) -> list[Happening]:
+) -> list[NewEvent]:
     happenings = []
     for claimed, outcome in mine:
-        if isinstance(outcome, Again | Cancelled):
+        if isinstance(outcome, Retry | Cancelled):
             continue
         report = settled[claimed.report.pk]
         happenings.append(
@@ -406,8 +410,8 @@ def _outcome_body(
         "summary": None,
         "flags": [],
         "details": {},
-        "executedAt": utc_text(claimed.asked_since),
-        "durationMs": _milliseconds(claimed, at),
+        "executedAt": utc_text(claimed.run_began_at),
+        "durationMs": _duration_ms(claimed, at),
         "reused": claimed.reused_from_id is not None,
     }
     if isinstance(outcome, Completed):

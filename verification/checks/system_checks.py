@@ -8,9 +8,9 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.utils.module_loading import import_string
 
-from verification.settings.sources import EVERYWHERE, OTHERS, on_test_hosts
+from verification.settings.sources import EVERYWHERE, OTHERS, find_sources_on_test_hosts
 
-PAGE = "docs/providers.md says how to configure the sources."
+HINT = "docs/providers.md says how to configure the sources."
 
 
 def check_sources(**options: Any) -> list[CheckMessage]:
@@ -18,21 +18,21 @@ def check_sources(**options: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     for name in settings.PROVIDERS_LACK:
         told = f"{name} is not set; its source is not asked."
-        found.append(Error(told, hint=PAGE, id="checks.E001"))
-    for told in [*settings.SOURCE_ROUTES_WRONG, *_abroad()]:
-        found.append(Error(told, hint=PAGE, id="checks.E002"))
-    if not settings.DEBUG and (tried := on_test_hosts(settings.PROVIDERS)):
+        found.append(Error(told, hint=HINT, id="checks.E001"))
+    for told in [*settings.SOURCE_ROUTES_WRONG, *_routes_outside_coverage()]:
+        found.append(Error(told, hint=HINT, id="checks.E002"))
+    if not settings.DEBUG and (tried := find_sources_on_test_hosts(settings.PROVIDERS)):
         told = f"A test server stands for {', '.join(tried)}: nobody real is looked up."
-        found.append(Warning(told, hint=PAGE, id="checks.W001"))
+        found.append(Warning(told, hint=HINT, id="checks.W001"))
     if settings.PROVIDERS:
         found += [
-            Warning(f"{told} It fails.", hint=PAGE, id="checks.W002")
-            for told in _unanswered()
+            Warning(f"{told} It fails.", hint=HINT, id="checks.W002")
+            for told in _routes_without_source()
         ]
     return found
 
 
-def _abroad() -> list[str]:
+def _routes_outside_coverage() -> list[str]:
     """Sources on routes of countries that they cannot be asked about."""
     return [
         f"SOURCES_{check}_{OTHERS if country == EVERYWHERE else country}: {name} is "
@@ -50,7 +50,7 @@ def _abroad() -> list[str]:
     ]
 
 
-def _unanswered() -> list[str]:
+def _routes_without_source() -> list[str]:
     """Routes on which nobody is configured, where others are."""
     return [
         f"No source is configured for {check} "

@@ -3,8 +3,8 @@
 from django.conf import settings
 
 from verification.checks import callbacks
-from verification.checks.engine import drain
-from verification.checks.schedule import wake_up, wake_up_for_the_next
+from verification.checks.engine import run_due_checks
+from verification.checks.schedule import schedule_next_run, wake_up
 from verification.jobs.queue import slot
 
 
@@ -14,15 +14,15 @@ def run_due() -> None:
     Two workers are left to others: sources that are slow hold up no webhook.
     """
     with slot("checks", max(1, settings.JOB_WORKERS - 2)) as free:
-        finished = drain(call_for_help=wake_up) if free else None
+        finished = run_due_checks(call_for_help=wake_up) if free else None
     if finished is None:
         return
     if finished:
-        wake_up_for_the_next()
+        schedule_next_run()
     else:
         wake_up()
 
 
 def erase_callbacks() -> None:
     """Erase what sources told of people and no check has read."""
-    callbacks.erase_unread()
+    callbacks.erase_unread_answers()

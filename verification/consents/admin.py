@@ -4,9 +4,9 @@ from django.template.response import TemplateResponse
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, link
 from verification.consents.decisions import ConsentClosed, withdraw
-from verification.consents.links import NotResendable, TooSoon, send_new_link
+from verification.consents.links import NotResendable, ResendTooSoon, send_new_link
 from verification.consents.models import Consent, ConsentRecord
-from verification.consents.records import STAFF, Evidence, digest_of
+from verification.consents.records import CONFIRMED_BY_STAFF, Evidence, digest_of
 from verification.web.client_address import client_address, user_agent
 
 REASON_LENGTH = 500
@@ -33,7 +33,7 @@ class ConsentAdmin(ReadOnlyAdmin):
         "reminded_at",
         "locks",
         "locked_until",
-        "link_wanted_at",
+        "link_requested_at",
         "records",
     ]
 
@@ -53,7 +53,7 @@ class ConsentAdmin(ReadOnlyAdmin):
                     send_new_link(consent.pk)
                     told = "sent a new link"
                     self.log_change(request, consent, told, verb="link-sent")
-            except (NotResendable, TooSoon) as e:
+            except (NotResendable, ResendTooSoon) as e:
                 self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
             else:
                 told = f"{consent.pk}: a new link goes to the subject."
@@ -84,7 +84,7 @@ class ConsentAdmin(ReadOnlyAdmin):
 
     def _revoke(self, request, consent, reason):
         evidence = Evidence(
-            confirmed_by=STAFF,
+            confirmed_by=CONFIRMED_BY_STAFF,
             staff=request.user.get_username(),
             address=str(client_address(request) or ""),
             user_agent=user_agent(request),

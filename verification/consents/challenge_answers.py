@@ -11,30 +11,35 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.consents.challenges import (
-    code_of,
-    is_code,
-    is_code_alive,
-    is_right,
+    derive_code,
+    is_code_valid,
+    is_correct_answer,
+    is_correct_code,
 )
-from verification.consents.links import PAUSE, TooSoon
+from verification.consents.links import RESEND_INTERVAL, ResendTooSoon
 from verification.consents.messages import (
+    cancel_consent_requests,
     code_cause,
     code_channels,
     consent_code,
-    consent_locked,
-    stop_asking,
+    consent_lock_message,
 )
 from verification.consents.models import Consent, ConsentStatus
-from verification.notifications.outbox import Withheld, cancel, notify, notify_counted
-from verification.reports.status import SUBJECT, note
+from verification.notifications.outbox import (
+    MessageWithheld,
+    cancel,
+    notify,
+    notify_within_limits,
+)
+from verification.reports.status import SUBJECT_ACTOR, record_note
 
 TRIES = 5
-NO_TIME = timedelta()
+ZERO_DURATION = timedelta()
 # Of one link. A right answer to the challenge does not begin anew.
-MOST_WRONG_CODES = 15
+MAX_WRONG_CODES = 15
 
 
-class Locked(Exception):
+class LinkLocked(Exception):
     """Too many wrong answers; none is taken before `until`, or ever if it is None."""
 
     def __init__(self, until: datetime | None) -> None:
@@ -53,25 +58,28 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     Raises TooSoon within a minute of the last one, CodeNotSent where the message would
     be withheld, and Consent.DoesNotExist for a link that was replaced.
     """
-    consent = _held(consent_id, generation)
+    consent = _get_consent_for_update(consent_id, generation)
     is_asked = consent.status == ConsentStatus.PENDING
     if not is_asked or consent.is_locked_for_good:
         raise CodeNotSent
     if channel not in code_channels(consent):
         raise CodeNotSent
     at = now()
-    if consent.code_sent_at and (left := consent.code_sent_at + PAUSE - at) > NO_TIME:
-        raise TooSoon(math.ceil(left.total_seconds()))
+    if (
+        consent.code_sent_at
+        and (left := consent.code_sent_at + RESEND_INTERVAL - at) > ZERO_DURATION
+    ):
+        raise ResendTooSoon(math.ceil(left.total_seconds()))
     cancel(code_cause(consent))
     consent.codes_sent += 1
     consent.code_channel, consent.code_sent_at = channel, at
     consent.save(update_fields=["codes_sent", "code_channel", "code_sent_at"])
-    (message,) = consent_code(consent, code_of(consent), language)
+    (message,) = consent_code(consent, derive_code(consent), language)
     try:
         # Counted now, and not when the message goes out: of many codes that are asked
         # for at once, those over the limit must not exist, or they could be guessed.
-        notify_counted(message)
-    except Withheld:
+        notify_within_limits(message)
+    except MessageWithheld:
         raise CodeNotSent from None
 
 
@@ -82,20 +90,20 @@ def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
     It works once. After five wrong answers another one has to be sent, and after
     MOST_WRONG_CODES the link is locked for good. Raises Locked.
     """
-    consent = _held(consent_id, generation)
+    consent = _get_consent_for_update(consent_id, generation)
     at = now()
     if consent.is_locked_for_good:
-        raise Locked(None)
+        raise LinkLocked(None)
     # The link of an answered consent is never locked for good.
-    if consent.status != ConsentStatus.PENDING or not is_code_alive(consent, at):
+    if consent.status != ConsentStatus.PENDING or not is_code_valid(consent, at):
         return ""
-    right = is_code(consent, answer)
+    right = is_correct_code(consent, answer)
     consent.wrong_codes += not right
     if right or consent.wrong_codes % TRIES == 0:
         consent.code_sent_at = None
-    if consent.wrong_codes >= MOST_WRONG_CODES:
-        consent.locks, consent.locked_until = len(Consent.LOCKS) + 1, None
-        _tell_of_lock(consent, at)
+    if consent.wrong_codes >= MAX_WRONG_CODES:
+        consent.locks, consent.locked_until = len(Consent.LOCK_DURATIONS) + 1, None
+        _notify_of_lock(consent, at)
     consent.save(update_fields=["wrong_codes", "code_sent_at", "locks", "locked_until"])
     return consent.code_channel if right else ""
 
@@ -116,47 +124,47 @@ def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
 @transaction.atomic
 def _answer(
     consent_id: UUID, generation: int, answer: str
-) -> tuple[bool, Locked | None]:
+) -> tuple[bool, LinkLocked | None]:
     """Whether it is right, and the lock that the link is under afterwards."""
-    consent = _held(consent_id, generation)
+    consent = _get_consent_for_update(consent_id, generation)
     at = now()
     if consent.is_locked(at):
-        return False, Locked(consent.locked_until)
-    right = is_right(consent, answer)
+        return False, LinkLocked(consent.locked_until)
+    right = is_correct_answer(consent, answer)
     consent.locked_until = None
     consent.wrong_answers = 0 if right else consent.wrong_answers + 1
     if right:
         consent.locks = 0
     elif consent.wrong_answers >= TRIES:
-        _lock(consent, at)
+        _lock_link(consent, at)
     consent.save(update_fields=["wrong_answers", "locked_until", "locks"])
-    return right, Locked(consent.locked_until) if consent.is_locked(at) else None
+    return right, LinkLocked(consent.locked_until) if consent.is_locked(at) else None
 
 
-def _held(consent_id: UUID, generation: int) -> Consent:
+def _get_consent_for_update(consent_id: UUID, generation: int) -> Consent:
     rows = Consent.objects.select_for_update(of=("self",), no_key=True)
     rows = rows.select_related("report__workspace")
     return rows.get(pk=consent_id, generation=generation)
 
 
-def _lock(consent: Consent, at: datetime) -> None:
+def _lock_link(consent: Consent, at: datetime) -> None:
     """Lock the link for longer than the last time, and in the end for good.
 
     The link of an answered consent is never locked for good: its subject needs it to
     withdraw.
     """
     consent.wrong_answers = 0
-    if consent.locks < len(Consent.LOCKS):
+    if consent.locks < len(Consent.LOCK_DURATIONS):
         consent.locks += 1
     elif consent.status == ConsentStatus.PENDING:
         consent.locks += 1
-        _tell_of_lock(consent, at)
+        _notify_of_lock(consent, at)
         return
-    consent.locked_until = at + Consent.LOCKS[consent.locks - 1]
+    consent.locked_until = at + Consent.LOCK_DURATIONS[consent.locks - 1]
 
 
-def _tell_of_lock(consent: Consent, at: datetime) -> None:
+def _notify_of_lock(consent: Consent, at: datetime) -> None:
     """Tell the subject and the timeline that the link is locked for good."""
-    stop_asking(consent)
-    notify(*consent_locked(consent.report, consent))
-    note(consent.report, "consent link locked for good", SUBJECT, at)
+    cancel_consent_requests(consent)
+    notify(*consent_lock_message(consent.report, consent))
+    record_note(consent.report, "consent link locked for good", SUBJECT_ACTOR, at)

@@ -13,19 +13,19 @@ from typing import Any
 
 from verification.consents.models import Consent
 from verification.db.encryption import keyed_hash
-from verification.providers.likeness import (
+from verification.providers.name_comparison import (
     names_alike,
+    normalize_spelling,
     person_words,
-    spelt,
     without_particles,
 )
 from verification.reports.models import Report, SubjectType
-from verification.values.formats import normalised
+from verification.values.formats import normalise_identifier
 from verification.values.wire import NAIROBI
 
 ADULT_AGE = 18
 # The likenesses that are enough.
-ALIKE = {"MATCH", "PARTIAL_MATCH"}
+ACCEPTED_LIKENESSES = {"MATCH", "PARTIAL_MATCH"}
 
 
 def is_under_age(subject: Mapping[str, Any] | None, at: datetime) -> bool:
@@ -55,12 +55,14 @@ def is_signature(report: Report, name: str) -> bool:
     known = (report.subject or {}).get("fullName") or report.subject_name
     words = without_particles(person_words(known))
     if len(words) > 1:
-        return names_alike(known, name) in ALIKE
+        return names_alike(known, name) in ACCEPTED_LIKENESSES
     # The matcher takes one name in common for nothing, and here no more is known.
-    return not words or spelt(words[0]) in map(spelt, person_words(name))
+    return not words or normalize_spelling(words[0]) in map(
+        normalize_spelling, person_words(name)
+    )
 
 
-DIGITS = 4
+ID_NUMBER_DIGITS = 4
 DATE_OF_BIRTH = "DATE_OF_BIRTH"
 ID_NUMBER_END = "ID_NUMBER_END"
 REGISTRATION_NUMBER = "REGISTRATION_NUMBER"
@@ -69,29 +71,31 @@ KRA_PIN = "KRA_PIN"
 NO_CHALLENGE = "NO_CHALLENGE"
 
 CODE_DIGITS = 6
-CODE_LIVES = timedelta(minutes=15)
+CODE_LIFETIME = timedelta(minutes=15)
 
 
-def challenge_of(consent: Consent) -> str | None:
+def challenge_for_consent(consent: Consent) -> str | None:
     """DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER (of a company) or KRA_PIN; None
     if the report knows none of them."""
-    return challenge_for(consent.report.subject or {})
+    return challenge_for_subject(consent.report.subject or {})
 
 
-def challenge_for(subject: Mapping[str, Any]) -> str | None:
+def challenge_for_subject(subject: Mapping[str, Any]) -> str | None:
     """The same, for the subject of an order."""
-    return next(iter(_expected(subject)), None)
+    return next(iter(_expected_answers(subject)), None)
 
 
-def is_right(consent: Consent, answer: str) -> bool:
+def is_correct_answer(consent: Consent, answer: str) -> bool:
     """Whether the report knows this answer: a date as `1990-01-31`, or a number."""
-    for kind, expected in _expected(consent.report.subject or {}).items():
-        given = answer.strip() if kind == DATE_OF_BIRTH else normalised(answer)
+    for kind, expected in _expected_answers(consent.report.subject or {}).items():
+        given = (
+            answer.strip() if kind == DATE_OF_BIRTH else normalise_identifier(answer)
+        )
         return hmac.compare_digest(expected.encode(), given.encode())
     return False
 
 
-def code_of(consent: Consent) -> str:
+def derive_code(consent: Consent) -> str:
     """Return the six digits of the code that the service sent last for the present
     link. They are derived from the row; no column holds them."""
     row = consent.pk, consent.generation, consent.codes_sent, consent.code_channel
@@ -99,25 +103,27 @@ def code_of(consent: Consent) -> str:
     return f"{number:0{CODE_DIGITS}}"
 
 
-def is_code_alive(consent: Consent, at: datetime) -> bool:
+def is_code_valid(consent: Consent, at: datetime) -> bool:
     """Whether a code was sent in the last 15 minutes that was not used up."""
     sent_at = consent.code_sent_at
-    return sent_at is not None and sent_at + CODE_LIVES > at
+    return sent_at is not None and sent_at + CODE_LIFETIME > at
 
 
-def is_code(consent: Consent, answer: str) -> bool:
+def is_correct_code(consent: Consent, answer: str) -> bool:
     """Whether this is the code that was sent last."""
     given = "".join(answer.split())
-    return hmac.compare_digest(code_of(consent).encode(), given.encode())
+    return hmac.compare_digest(derive_code(consent).encode(), given.encode())
 
 
-def _expected(subject: Mapping[str, Any]) -> dict[str, str]:
+def _expected_answers(subject: Mapping[str, Any]) -> dict[str, str]:
     """The right answer to each challenge that the subject's details answer; the page
     asks the first."""
     number = _number(subject, "idNumber")
     answers = {
         DATE_OF_BIRTH: subject.get("dateOfBirth") or "",
-        ID_NUMBER_END: number[-DIGITS:] if len(number) > DIGITS else "",
+        ID_NUMBER_END: number[-ID_NUMBER_DIGITS:]
+        if len(number) > ID_NUMBER_DIGITS
+        else "",
         REGISTRATION_NUMBER: _number(subject, "registrationNumber"),
         KRA_PIN: _number(subject, "kraPin"),
     }
@@ -126,4 +132,4 @@ def _expected(subject: Mapping[str, Any]) -> dict[str, str]:
 
 def _number(subject: Mapping[str, Any], member: str) -> str:
     value = subject.get(member)
-    return normalised(value) if isinstance(value, str) else ""
+    return normalise_identifier(value) if isinstance(value, str) else ""

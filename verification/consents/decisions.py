@@ -18,9 +18,9 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.checks.models import ResultStatus
-from verification.checks.schedule import start
+from verification.checks.schedule import schedule_checks
 from verification.consents.challenges import is_signature, is_under_age
-from verification.consents.messages import consent_receipt, stop_asking
+from verification.consents.messages import cancel_consent_requests, consent_receipt
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.records import (
     NOT_ME,
@@ -30,32 +30,41 @@ from verification.consents.records import (
 )
 from verification.jobs.batches import sweep
 from verification.notifications.outbox import notify
-from verification.payments.links import start_time
+from verification.payments.links import start_payment_period
 from verification.payments.messages import payment_request
 from verification.payments.models import Payment
-from verification.reports.cancel import fail, stop
-from verification.reports.create import cannot_be_made
-from verification.reports.locks import held
+from verification.reports.cancel import end_report, fail_report
+from verification.reports.create import blocked_check_reason
+from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.status import SUBJECT, Move, move, note
+from verification.reports.status import (
+    SUBJECT_ACTOR,
+    Transition,
+    apply_transitions,
+    record_note,
+)
 from workspaces.ledger import account_of
 from workspaces.models import Client
 
-Happened = ConsentRecord.Happened
+Decision = ConsentRecord.Decision
 
 # What the failure says of a reason that is a code.
-WHY_DECLINED = {
+DECLINE_MESSAGES = {
     NOT_ME: "The person who opened the link says that they are not the subject.",
     UNDER_AGE: "The subject is under 18; a parent or guardian has to consent.",
 }
 DECLINED = ("CONSENT_DECLINED", "The subject declined.")
 EXPIRED = ("CONSENT_EXPIRED", "The subject did not answer in time.")
 # Reports that a withdrawn consent ends.
-STOPPED = {ReportStatus.PENDING_PAYMENT, ReportStatus.RUNNING, ReportStatus.PARTIAL}
+STOPPABLE_STATUSES = {
+    ReportStatus.PENDING_PAYMENT,
+    ReportStatus.RUNNING,
+    ReportStatus.PARTIAL,
+}
 
 
 # Called in the transaction of a withdrawal with its report, by those that would ask on.
-on_withdrawal: list[Callable[[Report], None]] = []
+withdrawal_hooks: list[Callable[[Report], None]] = []
 
 
 class ConsentClosed(Exception):
@@ -78,19 +87,19 @@ def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecor
 
     Raises ConsentClosed, also for a subject under 18, and NotSigned.
     """
-    consent, report = _hold(consent_id)
-    if done := _done(consent, generation, Happened.GRANTED):
+    consent, report = _lock_consent(consent_id)
+    if done := _find_record(consent, generation, Decision.GRANTED):
         return done
     at = now()
-    _refuse_unless_open(consent, report, generation, at)
+    _require_open(consent, report, generation, at)
     if is_under_age(report.subject, at):
         raise ConsentClosed(UNDER_AGE)
     has_position = report.subject_type != SubjectType.COMPANY or evidence.position
     if not (has_position and is_signature(report, evidence.typed_name)):
         raise NotSigned
-    record = _decide(consent, report, Happened.GRANTED, evidence, "", at)
+    record = _decide(consent, report, Decision.GRANTED, evidence, "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
-        _move_on(report, at)
+        _advance_report(report, at)
     return record
 
 
@@ -99,15 +108,15 @@ def decline(
     consent_id: UUID, generation: int, evidence: Evidence, reason: str
 ) -> ConsentRecord:
     """The report has failed; a draft stays one, and can ask again by an edit."""
-    consent, report = _hold(consent_id)
-    if done := _done(consent, generation, Happened.DECLINED):
+    consent, report = _lock_consent(consent_id)
+    if done := _find_record(consent, generation, Decision.DECLINED):
         return done
     at = now()
-    _refuse_unless_open(consent, report, generation, at)
-    record = _decide(consent, report, Happened.DECLINED, evidence, reason, at)
+    _require_open(consent, report, generation, at)
+    record = _decide(consent, report, Decision.DECLINED, evidence, reason, at)
     if report.status == ReportStatus.PENDING_CONSENT:
         code, message = DECLINED
-        failure = (code, WHY_DECLINED.get(reason, message))
+        failure = (code, DECLINE_MESSAGES.get(reason, message))
         _fail(report, consent, failure, "consent declined", at)
     return record
 
@@ -120,29 +129,29 @@ def withdraw(
 
     Raises ConsentClosed unless the consent was granted by this very link.
     """
-    consent, report = _hold(consent_id)
-    if done := _done(consent, generation, Happened.WITHDRAWN):
+    consent, report = _lock_consent(consent_id)
+    if done := _find_record(consent, generation, Decision.WITHDRAWN):
         return done
     if consent.generation != generation:
         raise ConsentClosed("REPLACED")
     if consent.status != ConsentStatus.GRANTED:
         raise ConsentClosed(consent.status)
     at = now()
-    evidence = replace(evidence, made=made_of(report))
-    record = _decide(consent, report, Happened.WITHDRAWN, evidence, reason, at)
-    actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT
-    for call in on_withdrawal:
+    evidence = replace(evidence, made=checks_made(report))
+    record = _decide(consent, report, Decision.WITHDRAWN, evidence, reason, at)
+    actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT_ACTOR
+    for call in withdrawal_hooks:
         call(report)
-    if report.status in STOPPED and not report.is_ended:
+    if report.status in STOPPABLE_STATUSES and not report.is_ended:
         account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, actor)
-        stop(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+        end_report(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
     else:
-        note(report, "consent withdrawn", actor, at)
+        record_note(report, "consent withdrawn", actor, at)
     return record
 
 
-def made_of(report: Report) -> str:
+def checks_made(report: Report) -> str:
     """How many of the checks were made, or are being made: all, some or none."""
     statuses = set(report.results.values_list("status", flat=True))
     if not statuses & {ResultStatus.RUNNING, ResultStatus.COMPLETED}:
@@ -151,29 +160,29 @@ def made_of(report: Report) -> str:
 
 
 @transaction.atomic
-def expire(consent_id: UUID) -> None:
+def expire_consent(consent_id: UUID) -> None:
     """Close a link that nobody answered; nothing happens to one that was."""
-    consent, report = _hold(consent_id)
+    consent, report = _lock_consent(consent_id)
     at = now()
     is_due = consent.expires_at is not None and consent.expires_at <= at
     if consent.status != ConsentStatus.PENDING or not is_due:
         return
-    _decide(consent, report, Happened.EXPIRED, Evidence(), "", at)
+    _decide(consent, report, Decision.EXPIRED, Evidence(), "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         _fail(report, consent, EXPIRED, "consent expired", at)
 
 
-def _hold(consent_id: UUID) -> tuple[Consent, Report]:
+def _lock_consent(consent_id: UUID) -> tuple[Consent, Report]:
     """Consent and report, locked; Consent.DoesNotExist when an edit replaced it."""
     report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
-    report = held().get(pk=report_id)
+    report = locked_reports().get(pk=report_id)
     consent = Consent.objects.select_for_update(no_key=True).get(pk=consent_id)
     report.consent = consent
     return consent, report
 
 
-def _done(
-    consent: Consent, generation: int, happened: ConsentRecord.Happened
+def _find_record(
+    consent: Consent, generation: int, happened: ConsentRecord.Decision
 ) -> ConsentRecord | None:
     """The record of the same answer by the same link: asked twice, answered once."""
     return ConsentRecord.objects.filter(
@@ -181,7 +190,7 @@ def _done(
     ).first()
 
 
-def _refuse_unless_open(
+def _require_open(
     consent: Consent, report: Report, generation: int, at: datetime
 ) -> None:
     if consent.generation != generation:
@@ -197,34 +206,36 @@ def _refuse_unless_open(
 def _decide(
     consent: Consent,
     report: Report,
-    happened: ConsentRecord.Happened,
+    happened: ConsentRecord.Decision,
     evidence: Evidence,
     reason: str,
     at: datetime,
 ) -> ConsentRecord:
     consent.status = ConsentStatus(happened.value)
-    if happened == Happened.GRANTED:
+    if happened == Decision.GRANTED:
         consent.shown_sources = evidence.sources
     consent.save(update_fields=["status", "shown_sources"])
     record = write_record(consent, report, happened, evidence, reason, at)
-    stop_asking(consent)
-    if happened != Happened.EXPIRED:
+    cancel_consent_requests(consent)
+    if happened != Decision.EXPIRED:
         notify(*consent_receipt(report, record))
     return record
 
 
-def _move_on(report: Report, at: datetime) -> None:
+def _advance_report(report: Report, at: datetime) -> None:
     payment: Payment | None = getattr(report, "payment", None)
     pays = payment is not None and not payment.is_settled
     target = ReportStatus.PENDING_PAYMENT if pays else ReportStatus.RUNNING
-    move([Move(report, target, "consent granted", SUBJECT)], at)
+    apply_transitions(
+        [Transition(report, target, "consent granted", SUBJECT_ACTOR)], at
+    )
     if payment and pays:
-        start_time(payment, at)
+        start_payment_period(payment, at)
         payment.save(update_fields=["link_made_at", "reminded_at", "expires_at"])
-        if not cannot_be_made(report):
+        if not blocked_check_reason(report):
             notify(*payment_request(report, payment))
     else:
-        start(report, at)
+        schedule_checks(report, at)
 
 
 def _fail(
@@ -235,13 +246,13 @@ def _fail(
     at: datetime,
 ) -> None:
     cause = f"consent:{consent.generation}"
-    fail(report, failure, trigger, SUBJECT, cause, at)
+    fail_report(report, failure, trigger, SUBJECT_ACTOR, cause, at)
 
 
-def expire_due() -> None:
+def expire_due_consents() -> None:
     due = Consent.objects.filter(
         status=ConsentStatus.PENDING,
         mode=Consent.Mode.SERVICE_HOSTED,
         expires_at__lte=now(),
     )
-    sweep(due, expire)
+    sweep(due, expire_consent)

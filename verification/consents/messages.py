@@ -11,17 +11,17 @@ from django.conf import settings
 from django.urls import reverse
 
 from verification import links
-from verification.consents.challenges import challenge_of
+from verification.consents.challenges import challenge_for_consent
 from verification.consents.models import Consent, ConsentRecord
-from verification.consents.records import CODES
+from verification.consents.records import REASON_CODES
 from verification.notifications.models import (
-    BOTH,
+    BILINGUAL,
     Channel,
     Kind,
     Notification,
     NotificationStatus,
 )
-from verification.notifications.outbox import Wanted, cancel, would_send
+from verification.notifications.outbox import OutgoingMessage, cancel, is_sendable
 from verification.notifications.sms import sms_is_configured
 from verification.references.models import Reference
 from verification.reports.models import (
@@ -34,19 +34,21 @@ from verification.values.wire import utc_text
 from workspaces.models import Environment
 
 # Where a subject can be reached: channel -> member of the subject.
-REACHED_AT = {Channel.EMAIL: "email", Channel.SMS: "phone"}
+CONTACT_MEMBERS = {Channel.EMAIL: "email", Channel.SMS: "phone"}
 
 
 def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(channel, address) of a subject or payer."""
-    found = ((channel.value, person.get(key)) for channel, key in REACHED_AT.items())
+    found = (
+        (channel.value, person.get(key)) for channel, key in CONTACT_MEMBERS.items()
+    )
     return [(channel, address) for channel, address in found if address]
 
 
-def is_reached(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
+def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
     """Whether a message of this kind to the report's subject or payer would be sent
     now, to one address at least."""
-    return any(would_send(one) for one in messages_to(person, report, kind, "", {}))
+    return any(is_sendable(one) for one in messages_to(person, report, kind, "", {}))
 
 
 def request_cause(consent: Consent) -> str:
@@ -67,7 +69,7 @@ def code_cause(consent: Consent, number: int | None = None) -> str:
     return f"consent:{consent.pk}:code:{number or consent.codes_sent}"
 
 
-def stop_asking(consent: Consent) -> None:
+def cancel_consent_requests(consent: Consent) -> None:
     """Send nothing more of what asks for an answer by the present link."""
     cancel(
         request_cause(consent),
@@ -77,28 +79,34 @@ def stop_asking(consent: Consent) -> None:
     )
 
 
-def consent_request(report: Report, consent: Consent | None) -> list[Wanted]:
+def consent_request(report: Report, consent: Consent | None) -> list[OutgoingMessage]:
     """The link, to every address the report has; nothing where nobody is asked."""
     if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
         return []
-    return _to_subject(
-        report, Kind.CONSENT_REQUEST, request_cause(consent), _about(report, consent)
+    return _subject_messages(
+        report,
+        Kind.CONSENT_REQUEST,
+        request_cause(consent),
+        _consent_context(report, consent),
     )
 
 
-def consent_reminder(report: Report, consent: Consent) -> list[Wanted]:
-    return _to_subject(
+def consent_reminder(report: Report, consent: Consent) -> list[OutgoingMessage]:
+    return _subject_messages(
         report,
         Kind.CONSENT_REMINDER,
         reminder_cause(consent),
-        _about(report, consent),
+        _consent_context(report, consent),
     )
 
 
-def consent_locked(report: Report, consent: Consent) -> list[Wanted]:
+def consent_lock_message(report: Report, consent: Consent) -> list[OutgoingMessage]:
     """That the present link takes no answer any more, to every address."""
-    return _to_subject(
-        report, Kind.CONSENT_LOCKED, locked_cause(consent), _about(report, consent)
+    return _subject_messages(
+        report,
+        Kind.CONSENT_LOCKED,
+        locked_cause(consent),
+        _consent_context(report, consent),
     )
 
 
@@ -112,29 +120,31 @@ def code_channels(consent: Consent) -> list[str]:
     report = consent.report
     wanted = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
     if report.environment == Environment.SANDBOX:
-        wanted = [one for one in wanted if would_send(one)]
+        wanted = [one for one in wanted if is_sendable(one)]
     can_send = {Channel.EMAIL: True, Channel.SMS: sms_is_configured()}
     found = [one.channel.value for one in wanted if can_send[one.channel]]
     return sorted(found, reverse=True)
 
 
-def consent_code(consent: Consent, code: str, language: str) -> list[Wanted]:
+def consent_code(consent: Consent, code: str, language: str) -> list[OutgoingMessage]:
     """Return the message with the code, for the channel that the consent names."""
     report = consent.report
     context = {**report.workspace.requester.message_context, "code": code}
     cause = code_cause(consent)
-    wanted = _to_subject(report, Kind.CONSENT_CODE, cause, context, language)
+    wanted = _subject_messages(report, Kind.CONSENT_CODE, cause, context, language)
     return [one for one in wanted if one.channel == consent.code_channel]
 
 
-def link_sent_to(consent: Consent) -> tuple[str, ...]:
+def link_channels(consent: Consent) -> tuple[str, ...]:
     """The channels by which the service has sent the present link."""
     causes = [request_cause(consent), reminder_cause(consent)]
     sent = Notification.objects.filter(cause__in=causes, status=NotificationStatus.SENT)
     return tuple(sorted(set(sent.values_list("channel", flat=True))))
 
 
-def link_wanted(report: Report, cause: str, asker: str, why: str) -> Wanted:
+def new_link_request(
+    report: Report, cause: str, asker: str, why: str
+) -> OutgoingMessage:
     """To the client: `asker` ("subject" or "payer") asks for a link that the client
     alone can send. `why` the present one does not do: LOCKED, EXPIRED, or
     SOURCES_CHANGED since the subject agreed."""
@@ -153,7 +163,7 @@ def link_wanted(report: Report, cause: str, asker: str, why: str) -> Wanted:
         "isDraft": report.status == ReportStatus.DRAFT,
         "url": f"{settings.BASE_URL}{path}",
     }
-    return Wanted(
+    return OutgoingMessage(
         Kind.NEW_LINK_WANTED,
         Channel.EMAIL,
         f"{cause}:wanted",
@@ -164,14 +174,14 @@ def link_wanted(report: Report, cause: str, asker: str, why: str) -> Wanted:
     )
 
 
-def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
+def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessage]:
     """By e-mail alone: it carries a document."""
     reason = (record.evidence or {}).get("reason")
     context = {
         **report.workspace.requester.message_context,
         "number": record.number,
         "decision": record.happened,
-        "reason": reason if reason in CODES else "",
+        "reason": reason if reason in REASON_CODES else "",
         "made": (record.evidence or {}).get("made", ""),
         "byStaff": record.is_by_staff,
         "isCompany": report.subject_type == SubjectType.COMPANY,
@@ -179,14 +189,14 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[Wanted]:
         "link": links.consent_url(record.consent_id, record.generation),
     }
     # Of what was read; nobody knows where staff withdrew for the subject.
-    language = record.language or BOTH
-    wanted = _to_subject(
+    language = record.language or BILINGUAL
+    wanted = _subject_messages(
         report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
     )
     return [one for one in wanted if one.channel == Channel.EMAIL]
 
 
-def reference_receipt(reference: Reference) -> list[Wanted]:
+def reference_receipt(reference: Reference) -> list[OutgoingMessage]:
     """To the referee, in the language of the page; of a subject who was erased the
     referee is not known any more."""
     report = reference.report
@@ -202,32 +212,32 @@ def reference_receipt(reference: Reference) -> list[Wanted]:
         "link": links.reference_url(reference.pk, reference.generation),
     }
     return [
-        Wanted(
+        OutgoingMessage(
             Kind.REFERENCE_RECEIPT,
             Channel.EMAIL,
             f"receipt:{reference.pk}",
             subject["refereeEmail"],
             context,
-            (reference.evidence or {}).get("language", BOTH),
+            (reference.evidence or {}).get("language", BILINGUAL),
             report.workspace_id,
             report.environment == Environment.SANDBOX,
         )
     ]
 
 
-def _about(report: Report, consent: Consent) -> dict[str, Any]:
+def _consent_context(report: Report, consent: Consent) -> dict[str, Any]:
     return {
         **report.workspace.requester.message_context,
         "purpose": report.purpose,
         "link": links.consent_url(consent.pk, consent.generation),
         "expiresAt": _text(consent.expires_at),
-        "asks": challenge_of(consent) is not None,
+        "asks": challenge_for_consent(consent) is not None,
         "isCompany": report.subject_type == SubjectType.COMPANY,
-        "pays": _what_subject_pays(report),
+        "pays": _subject_price(report),
     }
 
 
-def _what_subject_pays(report: Report) -> str:
+def _subject_price(report: Report) -> str:
     # Of other reports the payment is not looked up: there may be 500 at once.
     if report.payment_mode != PaymentMode.CANDIDATE:
         return ""
@@ -241,13 +251,13 @@ def _text(at: datetime | None) -> str | None:
     return utc_text(at) if at else None
 
 
-def _to_subject(
+def _subject_messages(
     report: Report,
     kind: Kind,
     cause: str,
     context: dict[str, Any],
-    language: str = BOTH,
-) -> list[Wanted]:
+    language: str = BILINGUAL,
+) -> list[OutgoingMessage]:
     return messages_to(report.subject or {}, report, kind, cause, context, language)
 
 
@@ -257,11 +267,11 @@ def messages_to(
     kind: Kind,
     cause: str,
     context: dict[str, Any],
-    language: str = BOTH,
-) -> list[Wanted]:
+    language: str = BILINGUAL,
+) -> list[OutgoingMessage]:
     """One message to each address of the report's subject or payer."""
     return [
-        Wanted(
+        OutgoingMessage(
             kind,
             Channel(channel),
             cause,

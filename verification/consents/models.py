@@ -10,7 +10,7 @@ from django.utils.timezone import now
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import NUMBER_DIGITS, uuid7
 from verification.reports.models import Report
-from verification.values.local_time import in_nairobi
+from verification.values.local_time import format_nairobi
 
 
 class ConsentStatus(models.TextChoices):
@@ -39,9 +39,9 @@ class Consent(models.Model):
         OTHER = "OTHER"
 
     Status = ConsentStatus
-    GIVEN = (ConsentStatus.GRANTED, ConsentStatus.ATTESTED)
+    GIVEN_STATUSES = (ConsentStatus.GRANTED, ConsentStatus.ATTESTED)
     # How long each lock in a row lasts; the one after these is for good.
-    LOCKS = (timedelta(minutes=15), timedelta(hours=1), timedelta(days=1))
+    LOCK_DURATIONS = (timedelta(minutes=15), timedelta(hours=1), timedelta(days=1))
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.OneToOneField(Report, models.CASCADE, related_name="consent")
@@ -72,7 +72,7 @@ class Consent(models.Model):
     # Typed since the present link was made.
     wrong_codes = models.PositiveSmallIntegerField(db_default=0)
     # When the subject asked for another link, which the client alone can send.
-    link_wanted_at = models.DateTimeField(null=True, editable=False)
+    link_requested_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints = [
@@ -116,11 +116,11 @@ class Consent(models.Model):
 
     @property
     def is_given(self) -> bool:
-        return self.status in self.GIVEN
+        return self.status in self.GIVEN_STATUSES
 
     @property
     def is_locked_for_good(self) -> bool:
-        return self.locks > len(self.LOCKS)
+        return self.locks > len(self.LOCK_DURATIONS)
 
     def is_locked(self, at: datetime) -> bool:
         until = self.locked_until
@@ -161,7 +161,7 @@ class ConsentRecord(models.Model):
     changes; erasing the subject empties `evidence` and leaves the rest.
     """
 
-    class Happened(models.TextChoices):
+    class Decision(models.TextChoices):
         GRANTED = "GRANTED"
         DECLINED = "DECLINED"
         WITHDRAWN = "WITHDRAWN"
@@ -171,7 +171,7 @@ class ConsentRecord(models.Model):
     report = models.ForeignKey(Report, models.PROTECT, related_name="consent_records")
     # No foreign key: an edited draft asks anew, and what was recorded stays.
     consent_id = models.UUIDField()
-    happened = models.CharField(max_length=9, choices=Happened)
+    happened = models.CharField(max_length=9, choices=Decision)
     # Which link it came through.
     generation = models.PositiveIntegerField()
     language = models.CharField(max_length=2, blank=True)
@@ -202,7 +202,7 @@ class ConsentRecord(models.Model):
         ordering = ["created_at", "id"]
 
     def __str__(self) -> str:
-        return f"{self.happened} {in_nairobi(self.created_at)}"
+        return f"{self.happened} {format_nairobi(self.created_at)}"
 
     @property
     def is_by_staff(self) -> bool:
@@ -210,7 +210,7 @@ class ConsentRecord(models.Model):
 
         Erasing the evidence leaves this true.
         """
-        return self.happened == self.Happened.WITHDRAWN and not self.language
+        return self.happened == self.Decision.WITHDRAWN and not self.language
 
     @property
     def number(self) -> str:

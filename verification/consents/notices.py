@@ -28,7 +28,7 @@ from workspaces.models import Environment
 FOLDER = Path(__file__).parent / "texts"
 # The text of each jurisdiction (the subject's country), and of all others.
 VERSIONS: dict[str, str] = {"KE": "ke-2026-11d"}
-ANYWHERE = "ke-2026-11d"
+DEFAULT_VERSION = "ke-2026-11d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,17 @@ class Notice:
 def notice_for(consent: Consent, language: str) -> Notice:
     """The present text for this consent; `language` is one of LANGUAGES."""
     report = consent.report
-    version = VERSIONS.get(report.country, ANYWHERE)
+    version = VERSIONS.get(report.country, DEFAULT_VERSION)
     source, values = _source(version, language), _values(report)
-    asked = _asked(report)
+    asked = _asked_sources(report)
     told = _recipients(report, asked, source["sent"], values, language)
     has_referee = any(
         not providers and asks_referee(name, report.environment)
         for name, providers in asked.items()
     )
-    values["abroad"] = _abroad(told, source["abroad"], values, has_referee=has_referee)
+    values["abroad"] = _transfers_abroad(
+        told, source["abroad"], values, has_referee=has_referee
+    )
     values["protected"] = source["protected"]["referee"] if has_referee else ""
     form = "_company" if report.subject_type == SubjectType.COMPANY else ""
     return Notice(
@@ -116,7 +118,7 @@ def check_headings(names: Iterable[str], version: str, language: str) -> list[st
     """What the text of this version calls these checks. Where no text was shown (staff
     can withdraw for a subject) it is the present one."""
     if not (FOLDER / f"{version}.{language}.toml").exists():
-        version = ANYWHERE
+        version = DEFAULT_VERSION
     texts = _source(version, language)["checks"]
     return [point.heading for _, point in _points_of_checks(texts, names)]
 
@@ -144,7 +146,7 @@ def _points(entries: list[dict[str, str]], values: dict[str, Any]) -> tuple[Poin
     )
 
 
-def _asked(report: Report) -> dict[str, tuple[Provider, ...]]:
+def _asked_sources(report: Report) -> dict[str, tuple[Provider, ...]]:
     """The live sources that each check asks, in order; none in the sandbox."""
     routes = {
         name: route_for(name, report.environment, report.country)
@@ -205,7 +207,7 @@ def _step(
     return words["otherwise" if nth else "to"].format(recipient=named)
 
 
-def _abroad(
+def _transfers_abroad(
     told: _Recipients,
     words: dict[str, str],
     values: dict[str, Any],

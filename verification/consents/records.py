@@ -15,13 +15,13 @@ import orjson
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
-from verification.providers.base import Given
-from verification.providers.registry import Route, among, route_for
+from verification.providers.base import ConsentEvidence
+from verification.providers.registry import Route, restrict_route, route_for
 from verification.reports.models import Report
 from verification.values.wire import utc_text
 
 
-def route_under(
+def consented_route(
     consent: Consent | None, check: str, environment: str, country: str
 ) -> Route:
     """Return the route of the check, less the sources that the subject was not shown.
@@ -33,14 +33,14 @@ def route_under(
     route = route_for(check, environment, country)
     if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
         return route
-    return among(route, consent.shown_sources.get(check))
+    return restrict_route(route, consent.shown_sources.get(check))
 
 
 # Reasons to decline that a button of the page gives; any other was typed.
 NOT_ME, UNDER_AGE = "NOT_ME", "UNDER_AGE"
-CODES = {NOT_ME, UNDER_AGE}
+REASON_CODES = {NOT_ME, UNDER_AGE}
 # `confirmed_by` where staff withdrew for a subject who asked them to.
-STAFF = "STAFF"
+CONFIRMED_BY_STAFF = "STAFF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Evidence:
 def write_record(
     consent: Consent,
     report: Report,
-    happened: ConsentRecord.Happened,
+    happened: ConsentRecord.Decision,
     evidence: Evidence,
     reason: str,
     at: datetime,
@@ -139,21 +139,21 @@ def reason_of(consent: Consent) -> str | None:
     return evidence.get("reason") or None
 
 
-def given_of(consent: Consent) -> Given | None:
+def load_given_consent(consent: Consent) -> ConsentEvidence | None:
     """What the record says of how consent was given; None where it was not."""
     if not consent.is_given:
         return None
     if consent.mode == Consent.Mode.CUSTOMER_ATTESTED:
         attested = consent.attestation or {}
         at = datetime.fromisoformat(attested["obtainedAt"])
-        return Given(at, attested["method"], attested["policyVersion"])
+        return ConsentEvidence(at, attested["method"], attested["policyVersion"])
     granted = ConsentRecord.objects.filter(
-        consent_id=consent.pk, happened=ConsentRecord.Happened.GRANTED
+        consent_id=consent.pk, happened=ConsentRecord.Decision.GRANTED
     )
     record = granted.defer("evidence").order_by("created_at").last()
     if record is None:
         return None
-    return Given(
+    return ConsentEvidence(
         record.created_at,
         consent.mode,
         record.notice_version,

@@ -28,14 +28,14 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from verification.accounts.staff_login import has_second_factor, proof_url
+from verification.accounts.staff_login import has_second_factor, second_factor_url
 from verification.backoffice import audit
-from verification.golive.status import By
-from verification.web.pages import View, private
-from workspaces.members import ALLOWED, NotAllowed, Permission, may
+from verification.golive.status import ActingUser
+from verification.web.pages import View, private_page
+from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
 from workspaces.models import Account, Client, Environment, Member, Workspace
 
-SIZE = 20
+PAGE_SIZE = 20
 LAST_PAGE = 10**6
 
 
@@ -49,11 +49,11 @@ class Page:
 
     @property
     def first(self) -> int:
-        return self.number * SIZE + 1
+        return self.number * PAGE_SIZE + 1
 
     @property
     def last(self) -> int:
-        return self.number * SIZE + len(self.rows)
+        return self.number * PAGE_SIZE + len(self.rows)
 
     @property
     def before(self) -> int | None:
@@ -64,7 +64,7 @@ class Page:
         return self.number + 1 if self.last < self.total and self.rows else None
 
 
-def number_of(request: HttpRequest) -> int:
+def page_number(request: HttpRequest) -> int:
     """Whatever stands in the address, a page."""
     text = request.GET.get("page", "")
     is_number = text.isascii() and text.isdigit() and len(text) < 8
@@ -88,7 +88,7 @@ class UploadMiddleware:
         return self.get_response(request)
 
 
-@private
+@private_page
 def too_large(request: HttpRequest) -> HttpResponse:
     return render(request, "console/too_large.html", status=413)
 
@@ -108,7 +108,7 @@ NAVIGATION = [
     ("settings", _("Settings")),
 ]
 # What concerns a workspace as a whole, in whichever environment it is opened.
-OF_THE_WORKSPACE = {"keys", "money", "members", "golive", "settings"}
+WORKSPACE_SECTIONS = {"keys", "money", "members", "golive", "settings"}
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ class Place:
         return f"{scheme}://{host}" if host else settings.BASE_URL
 
     @property
-    def by(self) -> By:
+    def by(self) -> ActingUser:
         user = self.request.user
         assert isinstance(user, User)  # noqa: S101
-        return By(user, audit.actor_of(self.request))
+        return ActingUser(user, audit.actor_of(self.request))
 
     @property
     def section(self) -> str:
@@ -164,13 +164,15 @@ class Place:
         """
         return (
             self.workspace.go_live == Workspace.GoLive.APPROVED
-            and not (self.is_sandbox and self.section not in OF_THE_WORKSPACE)
+            and not (self.is_sandbox and self.section not in WORKSPACE_SECTIONS)
             and not has_second_factor(self.request)
         )
 
-    def _has(self, page: str) -> bool:
+    def _is_in_navigation(self, page: str) -> bool:
         """Whether the navigation leads there from here."""
-        if page == "mailbox" and not may(self.member, Permission.MANAGE_MAILBOX):
+        if page == "mailbox" and not has_permission(
+            self.member, Permission.MANAGE_MAILBOX
+        ):
             return False
         return self.is_sandbox or page not in {"sandbox", "mailbox"}
 
@@ -193,13 +195,13 @@ class Place:
         response.status_code = 303
         return response
 
-    def show(
+    def render(
         self, name: str, shown: Mapping[str, Any] | None = None, status: int = 200
     ) -> HttpResponse:
         context = {
             "place": self,
             "section": self.section,
-            "navigation": [n for n in NAVIGATION if self._has(n[0])],
+            "navigation": [n for n in NAVIGATION if self._is_in_navigation(n[0])],
             "can": {p.value: True for p in ALLOWED[self.member.role]},
             "environments": Environment.values,
             **(shown or {}),
@@ -210,7 +212,7 @@ class Place:
 PlaceView = Callable[..., Any]
 
 
-def opened(
+def member_required(
     read: Permission = Permission.SEE,
     write: Permission | None = None,
     *,
@@ -219,28 +221,28 @@ def opened(
     """`read` is needed to see the page, `write` to send its form."""
 
     def decorate(view: PlaceView) -> View:
-        @private
+        @private_page
         @login_required
         @wraps(view)
         def shown(
             request: HttpRequest, workspace: UUID, environment: str, **arguments: Any
         ) -> HttpResponse:
-            place = _place(request, workspace, environment)
+            place = _find_place(request, workspace, environment)
             sends = request.method == "POST"
             if place.needs_second_factor:
                 after = place.url("dashboard") if sends else request.get_full_path()
-                shown = {"after": after, "proof": proof_url(request.user)}
-                return place.show("second_factor", shown, status=403)
+                shown = {"after": after, "proof": second_factor_url(request.user)}
+                return place.render("second_factor", shown, status=403)
             needed = write if sends and write else read
             if needed not in ALLOWED[place.member.role]:
-                return place.show("not_allowed", status=403)
+                return place.render("not_allowed", status=403)
             if sends and place.workspace.is_suspended and not while_suspended:
-                return place.show("suspended", status=403)
+                return place.render("suspended", status=403)
             try:
                 answer: HttpResponse = view(place, **arguments)
                 return answer
             except NotAllowed:
-                return place.show("not_allowed", status=403)
+                return place.render("not_allowed", status=403)
             except ObjectDoesNotExist:
                 raise Http404 from None
 
@@ -249,7 +251,7 @@ def opened(
     return decorate
 
 
-def _place(request: HttpRequest, workspace: UUID, environment: str) -> Place:
+def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Place:
     """A stranger's workspace is not found, like one that does not exist."""
     try:
         member = Member.objects.select_related("workspace").get(

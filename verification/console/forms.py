@@ -21,19 +21,19 @@ from verification.reports.models import ReportStatus, SubjectType
 from verification.reports.queries import Filters
 from verification.values import formats
 from verification.values.wire import NAIROBI, one_line
-from webhooks.letters import signing_key
 from webhooks.models import DeliveryStatus, Event
+from webhooks.requests import signing_key
 from workspaces.models import Role, Scope, all_scopes
 
-NEEDED = {"required": _("This is needed")}
-ANY = [("", _("All"))]
-WRONG_DAY = {"invalid": _("Choose a day")}
-SECRET = re.compile("[ -~]{16,128}")
-ENABLED = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
+REQUIRED_ERROR = {"required": _("This is needed")}
+ALL_CHOICE = [("", _("All"))]
+INVALID_DATE_ERROR = {"invalid": _("Choose a day")}
+SECRET_PATTERN = re.compile("[ -~]{16,128}")
+EVENT_CHOICES = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
 
 
-def days(**more: Any) -> forms.DateField:
-    field = forms.DateField(required=False, error_messages=WRONG_DAY, **more)
+def date_field(**more: Any) -> forms.DateField:
+    field = forms.DateField(required=False, error_messages=INVALID_DATE_ERROR, **more)
     field.widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
     return field
 
@@ -58,17 +58,19 @@ def contact(typed: str) -> str:
     return ", ".join(found)
 
 
-class NewKey(forms.Form):
-    name = forms.CharField(label=_("Name"), max_length=100, error_messages=NEEDED)
+class KeyForm(forms.Form):
+    name = forms.CharField(
+        label=_("Name"), max_length=100, error_messages=REQUIRED_ERROR
+    )
     name.help_text = _("So that you know it again, such as the system that uses it")
     scopes = forms.MultipleChoiceField(
         label=_("What it may do"),
         choices=Scope.choices,
         initial=all_scopes,
         widget=forms.CheckboxSelectMultiple,
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
     )
-    expires = days(
+    expires = date_field(
         label=_("Last day"), help_text=_("Without one it works until you revoke it")
     )
 
@@ -84,7 +86,7 @@ class NewKey(forms.Form):
         return datetime.combine(last, time.max, NAIROBI) if last else None
 
 
-class Rotation(forms.Form):
+class RotationForm(forms.Form):
     ends = forms.TypedChoiceField(
         label=_("How long the old key still works"),
         coerce=int,
@@ -95,7 +97,7 @@ class Rotation(forms.Form):
             (168, _("One week")),
         ],
         initial=24,
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
     )
 
     @property
@@ -106,13 +108,13 @@ class Rotation(forms.Form):
 class ReportFilters(forms.Form):
     search = forms.CharField(label=_("Search"), max_length=200, required=False)
     status = forms.ChoiceField(
-        label=_("Status"), choices=[*ANY, *ReportStatus.choices], required=False
+        label=_("Status"), choices=[*ALL_CHOICE, *ReportStatus.choices], required=False
     )
     subject_type = forms.ChoiceField(
-        label=_("Subject"), choices=[*ANY, *SubjectType.choices], required=False
+        label=_("Subject"), choices=[*ALL_CHOICE, *SubjectType.choices], required=False
     )
-    first = days(label=_("From"))
-    last = days(label=_("To"))
+    first = date_field(label=_("From"))
+    last = date_field(label=_("To"))
 
     def filters(self) -> Filters:
         typed = self.cleaned_data
@@ -129,17 +131,19 @@ class ReportFilters(forms.Form):
 class DeliveryFilters(forms.Form):
     event = forms.ChoiceField(
         label=_("Event"),
-        choices=[*ANY, *((n, n) for n in Event.Name.values)],
+        choices=[*ALL_CHOICE, *((n, n) for n in Event.Name.values)],
         required=False,
     )
     status = forms.ChoiceField(
-        label=_("Status"), choices=[*ANY, *DeliveryStatus.choices], required=False
+        label=_("Status"),
+        choices=[*ALL_CHOICE, *DeliveryStatus.choices],
+        required=False,
     )
 
 
-class Reason(forms.Form):
+class ReasonForm(forms.Form):
     reason = forms.CharField(
-        label=_("Why you need to see it"), max_length=500, error_messages=NEEDED
+        label=_("Why you need to see it"), max_length=500, error_messages=REQUIRED_ERROR
     )
 
 
@@ -150,27 +154,27 @@ class RuleFilters(forms.Form):
 class AlertFilters(forms.Form):
     read = forms.TypedChoiceField(
         label=_("Show"),
-        choices=[*ANY, ("no", _("Unread")), ("yes", _("Read"))],
+        choices=[*ALL_CHOICE, ("no", _("Unread")), ("yes", _("Read"))],
         coerce=lambda text: text == "yes",
         empty_value=None,
         required=False,
     )
     severity = forms.ChoiceField(
-        label=_("Severity"), choices=[*ANY, *Severity.choices], required=False
+        label=_("Severity"), choices=[*ALL_CHOICE, *Severity.choices], required=False
     )
 
 
-class Webhook(forms.Form):
+class WebhookForm(forms.Form):
     url = forms.CharField(
         label=_("Address"),
         max_length=2048,
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
         widget=forms.URLInput,
         help_text=_("https, port 443 or 8443, and a public host name"),
     )
     enabled_events = forms.MultipleChoiceField(
         label=_("Events"),
-        choices=ENABLED,
+        choices=EVENT_CHOICES,
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
@@ -205,7 +209,7 @@ class Webhook(forms.Form):
         if not secret and self.has_secret:
             return None
         try:
-            if not SECRET.fullmatch(secret):
+            if not SECRET_PATTERN.fullmatch(secret):
                 raise ValueError
             signing_key(secret)
         except ValueError:
@@ -214,17 +218,17 @@ class Webhook(forms.Form):
         return secret
 
 
-class NewMember(forms.Form):
+class InvitationForm(forms.Form):
     email = forms.EmailField(
         label=_("E-mail address"),
         max_length=254,
         error_messages={
-            **NEEDED,
+            **REQUIRED_ERROR,
             "invalid": _("Enter an e-mail address, such as name@example.com"),
         },
     )
     role = forms.ChoiceField(
-        label=_("Role"), initial=Role.VIEWER, error_messages=NEEDED
+        label=_("Role"), initial=Role.VIEWER, error_messages=REQUIRED_ERROR
     )
 
     def __init__(self, *args: Any, roles: list[tuple[str, Any]], **kw: Any) -> None:
@@ -233,10 +237,10 @@ class NewMember(forms.Form):
         self.fields["role"].choices = roles  # type: ignore[attr-defined]
 
 
-class SandboxAddress(forms.Form):
+class SandboxAddressForm(forms.Form):
     """Cleaned to a channel and an address."""
 
-    address = forms.CharField(max_length=254, error_messages=NEEDED)
+    address = forms.CharField(max_length=254, error_messages=REQUIRED_ERROR)
 
     def __init__(self, *args: Any, by_sms: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -260,14 +264,16 @@ class SandboxAddress(forms.Form):
         return Channel.EMAIL, typed
 
 
-class Settings(forms.Form):
-    name = forms.CharField(label=_("Name"), max_length=200, error_messages=NEEDED)
+class SettingsForm(forms.Form):
+    name = forms.CharField(
+        label=_("Name"), max_length=200, error_messages=REQUIRED_ERROR
+    )
     name.help_text = _("People who are asked for their consent see it")
     contact = forms.CharField(
         label=_("Where people ask you about their details"),
         max_length=254,
         help_text=CONTACT_HINT,
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
     )
     retention_days = forms.IntegerField(
         label=_("Days that results are kept"),
@@ -296,12 +302,12 @@ class Settings(forms.Form):
         return contact(self.cleaned_data["contact"])
 
 
-class Names(forms.Form):
+class NamesForm(forms.Form):
     legal_name = forms.CharField(
         label=_("Legal name"),
         max_length=200,
         help_text=_("As on the certificate"),
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
     )
     trading_name = forms.CharField(
         label=_("Trading name"),
@@ -323,10 +329,10 @@ class Names(forms.Form):
         return one_line(self.cleaned_data["trading_name"])
 
 
-class Closing(forms.Form):
+class CloseForm(forms.Form):
     password = forms.CharField(
         label=_("Your password"),
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
     )

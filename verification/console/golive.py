@@ -15,11 +15,16 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
-from verification.console.base import Place, opened
-from verification.console.golive_forms import KINDS, Company, File, Submission
+from verification.console.base import Place, member_required
+from verification.console.golive_forms import (
+    DOCUMENT_LABELS,
+    CompanyForm,
+    DocumentForm,
+    SubmissionForm,
+)
 from verification.console.templatetags.console import slug
 from verification.golive import applications
-from verification.golive.applications import newest
+from verification.golive.applications import newest_application
 from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.golive.status import InvalidTransition
@@ -40,12 +45,12 @@ STATES: dict[str, Any] = {
 }
 # A file counts once, and once more for each second that we look into it.
 DOCUMENTS_PER_MINUTE = 30
-EDITED = {None, Status.DRAFT, Status.REJECTED}
+EDITABLE_STATUSES = {None, Status.DRAFT, Status.REJECTED}
 
 
-@opened()
+@member_required()
 def overview(place: Place) -> HttpResponse:
-    application = newest(place.workspace)
+    application = newest_application(place.workspace)
     given = {d.kind: d for d in application.documents.all()} if application else {}
     status = application.status if application else ""
     if place.workspace.go_live == Workspace.GoLive.APPROVED:
@@ -54,66 +59,74 @@ def overview(place: Place) -> HttpResponse:
         "application": application,
         "status": status,
         "state": STATES[status],
-        "reason": applications.refusal(place.workspace),
-        "documents": [(kind, label, given.get(kind)) for kind, label in KINDS.items()],
+        "reason": applications.rejection_reason(place.workspace),
+        "documents": [
+            (kind, label, given.get(kind)) for kind, label in DOCUMENT_LABELS.items()
+        ],
         "needs_factor": not is_mfa_enabled(place.member.user),
         "is_draft": status in {"", Status.DRAFT},
-        "is_complete": bool(application) and len(given) == len(KINDS),
+        "is_complete": bool(application) and len(given) == len(DOCUMENT_LABELS),
     }
-    return place.show("golive/overview", shown)
+    return place.render("golive/overview", shown)
 
 
-@opened(GO_LIVE)
+@member_required(GO_LIVE)
 def company(place: Place) -> HttpResponse:
-    application = newest(place.workspace)
+    application = newest_application(place.workspace)
     is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
-    if is_live or not _is_edited(application):
-        return _over(place)
+    if is_live or not _is_editable(application):
+        return _refuse_change(place)
     kept = {}
     if application:
-        kept = Company.typed(application.company_name, application.details)
-    form = Company(place.request.POST or None, initial=kept)
+        kept = CompanyForm.typed(application.company_name, application.details)
+    form = CompanyForm(place.request.POST or None, initial=kept)
     if place.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["company_name"]
         try:
-            applications.describe(place.member, name, form.details, place.by)
+            applications.describe_company(place.member, name, form.details, place.by)
         except applications.NotEditable:
-            return _over(place)
+            return _refuse_change(place)
         messages.success(place.request, _("Saved."))
         return place.to("golive")
-    return place.show("golive/company", {"form": form})
+    return place.render("golive/company", {"form": form})
 
 
-@opened(GO_LIVE)
-def hand_in(place: Place, kind: str) -> HttpResponse:
+@member_required(GO_LIVE)
+def upload_document(place: Place, kind: str) -> HttpResponse:
     wanted = next((k for k in DocumentKind if slug(k) == kind), None)
     if wanted is None:
         raise Http404
-    application = newest(place.workspace)
+    application = newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
-        return _over(place)
+        return _refuse_change(place)
     sends = place.request.method == "POST"
-    if sends and _counts(place, 1):
+    if sends and _is_rate_limited(place, 1):
         return _retried(render(place.request, "429.html", status=429))
-    form = File(place.request.POST, place.request.FILES) if sends else File()
+    form = (
+        DocumentForm(place.request.POST, place.request.FILES)
+        if sends
+        else DocumentForm()
+    )
     begun = monotonic()
     is_valid = sends and form.is_valid()
     if seconds := int(monotonic() - begun):
-        _counts(place, seconds)
+        _is_rate_limited(place, seconds)
     if is_valid:
         name = one_line(form.cleaned_data["file"].name)[-150:]
         try:
-            applications.hand_in(place.member, wanted, name, form.found, place.by)
+            applications.upload_document(
+                place.member, wanted, name, form.found, place.by
+            )
         except applications.NotEditable:
-            return _over(place)
+            return _refuse_change(place)
         messages.success(place.request, _("The document is kept."))
         return place.to("golive")
-    shown = {"form": form, "label": KINDS[wanted]}
-    page = place.show("golive/hand_in", shown, form.status)
+    shown = {"form": form, "label": DOCUMENT_LABELS[wanted]}
+    page = place.render("golive/hand_in", shown, form.status)
     return page if form.status == 200 else _retried(page)
 
 
-@opened(GO_LIVE)
+@member_required(GO_LIVE)
 def document(place: Place, document: UUID) -> HttpResponse:
     """One of their own, for who may hand them in."""
     mine = Document.objects.select_related("application")
@@ -124,31 +137,31 @@ def document(place: Place, document: UUID) -> HttpResponse:
 
 
 @require_POST
-@opened(GO_LIVE)
-def again(place: Place) -> HttpResponse:
+@member_required(GO_LIVE)
+def begin_again(place: Place) -> HttpResponse:
     try:
         applications.begin_again(place.member, place.by)
     except applications.NotEditable:
-        return _over(place)
+        return _refuse_change(place)
     return place.to("golive")
 
 
-@opened(GO_LIVE)
+@member_required(GO_LIVE)
 def submit(place: Place) -> HttpResponse:
-    application = newest(place.workspace)
+    application = newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
-        return _over(place)
+        return _refuse_change(place)
     sends = place.request.method == "POST"
-    form = Submission(place.request.POST) if sends else Submission()
+    form = SubmissionForm(place.request.POST) if sends else SubmissionForm()
     if sends and form.is_valid():
-        if _submitted(place):
+        if _try_submit(place):
             told = _("It is submitted. We write to you when it is decided.")
             messages.success(place.request, told)
         return place.to("golive")
-    return place.show("golive/submit", {"form": form, "application": application})
+    return place.render("golive/submit", {"form": form, "application": application})
 
 
-def _counts(place: Place, by: int) -> bool:
+def _is_rate_limited(place: Place, by: int) -> bool:
     """Count files, or seconds that they took; True over the account's or workspace's
     limit."""
     subjects = (place.member.user_id, place.workspace.pk)
@@ -163,7 +176,7 @@ def _retried(response: HttpResponse) -> HttpResponse:
     return response
 
 
-def _submitted(place: Place) -> bool:
+def _try_submit(place: Place) -> bool:
     told = ""
     try:
         applications.submit(place.member, place.by)
@@ -182,10 +195,10 @@ def _submitted(place: Place) -> bool:
     return not told
 
 
-def _is_edited(application: Application | None) -> bool:
-    return (application and application.status) in EDITED
+def _is_editable(application: Application | None) -> bool:
+    return (application and application.status) in EDITABLE_STATUSES
 
 
-def _over(place: Place) -> HttpResponse:
+def _refuse_change(place: Place) -> HttpResponse:
     messages.error(place.request, _("It cannot be changed now."))
     return place.to("golive")

@@ -11,13 +11,13 @@ from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
-from verification.console.forms import CONTACT_HINT, NEEDED, contact
+from verification.console.forms import CONTACT_HINT, REQUIRED_ERROR, contact
 from verification.golive.company_report import can_be_checked
 from verification.golive.inspection import (
-    MOST_BYTES,
+    MAX_BYTES,
     Busy,
     Fault,
-    Inspected,
+    InspectedFile,
     Unacceptable,
     inspect,
 )
@@ -34,13 +34,13 @@ VOLUMES = [
     ("1001-10000", "1,001 - 10,000"),
     ("10001+", "10,001 +"),
 ]
-KINDS = {
+DOCUMENT_LABELS = {
     DocumentKind.INCORPORATION: _("Certificate of incorporation"),
     DocumentKind.CR12: _("CR12, of the last 12 months"),
     DocumentKind.KRA: _("KRA PIN certificate"),
     DocumentKind.DIRECTOR_ID: _("ID card or passport of a director"),
 }
-TOLD = {
+FAULT_MESSAGES = {
     Fault.EMPTY: _("The file is empty. Choose another one."),
     Fault.TOO_LARGE: _("The file is larger than 10 MB. Choose a smaller one."),
     Fault.UNKNOWN: _("This is no PDF, JPEG or PNG. Scan or save it as one of these."),
@@ -53,44 +53,46 @@ TOLD = {
     Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
 }
 
-BUSY = _("We cannot look into the file now. Send it again in a minute.")
+BUSY_MESSAGE = _("We cannot look into the file now. Send it again in a minute.")
 
 
-def text(label: Any, most: int = 200, **more: Any) -> forms.CharField:
-    return forms.CharField(label=label, max_length=most, error_messages=NEEDED, **more)
+def text_field(label: Any, most: int = 200, **more: Any) -> forms.CharField:
+    return forms.CharField(
+        label=label, max_length=most, error_messages=REQUIRED_ERROR, **more
+    )
 
 
-class Company(forms.Form):
-    company_name = text(_("Legal name"), help_text=_("As on the certificate"))
-    trading_name = text(
+class CompanyForm(forms.Form):
+    company_name = text_field(_("Legal name"), help_text=_("As on the certificate"))
+    trading_name = text_field(
         _("Trading name"),
         required=False,
         help_text=_("If people know you by another name than the legal one"),
     )
-    registration_number = text(_("Registration number"), 64)
-    kra_pin = text(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
+    registration_number = text_field(_("Registration number"), 64)
+    kra_pin = text_field(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
     country = forms.ChoiceField(label=_("Country"), choices=COUNTRIES, initial="KE")
-    address = text(
+    address = text_field(
         _("Address"), 300, widget=forms.Textarea(attrs={"rows": 3, "maxlength": 300})
     )
-    contact_name = text(_("Whom we may ask"))
+    contact_name = text_field(_("Whom we may ask"))
     contact_email = forms.EmailField(
         label=_("Their e-mail address"),
         max_length=254,
         error_messages={
-            **NEEDED,
+            **REQUIRED_ERROR,
             "invalid": _("Enter an e-mail address, such as name@example.com"),
         },
     )
-    contact_phone = text(_("Their phone number"), 30)
+    contact_phone = text_field(_("Their phone number"), 30)
     contact_phone.help_text = _("With the country code, such as +254712345678")
     public_contact = forms.CharField(
         label=_("Where people ask you about their details"),
         max_length=254,
         help_text=CONTACT_HINT,
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
     )
-    purpose = text(
+    purpose = text_field(
         _("What you verify people or companies for"),
         500,
         widget=forms.Textarea(attrs={"rows": 3, "maxlength": 500}),
@@ -98,7 +100,7 @@ class Company(forms.Form):
     volume = forms.ChoiceField(
         label=_("Reports that you expect in a month"),
         choices=VOLUMES,
-        error_messages=NEEDED,
+        error_messages=REQUIRED_ERROR,
     )
 
     def clean_company_name(self) -> str:
@@ -159,36 +161,36 @@ class Company(forms.Form):
         return {"company_name": company_name, **snake}
 
 
-class File(forms.Form):
+class DocumentForm(forms.Form):
     file = forms.FileField(
         label=_("The file"),
         help_text=_("PDF, JPEG or PNG, up to 10 MB"),
         widget=forms.FileInput(attrs={"accept": ".pdf,.jpg,.jpeg,.png"}),
         error_messages={
             "required": _("Choose a file"),
-            "empty": TOLD[Fault.EMPTY],
+            "empty": FAULT_MESSAGES[Fault.EMPTY],
             "invalid": _("Choose a file"),
         },
     )
     # What it is, once it was looked into.
-    found: Inspected
+    found: InspectedFile
     # 503 if the file was not looked into.
     status = 200
 
     def clean_file(self) -> Any:
         sent = self.cleaned_data["file"]
-        content = sent.read(MOST_BYTES + 1)
+        content = sent.read(MAX_BYTES + 1)
         try:
             self.found = inspect(sent.name, sent.content_type or "", content)
         except Unacceptable as e:
-            raise forms.ValidationError(TOLD[e.fault]) from None
+            raise forms.ValidationError(FAULT_MESSAGES[e.fault]) from None
         except Busy:
             self.status = 503
-            raise forms.ValidationError(BUSY) from None
+            raise forms.ValidationError(BUSY_MESSAGE) from None
         return sent
 
 
-class Submission(forms.Form):
+class SubmissionForm(forms.Form):
     confirmed = forms.BooleanField(
         label=_("All of it is true, and I may act for the company"),
         error_messages={"required": _("Confirm it to submit")},

@@ -20,19 +20,19 @@ from django.views.decorators.http import require_POST
 
 from monitoring.queries import alerts_of
 from verification.backoffice import audit
-from verification.console.base import Place, opened
+from verification.console.base import Place, member_required
 from verification.reports.orders import catalogue
 from verification.reports.queries import Filters, list_reports
-from verification.reports.request import Circumstances, broken
-from verification.web.pages import private
+from verification.reports.request import RuleContext, find_faults
+from verification.web.pages import private_page
 from webhooks.models import Configuration, DeliveryStatus
 from webhooks.queries import list_deliveries
 from workspaces import members
 from workspaces.models import ApiKey, Member, Workspace
-from workspaces.signup import open_for
+from workspaces.signup import create_own_workspace
 
 
-@private
+@private_page
 @login_required
 def home(request: HttpRequest) -> HttpResponse:
     found = Member.objects.filter(user=request.user.pk).select_related("workspace")
@@ -42,23 +42,23 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "console/home.html", {"members": mine})
 
 
-@private
+@private_page
 @login_required
 @require_POST
-def create(request: HttpRequest) -> HttpResponse:
+def create_workspace(request: HttpRequest) -> HttpResponse:
     """A workspace of one's own, for who came by an invitation."""
     user = _user(request)
     found = Member.objects.filter(user=user, role="OWNER").first()
     if found is None:
-        open_for(user)
+        create_own_workspace(user)
         found = Member.objects.filter(user=user, role="OWNER").get()
     return HttpResponseRedirect(_dashboard(found))
 
 
-@private
+@private_page
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
     """The page tells who invites; only its button accepts."""
-    found = members.open_invitation(token)
+    found = members.find_open_invitation(token)
     if found is None:
         return render(request, "console/invitation_over.html", status=410)
     is_theirs = request.user.is_authenticated and members.email_hash(
@@ -69,7 +69,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
             with transaction.atomic():
                 member = members.accept(_user(request), token)
                 audit.record("invitation.accepted", audit.actor_of(request), found)
-        except members.InvitationOver:
+        except members.InvitationEnded:
             return render(request, "console/invitation_over.html", status=410)
         messages.success(request, _("You are a member now."))
         return HttpResponseRedirect(_dashboard(member))
@@ -87,7 +87,7 @@ def _user(request: HttpRequest) -> User:
     return request.user
 
 
-@opened()
+@member_required()
 def dashboard(place: Place) -> HttpResponse:
     keys = ApiKey.objects.filter(
         workspace=place.workspace, environment=place.environment
@@ -114,12 +114,12 @@ def dashboard(place: Place) -> HttpResponse:
         "is_live": is_live,
         "can_order": place.account.spendable is None or place.account.spendable > 0,
         # Asked for where it is shown alone: each check is tried.
-        "order": partial(_order_on, place),
+        "order": partial(_example_order, place),
     }
-    return place.show("dashboard", shown)
+    return place.render("dashboard", shown)
 
 
-def _order_on(place: Place) -> str:
+def _example_order(place: Place) -> str:
     """A first order in production: on the member, who is asked to consent by e-mail.
 
     It asks for the first check of the catalogue that can be ordered with these inputs
@@ -137,12 +137,12 @@ def _order_on(place: Place) -> str:
         "purpose": "Trying our own account",
         "consent": {"mode": "SERVICE_HOSTED"},
     }
-    known = Circumstances(
+    known = RuleContext(
         catalogue(), draft=False, environment=place.environment, takes_payments=False
     )
     for name in known.definitions:
         item["checksRequested"] = [name]
-        if not any(broken(item, known)):
+        if not any(find_faults(item, known)):
             break
     else:
         return ""

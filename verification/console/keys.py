@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from verification.console import forms
-from verification.console.base import Place, opened
+from verification.console.base import Place, member_required
 from workspaces import keys
 from workspaces.members import Permission
 from workspaces.models import ApiKey
@@ -18,22 +18,22 @@ from workspaces.models import ApiKey
 MANAGE = Permission.MANAGE_KEYS
 
 
-@opened()
+@member_required()
 def listing(place: Place) -> HttpResponse:
     found = ApiKey.objects.filter(
         workspace=place.workspace, environment=place.environment
     )
-    return place.show("keys/list", {"keys": found.order_by("-id")[:200]})
+    return place.render("keys/list", {"keys": found.order_by("-id")[:200]})
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def create(place: Place) -> HttpResponse:
     """In the sandbox alone: a production key comes with the approval."""
     if not place.is_sandbox:
-        return place.show("not_allowed", status=403)
-    form = forms.NewKey(place.request.POST or None)
+        return place.render("not_allowed", status=403)
+    form = forms.KeyForm(place.request.POST or None)
     if not form.is_valid():
-        return place.show("keys/create", {"form": form})
+        return place.render("keys/create", {"form": form})
     with transaction.atomic():
         key, text = keys.issue(
             place.workspace,
@@ -43,15 +43,15 @@ def create(place: Place) -> HttpResponse:
             expires_at=form.expires_at,
         )
         place.record("api-key.created", key)
-    return _shown_once(place, key, text)
+    return _show_once(place, key, text)
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def rotate(place: Place, key: UUID) -> HttpResponse:
-    found = _theirs(place, key)
-    form = forms.Rotation(place.request.POST or None)
+    found = _get_key(place, key)
+    form = forms.RotationForm(place.request.POST or None)
     if not form.is_valid():
-        return place.show("keys/rotate", {"form": form, "key": found})
+        return place.render("keys/rotate", {"form": form, "key": found})
     try:
         with transaction.atomic():
             successor, text = keys.rotate(found, old_ends_at=form.old_ends_at)
@@ -61,14 +61,14 @@ def rotate(place: Place, key: UUID) -> HttpResponse:
         told = _("This key has ended, or was replaced already.")
         messages.error(place.request, told)
         return place.to("keys")
-    return _shown_once(place, successor, text)
+    return _show_once(place, successor, text)
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def revoke(place: Place, key: UUID) -> HttpResponse:
-    found = _theirs(place, key)
+    found = _get_key(place, key)
     if place.request.method != "POST":
-        return place.show("keys/revoke", {"key": found})
+        return place.render("keys/revoke", {"key": found})
     with transaction.atomic():
         if keys.revoke(found):
             place.record("api-key.revoked", found)
@@ -76,13 +76,13 @@ def revoke(place: Place, key: UUID) -> HttpResponse:
     return place.to("keys")
 
 
-def _theirs(place: Place, key: UUID) -> ApiKey:
+def _get_key(place: Place, key: UUID) -> ApiKey:
     return ApiKey.objects.get(
         pk=key, workspace=place.workspace, environment=place.environment
     )
 
 
-def _shown_once(place: Place, key: ApiKey, text: str) -> HttpResponse:
+def _show_once(place: Place, key: ApiKey, text: str) -> HttpResponse:
     # Not after a redirect: nothing that remembers it is in between.
     shown = {"key": key, "text": text}
-    return place.show("keys/shown", shown)
+    return place.render("keys/shown", shown)

@@ -14,9 +14,15 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.base import SIZE, Page, Place, number_of, opened
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    page_number,
+)
 from verification.notifications.models import (
-    TO_PEOPLE,
+    THIRD_PARTY_KINDS,
     Channel,
     Kind,
     Notification,
@@ -24,7 +30,7 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.notifications.sms import sms_is_configured
-from verification.notifications.templates import write_letter, write_sms
+from verification.notifications.templates import write_email, write_sms
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
 
@@ -66,43 +72,45 @@ REASONS: dict[str, Any] = {
 }
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def listing(place: Place) -> HttpResponse:
-    number = number_of(place.request)
+    number = page_number(place.request)
     found = _messages(place).order_by("-id")
-    start = number * SIZE
-    rows = [described(one) for one in found[start : start + SIZE]]
-    return place.show("mailbox/list", {"page": Page(rows, found.count(), number)})
+    start = number * PAGE_SIZE
+    rows = [describe_message(one) for one in found[start : start + PAGE_SIZE]]
+    return place.render("mailbox/list", {"page": Page(rows, found.count(), number)})
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def message(place: Place, message: UUID) -> HttpResponse:
     found = _messages(place).get(pk=message)
     place.record("notification.opened", found)
     link = settings.BASE_URL + "/b/" + NO_BLOCK_LINK
-    shown = described(found) | written(found, block_link=link)
-    return place.show("mailbox/message", {"message": shown})
+    shown = describe_message(found) | render_message(found, block_link=link)
+    return place.render("mailbox/message", {"message": shown})
 
 
-@opened(MANAGE, MANAGE)
+@member_required(MANAGE, MANAGE)
 def addresses(place: Place) -> HttpResponse:
     """Who gets the messages; by POST, another address gets a code."""
-    _refuse_production(place)
-    form = forms.SandboxAddress(place.request.POST or None, by_sms=sms_is_configured())
-    if place.request.method == "POST" and form.is_valid() and _add(place, form):
+    _require_sandbox(place)
+    form = forms.SandboxAddressForm(
+        place.request.POST or None, by_sms=sms_is_configured()
+    )
+    if place.request.method == "POST" and form.is_valid() and _add_address(place, form):
         return place.to("mailbox-addresses")
     members = place.workspace.members.select_related("user").order_by("id")
     shown = {
         "form": form,
         "members": members.filter(user__is_active=True),
         "addresses": place.workspace.sandbox_addresses.order_by("id"),
-        "most": sandbox_addresses.MOST,
+        "most": sandbox_addresses.MAX_ADDRESSES,
     }
-    return place.show("mailbox/addresses", shown)
+    return place.render("mailbox/addresses", shown)
 
 
 @require_POST
-@opened(MANAGE)
+@member_required(MANAGE)
 def confirm(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     code = place.request.POST.get("code", "")
@@ -117,7 +125,7 @@ def confirm(place: Place, address: UUID) -> HttpResponse:
 
 
 @require_POST
-@opened(MANAGE)
+@member_required(MANAGE)
 def remove(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     with transaction.atomic():
@@ -127,7 +135,7 @@ def remove(place: Place, address: UUID) -> HttpResponse:
     return place.to("mailbox-addresses")
 
 
-def described(notification: Notification) -> dict[str, Any]:
+def describe_message(notification: Notification) -> dict[str, Any]:
     """What lists and pages say of a message beside its text."""
     return {
         "row": notification,
@@ -137,29 +145,31 @@ def described(notification: Notification) -> dict[str, Any]:
     }
 
 
-def written(notification: Notification, *, block_link: str = "") -> dict[str, str]:
+def render_message(
+    notification: Notification, *, block_link: str = ""
+) -> dict[str, str]:
     """Subject and text, blank when they are kept no longer."""
     if notification.context is None:
         return {"subject": "", "text": ""}
     if notification.channel == Channel.SMS:
         return {"subject": "", "text": write_sms(notification, block_link=block_link)}
-    letter = write_letter(notification, attach=False, block_link=block_link)
+    letter = write_email(notification, attach=False, block_link=block_link)
     return {"subject": letter.subject, "text": letter.text}
 
 
 def _messages(place: Place) -> Any:
-    _refuse_production(place)
+    _require_sandbox(place)
     return Notification.objects.filter(
-        workspace=place.workspace, sandbox=True, kind__in=TO_PEOPLE
+        workspace=place.workspace, sandbox=True, kind__in=THIRD_PARTY_KINDS
     )
 
 
-def _refuse_production(place: Place) -> None:
+def _require_sandbox(place: Place) -> None:
     if not place.is_sandbox:
         raise Http404
 
 
-def _add(place: Place, form: forms.SandboxAddress) -> bool:
+def _add_address(place: Place, form: forms.SandboxAddressForm) -> bool:
     channel, address = form.cleaned_data["address"]
     language = get_language() or "en"
     try:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.base import Place, opened
+from verification.console.base import Place, member_required
 from workspaces import members
 from workspaces.members import Permission
 from workspaces.models import Member, Role
@@ -27,10 +27,10 @@ ROLES: list[tuple[str, Any]] = [
 ]
 
 
-@opened(write=MANAGE)
+@member_required(write=MANAGE)
 def listing(place: Place) -> HttpResponse:
     """The members; by POST, another is invited."""
-    form = forms.NewMember(place.request.POST or None, roles=_roles(place))
+    form = forms.InvitationForm(place.request.POST or None, roles=_roles(place))
     if place.request.method == "POST" and form.is_valid() and _invite(place, form):
         return place.to("members")
     found = place.workspace.members.select_related("user").order_by("id")
@@ -40,15 +40,17 @@ def listing(place: Place) -> HttpResponse:
         "members": found,
         "invitations": waiting.order_by("id"),
         "roles": _roles(place),
-        "may_manage_owners": members.may(place.member, Permission.MANAGE_OWNERS),
+        "may_manage_owners": members.has_permission(
+            place.member, Permission.MANAGE_OWNERS
+        ),
     }
-    return place.show("members/list", shown)
+    return place.render("members/list", shown)
 
 
 @require_POST
-@opened(MANAGE)
-def change(place: Place, member: UUID) -> HttpResponse:
-    other = _theirs(place, member)
+@member_required(MANAGE)
+def change_role(place: Place, member: UUID) -> HttpResponse:
+    other = _get_member(place, member)
     role = place.request.POST.get("role", "")
     if role not in Role.values:
         return place.to("members")
@@ -58,61 +60,61 @@ def change(place: Place, member: UUID) -> HttpResponse:
             place.record("member.role-changed", other, "role")
         messages.success(place.request, _("The role is changed."))
     except members.LastOwner:
-        _tell_last_owner(place)
+        _show_last_owner_error(place)
     return place.to("members")
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def remove(place: Place, member: UUID) -> HttpResponse:
-    other = _theirs(place, member)
+    other = _get_member(place, member)
     if place.request.method != "POST":
-        return place.show("members/remove", {"other": other})
+        return place.render("members/remove", {"other": other})
     try:
         with transaction.atomic():
             place.record("member.removed", other)
             members.remove(place.member, other)
         messages.success(place.request, _("The member is removed."))
     except members.LastOwner:
-        _tell_last_owner(place)
+        _show_last_owner_error(place)
     return place.to("members")
 
 
 @require_POST
-@opened(MANAGE)
+@member_required(MANAGE)
 def withdraw(place: Place, invitation: UUID) -> HttpResponse:
     waiting = members.open_invitations().filter(workspace=place.workspace)
     try:
         with transaction.atomic():
             found = waiting.get(pk=invitation)
-            members.withdraw(place.member, found)
+            members.withdraw_invitation(place.member, found)
             place.record("invitation.withdrawn", found)
-    except members.InvitationOver:
+    except members.InvitationEnded:
         raise Http404 from None
     messages.success(place.request, _("The invitation works no more."))
     return place.to("members")
 
 
-@opened(while_suspended=True)
+@member_required(while_suspended=True)
 def leave(place: Place) -> HttpResponse:
     if place.request.method != "POST":
-        return place.show("members/leave")
+        return place.render("members/leave")
     try:
         with transaction.atomic():
             place.record("member.left", place.member)
             members.leave(place.member)
     except members.LastOwner:
-        _tell_last_owner(place)
+        _show_last_owner_error(place)
         return place.to("members")
     return HttpResponseRedirect(reverse("console:home"))
 
 
 def _roles(place: Place) -> list[tuple[str, Any]]:
     """Those that this member may give."""
-    owners_too = members.may(place.member, Permission.MANAGE_OWNERS)
+    owners_too = members.has_permission(place.member, Permission.MANAGE_OWNERS)
     return [role for role in ROLES if owners_too or role[0] != Role.OWNER]
 
 
-def _invite(place: Place, form: forms.NewMember) -> bool:
+def _invite(place: Place, form: forms.InvitationForm) -> bool:
     typed = form.cleaned_data
     try:
         with transaction.atomic():
@@ -129,10 +131,10 @@ def _invite(place: Place, form: forms.NewMember) -> bool:
     return True
 
 
-def _theirs(place: Place, member: UUID) -> Member:
+def _get_member(place: Place, member: UUID) -> Member:
     found: Member = place.workspace.members.select_related("user").get(pk=member)
     return found
 
 
-def _tell_last_owner(place: Place) -> None:
+def _show_last_owner_error(place: Place) -> None:
     messages.error(place.request, _("A workspace keeps at least one owner."))

@@ -8,21 +8,27 @@ from django.conf import settings
 from django.http import FileResponse, Http404, HttpResponse
 from django.utils.timezone import now
 
-from verification.console.base import SIZE, Page, Place, number_of, opened
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    page_number,
+)
 from verification.documents import statements as document_statements
 from verification.links import top_up_url
 from workspaces import statements
 from workspaces.models import LedgerEntry
 
 
-@opened()
+@member_required()
 def balance(place: Place) -> HttpResponse:
-    number = number_of(place.request)
+    number = page_number(place.request)
     entries = LedgerEntry.objects.filter(account=place.account)
-    first = number * SIZE
-    rows = list(entries.order_by("-created_at", "-id")[first : first + SIZE + 1])
+    first = number * PAGE_SIZE
+    rows = list(entries.order_by("-created_at", "-id")[first : first + PAGE_SIZE + 1])
     # One more tells whether there are more; nobody needs the number of all.
-    page = Page(rows[:SIZE], first + len(rows), number)
+    page = Page(rows[:PAGE_SIZE], first + len(rows), number)
     can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
     shown = {
         "account": place.account,
@@ -31,10 +37,10 @@ def balance(place: Place) -> HttpResponse:
         "months": statements.months(place.account.pk),
         "top_up_url": top_up_url(place.account.pk) if can_pay else "",
     }
-    return place.show("money", shown)
+    return place.render("money", shown)
 
 
-@opened()
+@member_required()
 def statement(place: Place, month: str, kind: str) -> FileResponse:
     try:
         begun = statements.Month.parse(month)
@@ -42,7 +48,7 @@ def statement(place: Place, month: str, kind: str) -> FileResponse:
         raise Http404 from None
     if begun.start > now():
         raise Http404
-    with statements.opened(place.account.pk, begun) as found:
+    with statements.open_statement(place.account.pk, begun) as found:
         if kind == "csv":
             file = document_statements.csv_file(found)
         else:

@@ -11,18 +11,24 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from monitoring.alerts import edit_alert, mark_all_read
-from monitoring.changes import in_words
+from monitoring.changes import describe_changes
 from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
 from monitoring.queries import (
     alerts_of,
+    check_states,
     list_alerts,
     list_rules,
     recent_alerts,
     rules_of,
-    standings,
 )
 from verification.console import forms
-from verification.console.base import SIZE, Page, Place, number_of, opened
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    page_number,
+)
 from verification.reports.orders import catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
@@ -30,34 +36,34 @@ from workspaces.members import Permission
 MANAGE = Permission.MANAGE_MONITORING
 
 
-@opened()
+@member_required()
 def rules(place: Place) -> HttpResponse:
     form = forms.RuleFilters(place.request.GET)
     search = form.cleaned_data["search"] if form.is_valid() else ""
-    number = number_of(place.request)
-    found = list_rules(place.client, search or None, page=number, size=SIZE)
+    number = page_number(place.request)
+    found = list_rules(place.client, search or None, page=number, size=PAGE_SIZE)
     shown = {
         "form": form,
         "page": Page(found.rows, found.total, number),
         "unread": alerts_of(place.client).filter(read=False).count(),
     }
-    return place.show("monitoring/rules", shown)
+    return place.render("monitoring/rules", shown)
 
 
-@opened()
+@member_required()
 def rule(place: Place, rule: UUID) -> HttpResponse:
     found = rules_of(place.client).get(pk=rule)
     place.record("rule.opened", found)
     shown = {
         "rule": found,
-        "checks": standings([found])[found.pk],
+        "checks": check_states([found])[found.pk],
         "alerts": recent_alerts([found.pk])[found.pk],
     }
-    return place.show("monitoring/rule", shown)
+    return place.render("monitoring/rule", shown)
 
 
 @require_POST
-@opened(MANAGE)
+@member_required(MANAGE)
 def pause(place: Place, rule: UUID) -> HttpResponse:
     with transaction.atomic():
         place.record("rule.paused", pause_for_client(place.client, rule))
@@ -66,7 +72,7 @@ def pause(place: Place, rule: UUID) -> HttpResponse:
 
 
 @require_POST
-@opened(MANAGE)
+@member_required(MANAGE)
 def resume(place: Place, rule: UUID) -> HttpResponse:
     try:
         with transaction.atomic():
@@ -74,52 +80,52 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
             place.record("rule.resumed", found)
         messages.success(place.request, _("The rule goes on."))
     except NotResumable as e:
-        messages.error(place.request, _because(e.reason))
+        messages.error(place.request, _explain_refusal(e.reason))
     except InsufficientBalance:
         told = _("The balance does not cover a run. Top it up first.")
         messages.error(place.request, told)
     return place.to("monitoring-rule", rule=rule)
 
 
-@opened()
+@member_required()
 def alerts(place: Place) -> HttpResponse:
     form = forms.AlertFilters(place.request.GET)
     chosen = form.cleaned_data if form.is_valid() else {}
-    number = number_of(place.request)
+    number = page_number(place.request)
     found = list_alerts(
         place.client,
         read=chosen.get("read"),
         severity=chosen.get("severity") or None,
         page=number,
-        size=SIZE,
+        size=PAGE_SIZE,
     )
     page = Page(found.rows, found.total, number)
-    return place.show("monitoring/alerts", {"form": form, "page": page})
+    return place.render("monitoring/alerts", {"form": form, "page": page})
 
 
-@opened()
+@member_required()
 def alert(place: Place, alert: UUID) -> HttpResponse:
     found = alerts_of(place.client).select_related("report").get(pk=alert)
     place.record("alert.opened", found)
-    shown = {"alert": found, "changes": in_words(found.changes)}
-    return place.show("monitoring/alert", shown)
+    shown = {"alert": found, "changes": describe_changes(found.changes)}
+    return place.render("monitoring/alert", shown)
 
 
 @require_POST
-@opened(MANAGE)
-def read(place: Place, alert: UUID) -> HttpResponse:
+@member_required(MANAGE)
+def mark_read(place: Place, alert: UUID) -> HttpResponse:
     edit_alert(place.client, alert, read=True, actioned=None)
     return place.to("monitoring-alerts")
 
 
 @require_POST
-@opened(MANAGE)
+@member_required(MANAGE)
 def read_all(place: Place) -> HttpResponse:
     mark_all_read(place.client)
     return place.to("monitoring-alerts")
 
 
-def _because(reason: str) -> str:
+def _explain_refusal(reason: str) -> str:
     if reason == "BY_STAFF":
         return _("Staff paused it, and staff resume it.")
     if reason == "CHECK_INACTIVE":

@@ -10,47 +10,55 @@ from django.http import HttpResponse
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.records import reason_of
 from verification.console import forms
-from verification.console.base import SIZE, Page, Place, number_of, opened
-from verification.console.mailbox import described
-from verification.documents.report import as_text, report_pdf, words
-from verification.reports.messages import messages_of
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    page_number,
+)
+from verification.console.mailbox import describe_message
+from verification.documents.report import as_text, humanise_name, report_pdf
+from verification.reports.messages import client_messages
 from verification.reports.models import Report
 from verification.reports.queries import Filters, list_reports
 
 
-@opened()
+@member_required()
 def listing(place: Place) -> HttpResponse:
     form = forms.ReportFilters(place.request.GET)
-    number = number_of(place.request)
+    number = page_number(place.request)
     filters = form.filters() if form.is_valid() else Filters()
-    found = list_reports(*place.where, filters, page=number, size=SIZE)
+    found = list_reports(*place.where, filters, page=number, size=PAGE_SIZE)
     page = Page(found.reports, found.total, number)
-    return place.show("reports/list", {"form": form, "page": page})
+    return place.render("reports/list", {"form": form, "page": page})
 
 
-@opened()
+@member_required()
 def detail(place: Place, report: UUID) -> HttpResponse:
-    found = _theirs(place, report)
+    found = _get_report(place, report)
     place.record("report.opened", found)
     results = found.results.select_related("definition").order_by("position")
     subject = found.subject or {}
     consent = getattr(found, "consent", None)
     shown = {
         "report": found,
-        "subject": [(words(k), t) for k, v in subject.items() if (t := as_text(v))],
-        "results": [_result(result) for result in results],
+        "subject": [
+            (humanise_name(k), t) for k, v in subject.items() if (t := as_text(v))
+        ],
+        "results": [_result_context(result) for result in results],
         "consent": consent,
         "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
-        "messages_sent": [described(one) for one in messages_of(found)],
+        "messages_sent": [describe_message(one) for one in client_messages(found)],
         "timeline": found.status_changes.all(),
     }
-    return place.show("reports/detail", shown)
+    return place.render("reports/detail", shown)
 
 
-@opened()
+@member_required()
 def pdf(place: Place, report: UUID) -> HttpResponse:
-    found = _theirs(place, report)
+    found = _get_report(place, report)
     place.record("report.pdf-downloaded", found)
     name = f'attachment; filename="report-{found.pk}.pdf"'
     return HttpResponse(
@@ -60,13 +68,13 @@ def pdf(place: Place, report: UUID) -> HttpResponse:
     )
 
 
-def _theirs(place: Place, report: UUID) -> Report:
+def _get_report(place: Place, report: UUID) -> Report:
     return Report.objects.select_related("consent", "payment", "workspace").get(
         pk=report, workspace=place.workspace, environment=place.environment
     )
 
 
-def _result(result: CheckResult) -> dict[str, Any]:
+def _result_context(result: CheckResult) -> dict[str, Any]:
     finding = result.finding or {}
     details = (finding.get("details") or {}).items()
     return {
@@ -78,7 +86,7 @@ def _result(result: CheckResult) -> dict[str, Any]:
         "summary": finding.get("summary") or result.failure_message,
         "failure": result.failure_code,
         "flags": finding.get("flags") or [],
-        "details": [(words(k), t) for k, v in details if (t := as_text(v))],
+        "details": [(humanise_name(k), t) for k, v in details if (t := as_text(v))],
         "price": result.price,
         "reused": result.reused,
         "at": result.completed_at,

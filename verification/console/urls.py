@@ -76,7 +76,7 @@ PAGES = [
     path("monitoring/alerts/<uuid:alert>", monitoring.alert, name="monitoring-alert"),
     path(
         "monitoring/alerts/<uuid:alert>/read",
-        monitoring.read,
+        monitoring.mark_read,
         name="monitoring-read",
     ),
     path("monitoring/<uuid:rule>", monitoring.rule, name="monitoring-rule"),
@@ -98,7 +98,7 @@ PAGES = [
     ),
     path("members/", members.listing, name="members"),
     path("members/leave", members.leave, name="members-leave"),
-    path("members/<uuid:member>/role", members.change, name="members-role"),
+    path("members/<uuid:member>/role", members.change_role, name="members-role"),
     path("members/<uuid:member>/remove", members.remove, name="members-remove"),
     path(
         "members/invitations/<uuid:invitation>/withdraw",
@@ -107,11 +107,11 @@ PAGES = [
     ),
     path("go-live/", golive.overview, name="golive"),
     path("go-live/company", golive.company, name="golive-company"),
-    path("go-live/again", golive.again, name="golive-again"),
+    path("go-live/again", golive.begin_again, name="golive-again"),
     path("go-live/submit", golive.submit, name="golive-submit"),
     path(
         "go-live/documents/<slug:kind>/hand-in",
-        golive.hand_in,
+        golive.upload_document,
         name="golive-hand-in",
     ),
     path(
@@ -126,12 +126,12 @@ PAGES = [
         workspace_settings.withdraw_name,
         name="settings-name-withdraw",
     ),
-    path("settings/close", workspace_settings.closing, name="settings-close"),
+    path("settings/close", workspace_settings.confirm_closing, name="settings-close"),
 ]
 
 urlpatterns = [
     path("", home.home, name="home"),
-    path("new", home.create, name="create"),
+    path("new", home.create_workspace, name="create"),
     path("invitations/<str:token>", home.invitation, name="invitation"),
     path("<uuid:workspace>/<environment:environment>/", include(PAGES)),
 ]

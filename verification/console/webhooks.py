@@ -14,8 +14,14 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.base import SIZE, Page, Place, number_of, opened
-from verification.values.masking import masked
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    page_number,
+)
+from verification.values.masking import mask
 from webhooks import configuration, redelivery
 from webhooks.events import envelope
 from webhooks.models import Configuration, Event
@@ -32,30 +38,30 @@ REFUSALS = (
 )
 
 
-@opened()
+@member_required()
 def overview(place: Place) -> HttpResponse:
     """The configuration, and the deliveries below it."""
     form = forms.DeliveryFilters(place.request.GET)
     chosen = form.cleaned_data if form.is_valid() else {}
-    number = number_of(place.request)
+    number = page_number(place.request)
     found = list_deliveries(
         *place.where,
         event=chosen.get("event") or None,
         status=chosen.get("status") or None,
         page=number,
-        size=SIZE,
+        size=PAGE_SIZE,
     )
     shown = {
-        "configuration": _configuration(place),
+        "configuration": _find_configuration(place),
         "form": form,
         "page": Page(found.deliveries, found.total, number),
     }
-    return place.show("webhooks/overview", shown)
+    return place.render("webhooks/overview", shown)
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def configure(place: Place) -> HttpResponse:
-    found = _configuration(place)
+    found = _find_configuration(place)
     # Never the secret: it is written and not read.
     present = (
         {
@@ -64,13 +70,13 @@ def configure(place: Place) -> HttpResponse:
             "enabled_events": found.enabled_events,
         }
         if found
-        else {"enabled_events": [name for name, _label in forms.ENABLED]}
+        else {"enabled_events": [name for name, _label in forms.EVENT_CHOICES]}
     )
-    form = forms.Webhook(
+    form = forms.WebhookForm(
         place.request.POST or None, initial=present, has_secret=found is not None
     )
     if not form.is_valid():
-        return place.show("webhooks/configure", {"form": form, "is_new": not found})
+        return place.render("webhooks/configure", {"form": form, "is_new": not found})
     typed = form.cleaned_data
     try:
         with transaction.atomic():
@@ -82,51 +88,51 @@ def configure(place: Place) -> HttpResponse:
                 secret=typed["secret"],
             )
             place.record("configuration.changed", made, *form.changed_data)
-    except configuration.SecretNeeded:
+    except configuration.SecretRequired:
         form.add_error(
             "secret", _("Enter a secret of 16 to 128 letters, digits and signs")
         )
-        return place.show("webhooks/configure", {"form": form, "is_new": True})
+        return place.render("webhooks/configure", {"form": form, "is_new": True})
     messages.success(place.request, _("Events go to this address from now on."))
     return place.to("webhooks")
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def remove(place: Place) -> HttpResponse:
     if place.request.method != "POST":
-        shown = {"configuration": _configuration(place)}
-        return place.show("webhooks/remove", shown)
+        shown = {"configuration": _find_configuration(place)}
+        return place.render("webhooks/remove", shown)
     try:
         with transaction.atomic():
-            if found := _configuration(place):
+            if found := _find_configuration(place):
                 place.record("configuration.removed", found)
             configuration.remove(*place.where)
         messages.success(place.request, _("No events are sent any more."))
     except configuration.NotConfigured:
-        _tell_not_configured(place)
+        _show_not_configured(place)
     return place.to("webhooks")
 
 
 @require_POST
-@opened(MANAGE)
+@member_required(MANAGE)
 def test(place: Place) -> HttpResponse:
     try:
         redelivery.send_test(*place.where)
         messages.success(place.request, _("A test event is on its way."))
     except (configuration.NotConfigured, redelivery.ConfigurationDisabled):
-        _tell_not_configured(place)
+        _show_not_configured(place)
     except redelivery.TooManyTests:
         messages.error(place.request, _("Wait a minute before the next test."))
     return place.to("webhooks")
 
 
-@opened(while_suspended=True)
+@member_required(while_suspended=True)
 def delivery(place: Place, delivery: UUID) -> HttpResponse:
     """The payload is masked; the form's reason shows it, in its answer alone."""
     found = deliveries_of(*place.where).get(pk=delivery)
     event = Event.objects.get(pk=found.pk)
     payload = None if event.payload is None else json.loads(envelope(event))
-    form = forms.Reason(place.request.POST or None)
+    form = forms.ReasonForm(place.request.POST or None)
     is_shown = payload is not None and form.is_valid()
     if is_shown:
         reason = form.cleaned_data["reason"]
@@ -134,30 +140,30 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     shown = {
         "delivery": found,
         "attempts": found.attempt_set.all(),
-        "payload": payload and _text(payload if is_shown else masked(payload)),
+        "payload": payload and _format_json(payload if is_shown else mask(payload)),
         "is_shown": is_shown,
         "form": form,
-        "refusal": _why_not_sent_again(place, delivery),
+        "refusal": _redelivery_refusal(place, delivery),
     }
-    return place.show("webhooks/delivery", shown)
+    return place.render("webhooks/delivery", shown)
 
 
-@opened(MANAGE)
+@member_required(MANAGE)
 def redeliver(place: Place, delivery: UUID) -> HttpResponse:
     if place.request.method != "POST":
         found = deliveries_of(*place.where).get(pk=delivery)
-        return place.show("webhooks/redeliver", {"delivery": found})
+        return place.render("webhooks/redeliver", {"delivery": found})
     try:
         with transaction.atomic():
             sent = redelivery.redeliver(*place.where, delivery)
             place.record("delivery.redelivered", sent)
         messages.success(place.request, _("It is sent again."))
     except REFUSALS:
-        messages.error(place.request, _why_not_sent_again(place, delivery))
+        messages.error(place.request, _redelivery_refusal(place, delivery))
     return place.to("webhooks-delivery", delivery=delivery)
 
 
-def _why_not_sent_again(place: Place, delivery: UUID) -> str:
+def _redelivery_refusal(place: Place, delivery: UUID) -> str:
     try:
         redelivery.check_redeliverable(*place.where, delivery)
     except redelivery.EventPurged:
@@ -167,15 +173,15 @@ def _why_not_sent_again(place: Place, delivery: UUID) -> str:
     return ""
 
 
-def _text(payload: Any) -> str:
+def _format_json(payload: Any) -> str:
     return json.dumps(payload, indent=2, ensure_ascii=False)
 
 
-def _configuration(place: Place) -> Configuration | None:
+def _find_configuration(place: Place) -> Configuration | None:
     return Configuration.objects.filter(
         workspace=place.workspace, environment=place.environment
     ).first()
 
 
-def _tell_not_configured(place: Place) -> None:
+def _show_not_configured(place: Place) -> None:
     messages.error(place.request, NOT_CONFIGURED)

@@ -19,37 +19,37 @@ from django.views.decorators.http import require_POST
 
 from monitoring.models import PauseReason, Rule, RuleStatus
 from verification.console import forms
-from verification.console.base import Place, opened
+from verification.console.base import Place, member_required
 from verification.golive.names import (
     Unchanged,
-    ask_name_change,
     newest_change,
+    request_name_change,
     withdraw_name_change,
 )
-from verification.providers.sandbox import table
+from verification.providers.sandbox import list_reserved_numbers
 from webhooks.models import Configuration
 from workspaces import rate_limits
-from workspaces.members import Permission, require, withdraw_all
+from workspaces.members import Permission, require_permission, withdraw_all_invitations
 from workspaces.models import Account, ApiKey, Environment, Member
 
-REASON = "Closed by its owner"
+CLOSED_REASON = "Closed by its owner"
 
 
 @transaction.atomic
-def close(actor: Member) -> bool:
+def close_workspace(actor: Member) -> bool:
     """False if it was suspended already. Raises NotAllowed."""
     # As it is by now.
     actor = Member.objects.select_related("workspace").get(pk=actor.pk)
-    require(actor, Permission.CLOSE)
+    require_permission(actor, Permission.CLOSE)
     workspace, moment = actor.workspace, now()
-    if not workspace.suspend(REASON):
+    if not workspace.suspend(CLOSED_REASON):
         return False
     keys = ApiKey.objects.filter(workspace=workspace)
     keys.filter(Q(revoked_at=None) | Q(revoked_at__gt=moment)).update(revoked_at=moment)
     Rule.objects.filter(workspace=workspace, status=RuleStatus.ACTIVE).update(
         status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_CLIENT, paused_at=moment
     )
-    withdraw_all(workspace)
+    withdraw_all_invitations(workspace)
     Configuration.objects.filter(workspace=workspace).update(enabled=False)
     return True
 
@@ -57,7 +57,7 @@ def close(actor: Member) -> bool:
 PASSWORDS_PER_MINUTE = 5
 
 
-@opened(write=Permission.MANAGE_SETTINGS)
+@member_required(write=Permission.MANAGE_SETTINGS)
 def settings(place: Place) -> HttpResponse:
     workspace = place.workspace
     account = workspace.accounts.get(environment=Environment.PRODUCTION)
@@ -67,17 +67,17 @@ def settings(place: Place) -> HttpResponse:
         "retention_days": workspace.retention_days,
         "low_balance_at": account.low_balance_at,
     }
-    form = forms.Settings(place.request.POST or None, initial=present)
+    form = forms.SettingsForm(place.request.POST or None, initial=present)
     if workspace.requester.is_reviewed:
         del form.fields["name"]
     if place.request.method == "POST" and form.is_valid():
         _save(place, account, form)
         messages.success(place.request, _("Saved."))
         return place.to("settings")
-    return place.show("settings/form", {"form": form})
+    return place.render("settings/form", {"form": form})
 
 
-@opened(Permission.MANAGE_SETTINGS)
+@member_required(Permission.MANAGE_SETTINGS)
 def name(place: Place) -> HttpResponse:
     """The reviewed names, and a change of them that waits for a review."""
     workspace = place.workspace
@@ -87,10 +87,10 @@ def name(place: Place) -> HttpResponse:
         "legal_name": workspace.legal_name,
         "trading_name": workspace.trading_name,
     }
-    form = forms.Names(place.request.POST or None, initial=present)
+    form = forms.NamesForm(place.request.POST or None, initial=present)
     if place.request.method == "POST" and form.is_valid():
         try:
-            ask_name_change(place.member, **form.cleaned_data, by=place.by)
+            request_name_change(place.member, **form.cleaned_data, by=place.by)
         except Unchanged:
             form.add_error(None, _("These are the names that you have."))
         else:
@@ -100,36 +100,36 @@ def name(place: Place) -> HttpResponse:
             messages.success(place.request, told)
             return place.to("settings-name")
     shown = {"form": form, "change": newest_change(workspace)}
-    return place.show("settings/name", shown)
+    return place.render("settings/name", shown)
 
 
 @require_POST
-@opened(Permission.MANAGE_SETTINGS)
+@member_required(Permission.MANAGE_SETTINGS)
 def withdraw_name(place: Place) -> HttpResponse:
     if withdraw_name_change(place.member, place.by):
         messages.success(place.request, _("The change is withdrawn."))
     return place.to("settings-name")
 
 
-@opened(Permission.CLOSE)
-def closing(place: Place) -> HttpResponse:
-    form = forms.Closing(place.request.POST or None)
+@member_required(Permission.CLOSE)
+def confirm_closing(place: Place) -> HttpResponse:
+    form = forms.CloseForm(place.request.POST or None)
     if place.request.method == "POST" and form.is_valid():
-        if _is_password(place, form):
+        if _is_correct_password(place, form):
             with transaction.atomic():
-                if close(place.member):
+                if close_workspace(place.member):
                     place.record("workspace.closed", place.workspace)
             messages.success(place.request, _("The workspace is closed."))
             return place.to("dashboard")
         form.add_error("password", _("The password is not right"))
-    return place.show("settings/closing", {"form": form})
+    return place.render("settings/closing", {"form": form})
 
 
-@opened()
+@member_required()
 def sandbox(place: Place) -> HttpResponse:
     if not place.is_sandbox:
         raise Http404
-    return place.show("sandbox", {"subjects": list(table())})
+    return place.render("sandbox", {"subjects": list(list_reserved_numbers())})
 
 
 @transaction.atomic
@@ -145,7 +145,7 @@ def _save(place: Place, account: Account, form: django_forms.Form) -> None:
     place.record("workspace.changed", workspace, *form.changed_data)
 
 
-def _is_password(place: Place, form: django_forms.Form) -> bool:
+def _is_correct_password(place: Place, form: django_forms.Form) -> bool:
     """Guessed as slowly here as at the login."""
     user = place.request.user
     assert isinstance(user, User)  # noqa: S101

@@ -13,7 +13,7 @@ from django.db.backends.postgresql import base
 
 
 @contextmanager
-def planned_for_their_values() -> Iterator[None]:
+def force_custom_plan() -> Iterator[None]:
     """Plan the statements within for the values they come with.
 
     Statements that come again and again are planned once, for values like most. Where

@@ -22,7 +22,7 @@ from django.db import connection, models
 from verification.db.encryption import EncryptedJSONField
 
 # From here on a COPY a table costs less than one statement with JSON.
-MANY = 100
+COPY_THRESHOLD = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +50,25 @@ class Update:
 def insert(*tables: Rows) -> None:
     """Insert all rows; a table comes after those that its foreign keys point to."""
     filled = [rows for rows in tables if rows.values]
-    if sum(len(rows.values) for rows in filled) < MANY:
+    if sum(len(rows.values) for rows in filled) < COPY_THRESHOLD:
         _insert_together(filled)
     else:
         for rows in filled:
             _copy(rows)
-    _then(filled)
+    _run_callbacks(filled)
 
 
-def insert_at_once(*tables: Rows, last: Update | None) -> None:
+def insert_and_update(*tables: Rows, last: Update | None) -> None:
     """Insert few rows and change others in one statement, so all of it or nothing.
 
     `last` is carried out after the rows: what it locks is locked as shortly as can be.
     """
     filled = [rows for rows in tables if rows.values]
     _insert_together(filled, last)
-    _then(filled)
+    _run_callbacks(filled)
 
 
-def _then(tables: Sequence[Rows]) -> None:
+def _run_callbacks(tables: Sequence[Rows]) -> None:
     for call in dict.fromkeys(rows.then for rows in tables if rows.then):
         call()
 
@@ -76,7 +76,9 @@ def _then(tables: Sequence[Rows]) -> None:
 def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None:
     # PostgreSQL carries the main statement out first, and then what WITH names from its
     # end to its beginning.
-    statements = [(_insert(r.model, tuple(r.columns)), [_as_json(r)]) for r in tables]
+    statements = [
+        (_insert_sql(r.model, tuple(r.columns)), [_as_json(r)]) for r in tables
+    ]
     if last:
         statements.insert(0, (last.sql, list(last.parameters)))
     if not statements:
@@ -90,10 +92,10 @@ def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None
 
 
 @cache
-def _insert(model: type[models.Model], columns: tuple[str, ...]) -> str:
+def _insert_sql(model: type[models.Model], columns: tuple[str, ...]) -> str:
     fields = _fields(model, columns)
-    names = _quoted(fields)
-    types = ", ".join(f"{_quoted([f])} {f.db_type(connection)}" for f in fields)
+    names = _quote_columns(fields)
+    types = ", ".join(f"{_quote_columns([f])} {f.db_type(connection)}" for f in fields)
     # Every name comes from a model; every value is a parameter.
     return (
         f"INSERT INTO {_table(model)} ({names}) SELECT {names} "  # noqa: S608
@@ -102,7 +104,7 @@ def _insert(model: type[models.Model], columns: tuple[str, ...]) -> str:
 
 
 def _as_json(rows: Rows) -> str:
-    names, sealed = _named(rows.model, tuple(rows.columns))
+    names, sealed = _column_names(rows.model, tuple(rows.columns))
     objects = [dict(zip(names, values, strict=True)) for values in rows.values]
     for field in sealed:
         for one, values in zip(objects, rows.values, strict=True):
@@ -112,7 +114,7 @@ def _as_json(rows: Rows) -> str:
 
 
 @cache
-def _named(
+def _column_names(
     model: type[models.Model], columns: tuple[str, ...]
 ) -> tuple[list[str], list[EncryptedJSONField]]:
     """The names of the columns, and the fields that are encrypted."""
@@ -129,14 +131,14 @@ def _copy(rows: Rows) -> None:
     fields = _fields(rows.model, tuple(rows.columns))
     columns = zip(*rows.values, strict=True)
     keys = [values[0] for values in rows.values]
-    adapted = [_adapted(f, c, keys) for f, c in zip(fields, columns, strict=True)]
-    sql = f"COPY {_table(rows.model)} ({_quoted(fields)}) FROM STDIN"
+    adapted = [_adapt(f, c, keys) for f, c in zip(fields, columns, strict=True)]
+    sql = f"COPY {_table(rows.model)} ({_quote_columns(fields)}) FROM STDIN"
     with connection.cursor() as cursor, cursor.copy(sql) as copy:
         for row in zip(*adapted, strict=True):
             copy.write_row(row)
 
 
-def _adapted(
+def _adapt(
     field: models.Field, column: Sequence[Any], keys: list[Any]
 ) -> Sequence[Any]:
     """A column as COPY takes it."""
@@ -158,7 +160,7 @@ def _table(model: type[models.Model]) -> str:
     return connection.ops.quote_name(model._meta.db_table)
 
 
-def _quoted(fields: Iterable[models.Field]) -> str:
+def _quote_columns(fields: Iterable[models.Field]) -> str:
     return ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
 
 

@@ -128,16 +128,16 @@ def start_if_needed(argv: Sequence[str]) -> None:
     ):
         return
     try:
-        use(data_dir())
+        acquire(data_dir())
     except EmbeddedServerError as e:
         sys.exit(str(e))
 
 
-def use(data_dir: Path) -> None:
+def acquire(data_dir: Path) -> None:
     """Start the server unless it runs, and keep it until `release` or our end."""
     if data_dir in _users:
         return
-    with _saying_how_to_use(data_dir):
+    with _explain_folder_errors(data_dir):
         data_dir.mkdir(parents=True, exist_ok=True)
         users = os.open(data_dir / "postgres.users", os.O_RDWR | os.O_CREAT, 0o600)
     # Waits while the last user before us is stopping the server.
@@ -170,7 +170,7 @@ def start(data_dir: Path) -> None:
     """Make sure the server runs and has our database; two at once are safe."""
     if refusal := missing_extra("embedded"):
         raise EmbeddedServerError(refusal)
-    with _saying_how_to_use(data_dir):
+    with _explain_folder_errors(data_dir):
         data_dir.mkdir(parents=True, exist_ok=True)
         with _start_lock(data_dir):
             if not is_running(data_dir):
@@ -207,7 +207,7 @@ def _pgdata(data_dir: Path) -> Path:
 
 
 @contextmanager
-def _saying_how_to_use(data_dir: Path) -> Iterator[None]:
+def _explain_folder_errors(data_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:

@@ -37,26 +37,30 @@ def seal(plaintext: bytes, *, column: str, row: object) -> bytes:
     """version, length of key id, key id, nonce, ciphertext with its tag."""
     key_id, _ = settings.FIELD_KEYS[0]
     nonce = os.urandom(NONCE_BYTES)
-    sealed = _cipher(key_id, column).encrypt(nonce, plaintext, _bound_to(column, row))
+    sealed = _cipher(key_id, column).encrypt(
+        nonce, plaintext, _associated_data(column, row)
+    )
     return bytes((VERSION, len(key_id))) + key_id.encode() + nonce + sealed
 
 
 def unseal(sealed: bytes, *, column: str, row: object) -> bytes:
-    key_id = sealed_with(sealed)
+    key_id = key_id_of(sealed)
     start = 2 + len(key_id)
     nonce = sealed[start : start + NONCE_BYTES]
     ciphertext = sealed[start + NONCE_BYTES :]
-    return _cipher(key_id, column).decrypt(nonce, ciphertext, _bound_to(column, row))
+    return _cipher(key_id, column).decrypt(
+        nonce, ciphertext, _associated_data(column, row)
+    )
 
 
-def sealed_with(sealed: bytes) -> str:
+def key_id_of(sealed: bytes) -> str:
     """The id of the key that sealed this value."""
     if len(sealed) < 2 or sealed[0] != VERSION:
         raise UnknownKey("not a sealed value, or one of an unknown version")
     return sealed[2 : 2 + sealed[1]].decode("ascii", "replace")
 
 
-def _bound_to(column: str, row: object) -> bytes:
+def _associated_data(column: str, row: object) -> bytes:
     return f"{column}|{row}".encode()
 
 
@@ -69,18 +73,18 @@ def _cipher(key_id: str, column: str) -> AESGCM:
     return AESGCM(derive.derive(ring[key_id]))
 
 
-class _Sealed(bytes):
+class _SealedValue(bytes):
     """A value as it stands in the table, not opened yet."""
 
 
-class _OpenedOnAccess(DeferredAttribute):
+class _UnsealOnAccess(DeferredAttribute):
     field: EncryptedJSONField
 
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         if instance is None:
             return self
         value = super().__get__(instance, cls)
-        if isinstance(value, _Sealed):
+        if isinstance(value, _SealedValue):
             value = self.field.open(value, instance.pk)
             instance.__dict__[self.field.attname] = value
         return value
@@ -96,7 +100,7 @@ class EncryptedJSONField(models.BinaryField):
     The row needs its primary key before it is saved, as all of ours have.
     """
 
-    descriptor_class = _OpenedOnAccess
+    descriptor_class = _UnsealOnAccess
     # For the type checker: what is read and written is any JSON value.
     _pyi_private_get_type: Any
     _pyi_private_set_type: Any
@@ -118,11 +122,11 @@ class EncryptedJSONField(models.BinaryField):
         return orjson.loads(unseal(bytes(sealed), column=self.column_name, row=pk))
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        return None if value is None else _Sealed(value)
+        return None if value is None else _SealedValue(value)
 
     def pre_save(self, model_instance: Any, add: bool) -> bytes | None:
         value = model_instance.__dict__.get(self.attname)
-        if isinstance(value, _Sealed):
+        if isinstance(value, _SealedValue):
             return bytes(value)
         return self.seal(value, model_instance.pk)
 
@@ -144,21 +148,21 @@ def keyed_hashes(purpose: str, *parts: object) -> list[bytes]:
     """Return the keyed hash as it was under the first key ever, and after each further
     key; the last is today's."""
     hashed = "\x1f".join([purpose, *map(str, parts)]).encode()
-    return [hashed := _hashed_again(hashed, key) for key in settings.LOOKUP_KEY]
+    return [hashed := _rehash(hashed, key) for key in settings.LOOKUP_KEY]
 
 
 def keyed_uuid(purpose: str, *parts: object) -> uuid.UUID:
     """A keyed hash in the form of a UUID (version 8: vendor specific)."""
     further = settings.LOOKUP_KEY[1:]
-    made = _as_version_8(keyed_hashes(purpose, *parts)[0])
+    made = _to_uuid8(keyed_hashes(purpose, *parts)[0])
     return KeyedUUIDField.rehashed(made, further)
 
 
-def _hashed_again(value: bytes, key: bytes) -> bytes:
+def _rehash(value: bytes, key: bytes) -> bytes:
     return hmac.digest(key, value, "sha256")
 
 
-def _as_version_8(hashed: bytes) -> uuid.UUID:
+def _to_uuid8(hashed: bytes) -> uuid.UUID:
     raw = hashed[:16]
     marks = bytes((raw[6] & 0x0F | 0x80, raw[7], raw[8] & 0x3F | 0x80))
     return uuid.UUID(bytes=raw[:6] + marks + raw[9:])
@@ -176,7 +180,7 @@ class KeyedHashField(models.BinaryField):
     def rehashed(value: bytes, keys: Iterable[bytes]) -> bytes:
         """Return a stored value as it is under these further keys too."""
         for key in keys:
-            value = _hashed_again(bytes(value), key)
+            value = _rehash(bytes(value), key)
         return value
 
 
@@ -190,7 +194,7 @@ class KeyedUUIDField(models.UUIDField):
     @staticmethod
     def rehashed(value: uuid.UUID, keys: Iterable[bytes]) -> uuid.UUID:
         for key in keys:
-            value = _as_version_8(_hashed_again(value.bytes, key))
+            value = _to_uuid8(_rehash(value.bytes, key))
         return value
 
 
@@ -203,15 +207,15 @@ class KeyedTermsField(ArrayField):
 
     @staticmethod
     def rehashed(value: list[int], keys: Iterable[bytes]) -> list[int]:
-        term_keys = keys_of_terms(keys)
-        return [term_under(term_keys, term.to_bytes(8, signed=True)) for term in value]
+        term_keys = derive_term_keys(keys)
+        return [hash_term(term_keys, term.to_bytes(8, signed=True)) for term in value]
 
 
-def keys_of_terms(keys: Iterable[bytes]) -> list[bytes]:
-    return [_hashed_again(b"search terms", key) for key in keys]
+def derive_term_keys(keys: Iterable[bytes]) -> list[bytes]:
+    return [_rehash(b"search terms", key) for key in keys]
 
 
-def term_under(keys: Iterable[bytes], value: bytes) -> int:
+def hash_term(keys: Iterable[bytes], value: bytes) -> int:
     """Return 64 bits of a hash of the value under each of the keys in turn."""
     for key in keys:
         # blake2b takes a key by itself, and is several times faster than an HMAC.

@@ -9,7 +9,7 @@ from django.db.models import Model, QuerySet, TextField
 from django.db.models.functions import Cast, Right
 from uuid_utils.compat import uuid7
 
-__all__ = ["NUMBER_DIGITS", "RANDOM_BITS", "made_at", "numbered", "uuid7"]
+__all__ = ["NUMBER_DIGITS", "RANDOM_BITS", "filter_by_number", "time_of_id", "uuid7"]
 
 # Below the milliseconds of its time.
 RANDOM_BITS = 80
@@ -17,17 +17,21 @@ RANDOM_BITS = 80
 # Of the id, in the number that is printed and read out: P-1234-ABCD-5678.
 NUMBER_DIGITS = 12
 # As people type it.
-FOUR = "([0-9A-F]{4})"
-NUMBER = re.compile(rf"([A-Z])[- ]?{FOUR}[- ]?{FOUR}[- ]?{FOUR}", re.IGNORECASE)
+FOUR_DIGITS = "([0-9A-F]{4})"
+NUMBER = re.compile(
+    rf"([A-Z])[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}", re.IGNORECASE
+)
 Row = TypeVar("Row", bound=Model)
 
 
-def made_at(row_id: UUID) -> datetime:
+def time_of_id(row_id: UUID) -> datetime:
     """Return the time that is in an id."""
     return datetime.fromtimestamp((row_id.int >> RANDOM_BITS) / 1000, UTC)
 
 
-def numbered(rows: QuerySet[Row], letter: str, typed: str) -> QuerySet[Row] | None:
+def filter_by_number(
+    rows: QuerySet[Row], letter: str, typed: str
+) -> QuerySet[Row] | None:
     """Return the rows with this number; None where it is none of this letter.
 
     Their table has an index on the last digits of the id.

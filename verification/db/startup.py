@@ -29,13 +29,13 @@ ADVICE = {
 }
 
 
-class NotForUs(OperationalError):
+class DatabaseRefused(OperationalError):
     """The database answers, and this process must not work with it, as it says."""
 
 
-def sentence(error: OperationalError) -> str:
+def explain_error(error: OperationalError) -> str:
     """How to reach the database, or "" for an error of a statement."""
-    if isinstance(error, NotForUs):
+    if isinstance(error, DatabaseRefused):
         return str(error)
     if getattr(error.__cause__, "sqlstate", None) is not None:
         return ""
@@ -51,25 +51,28 @@ def sentence(error: OperationalError) -> str:
     )
 
 
-def is_away(error: OperationalError) -> bool:
+def is_unreachable(error: OperationalError) -> bool:
     """Whether the server does not answer at all, and may do so later."""
     text = str(error)
-    refuses = isinstance(error, NotForUs) or "FATAL" in text
+    refuses = isinstance(error, DatabaseRefused) or "FATAL" in text
     return not refuses or "starting up" in text
 
 
-def unapplied() -> int:
+def count_unapplied_migrations() -> int:
     """Return the number of migrations that are not applied.
 
     The migrations are loaded only if the database lacks one of their names.
     """
-    if set(_names()) <= MigrationRecorder(connection).applied_migrations().keys():
+    if (
+        set(_migration_names())
+        <= MigrationRecorder(connection).applied_migrations().keys()
+    ):
         return 0
     executor = MigrationExecutor(connection)
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
-def _names() -> Iterator[tuple[str, str]]:
+def _migration_names() -> Iterator[tuple[str, str]]:
     for app in apps.get_app_configs():
         package, _ = MigrationLoader.migrations_module(app.label)
         spec = find_spec(package) if package else None

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-FORBID = """
+CREATE_FUNCTION = """
 CREATE OR REPLACE FUNCTION append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = '23001';
@@ -10,10 +10,10 @@ END $$;
 """
 
 
-def append_only_but(table: str, erasable: str) -> migrations.RunSQL:
+def append_only_except(table: str, erasable: str) -> migrations.RunSQL:
     """The same, but that the column `erasable` may be made NULL."""
     return migrations.RunSQL(
-        f"""{FORBID}
+        f"""{CREATE_FUNCTION}
         CREATE FUNCTION {table}_only_erases() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             IF NEW.{erasable} IS NULL
@@ -40,7 +40,7 @@ def append_only_but(table: str, erasable: str) -> migrations.RunSQL:
 def append_only(table: str) -> migrations.RunSQL:
     """Refuse UPDATE, DELETE and TRUNCATE on this table, whoever asks."""
     return migrations.RunSQL(
-        f"""{FORBID}
+        f"""{CREATE_FUNCTION}
         CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
             FOR EACH ROW EXECUTE FUNCTION append_only();
         CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}

@@ -28,7 +28,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from verification.db.encryption import keyed_hash
-from verification.web.pages import View, private
+from verification.web.pages import View, private_page
 
 STAFF, OWNER, APPLICANT = "staff", "owner", "applicant"
 ADDRESSES = {
@@ -43,7 +43,7 @@ BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 def only_on_this_machine(view: View) -> View:
     """Answer 404 unless DEBUG is on and a browser on this machine asks."""
 
-    @private
+    @private_page
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not (settings.DEBUG and _is_served_here() and _is_from_here(request)):

@@ -44,24 +44,24 @@ from verification.db import embedded
 from verification.db.ids import uuid7
 from verification.development.access import APPLICANT, OWNER, make_person
 from verification.golive import applications
-from verification.golive.inspection import PNG, Inspected
+from verification.golive.inspection import PNG, InspectedFile
 from verification.golive.models import DocumentKind, Status
-from verification.golive.status import By
+from verification.golive.status import ActingUser
 from verification.payments import checkouts
-from verification.payments.alerts import raise_doubt
-from verification.payments.models import Checkout, Doubt, Payment
-from verification.payments.provider_events import receive
-from verification.payments.sandbox import SandboxProvider, play
-from verification.providers.checkout import CheckoutState, ProviderEvent
+from verification.payments.alerts import raise_review_flag
+from verification.payments.models import Checkout, Payment, ReviewFlag
+from verification.payments.provider_events import record_provider_event
+from verification.payments.sandbox import SandboxProvider, end_sandbox_checkout
+from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.models import Report, ReportStatus
 from verification.reports.orders import catalogue, read_orders
 from webhooks.configuration import configure
 from webhooks.models import Configuration, Event
-from webhooks.results import WAITS
+from webhooks.results import RETRY_DELAYS
 from workspaces.ledger import account_of
-from workspaces.members import give_to
+from workspaces.members import assign_owner
 from workspaces.models import Client, Environment, Member, Workspace
 from workspaces.signup import create_workspace
 
@@ -110,10 +110,10 @@ RECEIVER = "https://hooks.demo-lender.invalid/verification"
 CLEAR, NOT_FOUND, OTHER_NAME, ADVERSE, DOWN, CHANGING, REFUSED = 0, 1, 2, 3, 5, 7, 8
 NEXT_TRY = timedelta(days=7)
 # Columns that say when something comes due stay as they are.
-STAY = "^(next_|leased_|turn_|put_off_)"
+UNMOVED_COLUMNS = "^(next_|leased_|turn_|put_off_)"
 # A delivery that failed has had every attempt of the schedule, after so many seconds.
-WAITED = list(accumulate(WAITS, initial=0))
-DELIVERIES_WITH_THEIR_EVENTS = f"""
+RETRY_SECONDS = list(accumulate(RETRY_DELAYS, initial=0))
+MOVE_DELIVERIES = f"""
 UPDATE webhooks_attempt t SET started_at = t.started_at - age
 FROM webhooks_event e JOIN ages USING (report_id) WHERE e.id = t.delivery_id;
 UPDATE webhooks_delivery d SET created_at = e.created_at,
@@ -130,7 +130,7 @@ SELECT gen_random_uuid(), d.event_id, tries.number, c.url,
 FROM webhooks_event e JOIN ages USING (report_id)
 JOIN webhooks_delivery d ON d.event_id = e.id AND d.status = 'FAILED'
 JOIN webhooks_configuration c ON c.id = d.configuration_id
-CROSS JOIN unnest(ARRAY{WAITED}) WITH ORDINALITY AS tries(waited, number)
+CROSS JOIN unnest(ARRAY{RETRY_SECONDS}) WITH ORDINALITY AS tries(waited, number)
 WHERE tries.number > d.attempts;
 UPDATE webhooks_delivery d SET attempts = made.number, failures = made.number
 FROM (
@@ -172,7 +172,7 @@ def demo_workspace() -> Workspace:
 @transaction.atomic
 def _workspace_of(owner: User, name: str) -> Workspace:
     workspace = create_workspace(name=name, owner_email=owner.email)
-    give_to(workspace, owner.email)
+    assign_owner(workspace, owner.email)
     return workspace
 
 
@@ -190,8 +190,8 @@ def fill() -> None:
     demo.order()
     demo.answer_requests()
     demo.pay()
-    demo.watch()
-    demo.stop_some()
+    demo.create_rules()
+    demo.cancel_reports()
     demo.order_from_a_source_that_is_down()
     apply_to_go_live()
     demo.move_into_the_past()
@@ -325,14 +325,14 @@ class Demo:
             if payment.report.status != ReportStatus.PENDING_PAYMENT:
                 continue
             checkout = checkouts.open_checkout(payment.pk, payment.generation)
-            checkouts.begin(checkout, "en")
-            play(checkout.reference, CheckoutState.PAID)
+            checkouts.open_at_provider(checkout, "en")
+            end_sandbox_checkout(checkout.reference, CheckoutState.PAID)
             event = ProviderEvent(str(uuid7()), "checkout.paid", checkout.reference)
-            receive(SandboxProvider.name, event, b"{}")
+            record_provider_event(SandboxProvider.name, event, b"{}")
         disputed = Checkout.objects.filter(payment_id=payments[-1].pk).latest("id")
-        raise_doubt(disputed.pk, Doubt.DISPUTED)
+        raise_review_flag(disputed.pk, ReviewFlag.DISPUTED)
 
-    def watch(self) -> None:
+    def create_rules(self) -> None:
         """Three rules. What the last two find changes with every run."""
         for digit, name in (
             (CLEAR, "IDENTITY"),
@@ -358,7 +358,7 @@ class Demo:
                 except RunRefused as e:
                     logger.warning("rule %s did not run: %s", rule.pk, e)
 
-    def stop_some(self) -> None:
+    def cancel_reports(self) -> None:
         """The client cancels two reports whose subjects have not answered."""
         for consent in self.hosted()[4:6]:
             if consent.report.status == ReportStatus.PENDING_CONSENT:
@@ -420,14 +420,14 @@ class Demo:
                     f"UPDATE {table} SET {earlier} FROM ages "  # noqa: S608
                     f"WHERE {table}.{key} = ages.report_id"
                 )
-            cursor.execute(DELIVERIES_WITH_THEIR_EVENTS)
+            cursor.execute(MOVE_DELIVERIES)
             cursor.execute(
                 "UPDATE monitoring_rule SET starts_at = starts_at - age, "
                 "created_at = created_at - age "
                 "FROM make_interval(days => %s) AS age WHERE id = ANY(%s)",
                 [DAYS, list(self.rules.values_list("pk", flat=True))],
             )
-            _sign_again(cursor, list(ages))
+            _rewrite_digests(cursor, list(ages))
         audit.record(FILLED, audit.SERVICE, self.workspace)
 
 
@@ -443,12 +443,12 @@ def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
             ))
         GROUP BY table_name
         """,
-        [STAY],
+        [UNMOVED_COLUMNS],
     )
     return list(cursor.fetchall())
 
 
-def _sign_again(cursor: Any, reports: list[UUID]) -> None:
+def _rewrite_digests(cursor: Any, reports: list[UUID]) -> None:
     """Write the digests of consent records again: they cover the time."""
     for record in ConsentRecord.objects.filter(report__in=reports):
         digest = digest_of(record, record.evidence or {})
@@ -464,14 +464,14 @@ def apply_to_go_live() -> None:
     if not Member.objects.filter(user=user).exists():
         _workspace_of(user, COMPANY)
     member = Member.objects.select_related("workspace", "user").get(user=user)
-    application = applications.newest(member.workspace)
+    application = applications.newest_application(member.workspace)
     if application and application.status != Status.DRAFT:
         return
-    by = By(user, Actor(ActorKind.MEMBER, user.get_username()))
-    applications.describe(member, COMPANY, APPLICATION, by)
+    by = ActingUser(user, Actor(ActorKind.MEMBER, user.get_username()))
+    applications.describe_company(member, COMPANY, APPLICATION, by)
     for kind in DocumentKind:
-        file = Inspected(PNG, _picture(f"{COMPANY}: {kind.label}"))
-        applications.hand_in(member, kind, f"{kind.lower()}.png", file, by)
+        file = InspectedFile(PNG, _picture(f"{COMPANY}: {kind.label}"))
+        applications.upload_document(member, kind, f"{kind.lower()}.png", file, by)
     applications.submit(member, by)
 
 

@@ -6,8 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from verification.console.base import SIZE, Page, number_of
-from verification.console.mailbox import described, written
+from verification.console.base import PAGE_SIZE, Page, page_number
+from verification.console.mailbox import describe_message, render_message
 from verification.development.access import only_on_this_machine
 from verification.notifications.models import Notification
 
@@ -16,9 +16,9 @@ from verification.notifications.models import Notification
 @only_on_this_machine
 def show(request: HttpRequest) -> HttpResponse:
     """Newest first, whether or not they were sent."""
-    number = number_of(request)
+    number = page_number(request)
     found = Notification.objects.order_by("-id")
-    rows = found[number * SIZE : (number + 1) * SIZE]
-    shown = [described(one) | written(one) for one in rows]
+    rows = found[number * PAGE_SIZE : (number + 1) * PAGE_SIZE]
+    shown = [describe_message(one) | render_message(one) for one in rows]
     page = Page(shown, found.count(), number)
     return render(request, "console/mailbox/all.html", {"page": page})

@@ -18,15 +18,17 @@ from django.conf import settings
 FOLDER = Path(settings.BASE_DIR) / "templates" / "pdf"
 
 
-def document(template: str, at: datetime, data: dict[str, Any], **also: str) -> bytes:
+def render_document(
+    template: str, at: datetime, data: dict[str, Any], **also: str
+) -> bytes:
     """`at` is when the document says that it was made; `also` are further inputs."""
     inputs = {"data": orjson.dumps(data).decode(), **also}
     try:
-        return _compiled(template, at, inputs, "ua-1")
+        return _compile(template, at, inputs, "ua-1")
     except typst.TypstError:
         # A character that our fonts lack: the standard forbids the empty box that
         # stands for it, and a document with a box is better than none.
-        return _compiled(template, at, inputs, "1.7")
+        return _compile(template, at, inputs, "1.7")
 
 
 @cache
@@ -38,7 +40,7 @@ def _fonts() -> typst.Fonts:
     return typst.Fonts(include_system_fonts=False, font_paths=[FOLDER / "fonts"])
 
 
-def _compiled(
+def _compile(
     template: str,
     at: datetime,
     inputs: dict[str, str],

@@ -15,28 +15,28 @@ from django.utils.translation import gettext
 
 from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
-from verification.consents.records import CODES
+from verification.consents.records import REASON_CODES
 from verification.documents import pdf
 from verification.payments.models import Checkout
 from verification.payments.receipts import receipt_of
 from verification.payments.registry import LABELS
 from verification.references.models import Reference
 from verification.reports.models import Report
-from verification.values.local_time import IN_FULL, in_nairobi
+from verification.values.local_time import FULL_FORMAT, format_nairobi
 from verification.values.wire import NAIROBI, one_line
 from workspaces.models import Environment
 
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that are shown as they are, on one line.
-SHOWN = ("purpose", "requester", "typedName", "position", "reason")
+SHOWN_MEMBERS = ("purpose", "requester", "typedName", "position", "reason")
 # What the subject's browser told; of a withdrawal by staff it is that of staff.
-OF_BROWSER = ("address", "userAgent")
+BROWSER_MEMBERS = ("address", "userAgent")
 
 
 def consent_receipt_pdf(record: ConsentRecord) -> bytes:
     """Carries the exact text that was shown, or says that it was erased."""
     data = _consent_receipt(record)
-    return pdf.document("consent_receipt.typ", record.created_at, data)
+    return pdf.render_document("consent_receipt.typ", record.created_at, data)
 
 
 def reference_receipt_pdf(reference: Reference) -> bytes:
@@ -52,7 +52,7 @@ def reference_receipt_pdf(reference: Reference) -> bytes:
         "requester": reference.report.workspace.requester.name,
         **_contacts(reference.report),
     }
-    return pdf.document("reference_receipt.typ", at, data)
+    return pdf.render_document("reference_receipt.typ", at, data)
 
 
 def reference_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
@@ -75,16 +75,16 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
     evidence = record.evidence or {}
     moment = _moment(record.created_at, record.language)
     reason = evidence.get("reason")
-    shown = SHOWN if record.is_by_staff else SHOWN + OF_BROWSER
+    shown = SHOWN_MEMBERS if record.is_by_staff else SHOWN_MEMBERS + BROWSER_MEMBERS
     return {
         **moment,
-        **dict.fromkeys(OF_BROWSER, ""),
+        **dict.fromkeys(BROWSER_MEMBERS, ""),
         **{name: one_line(evidence.get(name) or "") for name in shown},
         "made": evidence.get("made") or "",
         "byStaff": record.is_by_staff,
         "number": record.number,
         "decision": record.happened,
-        "reasonCode": reason if reason in CODES else "",
+        "reasonCode": reason if reason in REASON_CODES else "",
         "checks": check_headings(
             evidence.get("checks") or [], record.notice_version, moment["language"]
         ),
@@ -92,7 +92,7 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
         "codeSentTo": evidence.get("codeSentTo") or "",
         "codeAddress": evidence.get("codeAddress") or "",
-        "linkGiven": "" if record.is_by_staff else _link_given(evidence),
+        "linkGiven": "" if record.is_by_staff else _link_origin(evidence),
         "ofClient": evidence.get("ofClient") or [],
         "report": str(record.report_id),
         **_contacts(record.report),
@@ -103,7 +103,7 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
     }
 
 
-def _link_given(evidence: dict[str, Any]) -> str:
+def _link_origin(evidence: dict[str, Any]) -> str:
     """ "sent", "handed" by the client, or "" where nobody answered or older records do
     not tell."""
     if not evidence.get("confirmedBy") or evidence.get("linkSentTo") is None:
@@ -125,7 +125,7 @@ def _moment(at: datetime, language: str) -> dict[str, Any]:
     language = language if language in LANGUAGES else "en"
     at = at.astimezone(NAIROBI)
     with translation.override(language):
-        text = in_nairobi(at, IN_FULL)
+        text = format_nairobi(at, FULL_FORMAT)
     date = {"year": at.year, "month": at.month, "day": at.day}
     return {"language": language, "at": text, "date": date}
 
@@ -134,7 +134,9 @@ def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
     """Of a checkout whose money paid a report, or topped up a balance."""
     with translation.override(language):
         data = _receipt(checkout, language)
-    return pdf.document("payment_receipt.typ", cast(datetime, checkout.paid_at), data)
+    return pdf.render_document(
+        "payment_receipt.typ", cast(datetime, checkout.paid_at), data
+    )
 
 
 def payment_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
@@ -163,7 +165,7 @@ def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
     return {
         "language": language,
         "number": checkout.number,
-        "at": in_nairobi(at, IN_FULL),
+        "at": format_nairobi(at, FULL_FORMAT),
         "date": {"year": at.year, "month": at.month, "day": at.day},
         "amount": f"{currency} {total:,.2f}",
         "parts": parts if len(parts) > 1 else [],

@@ -15,7 +15,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent
 from verification.documents import pdf
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.values.local_time import in_nairobi
+from verification.values.local_time import format_nairobi
 from verification.values.wire import NAIROBI, one_line
 from workspaces.models import Environment
 
@@ -40,10 +40,12 @@ def report_pdf(report: Report) -> bytes:
     """As it stands now; the same report in the same state gives the same bytes."""
     results = list(report.results.select_related("definition").order_by("position"))
     data = _document(report, results)
-    return pdf.document("report.typ", report.updated_at, data, qr=_qr(data["genuine"]))
+    return pdf.render_document(
+        "report.typ", report.updated_at, data, qr=_qr(data["genuine"])
+    )
 
 
-def number_of(report: Report) -> str:
+def report_number(report: Report) -> str:
     """As a person reads it out."""
     text = report.pk.hex[-12:].upper()
     return f"R-{text[:4]}-{text[4:8]}-{text[8:]}"
@@ -54,7 +56,7 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
     ended = report.completed_at
     return {
         "operator": settings.OPERATOR_NAME,
-        "number": number_of(report),
+        "number": report_number(report),
         "date": {"year": made.year, "month": made.month, "day": made.day},
         "requester": report.workspace.requester.name,
         "ordered": _moment(report.created_at),
@@ -138,7 +140,7 @@ def _check(result: CheckResult) -> dict[str, Any]:
             for flag in finding.get("flags", ())
         ],
         "details": [
-            [words(name), _masked(text) if name == "idNumber" else text]
+            [humanise_name(name), _masked(text) if name == "idNumber" else text]
             for name, value in (finding.get("details") or {}).items()
             if (text := as_text(value))
         ],
@@ -174,7 +176,7 @@ def _timeline(report: Report) -> list[list[str]]:
     return [
         [
             _moment(change.created_at),
-            f"{words(change.trigger)}: {change.target}",
+            f"{humanise_name(change.trigger)}: {change.target}",
             # A key is the client's; which one is of no use to who reads this.
             change.actor.partition(" ")[0],
         ]
@@ -190,7 +192,7 @@ def as_text(value: Any) -> str:
         case bool():
             return "Yes" if value else "No"
         case dict():
-            members = ((words(k), as_text(v)) for k, v in value.items())
+            members = ((humanise_name(k), as_text(v)) for k, v in value.items())
             return ", ".join(f"{name}: {text}" for name, text in members if text)
         case list():
             return "; ".join(text for item in value if (text := as_text(item)))
@@ -198,7 +200,7 @@ def as_text(value: Any) -> str:
             return one_line(str(value))
 
 
-def words(name: str) -> str:
+def humanise_name(name: str) -> str:
     """`registeredAddress` -> `Registered address`, `kraPin` -> `KRA PIN`"""
     parts = re.findall("[A-Za-z][a-z]*|[0-9]+|[^A-Za-z0-9]+", name)
     words = [part.lower() for part in parts if part.strip()]
@@ -207,7 +209,7 @@ def words(name: str) -> str:
 
 
 def _moment(at: datetime) -> str:
-    return in_nairobi(at)
+    return format_nairobi(at)
 
 
 def _qr(text: str) -> str:

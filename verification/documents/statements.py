@@ -26,11 +26,11 @@ HEADINGS = (
     "entry",
 )
 # What spreadsheets take for the beginning of a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
 # A document of more pages is read by nobody, and takes long to make.
-LINES_IN_PDF = 2_000
+MAX_PDF_LINES = 2_000
 # Until then a file is held in memory.
-SMALL = 1 << 20
+MAX_BYTES_IN_MEMORY = 1 << 20
 
 
 class Writable(Protocol):
@@ -52,7 +52,7 @@ def write_csv(statement: Statement, file: Writable) -> None:
     writer.writerow(_balance(statement, "OPENING_BALANCE"))
     currency = statement.account.currency
     writer.writerows(_row(line, currency) for line in statement.lines())
-    closing = "BALANCE_SO_FAR" if statement.is_so_far else "CLOSING_BALANCE"
+    closing = "BALANCE_SO_FAR" if statement.is_partial else "CLOSING_BALANCE"
     writer.writerow(_balance(statement, closing))
 
 
@@ -62,7 +62,7 @@ def csv_file(statement: Statement) -> IO[bytes]:
     So nobody takes half a statement for one, and who reads slowly holds no snapshot of
     the database.
     """
-    file = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115
+    file = SpooledTemporaryFile(max_size=MAX_BYTES_IN_MEMORY)  # noqa: SIM115
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     write_csv(statement, text)
     text.detach()
@@ -72,7 +72,7 @@ def csv_file(statement: Statement) -> IO[bytes]:
 
 def statement_pdf(statement: Statement) -> bytes:
     """Totals and entries; of a very long month the totals alone."""
-    return pdf.document("statement.typ", statement.until, _data(statement))
+    return pdf.render_document("statement.typ", statement.until, _data(statement))
 
 
 def _row(line: Line, currency: str) -> Iterable[object]:
@@ -84,8 +84,8 @@ def _row(line: Line, currency: str) -> Iterable[object]:
         currency,
         line.report_id or "",
         line.check,
-        _text(line.note),
-        _text(line.actor),
+        _escape_formula(line.note),
+        _escape_formula(line.actor),
         line.id,
     )
 
@@ -98,13 +98,13 @@ def _balance(statement: Statement, kind: str) -> Iterable[object]:
     return (nairobi_text(at), kind, "", balance, currency, "", "", "", "", "")
 
 
-def _text(value: str) -> str:
-    return f"'{value}" if value.startswith(FORMULA) else value
+def _escape_formula(value: str) -> str:
+    return f"'{value}" if value.startswith(FORMULA_PREFIXES) else value
 
 
 def _data(statement: Statement) -> dict[str, Any]:
     account = statement.account
-    is_whole = statement.count <= LINES_IN_PDF
+    is_whole = statement.count <= MAX_PDF_LINES
     return {
         "workspace": account.workspace.requester.name,
         "workspaceId": str(account.workspace_id),
@@ -117,7 +117,7 @@ def _data(statement: Statement) -> dict[str, Any]:
             "month": statement.until.month,
             "day": statement.until.day,
         },
-        "soFar": f"{statement.until:%Y-%m-%d %H:%M:%S}" if statement.is_so_far else "",
+        "soFar": f"{statement.until:%Y-%m-%d %H:%M:%S}" if statement.is_partial else "",
         "opening": _money(statement.opening),
         "closing": _money(statement.closing),
         "count": statement.count,
@@ -126,11 +126,11 @@ def _data(statement: Statement) -> dict[str, Any]:
             for t in statement.totals
         ],
         "isWhole": is_whole,
-        "lines": [_shown(line) for line in statement.lines()] if is_whole else [],
+        "lines": [_line_data(line) for line in statement.lines()] if is_whole else [],
     }
 
 
-def _shown(line: Line) -> dict[str, str]:
+def _line_data(line: Line) -> dict[str, str]:
     what = [line.check, line.note, "" if line.check else line.actor]
     return {
         "at": f"{line.at.astimezone(NAIROBI):%Y-%m-%d %H:%M:%S}",

@@ -8,25 +8,25 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
-from verification.backoffice.dialogs import ReasonForm, back_to, dialog
+from verification.backoffice.dialogs import ReasonForm, dialog, redirect_back
 from verification.backoffice.disclosure import is_revealed
 from verification.backoffice.model_admin import ReadOnlyAdmin
 from verification.golive import decisions, names
 from verification.golive.documents import download
 from verification.golive.models import WAITING, Application, NameChange, Status
 from verification.golive.review import is_running, review_of
-from verification.golive.status import By, InvalidTransition
+from verification.golive.status import ActingUser, InvalidTransition
 from verification.reports.models import ReportStatus
 from verification.reports.status import NotRetryable
 
-REFUSALS = (decisions.Refused, NotRetryable)
+REFUSALS = (decisions.DecisionRefused, NotRetryable)
 
 
 # Addresses of the buttons that decide, by their ends.
 DECIDING = ("_take", "_approve", "_reject")
 
 
-def decides(request):
+def is_decision(request):
     """Whether a dialog is asked for or sent, and not the page with its buttons.
 
     Its row may have been decided meanwhile: then the verb refuses, and says so.
@@ -35,7 +35,7 @@ def decides(request):
     return bool(match and match.url_name and match.url_name.endswith(DECIDING))
 
 
-def waiting(applications):
+def filter_waiting(applications):
     """Found by the index `applications_waiting`."""
     return applications.filter(status__in=WAITING)
 
@@ -48,7 +48,7 @@ class WaitingFilter(admin.SimpleListFilter):
         return [("staff", "for a review")]
 
     def queryset(self, request, applications):
-        return waiting(applications) if self.value() == "staff" else applications
+        return filter_waiting(applications) if self.value() == "staff" else applications
 
 
 @admin.register(Application)
@@ -115,11 +115,11 @@ class ApplicationAdmin(ReadOnlyAdmin):
         return download(found, f"{found.kind.lower()}-{application.pk}")
 
     def has_take_permission(self, request, object_id=None):
-        now = Status if decides(request) else [Status.SUBMITTED]
+        now = Status if is_decision(request) else [Status.SUBMITTED]
         return self._is(request, object_id, *now)
 
     def has_decide_permission(self, request, object_id=None):
-        now = Status if decides(request) else [Status.IN_REVIEW]
+        now = Status if is_decision(request) else [Status.IN_REVIEW]
         return self._is(request, object_id, *now)
 
     def has_check_permission(self, request, object_id=None):
@@ -210,26 +210,26 @@ class ApplicationAdmin(ReadOnlyAdmin):
         return self._act(request, object_id, verb, "The company is checked again.")
 
     def _act(self, request, object_id, verb, told):
-        return act(self, request, object_id, verb, told)
+        return run_decision(self, request, object_id, verb, told)
 
 
-def act(office, request, object_id, verb, told):
+def run_decision(office, request, object_id, verb, told):
     """Have the reviewer do it to the row, and lead back to its page."""
     row = office.get_object(request, object_id)
     if row is None:
         raise Http404
     try:
-        verb(By(request.user, audit.actor_of(request)))
+        verb(ActingUser(request.user, audit.actor_of(request)))
     except InvalidTransition as e:
-        office.message_user(request, _meanwhile(e), messages.ERROR)
+        office.message_user(request, _explain_conflict(e), messages.ERROR)
     except REFUSALS as e:
         office.message_user(request, str(e), messages.ERROR)
     else:
         office.message_user(request, told, messages.SUCCESS)
-    return back_to(request, row)
+    return redirect_back(request, row)
 
 
-def _meanwhile(refusal):
+def _explain_conflict(refusal):
     if refusal.source == Status.SUBMITTED:
         return "Nothing was done: the application has to be taken for review first."
     status = Status(refusal.source).label.lower()
@@ -278,7 +278,7 @@ class NameChangeAdmin(ReadOnlyAdmin):
         if not request.user.has_perm("golive.decide_application"):
             return False
         changes = NameChange.objects.filter(pk=object_id)
-        if not decides(request):
+        if not is_decision(request):
             changes = changes.filter(status=NameChange.Status.WAITING)
         return bool(object_id) and changes.exists()
 
@@ -298,7 +298,9 @@ class NameChangeAdmin(ReadOnlyAdmin):
         def verb(by):
             names.approve_name_change(object_id, by)
 
-        return act(self, request, object_id, verb, "It is approved; they are told.")
+        return run_decision(
+            self, request, object_id, verb, "It is approved; they are told."
+        )
 
     @action(
         description="Reject",
@@ -317,4 +319,6 @@ class NameChangeAdmin(ReadOnlyAdmin):
         def verb(by):
             names.reject_name_change(object_id, by, form.cleaned_data["reason"])
 
-        return act(self, request, object_id, verb, "It is rejected; they are told.")
+        return run_decision(
+            self, request, object_id, verb, "It is rejected; they are told."
+        )

@@ -12,12 +12,12 @@ from django.db import transaction
 
 from verification.backoffice import audit
 from verification.golive import documents
-from verification.golive.company_report import order_of, ordered
-from verification.golive.documents import Stored
-from verification.golive.inspection import Inspected
+from verification.golive.company_report import order_report, request_body
+from verification.golive.documents import StoredFile
+from verification.golive.inspection import InspectedFile
 from verification.golive.models import Application, Document, DocumentKind, Status
-from verification.golive.status import By, held, move
-from workspaces.members import Permission, require
+from verification.golive.status import ActingUser, lock_application, move
+from workspaces.members import Permission, require_permission
 from workspaces.models import Member, Workspace
 
 
@@ -40,11 +40,11 @@ class Incomplete(Exception):
     kinds: list[DocumentKind]
 
 
-def newest(workspace: Workspace) -> Application | None:
+def newest_application(workspace: Workspace) -> Application | None:
     return Application.objects.filter(workspace=workspace).order_by("-id").first()
 
 
-def refusal(workspace: Workspace) -> str:
+def rejection_reason(workspace: Workspace) -> str:
     """Why the last one that was decided was rejected, until another is submitted."""
     rejected = Application.objects.filter(workspace=workspace, status=Status.REJECTED)
     last = rejected.order_by("-id").first()
@@ -52,23 +52,23 @@ def refusal(workspace: Workspace) -> str:
     return last.reason if last and is_open else ""
 
 
-def missing(application: Application) -> list[DocumentKind]:
+def missing_documents(application: Application) -> list[DocumentKind]:
     given = set(application.documents.values_list("kind", flat=True))
     return [kind for kind in DocumentKind if kind not in given]
 
 
 @transaction.atomic
-def describe(
-    member: Member, company_name: str, details: dict[str, Any], by: By
+def describe_company(
+    member: Member, company_name: str, details: dict[str, Any], by: ActingUser
 ) -> Application:
     """Write what the company is into the draft, or begin one. Raises NotEditable."""
-    require(member, Permission.GO_LIVE)
-    application = _draft(member)
+    require_permission(member, Permission.GO_LIVE)
+    application = _lock_draft(member)
     if application is None:
-        is_first = newest(member.workspace) is None
+        is_first = newest_application(member.workspace) is None
         fresh = Application(workspace=member.workspace)
         application = fresh if is_first else begin_again(member, by)
-    changed = _changed(application, company_name, details)
+    changed = _changed_fields(application, company_name, details)
     application.company_name, application.details = company_name, details
     application.save()
     _record("described", by, application, *changed)
@@ -76,12 +76,12 @@ def describe(
 
 
 @transaction.atomic
-def begin_again(member: Member, by: By) -> Application:
+def begin_again(member: Member, by: ActingUser) -> Application:
     """A draft like the one that was rejected. Raises NotEditable."""
-    require(member, Permission.GO_LIVE)
-    if draft := _draft(member):
+    require_permission(member, Permission.GO_LIVE)
+    if draft := _lock_draft(member):
         return draft
-    before = newest(member.workspace)
+    before = newest_application(member.workspace)
     if before is None:
         raise NotEditable
     application = Application.objects.create(
@@ -89,35 +89,35 @@ def begin_again(member: Member, by: By) -> Application:
         company_name=before.company_name,
         details=before.details,
     )
-    _copy(before.documents.all(), application)
+    _copy_documents(before.documents.all(), application)
     _record("begun-again", by, application)
     return application
 
 
-def hand_in(
-    member: Member, kind: DocumentKind, name: str, found: Inspected, by: By
+def upload_document(
+    member: Member, kind: DocumentKind, name: str, found: InspectedFile, by: ActingUser
 ) -> Document:
     """Keep a file, in place of the one of its kind. Raises NotEditable."""
-    require(member, Permission.GO_LIVE)
+    require_permission(member, Permission.GO_LIVE)
     stored = documents.store(found.content)
     try:
         with transaction.atomic():
-            document = _hand_in(member, kind, name, found, stored)
+            document = _replace_document(member, kind, name, found, stored)
             _record("document-handed-in", by, document.application, kind)
     except BaseException:
-        documents.forget(stored.name)
+        documents.delete_unused(stored.name)
         raise
     return document
 
 
-def submit(member: Member, by: By) -> Application:
+def submit(member: Member, by: ActingUser) -> Application:
     """To be reviewed: the account becomes a business, and its company is checked.
 
     Raises NotEditable, Incomplete, NoContact, Suspended, and InvalidRequest where the
     company cannot be checked as it is told.
     """
-    require(member, Permission.GO_LIVE)
-    draft = newest(member.workspace)
+    require_permission(member, Permission.GO_LIVE)
+    draft = newest_application(member.workspace)
     if draft is None or draft.status != Status.DRAFT:
         raise NotEditable
 
@@ -127,24 +127,32 @@ def submit(member: Member, by: By) -> Application:
             raise Suspended
         if not application.details.get("publicContact"):
             raise NoContact
-        if kinds := missing(application):
+        if kinds := missing_documents(application):
             raise Incomplete(kinds)
         workspace.kind = Workspace.Kind.BUSINESS
         workspace.save(update_fields=["kind"])
-        return {"report": ordered(order_of(application), settings.GO_LIVE_ENVIRONMENT)}
+        return {
+            "report": order_report(
+                request_body(application), settings.GO_LIVE_ENVIRONMENT
+            )
+        }
 
     return move(draft.pk, Status.SUBMITTED, by, prepare)
 
 
-def _hand_in(
-    member: Member, kind: DocumentKind, name: str, found: Inspected, stored: Stored
+def _replace_document(
+    member: Member,
+    kind: DocumentKind,
+    name: str,
+    found: InspectedFile,
+    stored: StoredFile,
 ) -> Document:
-    application = _draft(member)
+    application = _lock_draft(member)
     if application is None:
         raise NotEditable
     replaced = application.documents.filter(kind=kind)
     for file in replaced.values_list("file", flat=True):
-        transaction.on_commit(partial(documents.forget, file))
+        transaction.on_commit(partial(documents.delete_unused, file))
     replaced.delete()
     return Document.objects.create(
         application=application,
@@ -158,23 +166,23 @@ def _hand_in(
     )
 
 
-def _draft(member: Member) -> Application | None:
+def _lock_draft(member: Member) -> Application | None:
     """The one that is being filled in, locked; NotEditable while one is reviewed."""
     workspaces = Workspace.objects.select_for_update(no_key=True)
     workspace = workspaces.get(pk=member.workspace_id)
     if workspace.go_live == Workspace.GoLive.APPROVED:
         # Also where that was done without an application.
         raise NotEditable
-    found = newest(workspace)
+    found = newest_application(workspace)
     if found is None or found.status == Status.REJECTED:
         return None
-    found = held(found.pk)
+    found = lock_application(found.pk)
     if found.status != Status.DRAFT:
         raise NotEditable
     return found
 
 
-def _changed(
+def _changed_fields(
     before: Application, company_name: str, details: dict[str, Any]
 ) -> list[str]:
     kept = before.details or {}
@@ -182,12 +190,12 @@ def _changed(
     return ["companyName"] * (before.company_name != company_name) + changed
 
 
-def _record(what: str, by: By, application: Application, *fields: str) -> None:
+def _record(what: str, by: ActingUser, application: Application, *fields: str) -> None:
     action = f"{audit.noun(application)}.{what}"
     audit.record(action, by.actor, application, fields=fields)
 
 
-def _copy(files: Iterable[Document], application: Application) -> None:
+def _copy_documents(files: Iterable[Document], application: Application) -> None:
     """The files themselves are not written anew."""
     for before in files:
         Document.objects.create(

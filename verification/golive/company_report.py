@@ -17,7 +17,7 @@ CHECK = "BUSINESS_VERIFICATION"
 ACTOR = "go-live"
 
 
-def item_of(company_name: str, registration_number: str, country: str) -> Any:
+def report_item(company_name: str, registration_number: str, country: str) -> Any:
     return {
         "subject": {
             "subjectType": "COMPANY",
@@ -30,22 +30,22 @@ def item_of(company_name: str, registration_number: str, country: str) -> Any:
     }
 
 
-def order_of(application: Application) -> dict[str, Any]:
+def request_body(application: Application) -> dict[str, Any]:
     told = application.details
     number, country = told["registrationNumber"], told["country"]
-    return {"reports": [item_of(application.company_name, number, country)]}
+    return {"reports": [report_item(application.company_name, number, country)]}
 
 
 def can_be_checked(company_name: str, number: str, country: str, where: str) -> bool:
     """Whether the service takes such an order: reserved numbers are for the sandbox."""
     try:
-        _read({"reports": [item_of(company_name, number, country)]}, where)
+        _read({"reports": [report_item(company_name, number, country)]}, where)
     except InvalidRequest:
         return False
     return True
 
 
-def ordered(body: dict[str, Any], environment: str) -> Report:
+def order_report(body: dict[str, Any], environment: str) -> Report:
     """Raises InvalidRequest."""
     (order,) = _read(body, environment)
     account = operator_account(environment)

@@ -10,9 +10,9 @@ from django.db.models import Q
 
 from verification.backoffice import audit
 from verification.golive.company_report import ACTOR, is_completed
-from verification.golive.messages import owners_of, tell_approved, tell_rejected
+from verification.golive.messages import notify_approved, notify_rejected, owners_of
 from verification.golive.models import Application, Status
-from verification.golive.status import By, move
+from verification.golive.status import ActingUser, move
 from verification.reports.retry import retry
 from workspaces import keys
 from workspaces.models import Account, Client, Environment, Member
@@ -20,54 +20,58 @@ from workspaces.models import Account, Client, Environment, Member
 KEY_NAME = "Production"
 
 
-class Refused(Exception):
+class DecisionRefused(Exception):
     """Told to staff as it is."""
 
 
-class OwnWorkspace(Refused):
+class OwnWorkspace(DecisionRefused):
     def __init__(self) -> None:
         super().__init__("You have to do with this workspace: somebody else decides.")
 
 
-class NotChecked(Refused):
+class NotChecked(DecisionRefused):
     def __init__(self) -> None:
         super().__init__("The check of the company has not completed.")
 
 
-def take(application_id: Any, by: By) -> Application:
+def take(application_id: Any, by: ActingUser) -> Application:
     """Raises InvalidTransition and OwnWorkspace."""
-    return move(application_id, Status.IN_REVIEW, by, lambda a: _outsider(a, by.user))
+    return move(
+        application_id, Status.IN_REVIEW, by, lambda a: _require_outsider(a, by.user)
+    )
 
 
-def approve(application_id: Any, by: By) -> Application:
+def approve(application_id: Any, by: ActingUser) -> Application:
     """Make the production key and have it sent. InvalidTransition or Refused."""
 
     def prepare(application: Application) -> dict[str, Any]:
-        _outsider(application, by.user)
+        _require_outsider(application, by.user)
         if application.workspace.is_suspended:
-            raise Refused("The workspace is suspended.")
+            raise DecisionRefused("The workspace is suspended.")
         if not application.report or not is_completed(application.report):
             raise NotChecked
         if not owners_of(application.workspace_id):
-            raise Refused("The workspace has no owner whom the key could be sent to.")
+            raise DecisionRefused(
+                "The workspace has no owner whom the key could be sent to."
+            )
         key, text = keys.issue(
             application.workspace,
             environment=Environment.PRODUCTION,
             name=KEY_NAME,
         )
         audit.record(f"{audit.noun(key)}.created", by.actor, key)
-        tell_approved(application, text)
+        notify_approved(application, text)
         return {"api_key": key}
 
     return move(application_id, Status.APPROVED, by, prepare)
 
 
-def reject(application_id: Any, by: By, reason: str) -> Application:
+def reject(application_id: Any, by: ActingUser, reason: str) -> Application:
     """Raises InvalidTransition and OwnWorkspace."""
 
     def prepare(application: Application) -> dict[str, Any]:
-        _outsider(application, by.user)
-        tell_rejected(application, reason)
+        _require_outsider(application, by.user)
+        notify_rejected(application, reason)
         return {}
 
     return move(application_id, Status.REJECTED, by, prepare, reason=reason)
@@ -83,7 +87,7 @@ def check_again(application: Application, actor: str) -> None:
     retry(Client(account.workspace, account, f"{ACTOR}, {actor}"[:100]), report.pk)
 
 
-def _outsider(application: Application, user: User) -> dict[str, Any]:
+def _require_outsider(application: Application, user: User) -> dict[str, Any]:
     """Raise OwnWorkspace also for somebody who has left the workspace since."""
     if (
         application.submitted_by_id == user.pk

@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 NONCE_BYTES = 12
 # 150 random bits. Digits would be taken out of logs, as numbers of people are.
 NAME_LETTERS = 32
-KEPT_AS = {PDF: "pdf", JPEG: "jpg", PNG: "png"}
+EXTENSIONS = {PDF: "pdf", JPEG: "jpg", PNG: "png"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredFile:
     name: str
     data_key: str
 
 
-def store(content: bytes) -> Stored:
+def store(content: bytes) -> StoredFile:
     """Call it outside of transactions: the storage may be far away."""
     name = "".join(secrets.choice(ascii_lowercase) for _ in range(NAME_LETTERS))
     key = AESGCM.generate_key(256)
@@ -45,10 +45,10 @@ def store(content: bytes) -> Stored:
     if saved != name:
         # Such a name is never there already; who has them twice reads the wrong.
         raise FileExistsError(saved)
-    return Stored(name, b64encode(key).decode())
+    return StoredFile(name, b64encode(key).decode())
 
 
-def content_of(document: Document) -> bytes:
+def read_content(document: Document) -> bytes:
     with _storage().open(document.file) as file:
         sealed: bytes = file.read()
     key = AESGCM(b64decode(document.data_key))
@@ -58,9 +58,9 @@ def content_of(document: Document) -> bytes:
 
 def download(document: Document, name: str) -> HttpResponse:
     """A file to be kept, which no browser opens in our place; `name` has no ending."""
-    ending = KEPT_AS[document.content_type]
+    ending = EXTENSIONS[document.content_type]
     return HttpResponse(
-        content_of(document),
+        read_content(document),
         content_type=document.content_type,
         headers={
             "Content-Disposition": f'attachment; filename="{name}.{ending}"',
@@ -69,7 +69,7 @@ def download(document: Document, name: str) -> HttpResponse:
     )
 
 
-def forget(name: str) -> None:
+def delete_unused(name: str) -> None:
     """Unless a row names it. What stays because the storage is away is unreadable."""
     if Document.objects.filter(file=name).exists():
         return

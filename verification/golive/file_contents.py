@@ -27,22 +27,22 @@ from pypdf.generic import (
 from verification.golive.inspection import Fault, Unacceptable
 
 # Twice what a good scan of A4 has; more is not drawn.
-MOST_PIXELS = 40_000_000
+MAX_PIXELS = 40_000_000
 # Of the longer side: small print of a scan is still read.
-LONGEST = 4_000
+MAX_SIDE = 4_000
 QUALITY = 88
 
 
-def drawn_anew(content: bytes, kind: str) -> bytes:
+def redraw_picture(content: bytes, kind: str) -> bytes:
     """Without places, times, names and whatever else stood beside the picture."""
     try:
         with warnings.catch_warnings():
             # Of more pixels than Pillow likes; we look ourselves.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(content), formats=[kind]) as picture:
-                if picture.width * picture.height > MOST_PIXELS:
+                if picture.width * picture.height > MAX_PIXELS:
                     raise Unacceptable(Fault.BOMB)
-                return _drawn(picture, kind)
+                return _redraw(picture, kind)
     except (Unacceptable, MemoryError):
         raise
     except Image.DecompressionBombError:
@@ -52,9 +52,9 @@ def drawn_anew(content: bytes, kind: str) -> bytes:
         raise Unacceptable(Fault.DAMAGED) from None
 
 
-def _drawn(picture: Image.Image, kind: str) -> bytes:
+def _redraw(picture: Image.Image, kind: str) -> bytes:
     # First of all, as each step below has another copy of it in memory.
-    picture.thumbnail((LONGEST, LONGEST))
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
     upright = ImageOps.exif_transpose(picture)
     plain = upright.convert("L" if upright.mode in {"1", "L"} else "RGB")
     # A new picture takes nothing along but what is seen.
@@ -66,23 +66,23 @@ def _drawn(picture: Image.Image, kind: str) -> bytes:
     return written.getvalue()
 
 
-MOST_OBJECTS = 50_000
-MOST_PAGES = 200
-MOST_DEPTH = 60
+MAX_OBJECTS = 50_000
+MAX_PAGES = 200
+MAX_DEPTH = 60
 # What all streams of a document may become, and one of them.
-MOST_OPENED = 400 * 1024 * 1024
-MOST_IN_ONE = 120 * 1024 * 1024
+MAX_UNPACKED_BYTES = 400 * 1024 * 1024
+MAX_STREAM_BYTES = 120 * 1024 * 1024
 # What the table of its objects, and all streams that hold objects, may become: unlike
 # others these are opened and kept while we look.
-MOST_OF_TABLE = 4 * 1024 * 1024
+MAX_TABLE_BYTES = 4 * 1024 * 1024
 # Each time that a PDF is changed it may get another table.
-MOST_TABLES = 64
-MOST_PACKED = 32 * 1024 * 1024
+MAX_TABLES = 64
+MAX_OBJECT_STREAM_BYTES = 32 * 1024 * 1024
 # How such streams are packed by everybody.
-PLAINLY: list[list[str]] = [[], ["/FlateDecode"]]
+PLAIN_FILTERS: list[list[str]] = [[], ["/FlateDecode"]]
 STEP = 1024 * 1024
 # What may follow the end of the document.
-TRAILING = 2048
+MAX_TRAILING_BYTES = 2048
 
 ACTIVE_KEYS = {"/JS", "/EF", "/EmbeddedFiles", "/XFA", "/RichMediaContent", "/AA"}
 ACTIVE_VALUES = {
@@ -104,10 +104,10 @@ ACTIVE_VALUES = {
 # In the dictionary of a stream: its content, or what stands in its place, is another
 # file.
 EXTERNAL_KEYS = {"/F", "/Ref", "/OPI"}
-IN_THE_OPEN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
+ACTIVE_PATTERN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
 
 
-class Reader(PdfReader):
+class LimitedReader(PdfReader):
     """Keeps packed tables open, as any reader here, but not any number of them."""
 
     tables = 0
@@ -118,25 +118,25 @@ class Reader(PdfReader):
     ) -> PdfObject | None:
         if isinstance(obj, StreamObject) and obj.get("/Type") == "/XRef":
             self.tables += 1
-            if self.tables > MOST_TABLES or not _is_small_table(obj):
+            if self.tables > MAX_TABLES or not _is_small_table(obj):
                 # Remembered, as pypdf goes on without what raises.
                 self.is_bomb = True
                 raise LimitReachedError
         return super().cache_indirect_object(generation, idnum, obj)
 
 
-def refuse_harmful(content: bytes) -> None:
+def refuse_harmful_pdf(content: bytes) -> None:
     """Raise Unacceptable if the document does more than show something."""
-    if b"%%EOF" not in content[-TRAILING:]:
+    if b"%%EOF" not in content[-MAX_TRAILING_BYTES:]:
         raise Unacceptable(Fault.DAMAGED)
-    if IN_THE_OPEN.search(content):
+    if ACTIVE_PATTERN.search(content):
         # Also where our table of its objects leads nowhere: readers make their own.
         raise Unacceptable(Fault.ACTIVE)
     try:
-        with apply_configuration(_at_most(MOST_OF_TABLE)):
-            reader = Reader(io.BytesIO(content), strict=False)
-        with apply_configuration(_at_most(MOST_PACKED)):
-            _look_through(reader)
+        with apply_configuration(_limit_output(MAX_TABLE_BYTES)):
+            reader = LimitedReader(io.BytesIO(content), strict=False)
+        with apply_configuration(_limit_output(MAX_OBJECT_STREAM_BYTES)):
+            _inspect_pdf(reader)
     except (Unacceptable, MemoryError):
         raise
     except LimitReachedError:
@@ -146,7 +146,7 @@ def refuse_harmful(content: bytes) -> None:
         raise Unacceptable(Fault.DAMAGED) from None
 
 
-def _at_most(size: int) -> Configuration:
+def _limit_output(size: int) -> Configuration:
     """For what pypdf opens, by whatever it is packed with."""
     return Configuration(
         zlib_maximum_output_length=size,
@@ -156,16 +156,16 @@ def _at_most(size: int) -> Configuration:
     )
 
 
-def _look_through(reader: Reader) -> None:
+def _inspect_pdf(reader: LimitedReader) -> None:
     if reader.is_bomb:
         raise Unacceptable(Fault.BOMB)
     if reader.is_encrypted:
         raise Unacceptable(Fault.ENCRYPTED)
     known = sum(len(numbers) for numbers in reader.xref.values())
-    if known + len(reader.xref_objStm) > MOST_OBJECTS:
+    if known + len(reader.xref_objStm) > MAX_OBJECTS:
         raise Unacceptable(Fault.BOMB)
     _refuse_packed_bombs(reader)
-    if len(reader.pages) > MOST_PAGES:
+    if len(reader.pages) > MAX_PAGES:
         raise Unacceptable(Fault.TOO_LONG)
     if not len(reader.pages):
         raise Unacceptable(Fault.DAMAGED)
@@ -173,8 +173,8 @@ def _look_through(reader: Reader) -> None:
     for found in _objects(reader):
         _refuse_active(found)
         if isinstance(found, StreamObject):
-            opened += _opened_size(found)
-            if opened > MOST_OPENED:
+            opened += _unpacked_size(found)
+            if opened > MAX_UNPACKED_BYTES:
                 raise Unacceptable(Fault.BOMB)
 
 
@@ -186,16 +186,16 @@ def _refuse_packed_bombs(reader: PdfReader) -> None:
             # Within another one, as no stream can be.
             raise Unacceptable(Fault.DAMAGED)
         found = reader.get_object(IndirectObject(number, 0, reader))
-        if not isinstance(found, StreamObject) or _filters(found) not in PLAINLY:
+        if not isinstance(found, StreamObject) or _filters(found) not in PLAIN_FILTERS:
             raise Unacceptable(Fault.BOMB)
-        opened += _opened_size(found)
-        if opened > MOST_PACKED:
+        opened += _unpacked_size(found)
+        if opened > MAX_OBJECT_STREAM_BYTES:
             raise Unacceptable(Fault.BOMB)
 
 
 def _objects(reader: PdfReader) -> Iterator[Any]:
     """Every object of the file, also those that nothing leads to."""
-    yield from _within(reader.trailer)
+    yield from _walk(reader.trailer)
     numbers = {
         (number, generation)
         for generation, found in reader.xref.items()
@@ -210,12 +210,12 @@ def _objects(reader: PdfReader) -> Iterator[Any]:
             if isinstance(e, RecursionError | MemoryError | LimitReachedError):
                 raise
             continue
-        yield from _within(found)
+        yield from _walk(found)
 
 
-def _within(found: Any, depth: int = 0) -> Iterator[Any]:
+def _walk(found: Any, depth: int = 0) -> Iterator[Any]:
     """This and what stands in it; what is only referred to comes by itself."""
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         raise Unacceptable(Fault.DAMAGED)
     yield found
     if isinstance(found, DictionaryObject):
@@ -224,7 +224,7 @@ def _within(found: Any, depth: int = 0) -> Iterator[Any]:
         below = found if isinstance(found, ArrayObject) else ()
     for each in below:
         if isinstance(each, DictionaryObject | ArrayObject):
-            yield from _within(each, depth + 1)
+            yield from _walk(each, depth + 1)
 
 
 def _refuse_active(found: Any) -> None:
@@ -253,7 +253,7 @@ def _refuse_action(found: Any) -> None:
         raise Unacceptable(Fault.ACTIVE)
 
 
-def _opened_size(found: StreamObject) -> int:
+def _unpacked_size(found: StreamObject) -> int:
     """How much a packed stream holds, counted and not kept."""
     names = _filters(found)
     if names.count("/FlateDecode") + names.count("/LZWDecode") > 1:
@@ -271,7 +271,7 @@ def _filters(found: StreamObject) -> list[str]:
 
 
 def _is_small_table(found: StreamObject) -> bool:
-    return _filters(found) in PLAINLY and _opened_size(found) <= MOST_OF_TABLE
+    return _filters(found) in PLAIN_FILTERS and _unpacked_size(found) <= MAX_TABLE_BYTES
 
 
 def _inflated_size(packed: bytes) -> int:
@@ -280,7 +280,7 @@ def _inflated_size(packed: bytes) -> int:
         while rest and not inflating.eof:
             size += len(inflating.decompress(rest, STEP))
             rest = inflating.unconsumed_tail
-            if size > MOST_IN_ONE:
+            if size > MAX_STREAM_BYTES:
                 raise Unacceptable(Fault.BOMB)
     except zlib.error:
         # Damaged at its end, as some scanners write it: readers show what they can.

@@ -25,26 +25,26 @@ from enum import StrEnum, auto
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore, Event, Timer
 
-MOST_BYTES = 10 * 1024 * 1024
+MAX_BYTES = 10 * 1024 * 1024
 # A picture of MOST_PIXELS needs 500 MiB, libraries included.
 MEMORY_BYTES = 768 * 1024 * 1024
 CPU_SECONDS = 8
 # On a busy machine a process gets its CPU seconds later.
 WALL_SECONDS = 20
-MOST_OUTPUT = 32 * 1024 * 1024
+MAX_OUTPUT = 32 * 1024 * 1024
 WAIT_SECONDS = 3.0
 # All processes of the service on this machine can lock this file; nothing is written.
-TURN = Path(__file__)
+LOCK_FILE = Path(__file__)
 # The inspector knows no secret of the service.
-KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+INHERITED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 PDF, JPEG, PNG = "application/pdf", "image/jpeg", "image/png"
 SIGNATURES = {b"%PDF-": PDF, b"\xff\xd8\xff": JPEG, b"\x89PNG\r\n\x1a\n": PNG}
-ENDINGS = {".pdf": PDF, ".jpg": JPEG, ".jpeg": JPEG, ".png": PNG}
+TYPE_BY_EXTENSION = {".pdf": PDF, ".jpg": JPEG, ".jpeg": JPEG, ".png": PNG}
 # What browsers say where they do not know.
 UNDECLARED = {"", "application/octet-stream"}
 # Threads of this process that look into a file or wait to: the others serve requests.
-_threads = BoundedSemaphore(2)
+_slots = BoundedSemaphore(2)
 
 
 class Fault(StrEnum):
@@ -77,67 +77,67 @@ class Busy(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class InspectedFile:
     content_type: str
     content: bytes
 
 
-def inspect(name: str, declared: str, content: bytes) -> Inspected:
+def inspect(name: str, declared: str, content: bytes) -> InspectedFile:
     """Raises Unacceptable and Busy."""
     if not content:
         raise Unacceptable(Fault.EMPTY)
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_BYTES:
         raise Unacceptable(Fault.TOO_LARGE)
-    found = _by_signature(content)
-    by_name = ENDINGS.get(PurePosixPath(name).suffix.lower())
+    found = _detect_type(content)
+    by_name = TYPE_BY_EXTENSION.get(PurePosixPath(name).suffix.lower())
     declared = declared.partition(";")[0].strip().lower()
     if by_name != found or declared not in {found, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
-    with _thread():
-        with turn():
-            kept = _looked_into(found, content)
+    with _inspection_slot():
+        with machine_lock():
+            kept = _run_inspector(found, content)
         _refuse_infected(content)
-    return Inspected(found, kept)
+    return InspectedFile(found, kept)
 
 
 def _refuse_infected(content: bytes) -> None:
     # Imported here: the inspector has no settings.
-    from verification.golive.virus_scan import ScannerAway, is_infected
+    from verification.golive.virus_scan import ScannerUnavailable, is_infected
 
     try:
         if is_infected(content):
             raise Unacceptable(Fault.INFECTED)
-    except ScannerAway:
+    except ScannerUnavailable:
         raise Busy from None
 
 
 @contextmanager
-def _thread() -> Iterator[None]:
+def _inspection_slot() -> Iterator[None]:
     """Be one of the threads that look into files. Raises Busy if there are enough."""
-    if not _threads.acquire(blocking=False):
+    if not _slots.acquire(blocking=False):
         raise Busy
     try:
         yield
     finally:
-        _threads.release()
+        _slots.release()
 
 
 @contextmanager
-def turn() -> Iterator[None]:
+def machine_lock() -> Iterator[None]:
     """Hold this machine's turn to look into a file. Raises Busy after WAIT_SECONDS.
 
     A lock on a file needs no database, and ends with its process.
     """
-    with TURN.open("rb") as lock:
+    with LOCK_FILE.open("rb") as lock:
         deadline = time.monotonic() + WAIT_SECONDS
-        while not _is_locked(lock.fileno()):
+        while not _try_lock(lock.fileno()):
             if time.monotonic() > deadline:
                 raise Busy
             time.sleep(0.05)
         yield
 
 
-def _is_locked(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -145,7 +145,7 @@ def _is_locked(file: int) -> bool:
     return True
 
 
-def _looked_into(found: str, content: bytes) -> bytes:
+def _run_inspector(found: str, content: bytes) -> bytes:
     is_late = Event()
     with subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "verification.golive.inspector", found],
@@ -154,44 +154,44 @@ def _looked_into(found: str, content: bytes) -> bytes:
         # What libraries tell of a file may quote it.
         stderr=subprocess.DEVNULL,
         cwd=Path(__file__).parents[2],
-        env={n: os.environ[n] for n in KEPT_ENVIRONMENT if n in os.environ},
+        env={n: os.environ[n] for n in INHERITED_ENVIRONMENT if n in os.environ},
     ) as inspector:
-        limit = Timer(WALL_SECONDS, _end, [inspector, is_late])
+        limit = Timer(WALL_SECONDS, _kill_late, [inspector, is_late])
         limit.start()
         try:
-            told, kept = _exchanged(inspector, content)
+            told, kept = _exchange(inspector, content)
             inspector.wait()
         finally:
             limit.cancel()
             inspector.kill()
     if is_late.is_set():
         raise Busy
-    _refuse_ended(inspector.returncode)
+    _check_exit_code(inspector.returncode)
     if told:
         raise Unacceptable(Fault(told))
     # PDFs are kept byte by byte.
     return content if found == PDF else kept
 
 
-def _end(inspector: subprocess.Popen[bytes], is_late: Event) -> None:
+def _kill_late(inspector: subprocess.Popen[bytes], is_late: Event) -> None:
     is_late.set()
     inspector.kill()
 
 
-def _exchanged(inspector: subprocess.Popen[bytes], content: bytes) -> tuple[str, bytes]:
+def _exchange(inspector: subprocess.Popen[bytes], content: bytes) -> tuple[str, bytes]:
     """Send the file; the fault, or an empty one, and the content that is kept."""
     assert inspector.stdin  # noqa: S101
     assert inspector.stdout  # noqa: S101
     # It reads all before it answers, unless it ends early.
     with suppress(BrokenPipeError), inspector.stdin as file:
         file.write(content)
-    told, _, kept = inspector.stdout.read(MOST_OUTPUT + 1).partition(b"\n")
-    if len(told) + len(kept) >= MOST_OUTPUT:
+    told, _, kept = inspector.stdout.read(MAX_OUTPUT + 1).partition(b"\n")
+    if len(told) + len(kept) >= MAX_OUTPUT:
         raise Unacceptable(Fault.BOMB)
     return told.decode(), kept
 
 
-def _refuse_ended(code: int) -> None:
+def _check_exit_code(code: int) -> None:
     """Raise Unacceptable if a limit or the file itself ended the inspector."""
     # A second limit, and the kernel short of memory, end it by SIGKILL.
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
@@ -202,7 +202,7 @@ def _refuse_ended(code: int) -> None:
         raise RuntimeError(f"the inspector of documents ended with {code}")
 
 
-def _by_signature(content: bytes) -> str:
+def _detect_type(content: bytes) -> str:
     for signature, content_type in SIGNATURES.items():
         if content.startswith(signature):
             return content_type

@@ -21,7 +21,7 @@ from verification.golive.inspection import (
 def main() -> None:
     _limit()
     try:
-        told, kept = "", _kept(sys.argv[1], sys.stdin.buffer.read())
+        told, kept = "", _inspect(sys.argv[1], sys.stdin.buffer.read())
     except Unacceptable as e:
         told, kept = e.fault, b""
     except MemoryError:
@@ -43,16 +43,16 @@ def _limit() -> None:
             resource.setrlimit(what, (soft, hard))
 
 
-def _kept(found: str, content: bytes) -> bytes:
+def _inspect(found: str, content: bytes) -> bytes:
     # Imported where they are needed, and once there are limits.
     if found == PDF:
-        from verification.golive.file_contents import refuse_harmful
+        from verification.golive.file_contents import refuse_harmful_pdf
 
-        refuse_harmful(content)
+        refuse_harmful_pdf(content)
         return b""
-    from verification.golive.file_contents import drawn_anew
+    from verification.golive.file_contents import redraw_picture
 
-    return drawn_anew(content, "JPEG" if found == JPEG else "PNG")
+    return redraw_picture(content, "JPEG" if found == JPEG else "PNG")
 
 
 if __name__ == "__main__":

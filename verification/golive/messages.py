@@ -11,14 +11,14 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from verification.golive.models import Application, NameChange
-from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.outbox import Wanted, notify
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
 from workspaces.models import Member, Role, full_name
 
 
-def tell_approved(application: Application, key: str) -> None:
+def notify_approved(application: Application, key: str) -> None:
     """Its message is the only place that has the key, sealed, until it is sent."""
-    owner, *others = _told(application.workspace_id, application.submitted_by_id)
+    owner, *others = _recipients(application.workspace_id, application.submitted_by_id)
     sent = {**_context(application, "keys"), "key": key}
     notify(
         _mail(application, Kind.GO_LIVE_KEY, owner, sent),
@@ -29,17 +29,19 @@ def tell_approved(application: Application, key: str) -> None:
     )
 
 
-def tell_rejected(application: Application, reason: str) -> None:
+def notify_rejected(application: Application, reason: str) -> None:
     told = {**_context(application, "golive"), "reason": reason}
     notify(
         *(
             _mail(application, Kind.GO_LIVE_REJECTED, one, told)
-            for one in _told(application.workspace_id, application.submitted_by_id)
+            for one in _recipients(
+                application.workspace_id, application.submitted_by_id
+            )
         )
     )
 
 
-def tell_name_decided(change: NameChange) -> None:
+def notify_name_decided(change: NameChange) -> None:
     context = {
         "wanted": full_name(change.legal_name, change.trading_name),
         "isApproved": change.status == NameChange.Status.APPROVED,
@@ -50,7 +52,7 @@ def tell_name_decided(change: NameChange) -> None:
     notify(
         *(
             _mail(change, Kind.GO_LIVE_NAME, one, context)
-            for one in _told(change.workspace_id, change.asked_by_id)
+            for one in _recipients(change.workspace_id, change.asked_by_id)
         )
     )
 
@@ -60,7 +62,7 @@ def owners_of(workspace_id: UUID) -> list[User]:
     return [m.user for m in _members(workspace_id) if m.role == Role.OWNER]
 
 
-def _told(workspace_id: UUID, applied: int | None) -> list[User]:
+def _recipients(workspace_id: UUID, applied: int | None) -> list[User]:
     """The owners, and who applied."""
     owners = owners_of(workspace_id)
     return owners + [
@@ -77,15 +79,15 @@ def _members(workspace_id: UUID) -> QuerySet[Member]:
 
 def _mail(
     about: Application | NameChange, kind: Kind, user: User, context: dict[str, Any]
-) -> Wanted:
-    return Wanted(
+) -> OutgoingMessage:
+    return OutgoingMessage(
         kind,
         Channel.EMAIL,
         cause=f"go-live:{kind.value}:{about.pk}:{user.pk}",
         recipient=user.email,
         context=context,
         # Which language its owners read is not known.
-        language=BOTH,
+        language=BILINGUAL,
         workspace_id=about.workspace_id,
     )
 

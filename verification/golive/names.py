@@ -8,11 +8,11 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.backoffice import audit
-from verification.golive.decisions import Refused, refuse_insiders
-from verification.golive.messages import tell_name_decided
+from verification.golive.decisions import DecisionRefused, refuse_insiders
+from verification.golive.messages import notify_name_decided
 from verification.golive.models import NameChange
-from verification.golive.status import By
-from workspaces.members import Permission, require
+from verification.golive.status import ActingUser
+from workspaces.members import Permission, require_permission
 from workspaces.models import Member, Workspace
 
 Status = NameChange.Status
@@ -26,7 +26,7 @@ class NotReviewed(Exception):
     """The workspace is not approved: its owners rename it in the settings."""
 
 
-class NotWaiting(Refused):
+class NotWaiting(DecisionRefused):
     def __init__(self) -> None:
         super().__init__("The change was decided or withdrawn meanwhile.")
 
@@ -40,15 +40,15 @@ def newest_change(workspace: Workspace) -> NameChange | None:
 
 
 @transaction.atomic
-def ask_name_change(
-    member: Member, legal_name: str, trading_name: str, note: str, by: By
+def request_name_change(
+    member: Member, legal_name: str, trading_name: str, note: str, by: ActingUser
 ) -> NameChange:
     """Hand a change in for review, in place of one that waits.
 
     Raises NotAllowed, NotReviewed and Unchanged.
     """
-    require(member, Permission.MANAGE_SETTINGS)
-    workspace = _locked(member.workspace_id)
+    require_permission(member, Permission.MANAGE_SETTINGS)
+    workspace = _lock_workspace(member.workspace_id)
     if not workspace.requester.is_reviewed:
         raise NotReviewed
     if (legal_name, trading_name) == (workspace.legal_name, workspace.trading_name):
@@ -66,16 +66,16 @@ def ask_name_change(
 
 
 @transaction.atomic
-def withdraw_name_change(member: Member, by: By) -> bool:
+def withdraw_name_change(member: Member, by: ActingUser) -> bool:
     """Returns False if none waits."""
-    require(member, Permission.MANAGE_SETTINGS)
-    return _withdraw(_locked(member.workspace_id), by)
+    require_permission(member, Permission.MANAGE_SETTINGS)
+    return _withdraw(_lock_workspace(member.workspace_id), by)
 
 
 @transaction.atomic
-def approve_name_change(change_id: Any, by: By) -> NameChange:
+def approve_name_change(change_id: Any, by: ActingUser) -> NameChange:
     """Show people the new names from now on. Raises Refused."""
-    change = _decided(change_id, Status.APPROVED, by)
+    change = _decide(change_id, Status.APPROVED, by)
     workspace = change.workspace
     names = workspace.set_reviewed_names(change.legal_name, change.trading_name)
     workspace.save(update_fields=names)
@@ -83,14 +83,16 @@ def approve_name_change(change_id: Any, by: By) -> NameChange:
 
 
 @transaction.atomic
-def reject_name_change(change_id: Any, by: By, reason: str) -> NameChange:
+def reject_name_change(change_id: Any, by: ActingUser, reason: str) -> NameChange:
     """Raises Refused."""
-    return _decided(change_id, Status.REJECTED, by, reason)
+    return _decide(change_id, Status.REJECTED, by, reason)
 
 
-def _decided(change_id: Any, status: Status, by: By, reason: str = "") -> NameChange:
+def _decide(
+    change_id: Any, status: Status, by: ActingUser, reason: str = ""
+) -> NameChange:
     workspaces = NameChange.objects.values_list("workspace_id", flat=True)
-    workspace = _locked(workspaces.get(pk=change_id))
+    workspace = _lock_workspace(workspaces.get(pk=change_id))
     change = NameChange.objects.select_related("asked_by").get(pk=change_id)
     change.workspace = workspace
     if change.status != Status.WAITING:
@@ -101,11 +103,11 @@ def _decided(change_id: Any, status: Status, by: By, reason: str = "") -> NameCh
     change.save()
     action = f"{audit.noun(change)}.{status.lower()}"
     audit.record(action, by.actor, change, reason=reason)
-    tell_name_decided(change)
+    notify_name_decided(change)
     return change
 
 
-def _withdraw(workspace: Workspace, by: By) -> bool:
+def _withdraw(workspace: Workspace, by: ActingUser) -> bool:
     change = waiting_change(workspace)
     if change is None:
         return False
@@ -115,5 +117,5 @@ def _withdraw(workspace: Workspace, by: By) -> bool:
     return True
 
 
-def _locked(workspace_id: Any) -> Workspace:
+def _lock_workspace(workspace_id: Any) -> Workspace:
     return Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)

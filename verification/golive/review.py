@@ -10,7 +10,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.golive.company_report import CHECK
 from verification.golive.models import Application, Document
 from verification.reports.models import Report
-from verification.values.masking import masked
+from verification.values.masking import mask
 from workspaces.models import ApiKey, Member
 
 LABELS = {
@@ -27,8 +27,8 @@ LABELS = {
     "purpose": "Purpose",
 }
 # Says nothing about anybody.
-OPEN = {"tradingName", "publicContact", "country", "volume", "purpose"}
-FOUND = {
+PUBLIC_DETAILS = {"tradingName", "publicContact", "country", "volume", "purpose"}
+FINDING_LABELS = {
     "registeredName": "Registered name",
     "registrationNumber": "Registration number",
     "companyStatus": "Status",
@@ -40,14 +40,14 @@ FOUND = {
     "nameMatch": "Name agrees",
 }
 # What a register tells everybody of a company, and the reviewer compares.
-PUBLIC = {
+PUBLIC_FINDINGS = {
     "registeredName",
     "companyStatus",
     "companyType",
     "incorporatedOn",
     "nameMatch",
 }
-SHOWN = 50
+MAX_ROWS = 50
 
 
 @dataclass
@@ -74,15 +74,20 @@ def review_of(application: Any) -> Review:
     reports = Report.objects.filter(workspace=workspace).order_by("-created_at", "-id")
     return Review(
         application,
-        _rows(application.details, LABELS, OPEN, is_open=is_open),
+        _rows(application.details, LABELS, PUBLIC_DETAILS, is_open=is_open),
         list(application.documents.order_by("id")),
         result,
-        _rows(finding.get("details") or {}, FOUND, PUBLIC, is_open=is_open),
-        [(m, _email(m.user.email, is_open=is_open)) for m in members[:SHOWN]],
-        list(earlier.defer("details")[:SHOWN]),
+        _rows(
+            finding.get("details") or {},
+            FINDING_LABELS,
+            PUBLIC_FINDINGS,
+            is_open=is_open,
+        ),
+        [(m, _email(m.user.email, is_open=is_open)) for m in members[:MAX_ROWS]],
+        list(earlier.defer("details")[:MAX_ROWS]),
         ApiKey.objects.filter(workspace=workspace).count(),
         list(reports.defer("subject")[:5]),
-        _moments(application),
+        _timeline(application),
     )
 
 
@@ -103,7 +108,7 @@ def _rows(
     values: dict[str, Any], labels: dict[str, str], public: set[str], *, is_open: bool
 ) -> list[tuple[str, Any]]:
     shown = {
-        name: values[name] if is_open or name in public else masked(values[name], name)
+        name: values[name] if is_open or name in public else mask(values[name], name)
         for name in labels
         if values.get(name) not in (None, "", [])
     }
@@ -122,10 +127,10 @@ def _text(value: Any) -> Any:
 
 
 def _email(address: str, *, is_open: bool) -> Any:
-    return address if is_open else masked(address, "email")
+    return address if is_open else mask(address, "email")
 
 
-def _moments(application: Application) -> list[tuple[datetime, str, str]]:
+def _timeline(application: Application) -> list[tuple[datetime, str, str]]:
     told = [
         (application.created_at, "Begun", ""),
         (application.submitted_at, "Submitted", _name(application.submitted_by)),

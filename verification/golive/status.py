@@ -33,7 +33,7 @@ Prepare = Callable[[Application], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class ActingUser:
     """Who moves it: the person, and how the audit trail names them."""
 
     user: User
@@ -46,7 +46,7 @@ class InvalidTransition(Exception):
         self.source, self.target = source, target
 
 
-def held(application_id: UUID) -> Application:
+def lock_application(application_id: UUID) -> Application:
     """The application and its workspace, locked until the transaction ends."""
     applications = Application.objects.all()
     workspace_id = applications.values_list("workspace_id", flat=True)
@@ -62,13 +62,13 @@ def held(application_id: UUID) -> Application:
 def move(
     application_id: UUID,
     target: Status,
-    by: By,
+    by: ActingUser,
     prepare: Prepare | None = None,
     *,
     reason: str = "",
 ) -> Application:
     """Raises InvalidTransition, and whatever `prepare` refuses with."""
-    application = held(application_id)
+    application = lock_application(application_id)
     if target not in Application.TRANSITIONS.get(application.status, ()):
         raise InvalidTransition(application.status, target)
     workspace, stamp = application.workspace, STAMPS[target]

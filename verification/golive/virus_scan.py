@@ -14,10 +14,10 @@ from django.conf import settings
 SECONDS = 15
 CHUNK = 64 * 1024
 # An answer is one line that ends with a NUL.
-MOST_ANSWER = 4096
+MAX_ANSWER = 4096
 
 
-class ScannerAway(Exception):
+class ScannerUnavailable(Exception):
     """The scanner gave no answer about the file."""
 
 
@@ -38,20 +38,20 @@ def is_infected(content: bytes) -> bool:
             _send(daemon, bytes(4), end)
             answer = _answer(daemon, end)
     except OSError:
-        raise ScannerAway from None
+        raise ScannerUnavailable from None
     if answer.endswith(" FOUND"):
         return True
     if answer.endswith(" OK"):
         return False
-    raise ScannerAway
+    raise ScannerUnavailable
 
 
 def _send(daemon: socket.socket, piece: bytes, end: float) -> None:
-    daemon.settimeout(_left(end))
+    daemon.settimeout(_remaining_seconds(end))
     daemon.sendall(piece)
 
 
-def _left(end: float) -> float:
+def _remaining_seconds(end: float) -> float:
     left = end - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -60,9 +60,9 @@ def _left(end: float) -> float:
 
 def _answer(daemon: socket.socket, end: float) -> str:
     answer = b""
-    while not answer.endswith(b"\0") and len(answer) < MOST_ANSWER:
-        daemon.settimeout(_left(end))
-        piece = daemon.recv(MOST_ANSWER)
+    while not answer.endswith(b"\0") and len(answer) < MAX_ANSWER:
+        daemon.settimeout(_remaining_seconds(end))
+        piece = daemon.recv(MAX_ANSWER)
         if not piece:
             break
         answer += piece

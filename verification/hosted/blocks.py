@@ -13,9 +13,9 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from verification import links
-from verification.hosted.pages import answer, client_of, hosted, see_other
+from verification.hosted.pages import client_context, hosted, render_page, see_other
 from verification.notifications.models import (
-    TO_STRANGERS,
+    BLOCKABLE_KINDS,
     Block,
     Channel,
     Notification,
@@ -24,12 +24,12 @@ from verification.notifications.recipients import (
     active_blocks,
     addresses_of,
     block,
-    block_by,
+    block_sender,
     blocks_of,
-    lift_by,
+    lift_blocks,
 )
 from verification.reports.models import Report
-from verification.values.masking import address, end
+from verification.values.masking import mask_email, mask_end
 from workspaces.models import Environment
 
 # What the buttons say.
@@ -43,23 +43,23 @@ def show(request: HttpRequest, token: str) -> HttpResponse:
     """Only POST changes anything: programs that look at links open this page, too."""
     notification = _notification(token)
     if notification is None:
-        return answer(request, "unknown", status=404)
+        return render_page(request, "unknown", status=404)
     if request.method == "POST":
-        return _act(request, notification)
+        return _change_block(request, notification)
     known = addresses_of(notification)
     assert notification.workspace  # noqa: S101
     context = {
-        **client_of(notification.workspace),
+        **client_context(notification.workspace),
         "is_test": notification.sandbox,
         "can_block": bool(known),
         "can_lift": True,
         "addresses": [
-            address(text) if channel == Channel.EMAIL else end(text, 3)
+            mask_email(text) if channel == Channel.EMAIL else mask_end(text, 3)
             for channel, text in known
         ],
-        "blocked": _shown(blocks_of(notification)),
+        "blocked": _most_telling_block(blocks_of(notification)),
     }
-    return answer(request, "block", context)
+    return render_page(request, "block", context)
 
 
 def block_page(
@@ -75,39 +75,39 @@ def block_page(
         block(report.workspace_id, addresses, reason)
         return see_other(request.path)
     context = {
-        **client_of(report.workspace),
+        **client_context(report.workspace),
         "is_test": report.environment == Environment.SANDBOX,
         "can_block": bool(addresses),
         "back": back,
-        "blocked": _shown(active_blocks(report.workspace_id, addresses)),
+        "blocked": _most_telling_block(active_blocks(report.workspace_id, addresses)),
     }
-    return answer(request, "block", context)
+    return render_page(request, "block", context)
 
 
 def _notification(token: str) -> Notification | None:
     if (ids := links.block_candidates(token)) is None:
         return None
     rows = Notification.objects.select_related("workspace")
-    rows = rows.filter(kind__in=TO_STRANGERS, workspace__isnull=False)
+    rows = rows.filter(kind__in=BLOCKABLE_KINDS, workspace__isnull=False)
     for known in rows.filter(pk__range=ids).values_list("pk", flat=True):
         if links.is_block_link(token, known):
             return rows.get(pk=known)
     return None
 
 
-def _act(request: HttpRequest, notification: Notification) -> HttpResponse:
+def _change_block(request: HttpRequest, notification: Notification) -> HttpResponse:
     if request.POST.get("List-Unsubscribe") == "One-Click":
-        block_by(notification, Block.Reason.UNWANTED)
+        block_sender(notification, Block.Reason.UNWANTED)
         return HttpResponse(status=204)
     action = request.POST.get("action", "")
     if action == "lift":
-        lift_by(notification)
+        lift_blocks(notification)
     elif action in REASONS:
-        block_by(notification, REASONS[action])
+        block_sender(notification, REASONS[action])
     return see_other(request.path)
 
 
-def _shown(blocks: Any) -> Block | None:
+def _most_telling_block(blocks: Any) -> Block | None:
     """One of several: the one that says more."""
     found: Block | None = blocks.order_by("reason").first()
     return found

@@ -18,12 +18,12 @@ from verification.reports.models import Report, SubjectType
 from verification.values.formats import kenyan_mobile
 
 REASON_LENGTH = 500
-MOST_DIGITS = 4
+MAX_DIGITS = 4
 # The first year that has as many.
-YEARS_IN_FULL = 1000
+FIRST_FOUR_DIGIT_YEAR = 1000
 
 
-class Text(forms.CharField):
+class TextField(forms.CharField):
     """Django says this one in English alone; lengths are named by each field."""
 
     default_error_messages = {
@@ -33,10 +33,10 @@ class Text(forms.CharField):
     }
 
 
-class Phone(forms.Form):
+class PhoneForm(forms.Form):
     """Where an M-Pesa prompt is sent."""
 
-    phone = Text(
+    phone = TextField(
         max_length=40,
         error_messages={
             name: _("Enter a Kenyan mobile number, for example 0712 345 678")
@@ -52,7 +52,7 @@ class Phone(forms.Form):
             raise forms.ValidationError(told) from None
 
 
-class DateOfBirth(forms.Form):
+class DateOfBirthForm(forms.Form):
     # Without rules of their own: `clean` says what is wrong with the whole date.
     day = forms.Field(required=False)
     month = forms.Field(required=False)
@@ -63,8 +63,10 @@ class DateOfBirth(forms.Form):
     def clean(self) -> dict[str, Any]:
         typed = super().clean() or {}
         try:
-            year, month, day = (number(typed.get(k)) for k in ("year", "month", "day"))
-            if year < YEARS_IN_FULL:
+            year, month, day = (
+                parse_number(typed.get(k)) for k in ("year", "month", "day")
+            )
+            if year < FIRST_FOUR_DIGIT_YEAR:
                 error = _("Write the year with four digits, for example 1990")
                 self.add_error("year", error)
                 return typed
@@ -76,8 +78,8 @@ class DateOfBirth(forms.Form):
         return {**typed, "answer": born.isoformat()}
 
 
-class IdNumberEnd(forms.Form):
-    answer = Text(
+class IdNumberEndForm(forms.Form):
+    answer = TextField(
         min_length=4,
         max_length=8,
         error_messages={
@@ -94,8 +96,8 @@ class IdNumberEnd(forms.Form):
     template = "hosted/fields/id_number_end.html"
 
 
-class RegistrationNumber(forms.Form):
-    answer = Text(
+class RegistrationNumberForm(forms.Form):
+    answer = TextField(
         max_length=64,
         error_messages={
             name: _("Enter the registration number of the company")
@@ -106,8 +108,8 @@ class RegistrationNumber(forms.Form):
     template = "hosted/fields/registration_number.html"
 
 
-class KraPin(forms.Form):
-    answer = Text(
+class KraPinForm(forms.Form):
+    answer = TextField(
         max_length=64,
         error_messages={
             name: _("Enter the whole KRA PIN")
@@ -118,10 +120,10 @@ class KraPin(forms.Form):
     template = "hosted/fields/kra_pin.html"
 
 
-class Code(forms.Form):
+class CodeForm(forms.Form):
     """The code that was sent to the subject."""
 
-    answer = Text(
+    answer = TextField(
         max_length=20,
         error_messages={
             name: _("Enter the six digits of the code")
@@ -130,11 +132,11 @@ class Code(forms.Form):
     )
 
 
-class Grant(forms.Form):
+class GrantForm(forms.Form):
     """`shown` is the SHA-256 of the notice on the page, in `language`."""
 
     error = _("Type your name as on your ID. If that fails, ask who sent the link")
-    name = Text(
+    name = TextField(
         min_length=2,
         max_length=200,
         error_messages={
@@ -160,11 +162,11 @@ class Grant(forms.Form):
         return name
 
 
-class CompanyGrant(Grant):
+class CompanyGrantForm(GrantForm):
     """By a person who decides for the company."""
 
     error = _("Type your first name and your family name")
-    position = Text(
+    position = TextField(
         min_length=2,
         max_length=100,
         error_messages={
@@ -175,36 +177,36 @@ class CompanyGrant(Grant):
     )
 
 
-class Reason(forms.Form):
-    reason = Text(
+class ReasonForm(forms.Form):
+    reason = TextField(
         max_length=REASON_LENGTH,
         required=False,
         error_messages={"max_length": _("Write at most 500 characters")},
     )
 
 
-CHALLENGES: dict[str, type[forms.Form]] = {
-    DATE_OF_BIRTH: DateOfBirth,
-    REGISTRATION_NUMBER: RegistrationNumber,
-    KRA_PIN: KraPin,
+CHALLENGE_FORMS: dict[str, type[forms.Form]] = {
+    DATE_OF_BIRTH: DateOfBirthForm,
+    REGISTRATION_NUMBER: RegistrationNumberForm,
+    KRA_PIN: KraPinForm,
 }
 
 
-def challenge(kind: str | None, typed: Any = None) -> forms.Form:
+def challenge_form(kind: str | None, typed: Any = None) -> forms.Form:
     """The form that asks for what `challenge_of` names."""
-    return CHALLENGES.get(kind or "", IdNumberEnd)(typed)
+    return CHALLENGE_FORMS.get(kind or "", IdNumberEndForm)(typed)
 
 
-def grant(report: Report, typed: Any = None) -> Grant:
+def grant_form(report: Report, typed: Any = None) -> GrantForm:
     """The form that signs for the subject of the report."""
     is_company = report.subject_type == SubjectType.COMPANY
-    return (CompanyGrant if is_company else Grant)(typed, report)
+    return (CompanyGrantForm if is_company else GrantForm)(typed, report)
 
 
-def number(typed: str | None) -> int:
+def parse_number(typed: str | None) -> int:
     """A part of a date; ValueError if it is none."""
     typed = (typed or "").strip()
     # Not what else int() takes: "1_0" or other scripts' digits.
-    if not typed.isascii() or not typed.isdigit() or len(typed) > MOST_DIGITS:
+    if not typed.isascii() or not typed.isdigit() or len(typed) > MAX_DIGITS:
         raise ValueError("not a number")
     return int(typed)

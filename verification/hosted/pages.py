@@ -40,27 +40,27 @@ from django.shortcuts import render
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 
-from verification.consents.links import TooSoon
+from verification.consents.links import ResendTooSoon
 from verification.consents.models import RetiredLink
 from verification.db.encryption import UnknownKey, seal, unseal
-from verification.values.masking import DOTS, address, end
+from verification.values.masking import DOTS, mask_email, mask_end
 from verification.values.wire import one_line
 from verification.web.pages import View
-from verification.web.pages import private as hosted
+from verification.web.pages import private_page as hosted
 from workspaces.models import Workspace
 
 
 def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
     """Label and masked value of what would be looked up, and of who would be asked;
     names stay whole."""
-    referee = (subject.get("refereeName"), address(subject.get("refereeEmail", "")))
+    referee = (subject.get("refereeName"), mask_email(subject.get("refereeEmail", "")))
     details = [
         (_("Name"), subject.get("fullName", "")),
-        (_("ID number"), end(subject.get("idNumber", ""))),
-        (_("Registration number"), end(subject.get("registrationNumber", ""))),
-        (_("KRA PIN"), end(subject.get("kraPin", ""))),
-        (_("Telephone"), end(subject.get("phone", ""), 3)),
-        (_("E-mail"), address(subject.get("email", ""))),
+        (_("ID number"), mask_end(subject.get("idNumber", ""))),
+        (_("Registration number"), mask_end(subject.get("registrationNumber", ""))),
+        (_("KRA PIN"), mask_end(subject.get("kraPin", ""))),
+        (_("Telephone"), mask_end(subject.get("phone", ""), 3)),
+        (_("E-mail"), mask_email(subject.get("email", ""))),
         (_("Employer"), subject.get("employerName", "")),
         (_("Referee"), ", ".join(filter(None, referee))),
     ]
@@ -127,7 +127,7 @@ Visited = TypeVar("Visited")
 VisitedView = Callable[[HttpRequest, Visited], HttpResponse]
 
 
-def opening(
+def make_visit_required(
     cookie: VisitCookie,
     find: Callable[[HttpRequest, UUID], Visited | None],
     *,
@@ -147,21 +147,21 @@ def opening(
             try:
                 visited = find(request, row)
                 if visited is None:
-                    return answer(request, over, status=403)
+                    return render_page(request, over, status=403)
                 return view(request, visited)
-            except TooSoon:
+            except ResendTooSoon:
                 return see_other(cookie.path_of(row) + "?too-soon")
             except overtaken:
                 if request.method == "POST":
                     return see_other(cookie.path_of(row))
-                return answer(request, "replaced", status=410)
+                return render_page(request, "replaced", status=410)
 
         return shown
 
     return opened
 
 
-def answer(
+def render_page(
     request: HttpRequest,
     name: str,
     context: Mapping[str, Any] | None = None,
@@ -173,7 +173,7 @@ def answer(
     )
 
 
-def client_of(workspace: Workspace) -> dict[str, Any]:
+def client_context(workspace: Workspace) -> dict[str, Any]:
     """What the pages of its reports show of the client."""
     requester = workspace.requester
     return {
@@ -190,7 +190,7 @@ def see_other(path: str) -> HttpResponse:
     return response
 
 
-def document(pdf: bytes, name: str) -> HttpResponse:
+def pdf_response(pdf: bytes, name: str) -> HttpResponse:
     return HttpResponse(
         pdf,
         content_type="application/pdf",
@@ -219,10 +219,10 @@ class FormMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if not request.path_info.startswith(PATHS):
             return self.get_response(request)
-        return _refused(request) or self.get_response(request)
+        return _refuse_form(request) or self.get_response(request)
 
 
-def _refused(request: HttpRequest) -> HttpResponse | None:
+def _refuse_form(request: HttpRequest) -> HttpResponse | None:
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdigit() and int(length) > MAX_BYTES:
         return too_large(request)
@@ -242,9 +242,9 @@ def _refused(request: HttpRequest) -> HttpResponse | None:
 
 @hosted
 def too_large(request: HttpRequest) -> HttpResponse:
-    return answer(request, "too_large", status=413)
+    return render_page(request, "too_large", status=413)
 
 
 @hosted
 def unreadable(request: HttpRequest) -> HttpResponse:
-    return answer(request, "unreadable", status=400)
+    return render_page(request, "unreadable", status=400)

@@ -23,26 +23,32 @@ from verification.documents.receipts import payment_receipt_pdf
 from verification.hosted import payment_page
 from verification.hosted import payment_page as context
 from verification.hosted.blocks import block_page
-from verification.hosted.forms import Phone
+from verification.hosted.forms import PhoneForm
 from verification.hosted.pages import (
     VisitCookie,
-    answer,
     hosted,
-    opening,
+    make_visit_required,
+    render_page,
     retired_link,
     see_other,
 )
-from verification.hosted.payment_page import PAYABLE, STATUSES, Return, Stage, stage_of
+from verification.hosted.payment_page import (
+    PAYABLE,
+    STATUS_CODES,
+    ProviderReturn,
+    Stage,
+    stage_of,
+)
 from verification.payments import checkouts as payment_checkouts
 from verification.payments.links import (
     NotPayable,
-    ask_for_payment_link,
-    is_renewed_by_payer,
-    send_new_payment_link,
+    can_payer_renew,
+    renew_payment_link,
+    request_payment_link,
 )
 from verification.payments.messages import payer_of
-from verification.payments.models import Checkout, Doubt, Payment, PaymentStatus
-from verification.payments.refunds import give_up_payment
+from verification.payments.models import Checkout, Payment, PaymentStatus, ReviewFlag
+from verification.payments.refunds import abandon_payment
 from verification.payments.registry import NoPaymentProvider
 from verification.web.security_policy import allow
 from workspaces import rate_limits
@@ -50,31 +56,31 @@ from workspaces import rate_limits
 COOKIE = VisitCookie("/p/v/", "hosted.payment", seconds=3600)
 CHECKOUTS_PER_MINUTE = 30
 # The newest; nobody opens more, and a page shows no end of them.
-MOST_CHECKOUTS = 20
+MAX_CHECKOUTS = 20
 UNAVAILABLE = "?unavailable"
 TOO_MANY = _("Too many prompts were sent. Try again later, or pay another way")
 # The phone may be somebody else's: neither who blocked the client nor why is said.
-BLOCKED = _(
+PHONE_BLOCKED = _(
     "This number takes no prompts from this client. Use another, or pay another way"
 )
 # At these a payer who paid a part can have it back at once.
-WITH_PARTS = {Stage.PART, Stage.SUSPENDED, Stage.SOURCES_CHANGED}
+PART_PAID_STAGES = {Stage.PART, Stage.SUSPENDED, Stage.SOURCES_CHANGED}
 SETTLED = {PaymentStatus.PAID, PaymentStatus.REFUNDED}
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenPayment:
     """A payment, opened by the link of this generation in this browser."""
 
     payment: Payment
     generation: int
     # First those that paid, and parts that are kept; then the newest.
     checkouts: list[Checkout]
-    came_back: Return | None
+    came_back: ProviderReturn | None
     stage: Stage
 
 
-def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
+def _open_payment(request: HttpRequest, payment_id: UUID) -> OpenPayment | None:
     generation = COOKIE.value_of(request, payment_id)
     if generation is None:
         return None
@@ -84,37 +90,39 @@ def _opened(request: HttpRequest, payment_id: UUID) -> Opened | None:
     if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
         # It may have been paid between the two looks.
         payment = rows.get(pk=payment_id)
-    came_back = _return_of(request, checkouts)
-    has_parts = bool(context.parts(checkouts))
+    came_back = _find_return(request, checkouts)
+    has_parts = bool(context.waiting_parts(checkouts))
     stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
-    is_doubted = any(Doubt.OTHER_CURRENCY in one.doubts for one in checkouts)
+    is_doubted = any(ReviewFlag.OTHER_CURRENCY in one.review_flags for one in checkouts)
     if stage == Stage.EXAMINED and not is_doubted:
         # It came between the two looks.
         checkouts = _checkouts_of(payment)
-    return Opened(payment, generation, checkouts, came_back, stage)
+    return OpenPayment(payment, generation, checkouts, came_back, stage)
 
 
 def _checkouts_of(payment: Payment) -> list[Checkout]:
     found = Checkout.objects.filter(payment_id=payment.pk)
     found = found.order_by("-is_counted", "-is_part", "-id")
-    checkouts = list(found.prefetch_related("refunds", "disputes")[:MOST_CHECKOUTS])
+    checkouts = list(found.prefetch_related("refunds", "disputes")[:MAX_CHECKOUTS])
     for one in checkouts:
         one.report = payment.report
     return checkouts
 
 
-def _return_of(request: HttpRequest, checkouts: list[Checkout]) -> Return | None:
+def _find_return(
+    request: HttpRequest, checkouts: list[Checkout]
+) -> ProviderReturn | None:
     """Of the prompt that waits, if any, however its payer has come here."""
     prompts = (one.reference for one in checkouts if one.is_waiting_prompt)
     left = next(prompts, None) or request.GET.get("back")
     mine = (one for one in checkouts if one.reference == left)
     checkout = next(mine, None)
-    return Return(checkout, payment_page.since(request)) if checkout else None
+    return ProviderReturn(checkout, payment_page.since(request)) if checkout else None
 
 
-opened = opening(
+visit_required = make_visit_required(
     COOKIE,
-    _opened,
+    _open_payment,
     over="payment/over",
     overtaken=(payment_checkouts.PaymentClosed, NotPayable, Payment.DoesNotExist),
 )
@@ -127,58 +135,62 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
     digest = links.digest(token)
     found = Payment.objects.filter(token_digest=digest).only("id", "generation")
     if payment := found.first():
-        return _onward(payment.pk, payment.generation)
+        return _redirect_with_visit(payment.pk, payment.generation)
     if retired := retired_link(RetiredLink.Purpose.PAYMENT, digest):
-        return _onward(retired.row_id, retired.generation)
-    return answer(request, "unknown", status=404)
+        return _redirect_with_visit(retired.row_id, retired.generation)
+    return render_page(request, "unknown", status=404)
 
 
 @require_safe
-@opened
-def show(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def show(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """The page of the stage that the payment is at."""
-    return _page(request, visited, Phone(), STATUSES.get(visited.stage, 200))
+    return _render_page(
+        request, visited, PhoneForm(), STATUS_CODES.get(visited.stage, 200)
+    )
 
 
-def _page(
-    request: HttpRequest, visited: Opened, form: Phone, status: int = 200
+def _render_page(
+    request: HttpRequest, visited: OpenPayment, form: PhoneForm, status: int = 200
 ) -> HttpResponse:
-    shown = {**_shown(request, visited), "form": form}
-    response = answer(request, f"payment/{visited.stage}", shown, status)
+    shown = {**_page_context(request, visited), "form": form}
+    response = render_page(request, f"payment/{visited.stage}", shown, status)
     if visited.stage in PAYABLE:
         environment = visited.payment.report.environment
         allow(response, form_action=[context.checkout_origin(environment)])
     if visited.came_back:
-        payment_page.with_script(response)
+        payment_page.allow_script(response)
     return response
 
 
-@opened
-def pay(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def pay(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """To the provider's page. Nothing is taken here, however often it is asked."""
     payment = visited.payment
     if request.method != "POST" or visited.stage not in PAYABLE:
-        return to_page(payment.pk)
+        return redirect_to_page(payment.pk)
     # By link: many phones share one address of their carrier.
     if rate_limits.count(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE).exceeded:
-        return answer(request, "too_many", status=429)
+        return render_page(request, "too_many", status=429)
     try:
         checkout = payment_checkouts.open_checkout(payment.pk, visited.generation)
-        url = checkout.url or payment_checkouts.begin(checkout, get_language() or "en")
+        url = checkout.url or payment_checkouts.open_at_provider(
+            checkout, get_language() or "en"
+        )
     except (payment_checkouts.CheckoutNotOpened, NoPaymentProvider):
-        return to_page(payment.pk, UNAVAILABLE)
+        return redirect_to_page(payment.pk, UNAVAILABLE)
     return see_other(url)
 
 
-@opened
-def prompt(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def send_prompt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Have a prompt sent to the payer's phone. While one waits no other is sent."""
     payment = visited.payment
     if request.method != "POST" or visited.stage not in PAYABLE:
-        return to_page(payment.pk)
-    form = Phone(request.POST)
+        return redirect_to_page(payment.pk)
+    form = PhoneForm(request.POST)
     if not form.is_valid():
-        return _page(request, visited, form)
+        return _render_page(request, visited, form)
     phone, language = form.cleaned_data["phone"], get_language() or "en"
     try:
         checkout = payment_checkouts.open_prompt(
@@ -186,64 +198,64 @@ def prompt(request: HttpRequest, visited: Opened) -> HttpResponse:
         )
     except payment_checkouts.TooManyPrompts:
         form.add_error("phone", gettext(TOO_MANY))
-        return _page(request, visited, form, 429)
+        return _render_page(request, visited, form, 429)
     except payment_checkouts.PhoneBlocked:
-        form.add_error("phone", gettext(BLOCKED))
-        return _page(request, visited, form)
+        form.add_error("phone", gettext(PHONE_BLOCKED))
+        return _render_page(request, visited, form)
     except (payment_checkouts.CheckoutNotOpened, NoPaymentProvider):
-        return to_page(payment.pk, UNAVAILABLE)
+        return redirect_to_page(payment.pk, UNAVAILABLE)
     payment_checkouts.send_prompt(checkout)
-    return to_page(payment.pk)
+    return redirect_to_page(payment.pk)
 
 
-@opened
-def other_way(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def abandon_prompt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Back to the ways to pay, from a prompt that is overdue."""
     if request.method == "POST" and visited.stage == Stage.PROMPTED:
-        payment_checkouts.give_up_prompt(visited.payment.pk)
-    return to_page(visited.payment.pk)
+        payment_checkouts.end_overdue_prompt(visited.payment.pk)
+    return redirect_to_page(visited.payment.pk)
 
 
-@opened
-def give_back(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def refund_parts(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """All that came of less than was asked for, instead of the rest."""
-    if request.method == "POST" and visited.stage in WITH_PARTS:
-        give_up_payment(visited.payment.pk)
-    return to_page(visited.payment.pk)
+    if request.method == "POST" and visited.stage in PART_PAID_STAGES:
+        abandon_payment(visited.payment.pk)
+    return redirect_to_page(visited.payment.pk)
 
 
-@opened
-def new_link(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def renew_link(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """The page then says that this link was replaced."""
     is_asked = request.method == "POST" and visited.stage == Stage.EXPIRED
-    if is_asked and is_renewed_by_payer(visited.payment.report):
-        send_new_payment_link(visited.payment.pk)
-    return to_page(visited.payment.pk)
+    if is_asked and can_payer_renew(visited.payment.report):
+        renew_payment_link(visited.payment.pk)
+    return redirect_to_page(visited.payment.pk)
 
 
-@opened
-def ask_client(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def request_link(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """For a link in place of one that neither we nor the payer can renew."""
     if request.method == "POST":
-        ask_for_payment_link(visited.payment.pk, visited.generation)
-    return to_page(visited.payment.pk)
+        request_payment_link(visited.payment.pk, visited.generation)
+    return redirect_to_page(visited.payment.pk)
 
 
-@opened
-def block(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def block(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     payment = visited.payment
     if visited.stage == Stage.REPLACED:
-        return to_page(payment.pk)
+        return redirect_to_page(payment.pk)
     addresses = addresses_of(payer_of(payment.report))
     return block_page(request, payment.report, addresses, COOKIE.path_of(payment.pk))
 
 
 @require_safe
-@opened
-def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
-    counted = _counted(visited)
+@visit_required
+def receipt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
+    counted = _counted_checkouts(visited)
     if not counted:
-        return to_page(visited.payment.pk)
+        return redirect_to_page(visited.payment.pk)
     checkout = counted[0]
     pdf = payment_receipt_pdf(checkout, get_language() or "en")
     name = f"receipt-{checkout.number}.pdf"
@@ -254,66 +266,66 @@ def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
     )
 
 
-back = payment_page.back(
+return_view = payment_page.make_return_view(
     lambda row, checkout, query: f"{COOKIE.path_of(row)}?back={checkout}&{query}"
 )
 
 
 @require_safe
-@opened
-def state(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def state(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """For the script of who waits; has the provider asked again as well."""
-    told = payment_page.word(*_state(visited))
+    told = payment_page.state_response(*_state(visited))
     left = visited.came_back
-    return payment_page.asked_again(request, left.checkout, told) if left else told
+    return payment_page.poll_again(request, left.checkout, told) if left else told
 
 
-def to_page(payment_id: UUID, query: str = "") -> HttpResponse:
+def redirect_to_page(payment_id: UUID, query: str = "") -> HttpResponse:
     return see_other(COOKIE.path_of(payment_id) + query)
 
 
-def _onward(payment_id: UUID, generation: int) -> HttpResponse:
-    response = to_page(payment_id)
+def _redirect_with_visit(payment_id: UUID, generation: int) -> HttpResponse:
+    response = redirect_to_page(payment_id)
     COOKIE.remember(response, payment_id, generation)
     return response
 
 
-def _shown(request: HttpRequest, visited: Opened) -> dict[str, Any]:
-    payment, counted = visited.payment, _counted(visited)
+def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
+    payment, counted = visited.payment, _counted_checkouts(visited)
     shown = {
-        **context.frame(payment.report),
-        **context.order(payment, visited.checkouts),
+        **context.base_context(payment.report),
+        **context.order_context(payment, visited.checkouts),
         "payment": payment,
         "path": COOKIE.path_of(payment.pk),
         "stop": visited.stage != Stage.REPLACED
         and reverse("payment:block", args=[payment.pk]),
-        "extras": context.extras(visited.checkouts),
-        "earlier": context.opened_earlier(visited.checkouts),
+        "extras": context.extra_payments(visited.checkouts),
+        "earlier": context.find_open_checkout(visited.checkouts),
         "latest": max(visited.checkouts, key=lambda one: one.pk, default=None),
         "came_back": visited.came_back,
-        "prompt": context.prompt(visited.checkouts),
+        "prompt": context.prompt_context(visited.checkouts),
         "query": request.META.get("QUERY_STRING", ""),
         "report": payment.report,
-        "state": payment_page.word(*_state(visited)).content.decode(),
+        "state": payment_page.state_response(*_state(visited)).content.decode(),
         "unavailable": "unavailable" in request.GET,
         "too_soon": "too-soon" in request.GET,
-        **context.renewal(payment, visited.stage, visited.generation),
+        **context.renewal_context(payment, visited.stage, visited.generation),
     }
-    return {**shown, **context.receipt(payment, counted)} if counted else shown
+    return {**shown, **context.receipt_context(payment, counted)} if counted else shown
 
 
-def _state(visited: Opened) -> tuple[object, ...]:
+def _state(visited: OpenPayment) -> tuple[object, ...]:
     """Changes when the page would be another one."""
     count, came_back = len(visited.checkouts), visited.came_back
     if came_back is None:
         return visited.stage, None, count
     left, is_prompted = came_back.checkout, visited.stage == Stage.PROMPTED
     # The payer who pressed "Check now" is told that nothing was paid yet.
-    is_told = is_prompted and came_back.is_looked_at
+    is_told = is_prompted and came_back.is_polled
     return visited.stage, left.status, count, left.is_overdue_prompt, is_told
 
 
-def _counted(visited: Opened) -> list[Checkout]:
+def _counted_checkouts(visited: OpenPayment) -> list[Checkout]:
     """The checkouts whose money paid, where it is paid; first the one that settled."""
     if visited.stage not in {Stage.PAID, Stage.REFUNDED}:
         return []

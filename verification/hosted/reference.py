@@ -24,15 +24,15 @@ from verification.checks.events import consent_status_of
 from verification.consents.models import RetiredLink
 from verification.documents.receipts import reference_receipt_pdf
 from verification.hosted.blocks import block_page
-from verification.hosted.forms import Reason, Text, number
+from verification.hosted.forms import ReasonForm, TextField, parse_number
 from verification.hosted.pages import (
     VisitCookie,
-    answer,
-    client_of,
-    document,
+    client_context,
     hosted,
-    opening,
+    make_visit_required,
+    pdf_response,
     qr_code,
+    render_page,
     retired_link,
     see_other,
 )
@@ -47,12 +47,12 @@ NAME_LENGTH = 200
 REMARKS_LENGTH = 1000
 FIRST_YEAR = 1940
 # Parts of a date are typed; the day may be forgotten.
-PARTS = ("day", "month", "year")
+DATE_PARTS = ("day", "month", "year")
 
 
-def _text(label: Any, missing: Any, *, help_text: Any = "") -> Text:
+def _text(label: Any, missing: Any, *, help_text: Any = "") -> TextField:
     """Required by `clean`, for some are not when there was no employment."""
-    field = Text(
+    field = TextField(
         label=label,
         help_text=help_text,
         max_length=NAME_LENGTH,
@@ -63,7 +63,7 @@ def _text(label: Any, missing: Any, *, help_text: Any = "") -> Text:
     return field
 
 
-class Answers(forms.Form):
+class AnswersForm(forms.Form):
     """Answers by a person; `answers()` has them as `providers.referee` reads them."""
 
     employed = forms.ChoiceField(
@@ -98,7 +98,7 @@ class Answers(forms.Form):
         required=False,
         error_messages={"invalid_choice": _("Say whether they would be hired again")},
     )
-    remarks = Text(
+    remarks = TextField(
         max_length=REMARKS_LENGTH,
         required=False,
         error_messages={"max_length": _("Write at most 1000 characters")},
@@ -157,9 +157,9 @@ class Answers(forms.Form):
 
     def _date(self, which: str, typed: dict[str, Any], *, last: bool) -> date | None:
         """Without a day, the first or last of the month; None adds an error."""
-        day, month, year = (typed.get(f"{which}_{part}") or "" for part in PARTS)
+        day, month, year = (typed.get(f"{which}_{part}") or "" for part in DATE_PARTS)
         try:
-            return _made(day, month, year, last=last)
+            return _parse_date(day, month, year, last=last)
         except ValueError:
             error = _("Enter the date in numbers, for example 27 3 2019 or 3 2019")
             if which == "to":
@@ -170,15 +170,15 @@ class Answers(forms.Form):
 
 def _end_of_month(day: date) -> date:
     """Without a day, this month is its last one."""
-    return _made("", str(day.month), str(day.year), last=True)
+    return _parse_date("", str(day.month), str(day.year), last=True)
 
 
-def _made(day: str, month: str, year: str, *, last: bool) -> date:
-    if number(year) < FIRST_YEAR:
+def _parse_date(day: str, month: str, year: str, *, last: bool) -> date:
+    if parse_number(year) < FIRST_YEAR:
         raise ValueError("too long ago")
     if day.strip():
-        return date(number(year), number(month), number(day))
-    first = date(number(year), number(month), 1)
+        return date(parse_number(year), parse_number(month), parse_number(day))
+    first = date(parse_number(year), parse_number(month), 1)
     return first.replace(day=monthrange(first.year, first.month)[1]) if last else first
 
 
@@ -189,11 +189,11 @@ def _iso(day: date | None) -> str | None:
 TIMEZONE = "Africa/Nairobi"
 # Longer than for subjects: a referee may have to look things up.
 COOKIE = VisitCookie("/r/v/", "hosted.reference", seconds=4 * 3600)
-ASKED = "asked"
-RECEIPTS = {"submitted", "declined"}
+QUESTIONS_PAGE = "asked"
+PAGES_WITH_RECEIPT = {"submitted", "declined"}
 # What `closed_as` says -> page and status.
-PAGES = {
-    None: (ASKED, 200),
+PAGE_BY_CLOSURE = {
+    None: (QUESTIONS_PAGE, 200),
     "SUBMITTED": ("submitted", 200),
     "DECLINED": ("declined", 200),
     "EXPIRED": ("expired", 410),
@@ -203,7 +203,7 @@ PAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenReference:
     """A reference, opened by the link of this generation in this browser."""
 
     reference: Reference
@@ -212,18 +212,18 @@ class Opened:
     status: int
 
 
-def _opened(request: HttpRequest, reference_id: UUID) -> Opened | None:
+def _open_reference(request: HttpRequest, reference_id: UUID) -> OpenReference | None:
     generation = COOKIE.value_of(request, reference_id)
     rows = Reference.objects.select_related("report__workspace", "report__consent")
     reference = rows.filter(pk=reference_id).first() if generation else None
     if reference is None:
         return None
-    closed = answers.closed_as(reference, reference.report, generation)
-    return Opened(reference, generation, *PAGES[closed])
+    closed = answers.closed_status(reference, reference.report, generation)
+    return OpenReference(reference, generation, *PAGE_BY_CLOSURE[closed])
 
 
-opened = opening(
-    COOKIE, _opened, over="reference/over", overtaken=(answers.ReferenceClosed,)
+visit_required = make_visit_required(
+    COOKIE, _open_reference, over="reference/over", overtaken=(answers.ReferenceClosed,)
 )
 
 
@@ -234,53 +234,53 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
     digest = links.digest(token)
     found = Reference.objects.filter(token_digest=digest).only("id", "generation")
     if reference := found.first():
-        return _onward(reference.pk, reference.generation)
+        return _redirect_with_visit(reference.pk, reference.generation)
     if retired := retired_link(RetiredLink.Purpose.REFERENCE, digest):
-        return _onward(retired.row_id, retired.generation)
-    return answer(request, "unknown", status=404)
+        return _redirect_with_visit(retired.row_id, retired.generation)
+    return render_page(request, "unknown", status=404)
 
 
 @require_safe
-@opened
-def show(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def show(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     return page(request, visited, visited.page, visited.status)
 
 
-@opened
-def submit(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def submit(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     reference = visited.reference
-    if request.method != "POST" or visited.page != ASKED:
-        return to_page(reference.pk)
-    form = Answers(request.POST)
+    if request.method != "POST" or visited.page != QUESTIONS_PAGE:
+        return redirect_to_page(reference.pk)
+    form = AnswersForm(request.POST)
     if not form.is_valid():
-        return page(request, visited, ASKED, form=form)
+        return page(request, visited, QUESTIONS_PAGE, form=form)
     evidence = _evidence(request, reference)
     if request.POST.get("shown") != evidence.notice["noticeSha256"]:
         # Other words than those that the referee has read.
-        return page(request, visited, ASKED, form=form, changed=True)
+        return page(request, visited, QUESTIONS_PAGE, form=form, changed=True)
     answers.submit(reference.pk, visited.generation, form.answers(), evidence)
-    return to_page(reference.pk)
+    return redirect_to_page(reference.pk)
 
 
-@opened
-def decline(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def decline(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     """Asks why, which need not be answered, and then does it."""
     reference = visited.reference
-    if visited.page != ASKED:
-        return to_page(reference.pk)
-    form = Reason(request.POST if request.method == "POST" else None)
+    if visited.page != QUESTIONS_PAGE:
+        return redirect_to_page(reference.pk)
+    form = ReasonForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
         return page(request, visited, "decline", form=form)
     reason, evidence = form.cleaned_data["reason"], _evidence(request, reference)
     answers.decline(reference.pk, visited.generation, evidence, reason)
-    return to_page(reference.pk)
+    return redirect_to_page(reference.pk)
 
 
-@opened
-def block(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def block(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     reference = visited.reference
     if visited.page == "replaced":
-        return to_page(reference.pk)
+        return redirect_to_page(reference.pk)
     email = (reference.report.subject or {}).get("refereeEmail")
     addresses = [(Channel.EMAIL.value, email)] if email else []
     return block_page(
@@ -289,19 +289,19 @@ def block(request: HttpRequest, visited: Opened) -> HttpResponse:
 
 
 @require_safe
-@opened
-def receipt(request: HttpRequest, visited: Opened) -> HttpResponse:
+@visit_required
+def receipt(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     """What was done, as a PDF."""
     reference = visited.reference
-    if visited.page not in RECEIPTS:
-        return to_page(reference.pk)
+    if visited.page not in PAGES_WITH_RECEIPT:
+        return redirect_to_page(reference.pk)
     name = f"receipt-{reference.number}.pdf"
-    return document(reference_receipt_pdf(reference), name)
+    return pdf_response(reference_receipt_pdf(reference), name)
 
 
 def page(
     request: HttpRequest,
-    visited: Opened,
+    visited: OpenReference,
     name: str,
     status: int = 200,
     **more: Any,
@@ -310,32 +310,34 @@ def page(
     reference = visited.reference
     context = {
         "reference": reference,
-        **client_of(reference.report.workspace),
+        **client_context(reference.report.workspace),
         "timezone": TIMEZONE,
         "stop": visited.page != "replaced"
         and reverse("reference:block", args=[reference.pk]),
     }
-    if visited.page in RECEIPTS:
+    if visited.page in PAGES_WITH_RECEIPT:
         url = links.reference_url(reference.pk, visited.generation)
         context |= {"url": url, "qr": qr_code(url)}
-    if visited.page == ASKED:
+    if visited.page == QUESTIONS_PAGE:
         subject = reference.report.subject or {}
         context |= {
             "name": subject.get("fullName", ""),
             "employer": subject.get("employerName", ""),
             "notice": (notice := _notice(reference)),
             "names": notice.names,
-            "form": Answers(initial={"name": one_line(subject.get("refereeName", ""))}),
+            "form": AnswersForm(
+                initial={"name": one_line(subject.get("refereeName", ""))}
+            ),
         }
-    return answer(request, f"reference/{name}", context | more, status)
+    return render_page(request, f"reference/{name}", context | more, status)
 
 
-def to_page(reference_id: UUID) -> HttpResponse:
+def redirect_to_page(reference_id: UUID) -> HttpResponse:
     return see_other(COOKIE.path_of(reference_id))
 
 
-def _onward(reference_id: UUID, generation: int) -> HttpResponse:
-    response = to_page(reference_id)
+def _redirect_with_visit(reference_id: UUID, generation: int) -> HttpResponse:
+    response = redirect_to_page(reference_id)
     COOKIE.remember(response, reference_id, generation)
     return response
 
@@ -345,8 +347,8 @@ def _notice(reference: Reference) -> Notice:
     return notice_for(reference, status, get_language() or "en")
 
 
-def _evidence(request: HttpRequest, reference: Reference) -> answers.Evidence:
-    return answers.Evidence(
+def _evidence(request: HttpRequest, reference: Reference) -> answers.AnswerEvidence:
+    return answers.AnswerEvidence(
         address=str(client_address(request) or ""),
         user_agent=user_agent(request),
         language=get_language() or "en",

@@ -17,33 +17,37 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from verification.db.ids import uuid7
-from verification.hosted.pages import answer, hosted, see_other
-from verification.hosted.payment_page import money
+from verification.hosted.pages import hosted, render_page, see_other
+from verification.hosted.payment_page import format_money
 from verification.payments import checkouts
 from verification.payments.models import Checkout, SandboxCheckout
-from verification.payments.provider_events import receive
-from verification.payments.sandbox import SandboxProvider, play
-from verification.providers.checkout import CheckoutState, PromptFailure, ProviderEvent
+from verification.payments.provider_events import record_provider_event
+from verification.payments.sandbox import SandboxProvider, end_sandbox_checkout
+from verification.providers.payment_provider import (
+    CheckoutState,
+    PromptFailure,
+    ProviderEvent,
+)
 from verification.web.security_policy import allow
 from workspaces.models import Environment
 
 PAID, FAILED = CheckoutState.PAID, CheckoutState.FAILED
 CANCELLED = CheckoutState.CANCELLED
-ENDINGS = {"fail": FAILED, "cancel": CANCELLED}
+OUTCOMES = {"fail": FAILED, "cancel": CANCELLED}
 # Another amount than was asked, for each that pays one.
 AMOUNTS: dict[str, Callable[[Decimal], Decimal]] = {
     "more": lambda asked: asked + 1,
     "less": lambda asked: (asked / 2).quantize(Decimal("0.01"), ROUND_UP),
 }
-CHOICES = {"pay", "twice", "lost", *AMOUNTS, *ENDINGS}
+CHOICES = {"pay", "twice", "lost", *AMOUNTS, *OUTCOMES}
 # What a phone does with a prompt beside paying.
-PROMPT_ENDINGS = {
+PROMPT_OUTCOMES = {
     "cancel": PromptFailure.CANCELLED,
     "no-money": PromptFailure.NO_MONEY,
     "wrong-pin": PromptFailure.WRONG_PIN,
     "not-reached": PromptFailure.NOT_REACHED,
 }
-PROMPT_CHOICES = {"pay", "lost", *PROMPT_ENDINGS}
+PROMPT_CHOICES = {"pay", "lost", *PROMPT_OUTCOMES}
 NAME = SandboxProvider.name
 
 
@@ -59,16 +63,18 @@ def show(request: HttpRequest, reference: UUID) -> HttpResponse:
     choice = request.POST.get("choice", "")
     choices = PROMPT_CHOICES if checkout.is_prompt else CHOICES
     if request.method == "POST" and choice in choices:
-        return see_other(_played(checkout, known, choice))
-    response = answer(request, "sandbox_checkout/checkout", _shown(checkout, known))
+        return see_other(_play_choice(checkout, known, choice))
+    response = render_page(
+        request, "sandbox_checkout/checkout", _page_context(checkout, known)
+    )
     # The way back is at BASE_URL, whatever name this page was reached by.
     allow(response, form_action=[settings.BASE_URL])
     return response
 
 
-def _shown(checkout: Checkout, known: SandboxCheckout) -> dict[str, Any]:
+def _page_context(checkout: Checkout, known: SandboxCheckout) -> dict[str, Any]:
     return {
-        "amount": money(known.amount, known.currency),
+        "amount": format_money(known.amount, known.currency),
         "description": known.description,
         "state": known.state,
         "is_prompt": checkout.is_prompt,
@@ -78,32 +84,34 @@ def _shown(checkout: Checkout, known: SandboxCheckout) -> dict[str, Any]:
     }
 
 
-def _played(checkout: Checkout, known: SandboxCheckout, choice: str) -> str:
+def _play_choice(checkout: Checkout, known: SandboxCheckout, choice: str) -> str:
     """The address that the payer is sent back to."""
     if checkout.is_prompt:
-        return _answered(known, choice)
-    state = ENDINGS.get(choice, PAID)
-    beside = _beside(checkout, known) if choice == "twice" else None
+        return _play_prompt(known, choice)
+    state = OUTCOMES.get(choice, PAID)
+    beside = _open_second_checkout(checkout, known) if choice == "twice" else None
     pays = AMOUNTS[choice](known.amount) if choice in AMOUNTS else None
-    play(known.reference, state, pays=pays)
+    end_sandbox_checkout(known.reference, state, pays=pays)
     if choice != "lost":
-        _tell(known.reference, state, times=2 if choice == "twice" else 1)
+        _send_event(known.reference, state, times=2 if choice == "twice" else 1)
     if beside:
-        play(beside.reference, PAID)
-        _tell(beside.reference, PAID, times=2)
+        end_sandbox_checkout(beside.reference, PAID)
+        _send_event(beside.reference, PAID, times=2)
     return known.cancel_url if choice == "cancel" else known.return_url
 
 
-def _answered(known: SandboxCheckout, choice: str) -> str:
+def _play_prompt(known: SandboxCheckout, choice: str) -> str:
     """As the payer's phone does. Like a real one, only a success makes an event."""
-    if failure := PROMPT_ENDINGS.get(choice):
-        play(known.reference, FAILED, failure=failure)
-    elif play(known.reference, PAID) and choice != "lost":
-        _tell(known.reference, PAID, times=1)
+    if failure := PROMPT_OUTCOMES.get(choice):
+        end_sandbox_checkout(known.reference, FAILED, failure=failure)
+    elif end_sandbox_checkout(known.reference, PAID) and choice != "lost":
+        _send_event(known.reference, PAID, times=1)
     return known.return_url
 
 
-def _beside(checkout: Checkout, known: SandboxCheckout) -> Checkout | None:
+def _open_second_checkout(
+    checkout: Checkout, known: SandboxCheckout
+) -> Checkout | None:
     """Another checkout of the same payment, as of a payer with two tabs."""
     payment = getattr(checkout.report, "payment", None)
     if known.state == PAID or payment is None or payment.pk != checkout.payment_id:
@@ -112,13 +120,13 @@ def _beside(checkout: Checkout, known: SandboxCheckout) -> Checkout | None:
         other = checkouts.open_checkout(payment.pk, payment.generation, beside=True)
     except checkouts.PaymentClosed:
         return None
-    checkouts.begin(other, checkout.language)
+    checkouts.open_at_provider(other, checkout.language)
     return other
 
 
-def _tell(reference: str, state: CheckoutState, *, times: int) -> None:
+def _send_event(reference: str, state: CheckoutState, *, times: int) -> None:
     """Send the event so often; it is the same one each time."""
     event = ProviderEvent(str(uuid7()), f"checkout.{state.lower()}", reference)
     body = {"id": event.event_id, "type": event.type, "reference": reference}
     for _ in range(times):
-        receive(NAME, event, json.dumps(body).encode())
+        record_provider_event(NAME, event, json.dumps(body).encode())

@@ -19,13 +19,13 @@ from verification.hosted import payment_page
 from verification.hosted import payment_page as context
 from verification.hosted.pages import (
     VisitCookie,
-    answer,
-    client_of,
+    client_context,
     hosted,
-    opening,
+    make_visit_required,
+    render_page,
     see_other,
 )
-from verification.hosted.payment_page import Return
+from verification.hosted.payment_page import ProviderReturn
 from verification.payments import checkouts
 from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
@@ -39,7 +39,7 @@ TOP_UPS_PER_MINUTE = 30
 ACTOR = "top-up page"
 
 
-class Amount(forms.Form):
+class AmountForm(forms.Form):
     """`10000`, `10,000` and `10 000.00` are the same amount."""
 
     amount = forms.CharField(
@@ -56,27 +56,27 @@ class Amount(forms.Form):
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,2})?", typed):
             raise forms.ValidationError(_("Enter the amount in numbers, such as 5000"))
         amount = Decimal(typed)
-        least, currency = checkouts.least_top_up(self.account), self.account.currency
+        least, currency = checkouts.minimum_top_up(self.account), self.account.currency
         if amount < least:
             told = _("Enter at least %(least)s")
-            named = {"least": context.money(least, currency)}
+            named = {"least": context.format_money(least, currency)}
             raise forms.ValidationError(told, params=named)
-        if amount > checkouts.TOP_UP_TO:
+        if amount > checkouts.MAX_TOP_UP:
             told = _("Enter at most %(most)s")
-            named = {"most": context.money(checkouts.TOP_UP_TO, currency)}
+            named = {"most": context.format_money(checkouts.MAX_TOP_UP, currency)}
             raise forms.ValidationError(told, params=named)
         return amount
 
 
-def _opened(request: HttpRequest, account_id: UUID) -> Account | None:
+def _open_account(request: HttpRequest, account_id: UUID) -> Account | None:
     if COOKIE.value_of(request, account_id) is None:
         return None
     return Account.objects.select_related("workspace").get(pk=account_id)
 
 
-opened = opening(
+visit_required = make_visit_required(
     COOKIE,
-    _opened,
+    _open_account,
     over="payment/over",
     overtaken=(checkouts.PaymentClosed, Account.DoesNotExist),
 )
@@ -88,99 +88,103 @@ def open_link(request: HttpRequest, account: UUID, token: str) -> HttpResponse:
     """Take the token out of the address bar; nothing else happens."""
     is_right = links.is_token(token, "top-up", account)
     if not is_right or not Account.objects.filter(pk=account).exists():
-        return answer(request, "unknown", status=404)
+        return render_page(request, "unknown", status=404)
     response = see_other(COOKIE.path_of(account))
     COOKIE.remember(response, account, 1)
     return response
 
 
-@opened
+@visit_required
 def show(request: HttpRequest, account: Account) -> HttpResponse:
     """The form; by POST, on to the provider."""
     if account.workspace.is_suspended:
-        return answer(request, "payment/suspended", _frame(account))
+        return render_page(request, "payment/suspended", _base_context(account))
     if request.method != "POST":
-        return _form(request, account, Amount(account))
-    form = Amount(account, request.POST)
+        return _form(request, account, AmountForm(account))
+    form = AmountForm(account, request.POST)
     if not form.is_valid():
         return _form(request, account, form)
     if rate_limits.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE).exceeded:
-        return answer(request, "too_many", status=429)
+        return render_page(request, "too_many", status=429)
     try:
         checkout = checkouts.open_top_up(account, form.cleaned_data["amount"], ACTOR)
-        return see_other(checkouts.begin(checkout, get_language() or "en"))
+        return see_other(checkouts.open_at_provider(checkout, get_language() or "en"))
     except (checkouts.CheckoutNotOpened, NoPaymentProvider):
         return see_other(COOKIE.path_of(account.pk) + "?unavailable")
 
 
-back = payment_page.back(
+return_view = payment_page.make_return_view(
     lambda row, checkout, query: f"{COOKIE.path_of(row)}paid?back={checkout}&{query}"
 )
 
 
 @require_safe
-@opened
+@visit_required
 def paid(request: HttpRequest, account: Account) -> HttpResponse:
     """What became of the checkout that the payer has come back from."""
-    came_back = _return_of(request, account)
+    came_back = _find_return(request, account)
     if came_back is None:
         return see_other(COOKIE.path_of(account.pk))
     checkout = came_back.checkout
     shown = {
-        **_frame(account),
+        **_base_context(account),
         "checkout": checkout,
-        "amount": context.money(checkout.amount, checkout.currency),
-        "paid_amount": context.money(checkout.paid_amount, checkout.paid_currency),
-        "given_back": context.given_back(checkout),
+        "amount": context.format_money(checkout.amount, checkout.currency),
+        "paid_amount": context.format_money(
+            checkout.paid_amount, checkout.paid_currency
+        ),
+        "given_back": context.refund_lines(checkout),
         "is_asked": came_back.is_asked,
         "query": request.META.get("QUERY_STRING", ""),
         "state": _state(came_back).content.decode(),
     }
-    return payment_page.with_script(answer(request, "top_up/paid", shown))
+    return payment_page.allow_script(render_page(request, "top_up/paid", shown))
 
 
 @require_safe
-@opened
+@visit_required
 def state(request: HttpRequest, account: Account) -> HttpResponse:
     """For the script of who waits; has the provider asked again as well."""
-    came_back = _return_of(request, account)
+    came_back = _find_return(request, account)
     if came_back is None:
-        return payment_page.word("unknown")
-    return payment_page.asked_again(request, came_back.checkout, _state(came_back))
+        return payment_page.state_response("unknown")
+    return payment_page.poll_again(request, came_back.checkout, _state(came_back))
 
 
-def _state(came_back: Return) -> HttpResponse:
-    return payment_page.word(came_back.checkout.status, came_back.is_asked)
+def _state(came_back: ProviderReturn) -> HttpResponse:
+    return payment_page.state_response(came_back.checkout.status, came_back.is_asked)
 
 
-def _return_of(request: HttpRequest, account: Account) -> Return | None:
+def _find_return(request: HttpRequest, account: Account) -> ProviderReturn | None:
     try:
         left = UUID(request.GET.get("back", ""))
     except ValueError:
         return None
     checkout = Checkout.objects.filter(pk=left, account=account).first()
-    return Return(checkout, payment_page.since(request)) if checkout else None
+    return ProviderReturn(checkout, payment_page.since(request)) if checkout else None
 
 
-def _form(request: HttpRequest, account: Account, form: Amount) -> HttpResponse:
+def _form(request: HttpRequest, account: Account, form: AmountForm) -> HttpResponse:
     shown = {
-        **_frame(account),
+        **_base_context(account),
         "form": form,
         "provider": context.provider_label(account.environment),
-        "ways": context.ways_text(account.environment),
-        "least": context.money(checkouts.least_top_up(account), account.currency),
-        "most": context.money(checkouts.TOP_UP_TO, account.currency),
+        "ways": context.payment_methods_text(account.environment),
+        "least": context.format_money(
+            checkouts.minimum_top_up(account), account.currency
+        ),
+        "most": context.format_money(checkouts.MAX_TOP_UP, account.currency),
         "unavailable": "unavailable" in request.GET,
     }
-    response = answer(request, "top_up/form", shown)
+    response = render_page(request, "top_up/form", shown)
     allow(response, form_action=[context.checkout_origin(account.environment)])
     return response
 
 
-def _frame(account: Account) -> dict[str, Any]:
+def _base_context(account: Account) -> dict[str, Any]:
     return {
         "account": account,
-        **client_of(account.workspace),
+        **client_context(account.workspace),
         "path": COOKIE.path_of(account.pk),
         "is_play": account.environment == Environment.SANDBOX,
         "timezone": context.TIMEZONE,

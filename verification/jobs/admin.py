@@ -5,12 +5,12 @@ from django.db import transaction
 from django.utils import timezone
 from django_q.models import Failure, Schedule, Success
 
-from verification.backoffice.model_admin import OfficeAdmin, ReadOnlyAdmin
+from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
 from verification.jobs.models import Job
 
 
 @admin.register(Job)
-class JobAdmin(OfficeAdmin):
+class JobAdmin(BackofficeAdmin):
     list_display = ["function", "arguments", "due_at", "attempts", "gave_up_at"]
     list_filter = [("gave_up_at", admin.EmptyFieldListFilter)]
     search_ids = ()

@@ -21,8 +21,8 @@ from verification.jobs.heartbeat import beat
 logger = logging.getLogger(__name__)
 
 # Ids that are read by one statement, and rows that one step changes.
-AT_ONCE = 200
-STEP = 2_000
+PAGE_SIZE = 200
+BATCH_SIZE = 2_000
 
 
 def sweep(due: QuerySet[Any], verb: Callable[[Any], object]) -> None:
@@ -52,13 +52,13 @@ def sweep(due: QuerySet[Any], verb: Callable[[Any], object]) -> None:
 def _ids(due: QuerySet[Any]) -> Iterator[Any]:
     """Onward from the last one, so that none that stays due is met twice."""
     rows = due.order_by("pk").values_list("pk", flat=True)
-    ids = list(rows[:AT_ONCE])
+    ids = list(rows[:PAGE_SIZE])
     while ids:
         yield from ids
-        ids = list(rows.filter(pk__gt=ids[-1])[:AT_ONCE])
+        ids = list(rows.filter(pk__gt=ids[-1])[:PAGE_SIZE])
 
 
-def in_steps(statement: str, **values: Any) -> None:
+def execute_in_batches(statement: str, **values: Any) -> None:
     """Execute a statement until it changes fewer rows than its %(limit)s, our step.
 
     Small steps, so that nobody waits long for a row. What it has changed it must not
@@ -66,6 +66,6 @@ def in_steps(statement: str, **values: Any) -> None:
     """
     with connection.cursor() as cursor:
         while beat():
-            cursor.execute(statement, {**values, "limit": STEP})
-            if cursor.rowcount < STEP:
+            cursor.execute(statement, {**values, "limit": BATCH_SIZE})
+            if cursor.rowcount < BATCH_SIZE:
                 return

@@ -108,7 +108,7 @@ class WakeUpBroker(Broker):
         self._beat_at = 0.0
         self._housekeeping_at = 0.0
         self._settled = False
-        self.on_guard: Callable[[], None] = lambda: None
+        self.on_sentinel_round: Callable[[], None] = lambda: None
 
     def enqueue(self, task: str) -> int:
         """Take a package of django-q2: its scheduler's and its admin's."""
@@ -126,7 +126,7 @@ class WakeUpBroker(Broker):
             self._beat_at = time.monotonic() + BEAT_SECONDS
             return [BEAT.package()]
         try:
-            self.keep_house()
+            self.do_housekeeping()
             jobs = self.claim()
             if not jobs:
                 self._wait(self._beat_at - time.monotonic())
@@ -152,7 +152,7 @@ class WakeUpBroker(Broker):
     def acknowledge(self, task_id: int) -> None:
         if task_id != BEAT_ID:
             self._delete(task_id)
-        heartbeat.tell_supervisor(processes.FLOWS)
+        heartbeat.signal_supervisor(processes.WORK_DONE)
 
     def delete(self, task_id: int) -> None:
         Job.objects.filter(pk=task_id).delete()
@@ -180,7 +180,7 @@ class WakeUpBroker(Broker):
 
     def set_stat(self, key: str, value: str, timeout: int) -> None:
         # The sentinel saves its state at each round; nobody reads that, we count it.
-        self.on_guard()
+        self.on_sentinel_round()
 
     def _delete(self, task_id: int) -> None:
         for _ in range(2):
@@ -197,7 +197,7 @@ class WakeUpBroker(Broker):
         for _ in self._connection().notifies(timeout=max(0, seconds), stop_after=1):
             pass
 
-    def keep_house(self) -> None:
+    def do_housekeeping(self) -> None:
         if time.monotonic() < self._housekeeping_at:
             return
         self._housekeeping_at = time.monotonic() + HOUSEKEEPING_SECONDS

@@ -21,7 +21,7 @@ from django_q.worker import worker
 from verification.jobs import heartbeat, processes
 from verification.jobs import processes as job_processes
 from verification.jobs.broker import BEAT_ID, retry_soon
-from verification.jobs.heartbeat import Flag, Inbox, MessageQueue, Slot
+from verification.jobs.heartbeat import Inbox, MessageQueue, SharedFlag, WorkerTimer
 from verification.jobs.queue import cluster_name
 
 # A few jobs: what waits in a cluster cannot run in another, nor be merged.
@@ -37,13 +37,13 @@ class Sentinel(cluster.Sentinel):
         self.task_queue = MessageQueue(WAITING_BYTES)
         self.result_queue = MessageQueue()
         # A new one, as a cluster forked before this one may have set its own.
-        self.event_out = heartbeat.stopping = Flag()
-        self.broker.on_guard = self._report
+        self.event_out = heartbeat.stopping = SharedFlag()
+        self.broker.on_sentinel_round = self._report
         super().start()
 
     def spawn_worker(self) -> None:
         # A worker that is killed may hold the lock of django-q2's timer.
-        slot = Slot()
+        slot = WorkerTimer()
         inbox = Inbox(self.task_queue, slot)
         self.spawn_process(worker, inbox, self.result_queue, slot, self.timeout)
 
@@ -56,8 +56,12 @@ class Sentinel(cluster.Sentinel):
 
     def _report(self) -> None:
         busy = all(process.timer.value > 0 for process in self.pool)
-        sign = job_processes.BUSY if busy and self.pool else job_processes.GUARDED
-        heartbeat.tell_supervisor(sign)
+        sign = (
+            job_processes.ALL_BUSY
+            if busy and self.pool
+            else job_processes.SENTINEL_ALIVE
+        )
+        heartbeat.signal_supervisor(sign)
 
 
 @cache
@@ -79,7 +83,7 @@ def harden() -> None:
     post_execute_in_worker.connect(_retry_failed)
     # A forked child that shares its parent's connection garbles both.
     os.register_at_fork(before=connections.close_all)
-    processes.bind_children()
+    processes.bind_children_to_parent()
 
 
 def _retry_failed(task: dict[str, Any], **kwargs: Any) -> None:

@@ -32,7 +32,7 @@ from verification.jobs.queue import cluster_name
 MESSAGE_BYTES = 1 << 18
 
 
-class Flag:
+class SharedFlag:
     """A switch that every process forked later sees."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Flag:
         return self._memory[0] == 1
 
 
-class Slot:
+class WorkerTimer:
     """One worker's timer, as django-q2 uses it, and the id of the job it runs."""
 
     _timer = struct.Struct("d")
@@ -119,7 +119,7 @@ class MessageQueue:
 class Inbox:
     """A worker's view of the task queue; notes in its slot which job it took."""
 
-    def __init__(self, queue: MessageQueue, slot: Slot) -> None:
+    def __init__(self, queue: MessageQueue, slot: WorkerTimer) -> None:
         self._queue, self._slot = queue, slot
 
     def get(self) -> Any:
@@ -137,7 +137,7 @@ ON CONFLICT (cluster) DO UPDATE SET beat_at = excluded.beat_at
 """
 logger = logging.getLogger(__name__)
 # Set when this process's cluster is about to stop.
-stopping = Flag()
+stopping = SharedFlag()
 _written_at = 0.0
 
 
@@ -164,7 +164,7 @@ def age_seconds() -> float | None:
     return None if age is None else max(0.0, age.total_seconds())
 
 
-def tell_supervisor(sign: bytes) -> None:
+def signal_supervisor(sign: bytes) -> None:
     if pipe := os.environ.get("JOB_SUPERVISOR_PIPE"):
         # Full or closed: the supervisor is slow, or gone and we shall be as well.
         with suppress(OSError):

@@ -15,24 +15,24 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import cast
 
-FLOWS = b"f"  # an acknowledgement came through
-GUARDED = b"g"  # the sentinel goes round
-BUSY = b"b"  # so it does, and every worker is in a job that may still take its time
+WORK_DONE = b"f"  # an acknowledgement came through
+SENTINEL_ALIVE = b"g"  # the sentinel goes round
+ALL_BUSY = b"b"  # so it does, and every worker is in a job that may still take its time
 
 
 # A machine is slow when each processor has to serve more processes than these.
-SERVED_AT_ONCE = 3
+PROCESSES_PER_CPU = 3
 # A process is waited for at most so many times longer than on a machine at rest.
-MOST_SLOWNESS = 10
+MAX_SLOWNESS = 10
 # A watcher that is later than this was not given a processor itself.
-LONGEST_ROUND_SECONDS = 1
+MAX_ROUND_SECONDS = 1
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 M_ARENA_MAX = -8
 
-ENDING = {signal.SIGINT, signal.SIGTERM}
+STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -46,7 +46,7 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def dying_with_us() -> Callable[[], None]:
+def parent_death_hook() -> Callable[[], None]:
     """A `preexec_fn` for what this process starts."""
     parent = os.getpid()
     return lambda: die_with_parent(parent)
@@ -60,10 +60,10 @@ def fork(name: str, work: Callable[..., object], *arguments: object) -> ForkProc
     """
     context = multiprocessing.get_context("fork")
     process = context.Process(
-        target=_lead, args=(os.getpid(), name, work, *arguments), name=name
+        target=_run_as_leader, args=(os.getpid(), name, work, *arguments), name=name
     )
     # One that came before it is ready would be for what this process does then.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         process.start()
     finally:
@@ -71,14 +71,14 @@ def fork(name: str, work: Callable[..., object], *arguments: object) -> ForkProc
     return process
 
 
-def _lead(
+def _run_as_leader(
     parent: int, name: str, work: Callable[..., object], *arguments: object
 ) -> None:
     die_with_parent(parent)
     os.setsid()
-    for sign in ENDING:
+    for sign in STOP_SIGNALS:
         signal.signal(sign, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     if _libc is not None:
         _libc.prctl(PR_SET_NAME, name.encode())
     work(*arguments)
@@ -103,7 +103,7 @@ def kill_group(leader: ForkProcess) -> None:
             os.waitpid(-pid, 0)
 
 
-def bind_children() -> None:
+def bind_children_to_parent() -> None:
     """Have every process that this one forks, and its descendants, die with it."""
     forking = os.getpid()
 
@@ -128,13 +128,13 @@ def limit_arenas(most: int) -> None:
         _libc.mallopt(M_ARENA_MAX, most)  # type: ignore[union-attr]
 
 
-def give_back_memory() -> None:
+def trim_memory() -> None:
     """What was freed, much of which glibc keeps after hundreds of threads."""
     if trim := getattr(_libc, "malloc_trim", None):
         trim(0)
 
 
-class FairClock:
+class LoadAdjustedClock:
     """Seconds of a machine that is not slow, to judge what others do in time.
 
     It is read several times a second, and is slower than time while many processes wait
@@ -147,7 +147,7 @@ class FairClock:
 
     def now(self) -> float:
         before, self._read_at = self._read_at, time.monotonic()
-        passed = min(self._read_at - before, LONGEST_ROUND_SECONDS)
+        passed = min(self._read_at - before, MAX_ROUND_SECONDS)
         self._seconds += passed / slowness()
         return self._seconds
 
@@ -160,4 +160,4 @@ def slowness() -> float:
     except OSError:
         return 1.0
     each = int(running) / (os.cpu_count() or 1)
-    return min(max(each / SERVED_AT_ONCE, 1.0), MOST_SLOWNESS)
+    return min(max(each / PROCESSES_PER_CPU, 1.0), MAX_SLOWNESS)

@@ -20,13 +20,13 @@ from django.utils.timezone import now
 from verification.db.bulk_insert import Rows
 
 CHANNEL = "verification_jobs"
-PAUSE = timedelta(seconds=1)
+MIN_PAUSE = timedelta(seconds=1)
 
 ENQUEUE = """
 INSERT INTO jobs_job (function, arguments, due_at)
 VALUES (%s, %s, COALESCE(%s, now())) RETURNING id
 """
-RUNS_BY = """
+IS_SCHEDULED_BY = """
 SELECT EXISTS (
     SELECT FROM jobs_job WHERE function = %s AND due_at <= %s AND arguments = '[]'
         AND claimed_by = '' AND gave_up_at IS NULL
@@ -34,7 +34,7 @@ SELECT EXISTS (
 """
 
 
-def later(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None:
+def schedule_job(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None:
     """Run the function at this dotted path soon after the current transaction commits.
 
     With `at`, not before that time and within about a second of it.
@@ -44,15 +44,15 @@ def later(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None
     enqueue(task, _arguments(ids), at=at)
 
 
-def later_row(task: str, *ids: str | int | UUID, at: datetime) -> Rows:
+def job_row(task: str, *ids: str | int | UUID, at: datetime) -> Rows:
     """The same as a row, which the caller inserts with its own in one statement."""
-    _refuse_all_but_jobs(task)
+    _require_job(task)
     # Imported here, because the broker is loaded before there are models.
     from verification.jobs.models import Job
 
     columns = ["function", "arguments", "due_at"]
     row = (task, _arguments(ids), at)
-    return Rows(Job, columns, [row], then=call_when_committed)
+    return Rows(Job, columns, [row], then=notify_on_commit)
 
 
 def _arguments(ids: Sequence[str | int | UUID]) -> list[str | int]:
@@ -75,15 +75,15 @@ def is_job(function: str) -> bool:
 def enqueue(
     function: str, arguments: Sequence[str | int], *, at: datetime | None = None
 ) -> int:
-    _refuse_all_but_jobs(function)
+    _require_job(function)
     with connection.cursor() as cursor:
         cursor.execute(ENQUEUE, [function, json.dumps(list(arguments)), at])
         job = int(cursor.fetchone()[0])
-    call_when_committed()
+    notify_on_commit()
     return job
 
 
-def wake_up_by(task: str, due: datetime | None) -> None:
+def ensure_job_by(task: str, due: datetime | None) -> None:
     """Run this job, which takes no ids, by then, unless it will run by then anyway.
 
     A job ends with this to hand over what it has left, and None is nothing at all.
@@ -91,14 +91,14 @@ def wake_up_by(task: str, due: datetime | None) -> None:
     if due is None:
         return
     # What is due and was left is held by somebody else, or at a limit, at this moment.
-    at = max(due, now() + PAUSE)
+    at = max(due, now() + MIN_PAUSE)
     with connection.cursor() as cursor:
-        cursor.execute(RUNS_BY, [task, at])
+        cursor.execute(IS_SCHEDULED_BY, [task, at])
         if not cursor.fetchone()[0]:
-            later(task, at=at)
+            schedule_job(task, at=at)
 
 
-def call_when_committed() -> None:
+def notify_on_commit() -> None:
     """Have clusters look for jobs once this transaction has committed.
 
     Whoever inserts a job does this; it calls once, however often it is asked.
@@ -106,16 +106,16 @@ def call_when_committed() -> None:
     # Not in the transaction: PostgreSQL lets those that notify commit only one after
     # another, each waiting for the disk. A process that dies before it has called costs
     # a second, because clusters also look by themselves.
-    if not any(call is _call for _, call, *_ in connection.run_on_commit):
-        transaction.on_commit(_call, robust=True)
+    if not any(call is _notify_clusters for _, call, *_ in connection.run_on_commit):
+        transaction.on_commit(_notify_clusters, robust=True)
 
 
-def _refuse_all_but_jobs(function: str) -> None:
+def _require_job(function: str) -> None:
     if not is_job(function):
         raise ValueError(f"{function} is not in the tasks of an app")
 
 
-def _call() -> None:
+def _notify_clusters() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, '')", [CHANNEL])
 
@@ -125,8 +125,8 @@ def cluster_name() -> str:
     return os.environ.get("JOB_CLUSTER") or f"{socket.gethostname()}-{os.getpid()}"
 
 
-TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
-GIVE_BACK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
 
 @contextmanager
@@ -137,29 +137,29 @@ def slot(kind: str, most: int) -> Iterator[bool]:
     the work to those who have one: they look once more after they have given it back.
     """
     names = [f"{cluster_name()}:{kind}:{number}" for number in range(most)]
-    taken = next((name for name in names if _ask(TAKE, name)), None)
+    taken = next((name for name in names if _execute_lock(TRY_LOCK, name)), None)
     try:
         yield taken is not None
     finally:
         if taken is not None:
-            _ask(GIVE_BACK, taken)
+            _execute_lock(UNLOCK, taken)
 
 
 @contextmanager
-def alone(name: str) -> Iterator[bool]:
+def advisory_lock(name: str) -> Iterator[bool]:
     """Hold what has this name; False if somebody else does, in whichever cluster.
 
     Unlike a claim with a time limit it does not lapse while its holder lives.
     """
-    is_mine = _ask(TAKE, name)
+    is_mine = _execute_lock(TRY_LOCK, name)
     try:
         yield is_mine
     finally:
         if is_mine:
-            _ask(GIVE_BACK, name)
+            _execute_lock(UNLOCK, name)
 
 
-def _ask(sql: str, name: str) -> bool:
+def _execute_lock(sql: str, name: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(sql, [name])
         return bool(cursor.fetchone()[0])

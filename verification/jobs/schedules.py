@@ -7,85 +7,101 @@ from django.db import transaction
 from django_q.models import Schedule
 
 
-class Every(NamedTuple):
+class ScheduledJob(NamedTuple):
     name: str
     minutes: int
     function: str
 
 
 SCHEDULES = [
-    Every("Run due checks", 1, "verification.checks.tasks.run_due"),
-    Every("Expire consents", 1, "verification.consents.tasks.expire_consents"),
-    Every("Remind subjects", 10, "verification.consents.tasks.remind_subjects"),
-    Every("Chase references", 10, "verification.references.tasks.chase_references"),
-    Every("Look at checkouts", 1, "verification.payments.tasks.look_at_checkouts"),
-    Every("Send refunds", 1, "verification.payments.tasks.send_refunds"),
-    Every(
-        "Give back what was not done", 1, "verification.payments.tasks.give_back_undone"
+    ScheduledJob("Run due checks", 1, "verification.checks.tasks.run_due"),
+    ScheduledJob("Expire consents", 1, "verification.consents.tasks.expire_consents"),
+    ScheduledJob("Remind subjects", 10, "verification.consents.tasks.remind_subjects"),
+    ScheduledJob(
+        "Chase references",
+        10,
+        "verification.references.tasks.remind_and_expire_references",
     ),
-    Every("Expire payments", 1, "verification.payments.tasks.expire_payments"),
-    Every("Remind payers", 10, "verification.payments.tasks.remind_payers"),
-    Every(
+    ScheduledJob("Look at checkouts", 1, "verification.payments.tasks.poll_checkouts"),
+    ScheduledJob("Send refunds", 1, "verification.payments.tasks.send_refunds"),
+    ScheduledJob(
+        "Give back what was not done",
+        1,
+        "verification.payments.tasks.refund_unfinished_parts",
+    ),
+    ScheduledJob("Expire payments", 1, "verification.payments.tasks.expire_payments"),
+    ScheduledJob("Remind payers", 10, "verification.payments.tasks.remind_payers"),
+    ScheduledJob(
         "Reconcile payments", 24 * 60, "verification.payments.tasks.reconcile_payments"
     ),
-    Every(
-        "Alert operators of payments", 1, "verification.payments.tasks.alert_operators"
+    ScheduledJob(
+        "Alert operators of payments",
+        1,
+        "verification.payments.tasks.send_urgent_alerts",
     ),
-    Every(
+    ScheduledJob(
         "Tell operators of payments",
         24 * 60,
-        "verification.payments.tasks.tell_operators",
+        "verification.payments.tasks.send_daily_alerts",
     ),
-    Every(
+    ScheduledJob(
         "Purge events of payment providers",
         60,
         "verification.payments.tasks.purge_payment_events",
     ),
-    Every("Run monitoring rules", 1, "monitoring.tasks.run_due"),
-    Every("Compare what was left", 5, "monitoring.tasks.compare_left"),
-    Every("Tell of paused rules", 10, "monitoring.tasks.tell_paused"),
-    Every("Purge old alerts", 60, "monitoring.tasks.purge_alerts"),
-    Every("Send due deliveries", 1, "webhooks.tasks.send_due"),
-    Every("Send due notifications", 1, "verification.notifications.tasks.send_due"),
-    Every(
+    ScheduledJob("Run monitoring rules", 1, "monitoring.tasks.run_due"),
+    ScheduledJob("Compare what was left", 5, "monitoring.tasks.compare_lost_runs"),
+    ScheduledJob("Tell of paused rules", 10, "monitoring.tasks.notify_paused"),
+    ScheduledJob("Purge old alerts", 60, "monitoring.tasks.purge_alerts"),
+    ScheduledJob("Send due deliveries", 1, "webhooks.tasks.send_due"),
+    ScheduledJob(
+        "Send due notifications", 1, "verification.notifications.tasks.send_due"
+    ),
+    ScheduledJob(
         "Purge recipients of old notifications",
         60,
         "verification.notifications.tasks.purge_recipients",
     ),
-    Every("Purge old events", 60, "webhooks.tasks.purge_events"),
-    Every(
+    ScheduledJob("Purge old events", 60, "webhooks.tasks.purge_events"),
+    ScheduledJob(
         "Purge used idempotency keys",
         60,
         "verification.reports.tasks.purge_idempotency_keys",
     ),
-    Every("Tell low balances", 10, "workspaces.tasks.tell_low_balances"),
-    Every("Purge old notes of staff", 24 * 60, "workspaces.tasks.purge_notes"),
-    Every("Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"),
-    Every(
+    ScheduledJob("Tell low balances", 10, "workspaces.tasks.notify_low_balances"),
+    ScheduledJob("Purge old notes of staff", 24 * 60, "workspaces.tasks.purge_notes"),
+    ScheduledJob(
+        "Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"
+    ),
+    ScheduledJob(
         "End expired invitations",
         24 * 60,
         "workspaces.tasks.end_expired_invitations",
     ),
-    Every(
+    ScheduledJob(
         "Purge ended sessions", 24 * 60, "verification.accounts.tasks.purge_sessions"
     ),
-    Every(
+    ScheduledJob(
         "Purge sign-ups that nobody confirmed",
         24 * 60,
-        "verification.accounts.tasks.purge_unconfirmed",
+        "verification.accounts.tasks.purge_unconfirmed_users",
     ),
-    Every("Purge counts of sources", 60, "verification.sources.tasks.purge_minutes"),
-    Every(
+    ScheduledJob(
+        "Purge counts of sources", 60, "verification.sources.tasks.purge_minutes"
+    ),
+    ScheduledJob(
         "Erase callbacks that no check has read",
         60,
         "verification.checks.tasks.erase_callbacks",
     ),
-    Every("Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"),
+    ScheduledJob(
+        "Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"
+    ),
 ]
 
 
 @transaction.atomic
-def declare() -> None:
+def sync_schedules() -> None:
     """Make the stored schedules those of this file, keeping when each is next due."""
     Schedule.objects.exclude(name__in=[s.name for s in SCHEDULES]).delete()
     for schedule in SCHEDULES:

@@ -23,15 +23,15 @@ from django.core.management import call_command
 from verification.jobs import processes
 from verification.jobs import processes as job_processes
 from verification.jobs.cluster import preload
-from verification.jobs.processes import FairClock
+from verification.jobs.processes import LoadAdjustedClock
 
 STALE_SECONDS = 6
 # The sentinel's round holds the scheduler's queries, which may wait for a lock.
-GUARD_STALE_SECONDS = 45
+SENTINEL_STALE_SECONDS = 45
 STARTING_SECONDS = 30
 GRACE_SECONDS = 10
-SHORTEST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 10
+MIN_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10
 ROUND_SECONDS = 0.25
 # Hundreds of threads share these, in place of 16 that fill up.
 ARENAS = 2
@@ -43,7 +43,7 @@ class Supervisor:
     def __init__(self, cluster: str = "") -> None:
         # The jobs of a killed cluster come due at once where the next has its name.
         self._cluster = cluster or f"{socket.gethostname()}-{os.urandom(4).hex()}"
-        self._clock = FairClock()
+        self._clock = LoadAdjustedClock()
         self._stopping = False
         self._pause = 0.0
         self._worked = False
@@ -62,7 +62,7 @@ class Supervisor:
             try:
                 self._watch()
                 if self._stopping:
-                    self._ask_to_stop()
+                    self._request_stop()
             finally:
                 self._kill()
             self._wait_before_next()
@@ -102,10 +102,10 @@ class Supervisor:
             time.sleep(ROUND_SECONDS)
             return
         now = self._clock.now()
-        if job_processes.FLOWS in told or job_processes.BUSY in told:
+        if job_processes.WORK_DONE in told or job_processes.ALL_BUSY in told:
             self._flowed_at = now
             self._worked = True
-        if job_processes.GUARDED in told or job_processes.BUSY in told:
+        if job_processes.SENTINEL_ALIVE in told or job_processes.ALL_BUSY in told:
             self._guarded_at = now
 
     def _fault(self) -> str:
@@ -114,11 +114,11 @@ class Supervisor:
         now = self._clock.now()
         if now - self._flowed_at > STALE_SECONDS:
             return "no work flows"
-        if now - self._guarded_at > GUARD_STALE_SECONDS:
+        if now - self._guarded_at > SENTINEL_STALE_SECONDS:
             return "its sentinel hangs"
         return ""
 
-    def _ask_to_stop(self) -> None:
+    def _request_stop(self) -> None:
         """Workers finish the jobs they are in; no new ones are taken."""
         self._process.terminate()
         deadline = time.monotonic() + GRACE_SECONDS
@@ -131,8 +131,8 @@ class Supervisor:
 
     def _wait_before_next(self) -> None:
         # One that worked was hit by something; one that never did is tried less often.
-        longer = 0.0 if self._worked else min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-        self._pause = max(longer, SHORTEST_PAUSE_SECONDS)
+        longer = 0.0 if self._worked else min(2 * self._pause, MAX_PAUSE_SECONDS)
+        self._pause = max(longer, MIN_PAUSE_SECONDS)
         until = time.monotonic() + self._pause
         while not self._stopping and time.monotonic() < until:
             time.sleep(0.05)

@@ -4,7 +4,7 @@ from django.utils.timezone import now
 
 from verification.backoffice.model_admin import ReadOnlyAdmin
 from verification.notifications.models import Block, Channel, Notification
-from verification.notifications.outbox import CannotBeSent, send_again
+from verification.notifications.outbox import NotResendable, send_again
 
 
 @admin.register(Notification)
@@ -43,7 +43,7 @@ class NotificationAdmin(ReadOnlyAdmin):
     def masked_recipient(self, notification):
         if notification.recipient is None:
             return "kept no longer"
-        return masked(notification.recipient, notification.channel)
+        return mask_recipient(notification.recipient, notification.channel)
 
     def has_send_again_permission(self, request):
         return request.user.has_perm("notifications.change_notification")
@@ -56,7 +56,7 @@ class NotificationAdmin(ReadOnlyAdmin):
                     send_again(notification)
                     told = "sent again"
                     self.log_change(request, notification, told, verb="sent-again")
-            except CannotBeSent:
+            except NotResendable:
                 told = f"{notification} waits already, was cancelled or is too old."
                 self.message_user(request, told, messages.ERROR)
                 continue
@@ -116,7 +116,7 @@ class BlockAdmin(ReadOnlyAdmin):
             self.message_user(request, f"{block} is reviewed.", messages.SUCCESS)
 
 
-def masked(recipient, channel):
+def mask_recipient(recipient, channel):
     """`w…@acacia.test`, `+2547…78`"""
     if channel == Channel.EMAIL:
         name, _, domain = recipient.rpartition("@")

@@ -15,7 +15,7 @@ from django.db.models import Min, Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import wake_up_by
+from verification.jobs.queue import ensure_job_by
 from verification.notifications.mail import Mailer
 from verification.notifications.models import (
     Channel,
@@ -25,24 +25,24 @@ from verification.notifications.models import (
     Outcome,
 )
 from verification.notifications.outbox import SEND_DUE
-from verification.notifications.recipients import CODES, reason_to_withhold
+from verification.notifications.recipients import CODE_KINDS, count_or_withhold
 from verification.notifications.sms import send_sms
-from verification.notifications.templates import write_letter, write_sms
+from verification.notifications.templates import write_email, write_sms
 
 # After the attempt before: six attempts over eight and a half hours.
-WAITS = (
+RETRY_DELAYS = (
     timedelta(minutes=1),
     timedelta(minutes=5),
     timedelta(minutes=30),
     timedelta(hours=2),
     timedelta(hours=6),
 )
-MOST_ATTEMPTS = len(WAITS) + 1
+MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
 
 
-def next_wait(attempts: int) -> timedelta | None:
+def next_retry_delay(attempts: int) -> timedelta | None:
     """How long to wait after so many attempts (1 or more); None after the last."""
-    return WAITS[attempts - 1] if attempts < MOST_ATTEMPTS else None
+    return RETRY_DELAYS[attempts - 1] if attempts < MAX_ATTEMPTS else None
 
 
 # Longer than any job may run: who holds a lease that has ended is dead.
@@ -77,7 +77,7 @@ def claim() -> Notification | None:
     return next(iter(Notification.objects.raw(CLAIM, {"lease": LEASE_SECONDS})), None)
 
 
-def wake_up_for_the_next() -> None:
+def schedule_next_run() -> None:
     """Have a sender look again when the next is due, unless one will anyway.
 
     Every run ends with this. What is left then waits for its time, or for the lease
@@ -87,7 +87,7 @@ def wake_up_for_the_next() -> None:
         Q(workspace=None) | Q(workspace__suspended_at=None),
         next_attempt_at__isnull=False,
     )
-    wake_up_by(SEND_DUE, waiting.aggregate(due=Min("next_attempt_at"))["due"])
+    ensure_job_by(SEND_DUE, waiting.aggregate(due=Min("next_attempt_at"))["due"])
 
 
 logger = logging.getLogger(__name__)
@@ -95,10 +95,10 @@ logger = logging.getLogger(__name__)
 # One job sends for so long; another goes on.
 RUN_SECONDS = 60
 # For how long a code is worth sending.
-WORTH = timedelta(minutes=10)
+CODE_LIFETIME = timedelta(minutes=10)
 
 
-def send() -> None:
+def send_due_notifications() -> None:
     """Send one after another until none is due. Any number of these may run at once."""
     end = time.monotonic() + RUN_SECONDS
     with Mailer() as mailer:
@@ -107,18 +107,18 @@ def send() -> None:
             if claimed is None:
                 break
             record(claimed, attempt(claimed, mailer))
-    wake_up_for_the_next()
+    schedule_next_run()
 
 
 def attempt(notification: Notification, mailer: Mailer) -> Outcome:
     """Errors are outcomes; nothing is raised for them."""
-    if notification.attempts > MOST_ATTEMPTS:
+    if notification.attempts > MAX_ATTEMPTS:
         return Outcome(NotificationError.INTERRUPTED, permanent=True)
-    if reason := reason_to_withhold(notification):
+    if reason := count_or_withhold(notification):
         return Outcome(reason, permanent=True, withheld=True)
     try:
         if notification.channel == Channel.EMAIL:
-            return mailer.send(notification, write_letter(notification))
+            return mailer.send(notification, write_email(notification))
         return send_sms(str(notification.recipient), write_sms(notification))
     except Exception as e:
         # By name alone: what could not be written holds personal data.
@@ -129,10 +129,10 @@ def attempt(notification: Notification, mailer: Mailer) -> Outcome:
 def record(notification: Notification, outcome: Outcome) -> bool:
     """False when it is no longer this sender's: its lease ended and another has it."""
     at = now()
-    wait = None if outcome.permanent else next_wait(notification.attempts)
-    if wait and notification.kind in CODES:
+    wait = None if outcome.permanent else next_retry_delay(notification.attempts)
+    if wait and notification.kind in CODE_KINDS:
         # A code that comes late works no more.
-        in_time = notification.created_at + WORTH > at + wait
+        in_time = notification.created_at + CODE_LIFETIME > at + wait
         wait = wait if in_time else None
     if outcome.error is None:
         status, wait = NotificationStatus.SENT, None

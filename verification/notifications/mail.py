@@ -14,12 +14,12 @@ from django.core.mail import EmailMessage, get_connection
 
 from verification import links
 from verification.notifications.models import (
-    TO_STRANGERS,
+    BLOCKABLE_KINDS,
     Notification,
     NotificationError,
     Outcome,
 )
-from verification.notifications.templates import Letter
+from verification.notifications.templates import EmailText
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Mailer:
     ) -> None:
         self._close()
 
-    def send(self, notification: Notification, letter: Letter) -> Outcome:
+    def send(self, notification: Notification, letter: EmailText) -> Outcome:
         """Errors are outcomes; nothing is raised for them."""
         try:
             self._connection.open()
@@ -60,13 +60,13 @@ class Mailer:
             self._connection.close()
 
 
-def _message(notification: Notification, letter: Letter) -> EmailMessage:
+def _message(notification: Notification, letter: EmailText) -> EmailMessage:
     headers = {
         "Message-ID": message_id(notification),
         # So that nobody's absence is answered to us.
         "Auto-Submitted": "auto-generated",
     }
-    if notification.kind in TO_STRANGERS:
+    if notification.kind in BLOCKABLE_KINDS:
         # One click in the mail program blocks the sender (RFC 8058).
         headers["List-Unsubscribe"] = f"<{links.block_url(notification.pk)}>"
         headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"

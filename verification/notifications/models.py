@@ -50,7 +50,9 @@ class Kind(models.TextChoices):
 
 
 # To people whom a workspace names: subjects, payers and referees.
-TO_PEOPLE = frozenset(k for k in Kind if k.startswith(("CONSENT_", "REFERENCE_"))) | {
+THIRD_PARTY_KINDS = frozenset(
+    k for k in Kind if k.startswith(("CONSENT_", "REFERENCE_"))
+) | {
     Kind.PAYMENT_REQUEST,
     Kind.PAYMENT_REMINDER,
     Kind.PAYMENT_SHORT,
@@ -58,7 +60,7 @@ TO_PEOPLE = frozenset(k for k in Kind if k.startswith(("CONSENT_", "REFERENCE_")
     Kind.PAYMENT_REFUNDED,
 }
 # To people who may never have heard of the workspace: they can block it.
-TO_STRANGERS = TO_PEOPLE | {Kind.INVITATION, Kind.SANDBOX_ADDRESS}
+BLOCKABLE_KINDS = THIRD_PARTY_KINDS | {Kind.INVITATION, Kind.SANDBOX_ADDRESS}
 
 
 class Channel(models.TextChoices):
@@ -72,7 +74,7 @@ class Language(models.TextChoices):
 
 
 # In place of a language, where nobody knows which one is read.
-BOTH = ""
+BILINGUAL = ""
 
 
 class NotificationStatus(models.TextChoices):

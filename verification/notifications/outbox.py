@@ -23,8 +23,8 @@ from django.utils.translation import get_language
 
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
-from verification.jobs.batches import in_steps
-from verification.jobs.queue import later, later_row
+from verification.jobs.batches import execute_in_batches
+from verification.jobs.queue import job_row, schedule_job
 from verification.notifications.models import (
     Channel,
     Kind,
@@ -32,7 +32,10 @@ from verification.notifications.models import (
     Notification,
     NotificationStatus,
 )
-from verification.notifications.recipients import reason_to_withhold, would_withhold
+from verification.notifications.recipients import (
+    count_or_withhold,
+    find_withhold_reason,
+)
 from verification.notifications.sms import sms_is_configured
 
 SEND_DUE = "verification.notifications.tasks.send_due"
@@ -51,16 +54,16 @@ COLUMNS = [
 ]
 
 
-class CannotBeSent(Exception):
+class NotResendable(Exception):
     """It waits or was cancelled, or whom it went to is kept no longer."""
 
 
-class Withheld(Exception):
+class MessageWithheld(Exception):
     """Nobody may be sent the message; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OutgoingMessage:
     """A message to be; of two with the same cause and channel only one is sent.
 
     `recipient` is an e-mail address, or a number in E.164; `context` is what the
@@ -77,7 +80,7 @@ class Wanted:
     sandbox: bool = False
 
 
-def notification_rows(wanted: Iterable[Wanted], at: datetime) -> Rows:
+def notification_rows(wanted: Iterable[OutgoingMessage], at: datetime) -> Rows:
     """Their rows, due at once; inserting a cause again raises IntegrityError.
 
     Whoever inserts them inserts `wake_up_row(at)` with them.
@@ -103,7 +106,7 @@ def notification_rows(wanted: Iterable[Wanted], at: datetime) -> Rows:
     return Rows(Notification, COLUMNS, values)
 
 
-def would_send(wanted: Wanted) -> bool:
+def is_sendable(wanted: OutgoingMessage) -> bool:
     """Whether this message would be sent now, by the rules that hold at sending."""
     if wanted.channel == Channel.SMS and not sms_is_configured():
         return False
@@ -114,15 +117,15 @@ def would_send(wanted: Wanted) -> bool:
         workspace_id=wanted.workspace_id,
         sandbox=wanted.sandbox,
     )
-    return would_withhold(message) is None
+    return find_withhold_reason(message) is None
 
 
 def wake_up_row(at: datetime) -> Rows:
-    return later_row(SEND_DUE, at=at)
+    return job_row(SEND_DUE, at=at)
 
 
 @transaction.atomic
-def notify(*wanted: Wanted) -> None:
+def notify(*wanted: OutgoingMessage) -> None:
     """Have these sent soon after the current transaction commits.
 
     Of a cause that was told before, nothing is sent.
@@ -137,15 +140,15 @@ def notify(*wanted: Wanted) -> None:
         ],
         ignore_conflicts=True,
     )
-    later(SEND_DUE)
+    schedule_job(SEND_DUE)
 
 
-def notify_person(kind: Kind, email: str, **context: str) -> None:
+def notify_account_holder(kind: Kind, email: str, **context: str) -> None:
     """Write to somebody about their own account, in the language of the page."""
     reset = settings.BASE_URL + reverse("account_reset_password")
     known = {"operator": settings.OPERATOR_NAME, "resetUrl": reset}
     notify(
-        Wanted(
+        OutgoingMessage(
             kind,
             Channel.EMAIL,
             cause=f"account:{uuid7()}",
@@ -157,12 +160,12 @@ def notify_person(kind: Kind, email: str, **context: str) -> None:
 
 
 @transaction.atomic
-def notify_counted(wanted: Wanted) -> None:
+def notify_within_limits(wanted: OutgoingMessage) -> None:
     """The same of one message, counted now. Raises Withheld if it may not be sent."""
     notify(wanted)
     row = Notification.objects.get(cause=wanted.cause, channel=wanted.channel)
-    if reason_to_withhold(row):
-        raise Withheld
+    if count_or_withhold(row):
+        raise MessageWithheld
 
 
 def cancel(*causes: str) -> int:
@@ -204,11 +207,11 @@ def send_again(notification: Notification) -> None:
         next_attempt_at=now(),
     )
     if not begun:
-        raise CannotBeSent
-    later(SEND_DUE)
+        raise NotResendable
+    schedule_job(SEND_DUE)
 
 
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 # What still waits after a month has failed, unless staff have just begun it anew.
 GIVE_UP = """
 UPDATE notifications_notification
@@ -218,7 +221,7 @@ WHERE id IN (
     WHERE next_attempt_at < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
-FORGET = """
+ERASE_CONTENT = """
 UPDATE notifications_notification SET recipient = NULL, context = NULL WHERE id IN (
     SELECT id FROM notifications_notification
     WHERE recipient IS NOT NULL AND created_at < %(before)s AND next_attempt_at IS NULL
@@ -228,14 +231,14 @@ UPDATE notifications_notification SET recipient = NULL, context = NULL WHERE id 
 
 
 # Codes that nobody typed.
-UNCONFIRMED = """
+DELETE_UNCONFIRMED = """
 DELETE FROM notifications_sandboxaddress WHERE id IN (
     SELECT id FROM notifications_sandboxaddress
     WHERE confirmed_at IS NULL AND created_at < %(before)s
     LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
-COUNTS = """
+DELETE_COUNTS = """
 DELETE FROM notifications_dailycount WHERE (subject, day) IN (
     SELECT subject, day FROM notifications_dailycount
     WHERE day < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -244,8 +247,8 @@ DELETE FROM notifications_dailycount WHERE (subject, day) IN (
 
 
 def purge() -> None:
-    for statement in (GIVE_UP, FORGET):
-        in_steps(statement, before=now() - KEPT)
+    for statement in (GIVE_UP, ERASE_CONTENT):
+        execute_in_batches(statement, before=now() - RETENTION)
     yesterday = now() - timedelta(days=1)
-    in_steps(UNCONFIRMED, before=yesterday)
-    in_steps(COUNTS, before=yesterday.date())
+    execute_in_batches(DELETE_UNCONFIRMED, before=yesterday)
+    execute_in_batches(DELETE_COUNTS, before=yesterday.date())

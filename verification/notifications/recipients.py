@@ -30,8 +30,8 @@ from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import (
-    TO_PEOPLE,
-    TO_STRANGERS,
+    BLOCKABLE_KINDS,
+    THIRD_PARTY_KINDS,
     Block,
     Channel,
     Kind,
@@ -88,14 +88,14 @@ def active_blocks(
     return _active(workspace_id).filter(address_hash__in=hashes)
 
 
-def block_by(notification: Notification, reason: Block.Reason) -> None:
+def block_sender(notification: Notification, reason: Block.Reason) -> None:
     """Block the sender of a message, for every address that got the message."""
     if notification.workspace_id:
         addresses = addresses_of(notification)
         block(notification.workspace_id, addresses, reason, notification)
 
 
-def lift_by(notification: Notification) -> None:
+def lift_blocks(notification: Notification) -> None:
     """Lift the blocks that the recipient of a message can see."""
     blocks_of(notification).update(lifted_at=now())
 
@@ -130,27 +130,29 @@ def _mailbox(address: str) -> str:
     return f"{name}@{domain}"
 
 
-REMINDERS = frozenset(kind for kind in Kind if kind.endswith("_REMINDER"))
+REMINDER_KINDS = frozenset(kind for kind in Kind if kind.endswith("_REMINDER"))
 # Of what the recipient did: only more than anybody does in a day is held back.
-RECEIPTS = frozenset(kind for kind in TO_PEOPLE if kind.endswith("_RECEIPT")) | {
+RECEIPT_KINDS = frozenset(
+    kind for kind in THIRD_PARTY_KINDS if kind.endswith("_RECEIPT")
+) | {
     Kind.CONSENT_LOCKED,
     Kind.PAYMENT_REFUNDED,
     Kind.PAYMENT_SHORT,
 }
-RECEIPTS_A_REQUEST = 5
+RECEIPTS_PER_REQUEST = 5
 # What somebody asked for who had opened the recipient's link.
-CODES = frozenset({Kind.CONSENT_CODE})
+CODE_KINDS = frozenset({Kind.CONSENT_CODE})
 # Of all workspaces together, as a multiple of what each may send.
-CODES_IN_ALL = 3
+TOTAL_CODES_FACTOR = 3
 # Counts one more, unless that would be too many. Senders at once wait for one another.
-COUNT = """
+INCREMENT_COUNT = """
 INSERT INTO notifications_dailycount AS counted (subject, day, count)
 VALUES (%s, (statement_timestamp() AT TIME ZONE 'UTC')::date, 1)
 ON CONFLICT (subject, day) DO UPDATE SET count = counted.count + 1
 WHERE counted.count < %s
 RETURNING count
 """
-COUNTED = """
+SELECT_COUNT = """
 SELECT count FROM notifications_dailycount
 WHERE subject = %s AND day = (statement_timestamp() AT TIME ZONE 'UTC')::date
 """
@@ -169,39 +171,39 @@ class _Limit:
 
     def is_reached(self) -> bool:
         with connection.cursor() as cursor:
-            cursor.execute(COUNTED, [self.subject])
+            cursor.execute(SELECT_COUNT, [self.subject])
             counted = cursor.fetchone()
         return (counted[0] if counted else 0) >= self.most
 
 
-def reason_to_withhold(notification: Notification) -> NotificationError | None:
+def count_or_withhold(notification: Notification) -> NotificationError | None:
     """Why the message must not be sent, or None. One that may be sent is counted."""
-    if notification.kind not in TO_STRANGERS:
+    if notification.kind not in BLOCKABLE_KINDS:
         return None
-    return _refusal(notification) or _over_limit(notification)
+    return _refusal_reason(notification) or _exceeded_limit(notification)
 
 
-def would_withhold(notification: Notification) -> NotificationError | None:
+def find_withhold_reason(notification: Notification) -> NotificationError | None:
     """Why the message would be withheld if it were sent now, or None. Counts nothing;
     the message need not be saved."""
-    if notification.kind not in TO_STRANGERS:
+    if notification.kind not in BLOCKABLE_KINDS:
         return None
     full = (limit.error for limit in _limits(notification) if limit.is_reached())
-    return _refusal(notification) or next(full, None)
+    return _refusal_reason(notification) or next(full, None)
 
 
-def _refusal(notification: Notification) -> NotificationError | None:
+def _refusal_reason(notification: Notification) -> NotificationError | None:
     """Why this recipient gets no such message of the workspace at all."""
     address = notification.channel, str(notification.recipient)
     if active_blocks(notification.workspace_id, [address]).exists():
         return NotificationError.BLOCKED
-    is_sandbox = notification.sandbox and notification.kind in TO_PEOPLE
+    is_sandbox = notification.sandbox and notification.kind in THIRD_PARTY_KINDS
     if is_sandbox and not _is_tester(notification):
         return NotificationError.SANDBOX
     return None
 
 
-def exact_hash(channel: str, address: str) -> bytes:
+def exact_address_hash(channel: str, address: str) -> bytes:
     """Of one spelling: whoever reads `a+b@` may not be who reads `a@`."""
     return keyed_hash("sandbox address", channel, address.strip().casefold())
 
@@ -211,7 +213,7 @@ def count_today(subject: str, most: int) -> bool:
     if most < 1:
         return False
     with connection.cursor() as cursor:
-        cursor.execute(COUNT, [subject, most])
+        cursor.execute(INCREMENT_COUNT, [subject, most])
         return cursor.fetchone() is not None
 
 
@@ -223,7 +225,7 @@ def _is_tester(notification: Notification) -> bool:
     address = str(notification.recipient)
     confirmed = SandboxAddress.objects.filter(
         workspace=workspace,
-        address_hash=exact_hash(channel, address),
+        address_hash=exact_address_hash(channel, address),
         confirmed_at__isnull=False,
     )
     members = workspace.members.filter(
@@ -233,10 +235,10 @@ def _is_tester(notification: Notification) -> bool:
     return is_member or confirmed.exists()
 
 
-def _over_limit(notification: Notification) -> NotificationError | None:
+def _exceeded_limit(notification: Notification) -> NotificationError | None:
     """The limit that the message would exceed. It is counted once, however often it is
     tried."""
-    if notification.counted_at or _reminds_of_what_was_sent(notification):
+    if notification.counted_at or _is_reminder_of_sent_request(notification):
         return None
     with transaction.atomic():
         for limit in _limits(notification):
@@ -254,23 +256,23 @@ def _limits(notification: Notification) -> list[_Limit]:
     hashed = address_hash(notification.channel, str(notification.recipient)).hex()
     most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
     by_recipient = NotificationError.RECIPIENT_LIMIT
-    if notification.kind in CODES:
+    if notification.kind in CODE_KINDS:
         # So that one workspace cannot use up what others may send the same person.
         mine = f"codes:{environment}:{notification.workspace_id}:{hashed[:32]}"
         in_all = f"codes:{environment}:{hashed}"
         limits = [
             _Limit(mine, most, by_recipient),
-            _Limit(in_all, most * CODES_IN_ALL, by_recipient),
+            _Limit(in_all, most * TOTAL_CODES_FACTOR, by_recipient),
         ]
-        return limits + _limits_of_workspace(notification, "codes:workspace")
-    if notification.kind in RECEIPTS:
+        return limits + _workspace_limits(notification, "codes:workspace")
+    if notification.kind in RECEIPT_KINDS:
         subject = f"receipts:{environment}:{hashed}"
-        return [_Limit(subject, most * RECEIPTS_A_REQUEST, by_recipient)]
+        return [_Limit(subject, most * RECEIPTS_PER_REQUEST, by_recipient)]
     asked = _Limit(f"requests:{environment}:{hashed}", most, by_recipient)
-    return [asked, *_limits_of_workspace(notification, "workspace")]
+    return [asked, *_workspace_limits(notification, "workspace")]
 
 
-def _limits_of_workspace(notification: Notification, kind: str) -> list[_Limit]:
+def _workspace_limits(notification: Notification, kind: str) -> list[_Limit]:
     workspace = notification.workspace
     if notification.sandbox or workspace is None:
         return []
@@ -281,9 +283,9 @@ def _limits_of_workspace(notification: Notification, kind: str) -> list[_Limit]:
     return [_Limit(name, most, NotificationError.WORKSPACE_LIMIT)]
 
 
-def _reminds_of_what_was_sent(notification: Notification) -> bool:
+def _is_reminder_of_sent_request(notification: Notification) -> bool:
     """A reminder of a request that was withheld is a request itself."""
-    if notification.kind not in REMINDERS:
+    if notification.kind not in REMINDER_KINDS:
         return False
     return Notification.objects.filter(
         cause=notification.cause.removesuffix(":reminder"),

@@ -31,9 +31,9 @@ ANSWER_BYTES = 64 * 1024
 NUMBER = re.compile(r"\+[0-9]{4,}")
 
 # Processed, sent, queued.
-TAKEN = {100, 101, 102}
+ACCEPTED_CODES = {100, 101, 102}
 # Invalid number, unsupported type of number, one that wants no messages (twice).
-REFUSED = {403, 404, 406, 409}
+REFUSED_CODES = {403, 404, 406, 409}
 
 
 def sms_is_configured() -> bool:
@@ -89,7 +89,7 @@ def _post(number: str, text: str) -> requests.Response:
     }
     # The operator names SMS_URL, so that it may be a server of the operator's network.
     opened = {urlsplit(url).hostname or ""} if settings.SMS_URL else set()
-    with client.session(opened, seconds=SECONDS, limit=ANSWER_BYTES) as session:
+    with client.create_session(opened, seconds=SECONDS, limit=ANSWER_BYTES) as session:
         return session.post(f"{url}/version1/messaging", data=form, headers=headers)
 
 
@@ -102,9 +102,9 @@ def _outcome(body: bytes) -> Outcome:
     except (KeyError, TypeError, ValueError, RecursionError):
         logger.warning("the SMS gateway's answer names no recipient")
         return Outcome(NotificationError.NOT_TAKEN)
-    if code in TAKEN:
+    if code in ACCEPTED_CODES:
         return Outcome(reference=reference[:100])
     logger.warning("the SMS gateway did not take a message: status %s", code)
-    if code in REFUSED:
+    if code in REFUSED_CODES:
         return Outcome(NotificationError.REFUSED, permanent=True)
     return Outcome(NotificationError.NOT_TAKEN)

@@ -5,7 +5,7 @@ from verification.notifications import delivery, outbox
 
 def send_due() -> None:
     """Send the notifications that are due. Any number of these may run at once."""
-    delivery.send()
+    delivery.send_due_notifications()
 
 
 def purge_recipients() -> None:

@@ -30,7 +30,7 @@ from django.utils.module_loading import import_string
 
 from verification import links
 from verification.notifications.models import (
-    TO_STRANGERS,
+    BLOCKABLE_KINDS,
     Channel,
     Language,
     Notification,
@@ -38,53 +38,55 @@ from verification.notifications.models import (
 from verification.values.wire import NAIROBI, one_line
 
 # Characters of two parts, each of which says to which message it belongs.
-LONGEST_OF_TWO = 2 * 153
+MAX_SMS_LENGTH = 2 * 153
 
-BASIC = frozenset(
+GSM_BASIC = frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
 # Each takes the place of two.
-EXTENDED = frozenset("^{}\\[~]|€")
-PLAINER = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-"})  # noqa: RUF001
+GSM_EXTENDED = frozenset("^{}\\[~]|€")
+ASCII_PUNCTUATION = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-"}  # noqa: RUF001
+)
 
 
 def gsm_length(text: str) -> int:
-    return sum(2 if c in EXTENDED else 1 for c in text)
+    return sum(2 if c in GSM_EXTENDED else 1 for c in text)
 
 
-def as_gsm(text: str) -> str:
+def to_gsm(text: str) -> str:
     """Accents that GSM lacks are left out, and what has no likeness becomes `?`."""
-    return "".join(map(_as_gsm, text.translate(PLAINER)))
+    return "".join(map(_to_gsm, text.translate(ASCII_PUNCTUATION)))
 
 
-def _as_gsm(character: str) -> str:
-    if character in BASIC or character in EXTENDED:
+def _to_gsm(character: str) -> str:
+    if character in GSM_BASIC or character in GSM_EXTENDED:
         return character
     plain = unicodedata.normalize("NFKD", character)
-    kept = "".join(c for c in plain if c in BASIC)
+    kept = "".join(c for c in plain if c in GSM_BASIC)
     return kept or ("" if unicodedata.combining(character) else "?")
 
 
 # What is left of a name in an SMS, at least.
-SHORTEST_NAME = 12
-BELOW = "Kiswahili hapa chini."
-RULE = "-" * 40
+MIN_NAME_LENGTH = 12
+KISWAHILI_BELOW = "Kiswahili hapa chini."
+SEPARATOR = "-" * 40
 
 # File name, content, media type
 Attachment = tuple[str, bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class EmailText:
     subject: str
     text: str
     attachments: list[Attachment] = field(default_factory=list)
 
 
-def write_letter(
+def write_email(
     notification: Notification, *, block_link: str = "", attach: bool = True
-) -> Letter:
+) -> EmailText:
     """`block_link` takes the place of the recipient's own link to block the sender."""
     context = _context(notification, block_link)
     languages = [notification.language] if notification.language else Language.values
@@ -95,11 +97,11 @@ def write_letter(
     subject = " / ".join(first for first, _, _ in written)
     if notification.sandbox:
         subject = f"[SANDBOX] {subject}"
-    text = f"\n\n{RULE}\n\n".join(rest.strip() for _, _, rest in written)
+    text = f"\n\n{SEPARATOR}\n\n".join(rest.strip() for _, _, rest in written)
     if len(written) > 1:
-        text = f"{BELOW}\n\n{text}"
+        text = f"{KISWAHILI_BELOW}\n\n{text}"
     attachments = _attachments(notification) if attach else []
-    return Letter(subject, text + "\n", attachments)
+    return EmailText(subject, text + "\n", attachments)
 
 
 def write_sms(notification: Notification, *, block_link: str = "") -> str:
@@ -110,11 +112,11 @@ def write_sms(notification: Notification, *, block_link: str = "") -> str:
     context = _context(notification, block_link)
     text = _sms(notification, context)
     for who in ("requester", "operator"):
-        excess = gsm_length(text) - LONGEST_OF_TWO
-        name = as_gsm(context.get(who, "")).strip()
-        if excess > 0 and len(name) > SHORTEST_NAME:
+        excess = gsm_length(text) - MAX_SMS_LENGTH
+        name = to_gsm(context.get(who, "")).strip()
+        if excess > 0 and len(name) > MIN_NAME_LENGTH:
             # Two full stops take the place of the end.
-            short = name[: max(SHORTEST_NAME, len(name) - excess) - 2].rstrip()
+            short = name[: max(MIN_NAME_LENGTH, len(name) - excess) - 2].rstrip()
             context[who] = f"{short}.."
             text = _sms(notification, context)
     return text
@@ -124,22 +126,22 @@ def _with_footer(
     notification: Notification, context: dict[str, Any], language: str
 ) -> str:
     kind, channel = notification.kind.lower(), notification.channel.lower()
-    text = _rendered(f"{kind}.{channel}.{language}", context, language).strip()
+    text = _render(f"{kind}.{channel}.{language}", context, language).strip()
     requester = ""
-    if notification.kind in TO_STRANGERS:
+    if notification.kind in BLOCKABLE_KINDS:
         requester = context.get("requester") or context.get("workspace") or ""
     shown = {**context, "requester": requester}
-    footer = _rendered(f"footer.{channel}.{language}", shown, language).strip()
+    footer = _render(f"footer.{channel}.{language}", shown, language).strip()
     return f"{text}\n\n{footer}"
 
 
 def _sms(notification: Notification, context: dict[str, Any]) -> str:
     language = notification.language or "both"
     text = " ".join(_with_footer(notification, context, language).split())
-    return as_gsm(f"SANDBOX: {text}" if notification.sandbox else text)
+    return to_gsm(f"SANDBOX: {text}" if notification.sandbox else text)
 
 
-def _rendered(name: str, context: dict[str, Any], language: str) -> str:
+def _render(name: str, context: dict[str, Any], language: str) -> str:
     engine = engines["django"].engine  # type: ignore[attr-defined]
     template = engine.get_template(f"notifications/{name}.txt")
     with translation.override("en" if language == "both" else language):
@@ -150,10 +152,10 @@ def _rendered(name: str, context: dict[str, Any], language: str) -> str:
 
 def _context(notification: Notification, block_link: str) -> dict[str, Any]:
     block_link = block_link or links.block_url(notification.pk)
-    return {**_clean(notification), "blockLink": block_link}
+    return {**_clean_context(notification), "blockLink": block_link}
 
 
-def _clean(notification: Notification) -> dict[str, Any]:
+def _clean_context(notification: Notification) -> dict[str, Any]:
     context = {
         name: one_line(value) if isinstance(value, str) else value
         for name, value in (notification.context or {}).items()

@@ -41,21 +41,24 @@ from urllib3.exceptions import (
 from verification.outbound import targets
 
 SECONDS = 20.0
-LIMIT = 2 * 1024 * 1024
+MAX_BODY_BYTES = 2 * 1024 * 1024
 CHUNK = 65536
 # Connections that are kept open to one host: as many as threads ask it at once.
-KEPT = 128
+POOL_SIZE = 128
 
 # By time.monotonic(), when the call that is under way has to be over.
-_end: ContextVar[float] = ContextVar("_end")
+_deadline: ContextVar[float] = ContextVar("_end")
 
 
 class TooLarge(requests.RequestException):
     """The answer is longer than any that is expected."""
 
 
-def session(
-    opened: Collection[str] = (), *, seconds: float = SECONDS, limit: int = LIMIT
+def create_session(
+    opened: Collection[str] = (),
+    *,
+    seconds: float = SECONDS,
+    limit: int = MAX_BODY_BYTES,
 ) -> requests.Session:
     """A session of its own for one other service; threads may share it."""
     made = _Session()
@@ -75,7 +78,7 @@ class _Session(requests.Session):
 class _Adapter(HTTPAdapter):
     def __init__(self, opened: frozenset[str], seconds: float, limit: int) -> None:
         self._opened, self._seconds, self._limit = opened, seconds, limit
-        super().__init__(pool_maxsize=KEPT)
+        super().__init__(pool_maxsize=POOL_SIZE)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
@@ -97,7 +100,7 @@ class _Adapter(HTTPAdapter):
         seconds = self._seconds
         if isinstance(timeout, int | float):
             seconds = min(seconds, timeout)
-        token = _end.set(time.monotonic() + seconds)
+        token = _deadline.set(time.monotonic() + seconds)
         try:
             response = super().send(
                 request, stream=True, timeout=seconds, verify=verify, cert=cert
@@ -105,14 +108,14 @@ class _Adapter(HTTPAdapter):
             response._content = self._body(response)
             return response
         finally:
-            _end.reset(token)
+            _deadline.reset(token)
 
     def _check_scheme(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme == "https":
             return
         host, port = parts.hostname or "", parts.port or 80
-        if not targets.is_open(host, port, self._opened):
+        if not targets.is_allowed_host(host, port, self._opened):
             raise targets.Blocked("Only https is spoken.")
 
     def _body(self, response: requests.Response) -> bytes:
@@ -129,7 +132,7 @@ class _Adapter(HTTPAdapter):
         return bytes(body)
 
 
-class _Guarded:
+class _GuardedConnection:
     """Makes a connection of urllib3 go to vetted addresses, and keep to the end."""
 
     opened: ClassVar[frozenset[str]]
@@ -142,10 +145,10 @@ class _Guarded:
         for family, kind, protocol, _, address in self._addresses():
             made = socket.socket(family, kind, protocol)
             try:
-                made.settimeout(_left())
+                made.settimeout(_remaining_seconds())
                 made.connect(address)
                 # The TLS handshake comes next.
-                made.settimeout(_left())
+                made.settimeout(_remaining_seconds())
                 return made
             except OSError as e:
                 made.close()
@@ -160,22 +163,22 @@ class _Guarded:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except socket.gaierror as e:
             raise NameResolutionError(host, self, e) from e
-        if not targets.is_open(host, port, self.opened):
+        if not targets.is_allowed_host(host, port, self.opened):
             for *_, address in found:
-                targets.vet(str(address[0]))
+                targets.check_address(str(address[0]))
         return found
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
-        self.sock = _Timed(self.sock)
+        self.sock = _DeadlineSocket(self.sock)
 
 
 def _pool(pool: type, connection: type, opened: frozenset[str]) -> type:
-    guarded = type("Guarded", (_Guarded, connection), {"opened": opened})
+    guarded = type("Guarded", (_GuardedConnection, connection), {"opened": opened})
     return type("GuardedPool", (pool,), {"ConnectionCls": guarded})
 
 
-class _Timed:
+class _DeadlineSocket:
     """A socket whose every wait ends when the call has to.
 
     A timeout of a socket begins anew with each packet.
@@ -188,7 +191,7 @@ class _Timed:
         return getattr(self._sock, name)
 
     def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(_left())
+        self._sock.settimeout(_remaining_seconds())
         self._sock.sendall(data)
 
     def makefile(self, *args: Any, **kwargs: Any) -> io.BufferedReader:
@@ -205,7 +208,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(_left())
+        self._sock.settimeout(_remaining_seconds())
         return self._file.readinto(buffer)
 
     def close(self) -> None:
@@ -213,8 +216,8 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
-def _left() -> float:
-    left = _end.get() - time.monotonic()
+def _remaining_seconds() -> float:
+    left = _deadline.get() - time.monotonic()
     if left <= 0:
         raise TimeoutError("The call takes too long.")
     return left

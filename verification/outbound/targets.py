@@ -23,7 +23,7 @@ MAX_URL = 2048
 PORTS = {443, 8443}
 
 # Names that only have a meaning inside somebody's network.
-INSIDE = (
+INTERNAL_DOMAINS = (
     "corp",
     "home",
     "home.arpa",
@@ -99,7 +99,7 @@ def check_url(url: str, opened: Collection[str] = ()) -> yarl.URL:
     parts = _split(url)
     host = _encoded(parts.hostname or "")
     port = _port(parts)
-    if not is_open(host, port, opened):
+    if not is_allowed_host(host, port, opened):
         if port not in PORTS:
             raise Blocked("The port must be 443 or 8443.")
         _check_name(host)
@@ -114,7 +114,7 @@ def check_url(url: str, opened: Collection[str] = ()) -> yarl.URL:
     )
 
 
-def is_open(host: str, port: int, opened: Collection[str]) -> bool:
+def is_allowed_host(host: str, port: int, opened: Collection[str]) -> bool:
     named = f"[{host}]" if ":" in host else host
     return host in opened or f"{named}:{port}" in opened
 
@@ -165,11 +165,11 @@ def _check_name(host: str) -> None:
         raise Blocked("The host must be a name, not an address.")
     if "." not in host:
         raise Blocked("The host name must have a dot.")
-    if host.endswith(tuple(f".{name}" for name in INSIDE)):
+    if host.endswith(tuple(f".{name}" for name in INTERNAL_DOMAINS)):
         raise Blocked("The host name must not be one of a private network.")
 
 
-def vet(address: str) -> None:
+def check_address(address: str) -> None:
     """Raise `Blocked` unless the address is a public one of a single host."""
     try:
         ip: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
@@ -204,9 +204,9 @@ class GuardedResolver(AbstractResolver):
         found = await lookup(host, port, type=socket.SOCK_STREAM, family=family)
         if not found:
             raise socket.gaierror(socket.EAI_NONAME, "no address")
-        if not is_open(host, port, self._opened):
+        if not is_allowed_host(host, port, self._opened):
             for *_, address in found:
-                vet(address[0])
+                check_address(address[0])
         return [
             ResolveResult(
                 hostname=host,

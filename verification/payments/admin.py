@@ -18,38 +18,43 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 
-from verification.backoffice.approvals import DecidingAdmin
-from verification.backoffice.model_admin import ReadOnlyAdmin, asking_page, link, table
-from verification.backoffice.roles import staff_of
-from verification.consents.links import TooSoon
-from verification.db.ids import numbered
-from verification.payments.links import NotPayable, send_new_payment_link
+from verification.backoffice.approvals import ApprovalAdmin
+from verification.backoffice.model_admin import (
+    ReadOnlyAdmin,
+    confirmation_page,
+    link,
+    table,
+)
+from verification.backoffice.roles import staff_actor
+from verification.consents.links import ResendTooSoon
+from verification.db.ids import filter_by_number
+from verification.payments.links import NotPayable, renew_payment_link
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
-    Doubt,
+    OperatorAlert,
     Payment,
     PaymentEvent,
     Refund,
     RefundStatus,
-    Trouble,
+    ReviewFlag,
 )
-from verification.payments.polling import look_now
+from verification.payments.polling import poll_now
 from verification.payments.refunds import (
     NotRefundable,
-    approve,
-    ask_for_refund,
-    ask_for_unfinished_part,
+    approve_refund,
     is_recorded,
     record_refund_elsewhere,
-    reject,
-    resolve_doubts,
+    reject_refund,
+    request_refund,
+    request_unfinished_part_refund,
+    resolve_review_flags,
     unfinished_part,
     with_unfinished_part,
 )
-from verification.payments.registry import NAMES, provider_named
+from verification.payments.registry import PROVIDER_NAMES, provider_named
 from verification.providers.base import ProviderError
-from verification.providers.checkout import GivenBackElsewhere
+from verification.providers.payment_provider import ProviderRefund
 from verification.reports.models import Report
 from workspaces.models import Account
 
@@ -70,7 +75,7 @@ class PaymentEventAdmin(ReadOnlyAdmin):
         "body_hash",
         "received_at",
     ]
-    personal_fields = ("body_opened",)
+    personal_fields = ("decrypted_body",)
 
     def get_queryset(self, request):
         return super().get_queryset(request).defer("body")
@@ -87,14 +92,14 @@ class PaymentEventAdmin(ReadOnlyAdmin):
         return bytes(event.body_sha256).hex()
 
     @admin.display(description="Body")
-    def body_opened(self, event):
+    def decrypted_body(self, event):
         return event.body
 
 
-@admin.register(Trouble)
-class TroubleAdmin(ReadOnlyAdmin):
-    list_display = ["created_at", "kind", "message", "times", "told_at"]
-    list_filter = ["kind", ("told_at", admin.EmptyFieldListFilter)]
+@admin.register(OperatorAlert)
+class OperatorAlertAdmin(ReadOnlyAdmin):
+    list_display = ["created_at", "kind", "message", "times", "notified_at"]
+    list_filter = ["kind", ("notified_at", admin.EmptyFieldListFilter)]
     search_ids = ("id", "checkout_id")
     fields = [
         "id",
@@ -103,7 +108,7 @@ class TroubleAdmin(ReadOnlyAdmin):
         "times",
         "checkout_page",
         "created_at",
-        "told_at",
+        "notified_at",
     ]
 
     @admin.display(description="Checkout")
@@ -111,10 +116,10 @@ class TroubleAdmin(ReadOnlyAdmin):
         return link(trouble.checkout) if trouble.checkout else "-"
 
 
-EVENTS_SHOWN = 50
+MAX_ROWS_SHOWN = 50
 
 
-class NumberAdmin(ReadOnlyAdmin):
+class CheckoutNumberAdmin(ReadOnlyAdmin):
     """Found by the number of a receipt, too, as a payer reads it out."""
 
     checkouts_id: str
@@ -122,14 +127,14 @@ class NumberAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        found = numbered(Checkout.objects.all(), "P", search_term)
+        found = filter_by_number(Checkout.objects.all(), "P", search_term)
         if found is None:
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(pk__in=found.values(self.checkouts_id)), False
 
 
 @admin.register(Payment)
-class PaymentAdmin(NumberAdmin):
+class PaymentAdmin(CheckoutNumberAdmin):
     checkouts_id = "payment_id"
     list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
     list_filter = ["status"]
@@ -147,19 +152,19 @@ class PaymentAdmin(NumberAdmin):
         "link_made_at",
         "expires_at",
         "reminded_at",
-        "link_wanted_at",
+        "link_requested_at",
         "paid_at",
         "checkouts",
     ]
-    personal_fields = ("payer_opened",)
+    personal_fields = ("decrypted_payer",)
 
     @admin.display(description="Checkouts")
     def checkouts(self, payment: Payment) -> str:
         rows = Checkout.objects.filter(payment_id=payment.pk).order_by("-id")
-        return lines(rows[:EVENTS_SHOWN])
+        return linked_rows(rows[:MAX_ROWS_SHOWN])
 
     @admin.display(description="Nominated payer")
-    def payer_opened(self, payment: Payment) -> dict[str, str] | None:
+    def decrypted_payer(self, payment: Payment) -> dict[str, str] | None:
         return payment.payer
 
     def has_act_permission(self, request: HttpRequest) -> bool:
@@ -170,35 +175,35 @@ class PaymentAdmin(NumberAdmin):
         for payment in payments:
             try:
                 with transaction.atomic():
-                    send_new_payment_link(payment.pk)
+                    renew_payment_link(payment.pk)
                     told = "sent a new link"
                     self.log_change(request, payment, told, verb="link-sent")
-            except (NotPayable, TooSoon) as e:
+            except (NotPayable, ResendTooSoon) as e:
                 self.message_user(request, f"{payment.pk}: {e}", messages.ERROR)
             else:
                 told = f"{payment.pk}: a new link goes to the payer."
                 self.message_user(request, told, messages.SUCCESS)
 
 
-class DoubtFilter(admin.SimpleListFilter):
+class ReviewFlagFilter(admin.SimpleListFilter):
     title = "doubt"
     parameter_name = "doubt"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [("any", "a person must look"), *Doubt.choices]
+        return [("any", "a person must look"), *ReviewFlag.choices]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        doubted = checkouts.exclude(doubts=[])
+        doubted = checkouts.exclude(review_flags=[])
         match self.value():
             case None:
                 return checkouts
             case "any":
                 return doubted
             case doubt:
-                return doubted.filter(doubts__contains=[doubt])
+                return doubted.filter(review_flags__contains=[doubt])
 
 
-class NotDoneFilter(admin.SimpleListFilter):
+class UnfinishedPartFilter(admin.SimpleListFilter):
     title = "not done"
     parameter_name = "undone"
 
@@ -215,7 +220,7 @@ class ProviderFilter(admin.SimpleListFilter):
     parameter_name = "provider"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [(name, name) for name in NAMES]
+        return [(name, name) for name in PROVIDER_NAMES]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
         name = self.value()
@@ -232,12 +237,12 @@ class RefundForm(forms.Form):
 
 
 @admin.register(Checkout)
-class CheckoutAdmin(NumberAdmin):
+class CheckoutAdmin(CheckoutNumberAdmin):
     checkouts_id = "id"
-    list_display = ["id", "number", "provider", "status", "money", "in_doubt"]
+    list_display = ["id", "number", "provider", "status", "money", "review_flags_text"]
     list_filter = [
-        DoubtFilter,
-        NotDoneFilter,
+        ReviewFlagFilter,
+        UnfinishedPartFilter,
         "status",
         ProviderFilter,
         "environment",
@@ -248,7 +253,7 @@ class CheckoutAdmin(NumberAdmin):
     fields = [
         "id",
         "number",
-        "what_for",
+        "purpose_page",
         "payment_id",
         "environment",
         "provider",
@@ -257,8 +262,8 @@ class CheckoutAdmin(NumberAdmin):
         "transaction",
         "status",
         "failure",
-        "in_doubt",
-        "kept_because",
+        "review_flags_text",
+        "reason_to_keep",
         "message",
         "amount",
         "currency",
@@ -271,7 +276,7 @@ class CheckoutAdmin(NumberAdmin):
         "started_by",
         "created_at",
         "paid_at",
-        "next_look_at",
+        "next_poll_at",
         "unanswered",
         "refunds",
         "disputes",
@@ -280,7 +285,7 @@ class CheckoutAdmin(NumberAdmin):
     personal_fields = ("phone",)
 
     @admin.display(description="For")
-    def what_for(self, checkout: Checkout) -> str:
+    def purpose_page(self, checkout: Checkout) -> str:
         # By hand: the rows themselves are not needed.
         if checkout.report_id:
             return link(Report(pk=checkout.report_id), f"report {checkout.report_id}")
@@ -291,8 +296,8 @@ class CheckoutAdmin(NumberAdmin):
         return checkout.money
 
     @admin.display(description="Doubt")
-    def in_doubt(self, checkout: Checkout) -> str:
-        return ", ".join(checkout.doubt_labels)
+    def review_flags_text(self, checkout: Checkout) -> str:
+        return ", ".join(checkout.review_flag_labels)
 
     @admin.display(description="Can be given back")
     def left(self, checkout: Checkout) -> Decimal:
@@ -300,7 +305,7 @@ class CheckoutAdmin(NumberAdmin):
 
     @admin.display(description="Refunds")
     def refunds(self, checkout: Checkout) -> str:
-        return lines(checkout.refunds.order_by("-id"))
+        return linked_rows(checkout.refunds.order_by("-id"))
 
     @admin.display(description="Disputes")
     def disputes(self, checkout: Checkout) -> str:
@@ -312,7 +317,7 @@ class CheckoutAdmin(NumberAdmin):
 
     @admin.display(description="Events")
     def events(self, checkout: Checkout) -> str:
-        events = checkout.events.defer("body").order_by("-id")[:EVENTS_SHOWN]
+        events = checkout.events.defer("body").order_by("-id")[:MAX_ROWS_SHOWN]
         rows = ((event.received_at, link(event)) for event in events)
         return table(["received", "event"], rows)
 
@@ -325,7 +330,7 @@ class CheckoutAdmin(NumberAdmin):
     @admin.action(description="Ask the provider now", permissions=["act"])
     def look(self, request: HttpRequest, checkouts: QuerySet[Checkout]) -> None:
         with transaction.atomic():
-            look_now(*(checkout.pk for checkout in checkouts))
+            poll_now(*(checkout.pk for checkout in checkouts))
             for checkout in checkouts:
                 told = "asked the provider"
                 self.log_change(request, checkout, told, verb="looked-at")
@@ -338,7 +343,7 @@ class CheckoutAdmin(NumberAdmin):
     ) -> TemplateResponse | None:
         reason = request.POST.get("reason", "").strip()[:500]
         if not reason:
-            return asking_page(
+            return confirmation_page(
                 self,
                 request,
                 "admin/ask_why.html",
@@ -349,8 +354,8 @@ class CheckoutAdmin(NumberAdmin):
             )
         for checkout in checkouts:
             # Others may have come up since the page was shown.
-            seen = request.POST.getlist(f"doubts-{checkout.pk}")
-            if cleared := self._clear(request, checkout, seen, reason):
+            seen = request.POST.getlist(f"review-flags-{checkout.pk}")
+            if cleared := self._clear_review_flags(request, checkout, seen, reason):
                 told = f"{checkout.number}: {cleared} is cleared."
                 self.message_user(request, told, messages.SUCCESS)
             else:
@@ -359,11 +364,11 @@ class CheckoutAdmin(NumberAdmin):
         return None
 
     @transaction.atomic
-    def _clear(
+    def _clear_review_flags(
         self, request: HttpRequest, checkout: Checkout, seen: list[str], reason: str
     ) -> str:
         """Names of the doubts that are cleared by it."""
-        cleared = ", ".join(resolve_doubts(checkout.pk, seen, reason))
+        cleared = ", ".join(resolve_review_flags(checkout.pk, seen, reason))
         if cleared:
             told = f"cleared {cleared}: {reason}"
             more = {"verb": "doubt-cleared", "reason": reason}
@@ -383,9 +388,9 @@ class CheckoutAdmin(NumberAdmin):
             self.message_user(request, told, messages.ERROR)
             return None
         answered = request.POST if "confirmed" in request.POST else None
-        form = RefundForm(answered, initial=_offered(checkout))
+        form = RefundForm(answered, initial=_initial_refund(checkout))
         if not form.is_valid():
-            return self._ask_how_much(request, checkout, form)
+            return self._refund_form_page(request, checkout, form)
         self._refund(request, checkout, form.cleaned_data)
         return None
 
@@ -402,7 +407,7 @@ class CheckoutAdmin(NumberAdmin):
             return None
         try:
             provider = provider_named(checkout.provider)
-            known = list(provider.given_back_of(checkout.transaction))
+            known = list(provider.refunds_of(checkout.transaction))
         except ProviderError as e:
             told = f"The provider does not say what was given back: {e.code}."
             self.message_user(request, told, messages.ERROR)
@@ -413,7 +418,7 @@ class CheckoutAdmin(NumberAdmin):
         if chosen and reason:
             self._record_elsewhere(request, checkout, chosen[0], reason)
         elif found:
-            return asking_page(
+            return confirmation_page(
                 self,
                 request,
                 "admin/refund_elsewhere.html",
@@ -431,13 +436,13 @@ class CheckoutAdmin(NumberAdmin):
         self,
         request: HttpRequest,
         checkout: Checkout,
-        found: GivenBackElsewhere,
+        found: ProviderRefund,
         reason: str,
     ) -> None:
         try:
             with transaction.atomic():
                 refund = record_refund_elsewhere(
-                    checkout.pk, found, reason=reason, by=staff_of(request)
+                    checkout.pk, found, reason=reason, by=staff_actor(request)
                 )
                 told = f"recorded refund {found.refund} of {refund.amount}: {reason}"
                 more = {"verb": "refund-recorded", "reason": reason}
@@ -448,10 +453,10 @@ class CheckoutAdmin(NumberAdmin):
             told = f"{found.currency} {found.amount} is recorded as given back."
             self.message_user(request, told, messages.SUCCESS)
 
-    def _ask_how_much(
+    def _refund_form_page(
         self, request: HttpRequest, checkout: Checkout, form: RefundForm
     ) -> TemplateResponse:
-        return asking_page(
+        return confirmation_page(
             self,
             request,
             "admin/refund.html",
@@ -467,15 +472,15 @@ class CheckoutAdmin(NumberAdmin):
     ) -> None:
         more: dict[str, Any] = {
             "reason": given["reason"],
-            "by": staff_of(request),
+            "by": staff_actor(request),
             "left": given["left"],
         }
         try:
             with transaction.atomic():
                 if "part" in request.POST:
-                    refund = ask_for_unfinished_part(checkout.pk, **more)
+                    refund = request_unfinished_part_refund(checkout.pk, **more)
                 else:
-                    refund = ask_for_refund(checkout.pk, given["amount"], **more)
+                    refund = request_refund(checkout.pk, given["amount"], **more)
                 money = f"{checkout.paid_currency} {refund.amount:.2f}"
                 told = f"refund of {money} ({refund.pk}): {refund.reason}"
                 asked = {"verb": "refund-asked", "reason": refund.reason}
@@ -488,23 +493,23 @@ class CheckoutAdmin(NumberAdmin):
         self.message_user(request, f"{money} {outcome}.", messages.SUCCESS)
 
 
-def lines(rows: QuerySet[Any]) -> str:
+def linked_rows(rows: QuerySet[Any]) -> str:
     """A line with a link for each."""
     return format_html_join("", "<div>{}</div>", ((link(row),) for row in rows)) or "-"
 
 
-def _offered(checkout: Checkout) -> dict[str, Decimal]:
+def _initial_refund(checkout: Checkout) -> dict[str, Decimal]:
     return {"amount": checkout.refundable, "left": checkout.refundable}
 
 
 @admin.register(Refund)
-class RefundAdmin(DecidingAdmin):
+class RefundAdmin(ApprovalAdmin):
     list_display = ["id", "checkout", "amount", "status", "requested_by", "created_at"]
     list_filter = ["status", "cause", "checkout__environment"]
     list_select_related = ["checkout"]
     search_ids = ("id", "checkout_id", "checkout__report_id")
     search_exact = ("provider_refund",)
-    verbs = {"approve": approve, "reject": reject}
+    verbs = {"approve": approve_refund, "reject": reject_refund}
     refusal = NotRefundable
     told = {
         "approve": "This money is given back. It cannot be undone.",

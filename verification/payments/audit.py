@@ -166,7 +166,7 @@ SELECT 'checkout', id, fault FROM (
             'says that %%s is disputed but its disputes make %%s', c.disputed,
             coalesce(d.held, 0)
         )
-        WHEN d.lost > 0 AND c.doubts = '{}' AND c.kept_because = ''
+        WHEN d.lost > 0 AND c.review_flags = '{}' AND c.reason_to_keep = ''
                 AND c.report_id IS NOT NULL
             THEN format('has lost %%s by a dispute, without a reason', d.lost)
         WHEN c.refunded > coalesce(c.paid_amount, 0)
@@ -176,13 +176,13 @@ SELECT 'checkout', id, fault FROM (
         WHEN c.is_part AND NOT c.is_counted
             THEN CASE WHEN coalesce(m.status, '') NOT IN ('PENDING', 'FAILED')
                 THEN 'is a part that no payment waits for' END
-        WHEN NOT c.is_counted AND c.doubts = '{}' AND c.kept_because = ''
+        WHEN NOT c.is_counted AND c.review_flags = '{}' AND c.reason_to_keep = ''
                 AND c.paid_amount > c.refunded + c.disputed
             THEN format(
                 'keeps %%s that counts for nothing, without a reason',
                 c.paid_amount - c.refunded - c.disputed
             )
-        WHEN c.is_counted AND c.doubts = '{}' AND c.kept_because = ''
+        WHEN c.is_counted AND c.review_flags = '{}' AND c.reason_to_keep = ''
                 AND c.paid_amount - c.refunded - c.disputed > c.counted_amount
             THEN format(
                 'keeps %%s on top of what counts, without a reason',
@@ -190,7 +190,7 @@ SELECT 'checkout', id, fault FROM (
             )
         WHEN NOT c.is_counted OR c.report_id IS NULL THEN NULL
         WHEN m.id IS NULL AND c.refunded <> c.paid_amount
-                AND c.doubts = '{}' AND c.kept_because = ''
+                AND c.review_flags = '{}' AND c.reason_to_keep = ''
             THEN 'has paid what is not there, and was not given back'
         WHEN m.status NOT IN ('PAID', 'REFUNDED')
             THEN format('has paid a payment that is %%s', m.status)
@@ -226,7 +226,7 @@ CROSS JOIN LATERAL (
 ) r
 CROSS JOIN LATERAL (
     SELECT sum(greatest(refunded - (paid_amount - counted_amount), 0)) AS gone,
-        bool_or(doubts <> '{}' OR kept_because <> '' OR refunded_elsewhere > 0)
+        bool_or(review_flags <> '{}' OR reason_to_keep <> '' OR refunded_elsewhere > 0)
             AS is_doubtful
     FROM payments_checkout WHERE payment_id = m.id AND is_counted
 ) k

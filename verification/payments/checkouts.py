@@ -24,35 +24,35 @@ from verification import links
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import Channel
 from verification.notifications.recipients import active_blocks, count_today
-from verification.payments.alerts import count_unopened
+from verification.payments.alerts import count_failed_opening
 from verification.payments.messages import payer_of
 from verification.payments.models import (
     Checkout,
     CheckoutKind,
     CheckoutStatus,
-    Doubt,
     Payment,
     PaymentStatus,
+    ReviewFlag,
 )
-from verification.payments.polling import PROMPT_TIMES, look_by
-from verification.payments.refunds import REFUSED
+from verification.payments.polling import PROMPT_POLL_TIMES, schedule_poll
+from verification.payments.refunds import REFUSED_CONSENTS
 from verification.payments.registry import (
     NoPaymentProvider,
+    can_prompt,
     checkout_provider,
-    minimum,
+    minimum_amount,
     provider_named,
-    takes_prompt,
 )
 from verification.payments.settlement import settle
 from verification.providers.base import ProviderError, Refused
-from verification.providers.checkout import (
-    CheckoutAsked,
-    CheckoutSeen,
+from verification.providers.payment_provider import (
+    CheckoutRequest,
+    CheckoutSnapshot,
     CheckoutState,
     PromptFailure,
 )
-from verification.reports.create import cannot_be_made
-from verification.reports.locks import hold_payment
+from verification.reports.create import blocked_check_reason
+from verification.reports.locks import lock_payment
 from verification.reports.models import Report, ReportStatus
 from workspaces.models import Account
 
@@ -62,14 +62,14 @@ P = ParamSpec("P")
 PAYER = "payer"
 SOURCES_CHANGED = "SOURCES_CHANGED"
 # A payer who comes back, or clicks twice, gets the open checkout again.
-REUSED_FOR = timedelta(minutes=20)
-CHECKOUT_LIVES = timedelta(hours=1)
-FIRST_LOOK = timedelta(minutes=1)
+REUSE_WINDOW = timedelta(minutes=20)
+CHECKOUT_LIFETIME = timedelta(hours=1)
+FIRST_POLL_DELAY = timedelta(minutes=1)
 # These keep the holder of a link from flooding a phone.
 PROMPTS_PER_LINK_PER_HOUR = 4
 PROMPTS_PER_PHONE_PER_DAY = 8
-ASKING = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
-TOP_UP_FROM, TOP_UP_TO = Decimal(100), Decimal(1_000_000)
+PAYABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
+MIN_TOP_UP, MAX_TOP_UP = Decimal(100), Decimal(1_000_000)
 
 
 class PaymentClosed(Exception):
@@ -93,7 +93,7 @@ class CheckoutNotOpened(Exception):
     """No provider is configured, or it did not open the checkout. It took no money."""
 
 
-def _alerting(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
+def _alert_without_provider(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
     """In a transaction; operators are alerted where nobody takes payments any more."""
 
     @wraps(open_one)
@@ -103,13 +103,13 @@ def _alerting(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
                 return open_one(*args, **named)
         except NoPaymentProvider as e:
             logger.error("a checkout was not opened: nobody takes payments")
-            count_unopened("nobody", e.code)
+            count_failed_opening("nobody", e.code)
             raise CheckoutNotOpened from e
 
     return opened
 
 
-@_alerting
+@_alert_without_provider
 def open_checkout(
     payment_id: UUID, generation: int, *, beside: bool = False
 ) -> Checkout:
@@ -118,21 +118,21 @@ def open_checkout(
 
     `begin` comes next, unless it has its `url` already.
     """
-    report, payment, at = _hold_to_pay(payment_id, generation)
+    report, payment, at = _lock_for_payment(payment_id, generation)
     missing = Checkout.objects.missing(payment)
     opened = Checkout.objects.filter(
         payment_id=payment.pk,
         status=CheckoutStatus.OPEN,
         amount=missing,
-        created_at__gt=at - REUSED_FOR,
+        created_at__gt=at - REUSE_WINDOW,
     ).exclude(url="")
     opened = opened.none() if beside else opened
-    return opened.order_by("-id").first() or _opened(
-        _checkout_of(report, payment, missing), at
+    return opened.order_by("-id").first() or _create_checkout(
+        _build_checkout(report, payment, missing), at
     )
 
 
-@_alerting
+@_alert_without_provider
 def open_prompt(
     payment_id: UUID, generation: int, phone: str, language: str
 ) -> Checkout:
@@ -141,9 +141,9 @@ def open_prompt(
     Raises PaymentClosed (PROMPTED where one waits already), TooManyPrompts,
     PhoneBlocked, and CheckoutNotOpened where nobody takes payments any more.
     """
-    report, payment, at = _hold_to_pay(payment_id, generation)
+    report, payment, at = _lock_for_payment(payment_id, generation)
     missing = Checkout.objects.missing(payment)
-    if not takes_prompt(report.environment, missing, payment.currency):
+    if not can_prompt(report.environment, missing, payment.currency):
         raise PaymentClosed("NO_PROMPT")
     prompts = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
     recent = prompts.filter(created_at__gt=at - timedelta(hours=1)).count()
@@ -156,42 +156,44 @@ def open_prompt(
     # The limits come first, so that a link reveals few blocks.
     if active_blocks(report.workspace_id, [(Channel.SMS, phone)]).exists():
         raise PhoneBlocked
-    checkout = _checkout_of(report, payment, missing)
+    checkout = _build_checkout(report, payment, missing)
     checkout.kind, checkout.phone = CheckoutKind.PROMPT, phone
     checkout.language = language
-    return _opened(checkout, at)
+    return _create_checkout(checkout, at)
 
 
 @transaction.atomic
-def give_up_prompt(payment_id: UUID) -> None:
+def end_overdue_prompt(payment_id: UUID) -> None:
     """End a prompt that is overdue, so that its payer can pay another way.
 
     Looks at it go on. Money that still comes pays the payment, or goes back if another
     checkout has paid it. Raises Payment.DoesNotExist.
     """
-    hold_payment(payment_id)
+    lock_payment(payment_id)
     prompts = Checkout.objects.filter(payment_id=payment_id, kind=CheckoutKind.PROMPT)
     for prompt in prompts.filter(status=CheckoutStatus.OPEN):
         if prompt.is_overdue_prompt:
-            settle(prompt.pk, _failed(PromptFailure.TIMED_OUT))
+            settle(prompt.pk, _failed_snapshot(PromptFailure.TIMED_OUT))
 
 
-def _failed(why: PromptFailure, message: str = "") -> CheckoutSeen:
-    return CheckoutSeen(CheckoutState.FAILED, message=message, failure=why)
+def _failed_snapshot(why: PromptFailure, message: str = "") -> CheckoutSnapshot:
+    return CheckoutSnapshot(CheckoutState.FAILED, message=message, failure=why)
 
 
-def _hold_to_pay(payment_id: UUID, generation: int) -> tuple[Report, Payment, datetime]:
+def _lock_for_payment(
+    payment_id: UUID, generation: int
+) -> tuple[Report, Payment, datetime]:
     """Report and payment, locked, and the time since; for another try to pay.
 
     Raises PaymentClosed.
     """
     try:
-        report, payment = hold_payment(payment_id)
+        report, payment = lock_payment(payment_id)
     except Payment.DoesNotExist:
         # An edit of the draft has replaced the payment, which has another link.
         raise PaymentClosed("REPLACED") from None
     at = now()
-    if closed := closed_as(report, payment, generation, at):
+    if closed := closed_reason(report, payment, generation, at):
         raise PaymentClosed(closed)
     waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
     if waiting.filter(status=CheckoutStatus.OPEN).exists():
@@ -201,7 +203,7 @@ def _hold_to_pay(payment_id: UUID, generation: int) -> tuple[Report, Payment, da
     return report, payment, at
 
 
-def _checkout_of(report: Report, payment: Payment, missing: Decimal) -> Checkout:
+def _build_checkout(report: Report, payment: Payment, missing: Decimal) -> Checkout:
     return Checkout(
         report=report,
         payment_id=payment.pk,
@@ -213,7 +215,7 @@ def _checkout_of(report: Report, payment: Payment, missing: Decimal) -> Checkout
     )
 
 
-@_alerting
+@_alert_without_provider
 def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
     """A checkout whose money goes to the account's balance.
 
@@ -222,9 +224,9 @@ def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
     """
     if account.workspace.is_suspended:
         raise PaymentClosed("SUSPENDED")
-    least = least_top_up(account)
-    if not least <= amount <= TOP_UP_TO:
-        raise ValueError(f"a top-up is {least} to {TOP_UP_TO}")
+    least = minimum_top_up(account)
+    if not least <= amount <= MAX_TOP_UP:
+        raise ValueError(f"a top-up is {least} to {MAX_TOP_UP}")
     checkout = Checkout(
         account=account,
         environment=account.environment,
@@ -232,33 +234,35 @@ def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
         currency=account.currency,
         started_by=actor,
     )
-    return _opened(checkout, now())
+    return _create_checkout(checkout, now())
 
 
-def least_top_up(account: Account) -> Decimal:
-    return max(TOP_UP_FROM, minimum(account.environment, account.currency))
+def minimum_top_up(account: Account) -> Decimal:
+    return max(MIN_TOP_UP, minimum_amount(account.environment, account.currency))
 
 
-def _opened(checkout: Checkout, at: datetime) -> Checkout:
+def _create_checkout(checkout: Checkout, at: datetime) -> Checkout:
     checkout.provider = checkout_provider(checkout.environment).name
     checkout.created_at = at
-    checkout.next_look_at = at + (PROMPT_TIMES[0] if checkout.is_prompt else FIRST_LOOK)
+    checkout.next_poll_at = at + (
+        PROMPT_POLL_TIMES[0] if checkout.is_prompt else FIRST_POLL_DELAY
+    )
     checkout.save(force_insert=True)
-    look_by(checkout.next_look_at)
+    schedule_poll(checkout.next_poll_at)
     return checkout
 
 
-def begin(checkout: Checkout, language: str) -> str:
+def open_at_provider(checkout: Checkout, language: str) -> str:
     """Open the checkout at the provider and return its address.
 
     Call it outside a transaction, as it calls the provider. Raises CheckoutNotOpened.
     """
-    asked = _asked(checkout, language)
+    asked = _checkout_request(checkout, language)
     try:
         begun = provider_named(checkout.provider).begin(asked)
     except ProviderError as e:
         logger.error("checkout %s was not opened: %s", checkout.pk, e.code)
-        count_unopened(checkout.provider, e.code)
+        count_failed_opening(checkout.provider, e.code)
         # It stays to be looked at: an answer may have been lost on its way.
         Checkout.objects.filter(pk=checkout.pk).update(message=e.message[:200])
         raise CheckoutNotOpened from e
@@ -274,7 +278,7 @@ def send_prompt(checkout: Checkout) -> None:
     Call it outside a transaction, as it calls the provider. If no answer comes, the
     provider may still have sent the prompt, and a look finds out.
     """
-    asked = _asked(checkout, checkout.language)
+    asked = _checkout_request(checkout, checkout.language)
     provider = provider_named(checkout.provider)
     mine = Checkout.objects.filter(pk=checkout.pk)
     try:
@@ -285,9 +289,9 @@ def send_prompt(checkout: Checkout) -> None:
         if isinstance(e, Refused):
             # The phone is often the reason. If the provider refuses all calls, the page
             # that the payer tries next does not open, and that alerts operators.
-            settle(checkout.pk, _failed(PromptFailure.NOT_SENT, e.message))
+            settle(checkout.pk, _failed_snapshot(PromptFailure.NOT_SENT, e.message))
         else:
-            count_unopened(checkout.provider, e.code)
+            count_failed_opening(checkout.provider, e.code)
         return
     if seen.state == CheckoutState.OPEN:
         mine.update(session=checkout.reference)
@@ -295,7 +299,7 @@ def send_prompt(checkout: Checkout) -> None:
         settle(checkout.pk, seen)
 
 
-def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
+def _checkout_request(checkout: Checkout, language: str) -> CheckoutRequest:
     if checkout.account:
         path = links.top_up_path(checkout.account.pk)
         workspace = checkout.account.workspace
@@ -308,7 +312,7 @@ def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
         description = _("Verification report for %(name)s") % {"name": name}
         email = payer_of(report).get("email", "")
     page = f"{settings.BASE_URL}{path}"
-    return CheckoutAsked(
+    return CheckoutRequest(
         checkout.reference,
         checkout.amount,
         checkout.currency,
@@ -317,17 +321,17 @@ def _asked(checkout: Checkout, language: str) -> CheckoutAsked:
         language,
         return_url=f"{page}back/{checkout.pk}",
         cancel_url=page,
-        expires_at=checkout.created_at + CHECKOUT_LIVES,
+        expires_at=checkout.created_at + CHECKOUT_LIFETIME,
     )
 
 
-def _is_refused(report: Report) -> bool:
+def _is_consent_refused(report: Report) -> bool:
     """Return whether the subject refuses consent, which ends the report."""
     consent = getattr(report, "consent", None)
-    return consent is not None and consent.status in REFUSED
+    return consent is not None and consent.status in REFUSED_CONSENTS
 
 
-def closed_as(
+def closed_reason(
     report: Report, payment: Payment, generation: int, at: datetime
 ) -> str | None:
     """Why nothing can be paid by this link: a PaymentStatus, REPLACED (another link was
@@ -340,16 +344,20 @@ def closed_as(
         return payment.status
     if report.status == ReportStatus.PENDING_CONSENT:
         return "WAITS_FOR_CONSENT"
-    if report.status not in ASKING or report.subject is None or _is_refused(report):
+    if (
+        report.status not in PAYABLE_STATUSES
+        or report.subject is None
+        or _is_consent_refused(report)
+    ):
         return "REPORT_ENDED"
     if payment.expires_at is None or payment.expires_at <= at:
         return PaymentStatus.EXPIRED
     # What is on its way to us all the same is counted.
     if report.workspace.is_suspended:
         return "SUSPENDED"
-    if cannot_be_made(report):
+    if blocked_check_reason(report):
         return SOURCES_CHANGED
     examined = Checkout.objects.filter(
-        payment_id=payment.pk, doubts__contains=[Doubt.OTHER_CURRENCY]
+        payment_id=payment.pk, review_flags__contains=[ReviewFlag.OTHER_CURRENCY]
     )
     return "EXAMINED" if examined.exists() else None

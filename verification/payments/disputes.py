@@ -15,30 +15,30 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from verification.backoffice.roles import SERVICE
-from verification.payments.alerts import clear_doubt, raise_doubt
+from verification.payments.alerts import clear_review_flag, raise_review_flag
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
     Dispute,
     DisputeStatus,
-    Doubt,
+    ReviewFlag,
 )
-from verification.payments.refunds import hold_checkout
-from verification.providers.checkout import DisputeSeen, DisputeState
+from verification.payments.refunds import lock_checkout
+from verification.providers.payment_provider import DisputeSnapshot, DisputeState
 from workspaces.ledger import Kind, Movement, take_back
 
 
 @transaction.atomic
-def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSeen]) -> None:
+def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSnapshot]) -> None:
     """Record disputes as the provider's API reports them; a repeat changes nothing."""
     # Disputes that were won come first: others may hold what these set free.
     for seen in sorted(disputes, key=lambda one: one.state != DisputeState.WON):
-        checkout = hold_checkout(checkout_id)
+        checkout = lock_checkout(checkout_id)
         if checkout.status == CheckoutStatus.PAID:
             _record(checkout, seen)
 
 
-def wanted_hold(checkout: Checkout, held: Decimal, seen: DisputeSeen) -> Decimal:
+def required_hold(checkout: Checkout, held: Decimal, seen: DisputeSnapshot) -> Decimal:
     """Return the amount that a dispute must hold. `held` is the amount it holds now."""
     if seen.state == DisputeState.WON:
         return Decimal(0)
@@ -48,21 +48,21 @@ def wanted_hold(checkout: Checkout, held: Decimal, seen: DisputeSeen) -> Decimal
     return min(seen.amount, left) if is_known else left
 
 
-def _record(checkout: Checkout, seen: DisputeSeen) -> None:
+def _record(checkout: Checkout, seen: DisputeSnapshot) -> None:
     found = Dispute.objects.filter(checkout=checkout, provider_dispute=seen.dispute)
     dispute = found.first() or Dispute(
         checkout=checkout, provider_dispute=seen.dispute, status=""
     )
     before, held = dispute.status, dispute.held
     dispute.status, dispute.amount = DisputeStatus(seen.state.value), seen.amount
-    dispute.held = wanted_hold(checkout, held, seen)
+    dispute.held = required_hold(checkout, held, seen)
     dispute.amount = max(dispute.amount, dispute.held)
     is_open = dispute.status == DisputeStatus.OPEN
     dispute.ended_at = None if is_open else dispute.ended_at or now()
     dispute.save()
     _hold(dispute, dispute.held - held)
     if dispute.status != before:
-        _doubt(dispute)
+        _update_review_flags(dispute)
 
 
 def _hold(dispute: Dispute, more: Decimal) -> None:
@@ -90,15 +90,15 @@ def _hold(dispute: Dispute, more: Decimal) -> None:
         )
 
 
-def _doubt(dispute: Dispute) -> None:
+def _update_review_flags(dispute: Dispute) -> None:
     checkout = dispute.checkout
     if dispute.status == DisputeStatus.OPEN:
-        raise_doubt(checkout.pk, Doubt.DISPUTED)
+        raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
         return
     if not checkout.disputes.filter(status=DisputeStatus.OPEN).exists():
-        clear_doubt(checkout.pk, Doubt.DISPUTED)
+        clear_review_flag(checkout.pk, ReviewFlag.DISPUTED)
     if dispute.status == DisputeStatus.LOST:
-        raise_doubt(checkout.pk, Doubt.DISPUTE_LOST)
+        raise_review_flag(checkout.pk, ReviewFlag.DISPUTE_LOST)
     elif not checkout.is_counted:
         # Staff had kept this money, or a refund had begun, before the dispute held it.
-        raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)
+        raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)

@@ -10,10 +10,14 @@ from django.db.models import QuerySet
 from verification import links
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.messages import messages_to
-from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.outbox import Wanted, cancel
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, cancel
 from verification.payments.models import Checkout, Payment, Refund, RefundCause
-from verification.payments.registry import takes_prompt, ways, ways_of
+from verification.payments.registry import (
+    can_prompt,
+    payment_methods,
+    payment_methods_of,
+)
 from verification.reports.models import Report
 from verification.values.wire import utc_text
 from workspaces.models import Account, Environment
@@ -28,37 +32,39 @@ def payer_of(report: Report) -> dict[str, str]:
 
 def payment_request(
     report: Report, payment: Payment | None, missing: Decimal | None = None
-) -> list[Wanted]:
+) -> list[OutgoingMessage]:
     """The link, to every address of the payer; nothing where nothing is owed.
 
     `missing` is what is asked for beside the parts that came.
     """
     if payment is None or not payment.is_outstanding:
         return []
-    about = _about(report, payment, missing or payment.amount)
-    return _to_payer(report, Kind.PAYMENT_REQUEST, _request_cause(payment), about)
+    about = _payment_context(report, payment, missing or payment.amount)
+    return _payer_messages(report, Kind.PAYMENT_REQUEST, _request_cause(payment), about)
 
 
-def payment_reminder(report: Report, payment: Payment) -> list[Wanted]:
+def payment_reminder(report: Report, payment: Payment) -> list[OutgoingMessage]:
     cause = f"{_request_cause(payment)}:reminder"
-    about = _about(report, payment, Checkout.objects.missing(payment))
-    return _to_payer(report, Kind.PAYMENT_REMINDER, cause, about)
+    about = _payment_context(report, payment, Checkout.objects.missing(payment))
+    return _payer_messages(report, Kind.PAYMENT_REMINDER, cause, about)
 
 
-def payment_short(report: Report, checkout: Checkout, missing: Decimal) -> list[Wanted]:
+def payment_shortfall(
+    report: Report, checkout: Checkout, missing: Decimal
+) -> list[OutgoingMessage]:
     """Less came than was asked for: the payer pays the rest, or gets all back."""
     payment = report.payment
     context = {
-        **_about(report, payment, missing),
+        **_payment_context(report, payment, missing),
         "paid": f"{checkout.paid_amount:,.2f}",
         "number": checkout.number,
     }
-    language = checkout.language or BOTH
+    language = checkout.language or BILINGUAL
     cause = f"short:{checkout.pk}"
-    return _to_payer(report, Kind.PAYMENT_SHORT, cause, context, language)
+    return _payer_messages(report, Kind.PAYMENT_SHORT, cause, context, language)
 
 
-def stop_asking_payer(payment: Payment) -> None:
+def cancel_payment_requests(payment: Payment) -> None:
     """Send nothing more that asks for money by the present link."""
     cancel(*request_causes(payment))
 
@@ -69,7 +75,7 @@ def request_causes(payment: Payment) -> list[str]:
     return [cause, f"{cause}:reminder"]
 
 
-def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
+def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]:
     """By e-mail alone: it carries a document."""
     # Parts are kept whole, so that only the last one can be too much.
     surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
@@ -77,28 +83,28 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[Wanted]:
         **report.workspace.requester.message_context,
         "number": checkout.number,
         "checkoutId": str(checkout.pk),
-        "link": _link_of(report),
+        "link": _payment_link(report),
         "surplus": f"{surplus:,.2f}" if surplus else "",
         **_money(report.payment.amount, checkout.currency),
     }
-    wanted = _to_payer(
+    wanted = _payer_messages(
         report,
         Kind.PAYMENT_RECEIPT,
         f"paid:{checkout.pk}",
         context,
         # Of the page it was paid from.
-        checkout.language or BOTH,
-        payer=_who_paid(checkout),
+        checkout.language or BILINGUAL,
+        payer=_recorded_payer(checkout),
     )
     return [one for one in wanted if one.channel == Channel.EMAIL]
 
 
-def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
+def refund_notice(report: Report, refund: Refund) -> list[OutgoingMessage]:
     """To who paid, whoever is asked by now."""
     checkout = refund.checkout
     payment: Payment | None = getattr(report, "payment", None)
     is_asked = payment is not None and payment.pk == checkout.payment_id
-    payer = _who_paid(checkout)
+    payer = _recorded_payer(checkout)
     if not (is_asked or payer):
         # Who paid in vain, and was asked no longer, is not known any more.
         return []
@@ -108,69 +114,71 @@ def refund_notice(report: Report, refund: Refund) -> list[Wanted]:
         **report.workspace.requester.message_context,
         "number": checkout.number,
         # What it was paid for, where it is given back because that was not done.
-        "undone": _names(undone) if is_undone else [],
-        "ways": list(ways_of(checkout.provider)),
-        "link": _link_of(report) if is_asked else "",
+        "undone": _check_names(undone) if is_undone else [],
+        "ways": list(payment_methods_of(checkout.provider)),
+        "link": _payment_link(report) if is_asked else "",
         **_money(refund.amount, checkout.paid_currency),
     }
-    return _to_payer(
+    return _payer_messages(
         report,
         Kind.PAYMENT_REFUNDED,
         f"refunded:{refund.pk}",
         context,
-        checkout.language or BOTH,
+        checkout.language or BILINGUAL,
         payer=payer,
     )
 
 
-def top_up_receipt(checkout: Checkout) -> list[Wanted]:
+def top_up_receipt(checkout: Checkout) -> list[OutgoingMessage]:
     """To the workspace, with the document."""
     cause = f"topped-up:{checkout.pk}"
-    return _of_top_up(checkout, Kind.TOP_UP_RECEIPT, cause, checkout.counted_amount)
+    return _top_up_messages(
+        checkout, Kind.TOP_UP_RECEIPT, cause, checkout.counted_amount
+    )
 
 
-def top_up_refund_notice(refund: Refund) -> list[Wanted]:
+def top_up_refund_notice(refund: Refund) -> list[OutgoingMessage]:
     cause = f"refunded:{refund.pk}"
-    return _of_top_up(refund.checkout, Kind.TOP_UP_REFUNDED, cause, refund.amount)
+    return _top_up_messages(refund.checkout, Kind.TOP_UP_REFUNDED, cause, refund.amount)
 
 
-def _of_top_up(
+def _top_up_messages(
     checkout: Checkout, kind: Kind, cause: str, amount: Decimal
-) -> list[Wanted]:
+) -> list[OutgoingMessage]:
     account = cast(Account, checkout.account)
     context = {
         "workspace": account.workspace.name,
         "number": checkout.number,
         "checkoutId": str(checkout.pk),
-        "ways": list(ways_of(checkout.provider)),
+        "ways": list(payment_methods_of(checkout.provider)),
         **_money(amount, checkout.paid_currency),
     }
     return [
-        Wanted(
+        OutgoingMessage(
             kind,
             Channel.EMAIL,
             cause,
             account.workspace.contact_email,
             context,
-            checkout.language or BOTH,
+            checkout.language or BILINGUAL,
             account.workspace_id,
             account.environment == Environment.SANDBOX,
         )
     ]
 
 
-def _names(results: QuerySet[CheckResult]) -> list[str]:
+def _check_names(results: QuerySet[CheckResult]) -> list[str]:
     """In English; messages translate them."""
     names = results.order_by("position").values_list("definition__display_name")
     return [name for (name,) in names]
 
 
-def _who_paid(checkout: Checkout) -> dict[str, str]:
+def _recorded_payer(checkout: Checkout) -> dict[str, str]:
     """As kept when the money was counted, or came as a part; else nothing."""
     return checkout.receipt["payer"] if checkout.receipt else {}
 
 
-def _link_of(report: Report) -> str:
+def _payment_link(report: Report) -> str:
     return links.payment_url(report.payment.pk, report.payment.generation)
 
 
@@ -178,9 +186,11 @@ def _request_cause(payment: Payment) -> str:
     return f"payment:{payment.pk}:{payment.generation}"
 
 
-def _about(report: Report, payment: Payment, amount: Decimal) -> dict[str, Any]:
-    named = [str(way) for way in ways(report.environment)]
-    if named and takes_prompt(report.environment, amount, payment.currency):
+def _payment_context(
+    report: Report, payment: Payment, amount: Decimal
+) -> dict[str, Any]:
+    named = [str(way) for way in payment_methods(report.environment)]
+    if named and can_prompt(report.environment, amount, payment.currency):
         named.append("PROMPT")
     return {
         **report.workspace.requester.message_context,
@@ -195,14 +205,14 @@ def _money(amount: Any, currency: str) -> dict[str, str]:
     return {"amount": f"{amount:,.2f}", "currency": currency}
 
 
-def _to_payer(
+def _payer_messages(
     report: Report,
     kind: Kind,
     cause: str,
     context: dict[str, Any],
-    language: str = BOTH,
+    language: str = BILINGUAL,
     *,
     payer: dict[str, str] | None = None,
-) -> list[Wanted]:
+) -> list[OutgoingMessage]:
     person = payer or payer_of(report)
     return messages_to(person, report, kind, cause, context, language)

@@ -53,7 +53,7 @@ class Payment(models.Model):
     link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
     # When the payer asked for another link, which the client alone can send.
-    link_wanted_at = models.DateTimeField(null=True, editable=False)
+    link_requested_at = models.DateTimeField(null=True, editable=False)
     paid_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -95,7 +95,7 @@ class Payment(models.Model):
 
 
 # The payer can answer a prompt for this long; then the network ends it.
-PROMPT_LIVES = timedelta(minutes=3)
+PROMPT_LIFETIME = timedelta(minutes=3)
 # Looks are late by less than this, where the provider answers them.
 PROMPT_MARGIN = timedelta(minutes=1)
 
@@ -118,7 +118,7 @@ class CheckoutKind(models.TextChoices):
     PROMPT = "PROMPT", "By an M-Pesa prompt on the payer's phone"
 
 
-class Doubt(models.TextChoices):
+class ReviewFlag(models.TextChoices):
     """A reason why a person must look at a checkout."""
 
     OTHER_CURRENCY = "OTHER_CURRENCY", "Another currency was paid than asked"
@@ -134,7 +134,7 @@ class Doubt(models.TextChoices):
 
 
 # Doubts about refunds, which alert operators within minutes.
-REFUND_DOUBTS = [Doubt.REFUND_FAILED, Doubt.REFUND_STUCK]
+REFUND_REVIEW_FLAGS = [ReviewFlag.REFUND_FAILED, ReviewFlag.REFUND_STUCK]
 
 
 class CheckoutQuerySet(models.QuerySet["Checkout"]):
@@ -142,9 +142,9 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
         """Filter the checkouts that pay this payment: one, or several parts."""
         return self.filter(payment_id=payment_id, is_counted=True)
 
-    def refunds_waiting(self) -> CheckoutQuerySet:
+    def with_flagged_refunds(self) -> CheckoutQuerySet:
         """Filter checkouts with a refund that needs a person."""
-        return self.filter(doubts__overlap=REFUND_DOUBTS)
+        return self.filter(review_flags__overlap=REFUND_REVIEW_FLAGS)
 
     def parts(self, payment_id: UUID) -> CheckoutQuerySet:
         """Filter the parts of this payment that wait for the rest."""
@@ -155,7 +155,7 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
         parts = self.parts(payment.pk).aggregate(sum=Sum("paid_amount"))
         return payment.amount - (parts["sum"] or Decimal(0))
 
-    def not_whole(self) -> CheckoutQuerySet:
+    def partly_returned(self) -> CheckoutQuerySet:
         """Filter checkouts that refunds or disputes have left with less than the
         amount that counts."""
         gone = F("refunded") + F("disputed")
@@ -167,13 +167,13 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
 class Checkout(models.Model):
     """One try to pay at a payment provider: for a report, or to top up an account.
 
-    It is due when `next_look_at` has passed: the provider is then asked what became of
+    It is due when `next_poll_at` has passed: the provider is then asked what became of
     it. Events of the provider only bring that moment forward. Our name for it at the
     provider is its id.
     """
 
     Status = CheckoutStatus
-    Doubt = Doubt
+    ReviewFlag = ReviewFlag
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(
@@ -227,14 +227,14 @@ class Checkout(models.Model):
         max_digits=12, decimal_places=2, default=Decimal(0), editable=False
     )
     # Each once, the oldest first; `payments.doubts` raises and clears them.
-    doubts = ArrayField(
-        models.CharField(max_length=20, choices=Doubt), default=list, blank=True
+    review_flags = ArrayField(
+        models.CharField(max_length=20, choices=ReviewFlag), default=list, blank=True
     )
     # When its report did no more for this money, and what was not done went back or was
     # left to staff. Null until then, and again when that is to be looked at once more.
     accounted_at = models.DateTimeField(null=True, editable=False)
     # The reason of the person who left money here that pays for nothing.
-    kept_because = models.CharField(max_length=500, blank=True)
+    reason_to_keep = models.CharField(max_length=500, blank=True)
     # The provider's words.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
@@ -242,9 +242,9 @@ class Checkout(models.Model):
     language = models.CharField(max_length=2, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)
     paid_at = models.DateTimeField(null=True)
-    next_look_at = models.DateTimeField(null=True)
+    next_poll_at = models.DateTimeField(null=True)
     # When the provider was last asked.
-    looked_at = models.DateTimeField(null=True, editable=False)
+    polled_at = models.DateTimeField(null=True, editable=False)
     # Looks in a row that the provider did not answer.
     unanswered = models.PositiveSmallIntegerField(default=0)
 
@@ -326,8 +326,8 @@ class Checkout(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["next_look_at"],
-                condition=Q(next_look_at__isnull=False),
+                fields=["next_poll_at"],
+                condition=Q(next_poll_at__isnull=False),
                 name="checkouts_to_look_at",
             ),
             models.Index(
@@ -351,7 +351,9 @@ class Checkout(models.Model):
                 name="checkout_phones",
             ),
             # What needs a person.
-            models.Index(fields=["id"], condition=~Q(doubts=[]), name="doubts"),
+            models.Index(
+                fields=["id"], condition=~Q(review_flags=[]), name="review_flags"
+            ),
             # Events that do not carry our name for it.
             models.Index(
                 fields=["provider", "transaction"],
@@ -409,7 +411,7 @@ class Checkout(models.Model):
 
     @property
     def prompt_ends_at(self) -> datetime:
-        return self.created_at + PROMPT_LIVES
+        return self.created_at + PROMPT_LIFETIME
 
     @property
     def is_overdue_prompt(self) -> bool:
@@ -419,11 +421,11 @@ class Checkout(models.Model):
     @property
     def doubt(self) -> str:
         """The checkout's doubts as staff read them; "" if there is none."""
-        return ", ".join(self.doubts)
+        return ", ".join(self.review_flags)
 
     @property
-    def doubt_labels(self) -> list[str]:
-        return [str(Doubt(name).label) for name in self.doubts]
+    def review_flag_labels(self) -> list[str]:
+        return [str(ReviewFlag(name).label) for name in self.review_flags]
 
     @property
     def refundable(self) -> Decimal:
@@ -661,7 +663,7 @@ class PaymentEvent(models.Model):
         return f"{self.type} ({self.provider})"
 
 
-class TroubleKind(models.TextChoices):
+class OperatorAlertKind(models.TextChoices):
     UNOPENED = "UNOPENED", "Checkout not opened"
     REFUND = "REFUND", "Refund needs somebody"
     DOUBT = "DOUBT", "Payment in doubt"
@@ -671,13 +673,13 @@ class TroubleKind(models.TextChoices):
     ACCESS = "ACCESS", "Access refused"
 
 
-class Trouble(models.Model):
+class OperatorAlert(models.Model):
     """What operators are told by e-mail, each cause once. It names ids, and nobody."""
 
-    Kind = TroubleKind
+    Kind = OperatorAlertKind
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    kind = models.CharField(max_length=9, choices=TroubleKind)
+    kind = models.CharField(max_length=9, choices=OperatorAlertKind)
     cause = models.CharField(max_length=150, unique=True)
     checkout = models.ForeignKey(
         Checkout, models.PROTECT, null=True, related_name="troubles"
@@ -686,12 +688,12 @@ class Trouble(models.Model):
     times = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(default=now, editable=False)
     # When the e-mail about it was written, or it had passed by itself by then.
-    told_at = models.DateTimeField(null=True, editable=False)
+    notified_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         indexes = [
             models.Index(
-                fields=["id"], condition=Q(told_at=None), name="troubles_to_tell"
+                fields=["id"], condition=Q(notified_at=None), name="troubles_to_tell"
             ),
             # What the purge looks for.
             models.Index(fields=["created_at"], name="troubles_by_time"),
@@ -701,7 +703,7 @@ class Trouble(models.Model):
         return f"{self.get_kind_display()}: {self.message}"
 
 
-class BooksCompared(models.Model):
+class ReconciliationProgress(models.Model):
     """Up to which day, in UTC, a provider's books were compared with ours."""
 
     provider = models.CharField(max_length=20, primary_key=True)

@@ -19,20 +19,20 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.jobs.batches import in_steps
-from verification.payments.alerts import raise_doubt
-from verification.payments.models import Checkout, Doubt, PaymentEvent
-from verification.payments.polling import look_now
+from verification.jobs.batches import execute_in_batches
+from verification.payments.alerts import raise_review_flag
+from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
+from verification.payments.polling import poll_now
 from verification.payments.refunds import try_refunds_now
-from verification.providers.checkout import ProviderEvent
+from verification.providers.payment_provider import ProviderEvent
 
 logger = logging.getLogger(__name__)
 
 
 @transaction.atomic
-def receive(provider: str, event: ProviderEvent, body: bytes) -> bool:
+def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> bool:
     """Keep an event whose signature was right; False for one that came before."""
-    checkout = _checkout_of(provider, event)
+    checkout = _find_checkout(provider, event)
     _, is_new = PaymentEvent.objects.get_or_create(
         provider=provider,
         event_id=event.event_id,
@@ -50,16 +50,16 @@ def receive(provider: str, event: ProviderEvent, body: bytes) -> bool:
         return True
     # One that is known already is told by the provider's API alone.
     if event.is_dispute and not checkout.disputes.exists():
-        raise_doubt(checkout.pk, Doubt.DISPUTED)
+        raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
     if event.is_fraud_warning:
-        raise_doubt(checkout.pk, Doubt.FRAUD_WARNING)
+        raise_review_flag(checkout.pk, ReviewFlag.FRAUD_WARNING)
     if event.is_refund:
         try_refunds_now(checkout.pk)
-    look_now(checkout.pk)
+    poll_now(checkout.pk)
     return True
 
 
-def _checkout_of(provider: str, event: ProviderEvent) -> Checkout | None:
+def _find_checkout(provider: str, event: ProviderEvent) -> Checkout | None:
     """By our name for it, or else by the provider's."""
     checkouts = Checkout.objects.filter(provider=provider)
     try:
@@ -71,15 +71,15 @@ def _checkout_of(provider: str, event: ProviderEvent) -> Checkout | None:
     return checkouts.exclude(transaction="").filter(transaction=named).first()
 
 
-KEPT = timedelta(days=90)
-FORGET = """
+RETENTION = timedelta(days=90)
+PURGE_BODIES = """
 UPDATE payments_paymentevent SET body = NULL WHERE id IN (
     SELECT id FROM payments_paymentevent
     WHERE body IS NOT NULL AND received_at < %(before)s
     ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
-FORGET_PHONES = """
+PURGE_PHONES = """
 UPDATE payments_checkout SET phone = NULL WHERE id IN (
     SELECT id FROM payments_checkout
     WHERE phone IS NOT NULL AND created_at < %(before)s
@@ -88,9 +88,9 @@ UPDATE payments_checkout SET phone = NULL WHERE id IN (
 """
 
 
-def forget_events() -> None:
-    in_steps(FORGET, before=now() - KEPT)
+def purge_event_bodies() -> None:
+    execute_in_batches(PURGE_BODIES, before=now() - RETENTION)
 
 
-def forget_phones() -> None:
-    in_steps(FORGET_PHONES, before=now() - KEPT)
+def purge_prompt_phones() -> None:
+    execute_in_batches(PURGE_PHONES, before=now() - RETENTION)

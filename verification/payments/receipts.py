@@ -12,7 +12,7 @@ from verification.reports.models import PaymentMode, Report
 from workspaces.models import Account
 
 
-class Item(TypedDict):
+class ReceiptItem(TypedDict):
     # As the catalogue had it, in English: receipts are read in either language.
     name: str
     price: str
@@ -26,12 +26,12 @@ class Receipt(TypedDict):
     reference: str
     # Whom a nominated payer paid for; shown by initials alone.
     about: NotRequired[str]
-    checks: list[Item]
+    checks: list[ReceiptItem]
     # Of the page that was paid from.
     language: str
 
 
-def written(report: Report, payer: dict[str, str], checkout: Checkout) -> Receipt:
+def build_receipt(report: Report, payer: dict[str, str], checkout: Checkout) -> Receipt:
     """The receipt as the report stands now."""
     results = report.results.select_related("definition").order_by("position")
     receipt = Receipt(
@@ -40,7 +40,7 @@ def written(report: Report, payer: dict[str, str], checkout: Checkout) -> Receip
         purpose=report.purpose,
         reference=report.reference or "",
         checks=[
-            Item(name=result.definition.display_name, price=str(result.price))
+            ReceiptItem(name=result.definition.display_name, price=str(result.price))
             for result in results
         ],
         language=checkout.language,
@@ -50,7 +50,7 @@ def written(report: Report, payer: dict[str, str], checkout: Checkout) -> Receip
     return receipt
 
 
-def written_for_top_up(account: Account, checkout: Checkout) -> Receipt:
+def build_top_up_receipt(account: Account, checkout: Checkout) -> Receipt:
     """The receipt of a workspace that topped up its balance."""
     workspace = account.workspace
     price = str(checkout.counted_amount)
@@ -59,7 +59,7 @@ def written_for_top_up(account: Account, checkout: Checkout) -> Receipt:
         requester="",
         purpose="",
         reference="",
-        checks=[Item(name="Top-up of the balance", price=price)],
+        checks=[ReceiptItem(name="Top-up of the balance", price=price)],
         language=checkout.language,
     )
 
@@ -74,5 +74,5 @@ def receipt_of(checkout: Checkout) -> Receipt:
     if checkout.receipt:
         return cast(Receipt, checkout.receipt)
     if checkout.account:
-        return written_for_top_up(checkout.account, checkout)
-    return written(cast(Report, checkout.report), {}, checkout)
+        return build_top_up_receipt(checkout.account, checkout)
+    return build_receipt(cast(Report, checkout.report), {}, checkout)

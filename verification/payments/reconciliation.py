@@ -17,39 +17,39 @@ from django.db.models import F, Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
-from verification.payments.alerts import note, raise_doubt
-from verification.payments.disputes import wanted_hold
+from verification.payments.alerts import raise_review_flag, record_alert
+from verification.payments.disputes import required_hold
 from verification.payments.models import (
-    BooksCompared,
     Checkout,
     CheckoutStatus,
-    Doubt,
+    OperatorAlertKind,
+    ReconciliationProgress,
     Refund,
     RefundStatus,
-    TroubleKind,
+    ReviewFlag,
 )
-from verification.payments.polling import look_now
-from verification.payments.refund_transfers import asked_of
-from verification.payments.refunds import is_recorded, notice_refunds_elsewhere
+from verification.payments.polling import poll_now
+from verification.payments.refund_transfers import build_refund_request
+from verification.payments.refunds import flag_refunds_elsewhere, is_recorded
 from verification.payments.registry import providers
 from verification.providers.base import ProviderError
-from verification.providers.checkout import (
+from verification.providers.payment_provider import (
     CheckoutProvider,
     CheckoutState,
-    DisputeSeen,
-    GivenBackElsewhere,
-    PaidElsewhere,
+    DisputeSnapshot,
+    ProviderPayment,
+    ProviderRefund,
     RefundState,
 )
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 500
+CHUNK_SIZE = 500
 # A refund that was done can still come back from the payer's bank.
-REFUNDS_SEEN_AFTER = [timedelta(days=days) for days in (0, 7, 30)]
+REFUND_CHECK_DELAYS = [timedelta(days=days) for days in (0, 7, 30)]
 
 # As far back as the job reads books that it could not read then.
-CAUGHT_UP = timedelta(days=30)
+MAX_CATCH_UP = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Difference:
         return f"{self.provider} {self.name} {self.fault}"
 
 
-def days(first: date, last: date) -> tuple[datetime, datetime]:
+def day_bounds(first: date, last: date) -> tuple[datetime, datetime]:
     """From the beginning of one day to the end of another, in UTC."""
     start = datetime.combine(first, time(), UTC)
     return start, datetime.combine(last, time(), UTC) + timedelta(days=1)
@@ -86,7 +86,7 @@ def reconcile_yesterday() -> None:
     for provider in providers():
         day = _first_day(provider.name, yesterday)
         while day <= yesterday and _reconcile_day(provider, day):
-            BooksCompared.objects.update_or_create(
+            ReconciliationProgress.objects.update_or_create(
                 provider=provider.name, defaults={"day": day}
             )
             day += timedelta(days=1)
@@ -94,23 +94,23 @@ def reconcile_yesterday() -> None:
 
 def _first_day(provider: str, yesterday: date) -> date:
     """The day after the last that was compared; yesterday in any case."""
-    compared = BooksCompared.objects.filter(provider=provider).first()
+    compared = ReconciliationProgress.objects.filter(provider=provider).first()
     if compared is None:
         # If these books cannot be read, this is where they begin the next time.
         before = yesterday - timedelta(days=1)
-        compared = BooksCompared.objects.create(provider=provider, day=before)
+        compared = ReconciliationProgress.objects.create(provider=provider, day=before)
     after = compared.day + timedelta(days=1)
-    return min(yesterday, max(after, yesterday - CAUGHT_UP))
+    return min(yesterday, max(after, yesterday - MAX_CATCH_UP))
 
 
 def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
     """Compare the books of one day. Returns whether all of them could be compared."""
     whole = True
     try:
-        for difference in reconcile(provider, *days(day, day)):
+        for difference in reconcile(provider, *day_bounds(day, day)):
             logger.error("books differ: %s", difference)
             whole = whole and not difference.is_unanswered
-            _tell(difference)
+            _alert_operators(difference)
     except ProviderError as e:
         why = e.code
     except Exception as e:
@@ -120,15 +120,15 @@ def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
         return whole
     logger.error("the books of %s were not read: %s", provider.name, why)
     told = f"{provider.name}, {day}: {why}"
-    note(TroubleKind.UNREAD, provider.name, day, message=told)
+    record_alert(OperatorAlertKind.UNREAD, provider.name, day, message=told)
     return False
 
 
-def _tell(difference: Difference) -> None:
+def _alert_operators(difference: Difference) -> None:
     """Alert the operators, unless a doubt does so or the provider did not answer."""
     in_doubt = difference.checkout_id and not difference.mends_itself
     if not (in_doubt or difference.is_unanswered):
-        note(TroubleKind.BOOKS, difference, message=str(difference))
+        record_alert(OperatorAlertKind.BOOKS, difference, message=str(difference))
 
 
 def reconcile(
@@ -137,50 +137,50 @@ def reconcile(
     """Raises ProviderError when the provider's books cannot be read."""
     for difference in _differences(provider, start, end):
         if mend and difference.checkout_id and not difference.is_unanswered:
-            _mend(difference.checkout_id, difference)
+            _repair(difference.checkout_id, difference)
         yield difference
 
 
-def _mend(checkout_id: UUID, difference: Difference) -> None:
+def _repair(checkout_id: UUID, difference: Difference) -> None:
     if difference.mends_itself:
-        look_now(checkout_id)
+        poll_now(checkout_id)
     elif difference.given_back:
-        notice_refunds_elsewhere(checkout_id, *difference.given_back)
+        flag_refunds_elsewhere(checkout_id, *difference.given_back)
     else:
-        raise_doubt(checkout_id, Doubt.BOOKS_DIFFER)
+        raise_review_flag(checkout_id, ReviewFlag.BOOKS_DIFFER)
 
 
 def _differences(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
     there: set[UUID] = set()
-    for some in _chunks(provider.paid_between(start, end)):
-        ours = _named(provider, some)
+    for some in _chunks(provider.payments_between(start, end)):
+        ours = _checkouts_by_reference(provider, some)
         for paid in some:
             checkout = ours.get(paid.reference)
             yield from _compare(provider, paid, checkout, seen=there)
-    yield from _paid_here(provider, start, end, there)
-    for later in REFUNDS_SEEN_AFTER:
-        yield from _refunds(provider, start - later, end - later)
-    for found in provider.given_back_between(start, end):
+    yield from _compare_unlisted(provider, start, end, there)
+    for later in REFUND_CHECK_DELAYS:
+        yield from _compare_refunds(provider, start - later, end - later)
+    for found in provider.refunds_between(start, end):
         beat()
-        yield from _given_back_there(provider, found)
-    yield from _disputes(provider, start, end)
+        yield from _compare_provider_refund(provider, found)
+    yield from _compare_disputes(provider, start, end)
 
 
-def _chunks(books: Iterable[PaidElsewhere]) -> Iterator[list[PaidElsewhere]]:
-    some: list[PaidElsewhere] = []
+def _chunks(books: Iterable[ProviderPayment]) -> Iterator[list[ProviderPayment]]:
+    some: list[ProviderPayment] = []
     for paid in books:
         some.append(paid)
-        if len(some) == AT_ONCE:
+        if len(some) == CHUNK_SIZE:
             yield some
             some = []
             beat()
     yield some
 
 
-def _named(
-    provider: CheckoutProvider, some: list[PaidElsewhere]
+def _checkouts_by_reference(
+    provider: CheckoutProvider, some: list[ProviderPayment]
 ) -> dict[str, Checkout]:
     """Ours by the reference in the provider's books, which may have others."""
     ids = {paid.reference for paid in some if _is_id(paid.reference)}
@@ -190,7 +190,7 @@ def _named(
 
 def _compare(
     provider: CheckoutProvider,
-    paid: PaidElsewhere,
+    paid: ProviderPayment,
     checkout: Checkout | None,
     *,
     seen: set[UUID],
@@ -220,7 +220,7 @@ def _compare(
         yield differs(f"is transaction {paid.transaction} there")
 
 
-def _paid_here(
+def _compare_unlisted(
     provider: CheckoutProvider, start: datetime, end: datetime, there: set[UUID]
 ) -> Iterator[Difference]:
     """Compare our checkouts of this time that the books do not list: the provider says
@@ -237,14 +237,16 @@ def _paid_here(
         try:
             seen = provider.look(checkout.reference, checkout.session)
         except ProviderError as e:
-            yield _unanswered(provider, checkout.pk, f"is paid here: {e.code}")
+            yield _unanswered_difference(
+                provider, checkout.pk, f"is paid here: {e.code}"
+            )
             continue
         if seen.state != CheckoutState.PAID:
             told = f"is paid here and {seen.state} there"
             yield Difference(provider.name, checkout.pk, str(checkout.pk), told)
 
 
-def _refunds(
+def _compare_refunds(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
     ended = Refund.objects.filter(
@@ -256,10 +258,12 @@ def _refunds(
     for refund in ended.select_related("checkout").order_by("id"):
         beat()
         try:
-            seen = provider.look_at_refund(asked_of(refund), refund.provider_refund)
+            seen = provider.poll_refund(
+                build_refund_request(refund), refund.provider_refund
+            )
         except ProviderError as e:
             told = f"refund {refund.pk} is {refund.status} here: {e.code}"
-            yield _unanswered(provider, refund.checkout_id, told)
+            yield _unanswered_difference(provider, refund.checkout_id, told)
             continue
         state = seen.state if seen else "not known"
         done_here = refund.status == RefundStatus.DONE
@@ -270,8 +274,8 @@ def _refunds(
             yield Difference(name, pk, str(pk), told)
 
 
-def _given_back_there(
-    provider: CheckoutProvider, found: GivenBackElsewhere
+def _compare_provider_refund(
+    provider: CheckoutProvider, found: ProviderRefund
 ) -> Iterator[Difference]:
     """Compare a refund that a person made in the provider's dashboard."""
     paid = Checkout.objects.filter(provider=provider.name).exclude(transaction="")
@@ -287,7 +291,7 @@ def _given_back_there(
     try:
         refunded = provider.look(checkout.reference, checkout.session).refunded
     except ProviderError as e:
-        yield _unanswered(provider, checkout.pk, f"{told}: {e.code}")
+        yield _unanswered_difference(provider, checkout.pk, f"{told}: {e.code}")
         return
     yield Difference(
         provider.name,
@@ -299,7 +303,7 @@ def _given_back_there(
     )
 
 
-def _disputes(
+def _compare_disputes(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
     """Compare disputes that opened there in this time, and ours that are open, or that
@@ -325,18 +329,20 @@ def _disputes(
         try:
             disputes = provider.look(checkout.reference, checkout.session).disputes
         except ProviderError as e:
-            yield _unanswered(provider, checkout.pk, f"is disputed here: {e.code}")
+            yield _unanswered_difference(
+                provider, checkout.pk, f"is disputed here: {e.code}"
+            )
             continue
         for seen in disputes or ():
             yield from _compare_dispute(provider, checkout, seen)
 
 
 def _compare_dispute(
-    provider: CheckoutProvider, checkout: Checkout, seen: DisputeSeen
+    provider: CheckoutProvider, checkout: Checkout, seen: DisputeSnapshot
 ) -> Iterator[Difference]:
     ours = checkout.disputes.filter(provider_dispute=seen.dispute).first()
     here = ours.status if ours else "not known"
-    wanted = wanted_hold(checkout, ours.held, seen) if ours else Decimal(0)
+    wanted = required_hold(checkout, ours.held, seen) if ours else Decimal(0)
     if here != seen.state:
         told = f"dispute {seen.dispute} is {here} here and {seen.state} there"
     elif ours and ours.held != wanted:
@@ -347,7 +353,9 @@ def _compare_dispute(
     yield Difference(name, pk, str(pk), told, mends_itself=True)
 
 
-def _unanswered(provider: CheckoutProvider, pk: UUID, told: str) -> Difference:
+def _unanswered_difference(
+    provider: CheckoutProvider, pk: UUID, told: str
+) -> Difference:
     return Difference(provider.name, pk, str(pk), told, is_unanswered=True)
 
 

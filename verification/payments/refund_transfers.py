@@ -9,12 +9,21 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import alone, wake_up_by
-from verification.payments.models import Doubt, Refund, RefundStatus
-from verification.payments.refunds import REFUNDS, doubt_refund, end_refund, hold_refund
+from verification.jobs.queue import advisory_lock, ensure_job_by
+from verification.payments.models import Refund, RefundStatus, ReviewFlag
+from verification.payments.refunds import (
+    REFUND_JOB,
+    end_refund,
+    flag_refund,
+    lock_refund,
+)
 from verification.payments.registry import provider_named
 from verification.providers.base import ProviderError, Unavailable
-from verification.providers.checkout import RefundAsked, RefundSeen, RefundState
+from verification.providers.payment_provider import (
+    RefundRequest,
+    RefundSnapshot,
+    RefundState,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,18 +48,18 @@ def send_refunds() -> None:
     waiting = Refund.objects.filter(next_try_at__isnull=False)
     times = waiting.order_by("next_try_at").values_list("next_try_at", flat=True)
     if next_at := times.first():
-        wake_up_by(REFUNDS, next_at)
+        ensure_job_by(REFUND_JOB, next_at)
 
 
 def _send(refund: Refund) -> None:
     # A worker that was suspended for longer than its claim may still be asking. Two at
     # once could have a provider without idempotency keys pay twice.
-    with alone(f"refund {refund.pk}") as is_alone:
-        if not (is_alone and _is_still_ours(refund)):
+    with advisory_lock(f"refund {refund.pk}") as is_alone:
+        if not (is_alone and _is_claim_current(refund)):
             return
-        seen = _ask(refund)
+        seen = _query_provider(refund)
     with transaction.atomic():
-        _record(hold_refund(refund.pk), refund.tries, seen)
+        _record(lock_refund(refund.pk), refund.tries, seen)
 
 
 @transaction.atomic
@@ -64,17 +73,17 @@ def _claim() -> Refund | None:
     return refund
 
 
-def _is_still_ours(refund: Refund) -> bool:
+def _is_claim_current(refund: Refund) -> bool:
     """Whether nobody has claimed it since, or ended it: they may have asked already."""
     return Refund.objects.filter(
         pk=refund.pk, tries=refund.tries, status=RefundStatus.APPROVED
     ).exists()
 
 
-def asked_of(refund: Refund) -> RefundAsked:
+def build_refund_request(refund: Refund) -> RefundRequest:
     """The refund, as a provider is asked for it or about it."""
     checkout = refund.checkout
-    return RefundAsked(
+    return RefundRequest(
         str(refund.pk),
         checkout.reference,
         checkout.transaction,
@@ -83,13 +92,13 @@ def asked_of(refund: Refund) -> RefundAsked:
     )
 
 
-def _ask(refund: Refund) -> RefundSeen | ProviderError:
-    asked = asked_of(refund)
+def _query_provider(refund: Refund) -> RefundSnapshot | ProviderError:
+    asked = build_refund_request(refund)
     try:
         provider = provider_named(refund.checkout.provider)
         # An earlier try may have reached the provider without its answer reaching us.
         if refund.tries > 1:
-            if seen := provider.look_at_refund(asked, refund.provider_refund):
+            if seen := provider.poll_refund(asked, refund.provider_refund):
                 return seen
             if refund.provider_refund:
                 return Unavailable("REFUND_NOT_FOUND", "The provider has lost it.")
@@ -102,14 +111,14 @@ def _ask(refund: Refund) -> RefundSeen | ProviderError:
         return e
 
 
-def _record(refund: Refund, tries: int, seen: RefundSeen | ProviderError) -> None:
+def _record(refund: Refund, tries: int, seen: RefundSnapshot | ProviderError) -> None:
     """What the try of this number has seen. A later one knows better, but money that
     was given back stays given back."""
-    is_done = isinstance(seen, RefundSeen) and seen.state == RefundState.DONE
+    is_done = isinstance(seen, RefundSnapshot) and seen.state == RefundState.DONE
     if refund.status != RefundStatus.APPROVED:
         if is_done and refund.status == RefundStatus.FAILED:
             logger.error("refund %s has failed, and was done", refund.pk)
-            doubt_refund(refund)
+            flag_refund(refund)
         return
     if refund.tries != tries and not is_done:
         return
@@ -133,7 +142,7 @@ def _record(refund: Refund, tries: int, seen: RefundSeen | ProviderError) -> Non
 def _fail(refund: Refund, code: str, message: str) -> None:
     logger.error("refund %s has failed: %s", refund.pk, code)
     end_refund(refund, RefundStatus.FAILED, message)
-    doubt_refund(refund)
+    flag_refund(refund)
 
 
 def _try_later(refund: Refund, *, needs_somebody: bool = False) -> None:
@@ -145,5 +154,5 @@ def _try_later(refund: Refund, *, needs_somebody: bool = False) -> None:
         refund.stuck_at = at
         why = "waits for somebody" if needs_somebody else "has no end for days"
         logger.error("refund %s %s: %s", refund.pk, why, refund.message)
-        doubt_refund(refund, Doubt.REFUND_STUCK)
+        flag_refund(refund, ReviewFlag.REFUND_STUCK)
     refund.save()

@@ -21,51 +21,55 @@ from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThan
 from django.utils.timezone import now
 
-from verification.backoffice.roles import SERVICE, Staff, is_another
+from verification.backoffice.roles import SERVICE, StaffActor, is_second_person
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
 from verification.jobs.batches import sweep
-from verification.jobs.queue import later
+from verification.jobs.queue import schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import (
-    clear_doubt,
-    note_doubt,
-    note_unfinished,
-    raise_doubt,
+    alert_about_review_flag,
+    alert_unfinished_part,
+    clear_review_flag,
+    raise_review_flag,
 )
 from verification.payments.messages import refund_notice, top_up_refund_notice
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
     DisputeStatus,
-    Doubt,
     Payment,
     PaymentStatus,
     Refund,
     RefundCause,
     RefundStatus,
+    ReviewFlag,
 )
-from verification.providers.checkout import GivenBackElsewhere
-from verification.reports.locks import held
+from verification.providers.payment_provider import ProviderRefund
+from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
 from workspaces.ledger import (
     InsufficientBalance,
     Kind,
     Movement,
-    record,
+    record_movements,
     take_back,
 )
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
 
-AT_WORK = [ResultStatus.PENDING, ResultStatus.RUNNING]
+UNFINISHED_STATUSES = [ResultStatus.PENDING, ResultStatus.RUNNING]
 # A consent with one of these statuses ends its draft.
-REFUSED = [ConsentStatus.DECLINED, ConsentStatus.EXPIRED, ConsentStatus.WITHDRAWN]
+REFUSED_CONSENTS = [
+    ConsentStatus.DECLINED,
+    ConsentStatus.EXPIRED,
+    ConsentStatus.WITHDRAWN,
+]
 # The list of unfinished parts goes back this far, by the time of payment.
 LISTED_FOR = timedelta(days=90)
-REFUNDS = "verification.payments.tasks.send_refunds"
-LOOKS = "verification.payments.tasks.look_at_checkouts"
+REFUND_JOB = "verification.payments.tasks.send_refunds"
+POLL_JOB = "verification.payments.tasks.poll_checkouts"
 
 
 class NotRefundable(Exception):
@@ -73,12 +77,12 @@ class NotRefundable(Exception):
 
 
 @transaction.atomic
-def ask_for_refund(
+def request_refund(
     checkout_id: UUID,
     amount: Decimal,
     *,
     reason: str,
-    by: Staff,
+    by: StaffActor,
     left: Decimal | None = None,
 ) -> Refund:
     """Request a refund of this amount.
@@ -87,56 +91,58 @@ def ask_for_refund(
     REFUND_NEEDS_SECOND_ABOVE. `left` is the refundable amount that the person saw; if
     it has changed, a colleague was faster. Raises NotRefundable.
     """
-    return _ask(hold_checkout(checkout_id), amount, reason, by, left)
+    return _request(lock_checkout(checkout_id), amount, reason, by, left)
 
 
 @transaction.atomic
-def ask_for_unfinished_part(
-    checkout_id: UUID, *, reason: str, by: Staff, left: Decimal | None = None
+def request_unfinished_part_refund(
+    checkout_id: UUID, *, reason: str, by: StaffActor, left: Decimal | None = None
 ) -> Refund:
     """Request a refund of `unfinished_part`. Raises NotRefundable."""
-    checkout = hold_checkout(checkout_id)
+    checkout = lock_checkout(checkout_id)
     part = unfinished_part(checkout)
     if not part:
         raise NotRefundable("There is no part of checks that were not done.")
-    return _ask(checkout, part, reason, by, left)
+    return _request(checkout, part, reason, by, left)
 
 
 @transaction.atomic
-def approve(refund_id: UUID, *, by: Staff) -> Refund:
+def approve_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
     """Approve a request. Raises NotRefundable if the requester approves it, or if it
     has a decision already."""
-    refund = hold_refund(refund_id)
-    if not is_another(by, refund.requested_by_user):
+    refund = lock_refund(refund_id)
+    if not is_second_person(by, refund.requested_by_user):
         raise NotRefundable("Another person than who asked for it must approve it.")
-    _decide(refund, by)
+    _record_decision(refund, by)
     _approve(refund, now())
     return refund
 
 
 @transaction.atomic
-def reject(refund_id: UUID, *, by: Staff) -> Refund:
+def reject_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
     """Reject a request: another refund may return its money. Raises NotRefundable."""
-    refund = hold_refund(refund_id)
-    _decide(refund, by)
+    refund = lock_refund(refund_id)
+    _record_decision(refund, by)
     end_refund(refund, RefundStatus.REJECTED, "")
     return refund
 
 
 @transaction.atomic
-def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[str]:
+def resolve_review_flags(
+    checkout_id: UUID, seen: Iterable[str], reason: str
+) -> list[str]:
     """Clear the doubts that a person has seen to, and return those it cleared.
 
     The reason accounts for money that stays on the checkout and pays for nothing.
     """
     if not reason.strip():
         raise ValueError("Say what was found.")
-    hold_checkout(checkout_id)
-    known = [Doubt(name) for name in seen if name in Doubt]
+    lock_checkout(checkout_id)
+    known = [ReviewFlag(name) for name in seen if name in ReviewFlag]
     # The doubt left the unfinished part to this person.
     left = Checkout.objects.filter(pk=checkout_id, accounted_at__isnull=False)
     was_left = with_unfinished_part(left).exists()
-    cleared = [doubt.value for doubt in known if clear_doubt(checkout_id, doubt)]
+    cleared = [doubt.value for doubt in known if clear_review_flag(checkout_id, doubt)]
     if cleared:
         kept = Checkout.objects.filter(
             Q(is_counted=False)
@@ -146,33 +152,33 @@ def resolve_doubts(checkout_id: UUID, seen: Iterable[str], reason: str) -> list[
             | (Q(pk=checkout_id) if was_left else Q(pk__in=[]))
         )
         kept.filter(pk=checkout_id, status=CheckoutStatus.PAID).update(
-            kept_because=reason[:500]
+            reason_to_keep=reason[:500]
         )
     return cleared
 
 
-def give_back_surplus(
+def refund_surplus(
     checkout: Checkout, cause: RefundCause, amount: Decimal | None = None
 ) -> None:
     """Refund this much of a held checkout, or the rest of it, once for each cause."""
     if not Refund.objects.filter(checkout=checkout, cause=cause).exists():
         amount, reason = amount or checkout.refundable, RefundCause(cause).label
-        _begin(checkout, amount, cause, reason, SERVICE, large=False)
+        _create_refund(checkout, amount, cause, reason, SERVICE, large=False)
 
 
-def give_back_parts(payment_id: UUID) -> None:
+def refund_parts(payment_id: UUID) -> None:
     """Refund the parts of a held payment whose rest did not come."""
     parts = Checkout.objects.parts(payment_id).select_for_update(no_key=True)
     for part in parts.order_by("id"):
-        give_back_surplus(part, RefundCause.SHORT)
+        refund_surplus(part, RefundCause.SHORT)
 
 
 @transaction.atomic
-def give_up_payment(payment_id: UUID) -> None:
+def abandon_payment(payment_id: UUID) -> None:
     """Refund the parts of a payment whose payer does not pay the rest."""
     report_id = Payment.objects.values_list("report_id", flat=True).get(pk=payment_id)
-    held().get(pk=report_id)
-    give_back_parts(payment_id)
+    locked_reports().get(pk=report_id)
+    refund_parts(payment_id)
 
 
 def try_refunds_now(checkout_id: UUID) -> None:
@@ -180,37 +186,39 @@ def try_refunds_now(checkout_id: UUID) -> None:
     at = now()
     waiting = Refund.objects.filter(checkout=checkout_id, next_try_at__gt=at)
     if waiting.update(next_try_at=at):
-        later(REFUNDS)
+        schedule_job(REFUND_JOB)
 
 
-def give_back_undone() -> None:
+def refund_unfinished_parts() -> None:
     """Refund the unfinished parts of reports that have ended.
 
     Jobs may run at the same time; each checkout is accounted for once.
     """
-    sweep(_unaccounted(), account_for)
+    sweep(_unaccounted(), refund_unfinished_part)
 
 
 @transaction.atomic
-def account_for(checkout_id: UUID) -> None:
+def refund_unfinished_part(checkout_id: UUID) -> None:
     """Refund the unfinished part of a checkout's money.
 
     A doubt about the payment leaves the part to staff, and operators get an alert.
     """
-    checkout = hold_checkout(checkout_id)
+    checkout = lock_checkout(checkout_id)
     if not _unaccounted().filter(pk=checkout_id).exists():
         # A retry, or another job, was faster.
         return
     Checkout.objects.filter(pk=checkout_id).update(accounted_at=now())
     part = unfinished_part(checkout)
     if checkout.is_part and not checkout.is_counted:
-        give_back_surplus(checkout, RefundCause.SHORT)
-    elif part and not is_doubtful(checkout):
+        refund_surplus(checkout, RefundCause.SHORT)
+    elif part and not is_left_to_staff(checkout):
         cause = RefundCause.NOT_DONE
-        refund = _begin(checkout, part, cause, str(cause.label), SERVICE, large=False)
+        refund = _create_refund(
+            checkout, part, cause, str(cause.label), SERVICE, large=False
+        )
         notify(*refund_notice(cast(Report, checkout.report), refund))
-    elif part and not checkout.kept_because:
-        note_unfinished(checkout, part)
+    elif part and not checkout.reason_to_keep:
+        alert_unfinished_part(checkout, part)
 
 
 def _unaccounted() -> QuerySet[Checkout]:
@@ -222,26 +230,34 @@ def _unaccounted() -> QuerySet[Checkout]:
         accounted_at=None,
     )
     # An edit that replaced the payment has refunded all of it.
-    return _over(some, now() - grace) | some.filter(pk__in=_without_payment())
+    return _with_ended_report(some, now() - grace) | some.filter(
+        pk__in=_without_payment()
+    )
 
 
-def _over(checkouts: QuerySet[Checkout], ended_by: datetime) -> QuerySet[Checkout]:
+def _with_ended_report(
+    checkouts: QuerySet[Checkout], ended_by: datetime
+) -> QuerySet[Checkout]:
     """Filter checkouts whose report ended by then, was cancelled, or is a draft whose
     subject refuses consent."""
-    results = CheckResult.objects.filter(report=OuterRef("report"), status__in=AT_WORK)
+    results = CheckResult.objects.filter(
+        report=OuterRef("report"), status__in=UNFINISHED_STATUSES
+    )
     ended = Q(report__completed_at__lte=ended_by)
     cancelled = Q(report__status=ReportStatus.CANCELLED)
-    refused = Q(report__status=ReportStatus.DRAFT, report__consent__status__in=REFUSED)
+    refused = Q(
+        report__status=ReportStatus.DRAFT, report__consent__status__in=REFUSED_CONSENTS
+    )
     payment = Payment.objects.filter(pk=OuterRef("payment_id"))
     return checkouts.filter(
         refused | Q(ended | cancelled, ~Exists(results)), Exists(payment)
     )
 
 
-def is_doubtful(checkout: Checkout) -> bool:
+def is_left_to_staff(checkout: Checkout) -> bool:
     """Return whether staff decide about the unfinished part of this payment."""
     paying = Checkout.objects.paying(cast(UUID, checkout.payment_id))
-    doubted = ~Q(doubts=[]) | Q(refunded_elsewhere__gt=0) | ~Q(kept_because="")
+    doubted = ~Q(review_flags=[]) | Q(refunded_elsewhere__gt=0) | ~Q(reason_to_keep="")
     # An automatic refund of this part has failed.
     tried = checkout.refunds.filter(cause=RefundCause.NOT_DONE)
     return paying.filter(doubted).exists() or tried.exists()
@@ -250,7 +266,9 @@ def is_doubtful(checkout: Checkout) -> bool:
 def unfinished_part(checkout: Checkout) -> Decimal:
     """Return the price of the report's unfinished checks, less earlier refunds."""
     report = checkout.report
-    over = _over(Checkout.objects.filter(pk=checkout.pk, is_counted=True), now())
+    over = _with_ended_report(
+        Checkout.objects.filter(pk=checkout.pk, is_counted=True), now()
+    )
     if report is None or not over.exists():
         return Decimal(0)
     undone = report.results.exclude(status=ResultStatus.COMPLETED)
@@ -283,11 +301,17 @@ def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
         is_counted=True,
         paid_amount__gt=F("refunded") + F("disputed"),
     )
-    return _over(lately, now()).filter(GreaterThan(Subquery(undone), Subquery(gone)))
+    return _with_ended_report(lately, now()).filter(
+        GreaterThan(Subquery(undone), Subquery(gone))
+    )
 
 
-def _ask(
-    checkout: Checkout, amount: Decimal, reason: str, by: Staff, left: Decimal | None
+def _request(
+    checkout: Checkout,
+    amount: Decimal,
+    reason: str,
+    by: StaffActor,
+    left: Decimal | None,
 ) -> Refund:
     if not reason.strip():
         raise NotRefundable("Say why the money is given back.")
@@ -295,7 +319,7 @@ def _ask(
         raise NotRefundable("Nothing was paid by this checkout.")
     if left is not None and left != checkout.refundable:
         raise NotRefundable("Somebody else has given something back. Look again.")
-    if not _is_between(amount, checkout.refundable):
+    if not _is_refundable_amount(amount, checkout.refundable):
         told = f"{checkout.paid_currency} {checkout.refundable:.2f}"
         raise NotRefundable(
             f"Give an amount above 0 in whole cents; {told} can still be given back."
@@ -306,21 +330,21 @@ def _ask(
         )
     # Several small refunds of a checkout are one large one.
     large = checkout.refunded + amount > settings.REFUND_NEEDS_SECOND_ABOVE
-    return _begin(checkout, amount, RefundCause.STAFF, reason, by, large=large)
+    return _create_refund(checkout, amount, RefundCause.STAFF, reason, by, large=large)
 
 
-def _is_between(amount: Decimal, most: Decimal) -> bool:
+def _is_refundable_amount(amount: Decimal, most: Decimal) -> bool:
     if not amount.is_finite():
         return False
     return 0 < amount <= most and amount == round(amount, 2)
 
 
-def _begin(
+def _create_refund(
     checkout: Checkout,
     amount: Decimal,
     cause: RefundCause,
     reason: str,
-    by: Staff,
+    by: StaffActor,
     *,
     large: bool,
 ) -> Refund:
@@ -350,10 +374,10 @@ def _approve(refund: Refund, at: datetime) -> None:
     refund.status, refund.next_try_at = RefundStatus.APPROVED, at
     refund.save()
     # `wake_up_by` would rely on a waiting job, which may run before this commits.
-    later(REFUNDS)
+    schedule_job(REFUND_JOB)
 
 
-def _decide(refund: Refund, by: Staff) -> None:
+def _record_decision(refund: Refund, by: StaffActor) -> None:
     if refund.status != RefundStatus.REQUESTED:
         raise NotRefundable(f"It is {refund.status} already.")
     refund.decided_by, refund.decided_by_user = by.name, by.user
@@ -369,42 +393,42 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
     if refund.stuck_at:
-        clear_doubt(refund.checkout_id, Doubt.REFUND_STUCK)
+        clear_review_flag(refund.checkout_id, ReviewFlag.REFUND_STUCK)
     if status == RefundStatus.DONE:
-        _tell(refund)
+        _notify_payer(refund)
         return
     checkout = refund.checkout
     back = F("refunded") - refund.amount
     Checkout.objects.filter(pk=checkout.pk).update(refunded=back, accounted_at=None)
-    _adjust(refund, refund.amount)
+    _adjust_balance(refund, refund.amount)
     if checkout.disputes.exclude(status=DisputeStatus.WON).exists():
         # The next look lets them hold it.
-        Checkout.objects.filter(pk=checkout.pk).update(next_look_at=refund.ended_at)
-        later(LOOKS)
+        Checkout.objects.filter(pk=checkout.pk).update(next_poll_at=refund.ended_at)
+        schedule_job(POLL_JOB)
     is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
-    if (is_rejected_part and not checkout.doubts) or (
+    if (is_rejected_part and not checkout.review_flags) or (
         # An edit has replaced the payment, and asks for the whole amount.
         checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists()
     ):
-        raise_doubt(checkout.pk, Doubt.PAYS_NOTHING)
+        raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
 
 
-def doubt_refund(refund: Refund, why: Doubt = Doubt.REFUND_FAILED) -> None:
+def flag_refund(refund: Refund, why: ReviewFlag = ReviewFlag.REFUND_FAILED) -> None:
     """Have a person look at a refund that failed, or that does not end."""
-    if not raise_doubt(refund.checkout_id, why):
+    if not raise_review_flag(refund.checkout_id, why):
         # Another refund has raised this doubt.
-        note_doubt(refund.checkout_id, why, refund.pk)
+        alert_about_review_flag(refund.checkout_id, why, refund.pk)
 
 
 @transaction.atomic
-def notice_refunds_elsewhere(
+def flag_refunds_elsewhere(
     checkout_id: UUID, refunded: Decimal, asked_at: datetime
 ) -> None:
     """Raise a doubt if the provider has refunded more than we requested.
 
     `refunded` is the provider's total, as it answered at `asked_at`.
     """
-    checkout = hold_checkout(checkout_id)
+    checkout = lock_checkout(checkout_id)
     elsewhere = refunded - checkout.refunded
     if checkout.status != CheckoutStatus.PAID:
         return
@@ -415,7 +439,7 @@ def notice_refunds_elsewhere(
         return
     logger.error("checkout %s was given back elsewhere: %s", checkout.pk, elsewhere)
     Checkout.objects.filter(pk=checkout.pk).update(refunded_elsewhere=elsewhere)
-    raise_doubt(checkout.pk, Doubt.REFUNDED_ELSEWHERE)
+    raise_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
 
 
 def _without_payment() -> QuerySet[Checkout]:
@@ -424,23 +448,23 @@ def _without_payment() -> QuerySet[Checkout]:
     return Checkout.objects.filter(~Exists(there), payment_id__isnull=False)
 
 
-def _tell(refund: Refund) -> None:
+def _notify_payer(refund: Refund) -> None:
     """Notify the payer of a refund that is done, and mark the payment REFUNDED."""
     checkout = refund.checkout
-    if _is_given_back(Checkout.objects.filter(pk=checkout.pk)):
-        clear_doubt(checkout.pk, Doubt.OTHER_CURRENCY)
-        clear_doubt(checkout.pk, Doubt.REFUND_FAILED)
+    if _is_fully_refunded(Checkout.objects.filter(pk=checkout.pk)):
+        clear_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
+        clear_review_flag(checkout.pk, ReviewFlag.REFUND_FAILED)
     if checkout.report is None or checkout.payment_id is None:
         notify(*top_up_refund_notice(refund))
         return
     paying = Checkout.objects.paying(checkout.payment_id)
-    if checkout.is_counted and _is_given_back(paying):
+    if checkout.is_counted and _is_fully_refunded(paying):
         paid = Payment.objects.filter(pk=checkout.payment_id)
         paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
     notify(*refund_notice(checkout.report, refund))
 
 
-def _is_given_back(checkouts: QuerySet[Checkout]) -> bool:
+def _is_fully_refunded(checkouts: QuerySet[Checkout]) -> bool:
     """Return whether refunds that are done cover all the money of these checkouts."""
     done = Refund.objects.filter(checkout__in=checkouts, status=RefundStatus.DONE)
     given = done.aggregate(sum=Sum("amount"))["sum"]
@@ -451,7 +475,7 @@ def _take_from_balance(refund: Refund) -> None:
     """Take a top-up's refund from its balance. Raises NotRefundable if it is spent."""
     account = refund.checkout.account
     try:
-        _adjust(refund, -refund.amount)
+        _adjust_balance(refund, -refund.amount)
     except InsufficientBalance as e:
         raise NotRefundable("The workspace has spent that money.") from e
     if account is None or account.billing != Account.Billing.PREPAID:
@@ -464,21 +488,21 @@ def _take_from_balance(refund: Refund) -> None:
 
 @transaction.atomic
 def record_refund_elsewhere(
-    checkout_id: UUID, found: GivenBackElsewhere, *, reason: str, by: Staff
+    checkout_id: UUID, found: ProviderRefund, *, reason: str, by: StaffActor
 ) -> Refund:
     """Enter a refund that somebody made in the provider's dashboard, once.
 
     `found` is the refund as the provider's API reports it. A refund of a top-up leaves
     the balance even if the money is spent. Raises NotRefundable.
     """
-    checkout = hold_checkout(checkout_id)
+    checkout = lock_checkout(checkout_id)
     if not reason.strip():
         raise NotRefundable("Say why the money was given back.")
     if found.transaction != checkout.transaction or not checkout.transaction:
         raise NotRefundable("The provider gave back money of another payment.")
     if is_recorded(checkout, found):
         raise NotRefundable("It is recorded already.")
-    if found.currency != checkout.paid_currency or not _is_between(
+    if found.currency != checkout.paid_currency or not _is_refundable_amount(
         found.amount, checkout.refundable
     ):
         told = f"{checkout.paid_currency} {checkout.refundable:.2f}"
@@ -503,12 +527,12 @@ def record_refund_elsewhere(
     if movement := _movement(refund, -found.amount):
         take_back(movement)
     if not elsewhere:
-        clear_doubt(checkout.pk, Doubt.REFUNDED_ELSEWHERE)
-    _tell(refund)
+        clear_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
+    _notify_payer(refund)
     return refund
 
 
-def is_recorded(checkout: Checkout, found: GivenBackElsewhere) -> bool:
+def is_recorded(checkout: Checkout, found: ProviderRefund) -> bool:
     """Find the refund by the provider's name, or by ours if that answer was lost."""
     return any(
         refund.provider_refund == found.refund or str(refund.pk) in found.words
@@ -516,10 +540,10 @@ def is_recorded(checkout: Checkout, found: GivenBackElsewhere) -> bool:
     )
 
 
-def _adjust(refund: Refund, amount: Decimal) -> None:
+def _adjust_balance(refund: Refund, amount: Decimal) -> None:
     """Move the balance of a top-up."""
     if movement := _movement(refund, amount):
-        record(movement)
+        record_movements(movement)
 
 
 def _movement(refund: Refund, amount: Decimal) -> Movement | None:
@@ -536,19 +560,19 @@ def _movement(refund: Refund, amount: Decimal) -> Movement | None:
     )
 
 
-def hold_checkout(checkout_id: UUID) -> Checkout:
+def lock_checkout(checkout_id: UUID) -> Checkout:
     """Lock the checkout after its report, and return it."""
     report_id = Checkout.objects.values_list("report_id", flat=True).get(pk=checkout_id)
     if report_id:
-        held().get(pk=report_id)
+        locked_reports().get(pk=report_id)
     checkouts = Checkout.objects.select_for_update(of=("self",), no_key=True)
     return checkouts.select_related("account").get(pk=checkout_id)
 
 
-def hold_refund(refund_id: UUID) -> Refund:
+def lock_refund(refund_id: UUID) -> Refund:
     """Lock report, checkout and refund, in that order, and return the refund."""
     checkout_id = Refund.objects.values_list("checkout_id", flat=True).get(pk=refund_id)
-    checkout = hold_checkout(checkout_id)
+    checkout = lock_checkout(checkout_id)
     refund = Refund.objects.select_for_update(no_key=True).get(pk=refund_id)
     refund.checkout = checkout
     return refund

@@ -21,7 +21,11 @@ from django.utils.module_loading import import_string
 
 from verification.payments.sandbox import SandboxProvider
 from verification.providers.base import Refused
-from verification.providers.checkout import BadSignature, CheckoutProvider, Way
+from verification.providers.payment_provider import (
+    BadSignature,
+    CheckoutProvider,
+    PaymentMethod,
+)
 from workspaces.models import Environment
 
 PAGE = "docs/payments.md says how to configure them."
@@ -29,10 +33,10 @@ PAGE = "docs/payments.md says how to configure them."
 
 def check_configuration(**options: Any) -> list[CheckMessage]:
     """Registered by the app."""
-    return [*_missing(), *_doubtful()]
+    return [*_check_selected_provider(), *_check_providers()]
 
 
-def _missing() -> list[CheckMessage]:
+def _check_selected_provider() -> list[CheckMessage]:
     name = settings.PAYMENT_PROVIDER
     if not name or name in settings.PAYMENT_PROVIDERS:
         return []
@@ -45,7 +49,7 @@ def _missing() -> list[CheckMessage]:
     return [Error(told, hint=PAGE, id="payments.E001")]
 
 
-def _not_for_production(name: str, options: dict[str, Any]) -> list[CheckMessage]:
+def _check_production_options(name: str, options: dict[str, Any]) -> list[CheckMessage]:
     """Unless a server of ours plays the provider, in development."""
     url = urlsplit(options.get("url", "https://"))
     if {url.hostname, url.netloc} & set(options.get("opened", ())):
@@ -61,10 +65,10 @@ def _not_for_production(name: str, options: dict[str, Any]) -> list[CheckMessage
     return found
 
 
-def _doubtful() -> list[CheckMessage]:
+def _check_providers() -> list[CheckMessage]:
     found: list[CheckMessage] = []
     for name, (_, options) in settings.PAYMENT_PROVIDERS.items():
-        found += _not_for_production(name, options)
+        found += _check_production_options(name, options)
         if name == "stripe" and not options["webhook_secrets"]:
             told = "STRIPE_WEBHOOK_SECRETS is not set: events of Stripe are refused."
             found.append(Warning(told, hint=PAGE, id="payments.W002"))
@@ -80,10 +84,10 @@ def _doubtful() -> list[CheckMessage]:
 # What a payer knows them by; the sandbox's has no name.
 LABELS = {"paystack": "Paystack", "stripe": "Stripe"}
 # The header in which each signs its events.
-SIGNATURES = {"paystack": "x-paystack-signature", "stripe": "stripe-signature"}
+SIGNATURE_HEADERS = {"paystack": "x-paystack-signature", "stripe": "stripe-signature"}
 
 _sandbox = SandboxProvider()
-NAMES = (*SIGNATURES, _sandbox.name)
+PROVIDER_NAMES = (*SIGNATURE_HEADERS, _sandbox.name)
 
 
 class NoPaymentProvider(Refused):
@@ -103,36 +107,36 @@ def checkout_provider(environment: str) -> CheckoutProvider:
     return _live(settings.PAYMENT_PROVIDER)
 
 
-def takes_payments(environment: str) -> bool:
+def accepts_payments(environment: str) -> bool:
     in_production = environment == Environment.PRODUCTION
     return not in_production or settings.PAYMENT_PROVIDER in settings.PAYMENT_PROVIDERS
 
 
-def minimum(environment: str, currency: str) -> Decimal:
+def minimum_amount(environment: str, currency: str) -> Decimal:
     """The smallest amount that can be paid there."""
-    if not takes_payments(environment):
+    if not accepts_payments(environment):
         return Decimal(0)
     return checkout_provider(environment).minimums.get(currency, Decimal(0))
 
 
-def takes_prompt(environment: str, amount: Decimal, currency: str) -> bool:
+def can_prompt(environment: str, amount: Decimal, currency: str) -> bool:
     """Whether a prompt on the payer's phone can ask for this amount."""
-    if not takes_payments(environment):
+    if not accepts_payments(environment):
         return False
-    return checkout_provider(environment).takes_prompt(amount, currency)
+    return checkout_provider(environment).can_prompt(amount, currency)
 
 
-def ways(environment: str) -> tuple[Way, ...]:
+def payment_methods(environment: str) -> tuple[PaymentMethod, ...]:
     """How payers can pay; none where nobody takes payments, or only play money."""
-    if not takes_payments(environment):
+    if not accepts_payments(environment):
         return ()
-    return checkout_provider(environment).ways
+    return checkout_provider(environment).payment_methods
 
 
-def ways_of(name: str) -> tuple[Way, ...]:
+def payment_methods_of(name: str) -> tuple[PaymentMethod, ...]:
     """How payers could pay at this provider; none where it is configured no longer."""
     try:
-        return provider_named(name).ways
+        return provider_named(name).payment_methods
     except NoPaymentProvider:
         return ()
 
@@ -156,22 +160,22 @@ def providers() -> list[CheckoutProvider]:
     return [_sandbox, *(_live(name) for name in settings.PAYMENT_PROVIDERS)]
 
 
-def is_claimed(headers: Mapping[str, str]) -> bool:
+def has_signature_header(headers: Mapping[str, str]) -> bool:
     """Whether this claims to be a provider's event, as what strays in here does not."""
-    return bool(_claimed(headers))
+    return bool(_claimed_providers(headers))
 
 
-def _claimed(headers: Mapping[str, str]) -> list[str]:
+def _claimed_providers(headers: Mapping[str, str]) -> list[str]:
     names = {name.lower() for name in headers}
-    return [name for name, header in SIGNATURES.items() if header in names]
+    return [name for name, header in SIGNATURE_HEADERS.items() if header in names]
 
 
-def signed_by(headers: Mapping[str, str]) -> CheckoutProvider:
+def provider_by_signature(headers: Mapping[str, str]) -> CheckoutProvider:
     """The provider whose event this claims to be, by the header of its signature.
 
     Raises BadSignature unless that is one alone, and its keys are configured.
     """
-    claimed = _claimed(headers)
+    claimed = _claimed_providers(headers)
     if len(claimed) != 1 or claimed[0] not in settings.PAYMENT_PROVIDERS:
         raise BadSignature
     return _live(claimed[0])

@@ -17,21 +17,21 @@ from django.utils.timezone import now
 
 from verification.payments.models import SandboxCheckout
 from verification.providers.base import Refused
-from verification.providers.checkout import (
+from verification.providers.payment_provider import (
     BadSignature,
-    CheckoutAsked,
-    CheckoutBegun,
-    CheckoutSeen,
+    CheckoutPage,
+    CheckoutRequest,
+    CheckoutSnapshot,
     CheckoutState,
-    DisputeSeen,
-    GivenBackElsewhere,
-    PaidElsewhere,
+    DisputeSnapshot,
+    PaymentMethod,
     PromptFailure,
     ProviderEvent,
-    RefundAsked,
-    RefundSeen,
+    ProviderPayment,
+    ProviderRefund,
+    RefundRequest,
+    RefundSnapshot,
     RefundState,
-    Way,
     is_mpesa_amount,
 )
 
@@ -39,7 +39,7 @@ from verification.providers.checkout import (
 class SandboxProvider:
     name: ClassVar[str] = "sandbox"
     # Buttons, and any amount.
-    ways: ClassVar[tuple[Way, ...]] = ()
+    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = ()
 
     def __init__(self) -> None:
         self.minimums: dict[str, Decimal] = {}
@@ -47,20 +47,20 @@ class SandboxProvider:
     # Pages of our own.
     checkout_origin = ""
 
-    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
-        self._keep(asked)
+    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
+        self._store(asked)
         url = f"{settings.BASE_URL}/sandbox/checkout/{asked.reference}"
-        return CheckoutBegun(url, session="")
+        return CheckoutPage(url, session="")
 
-    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+    def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return is_mpesa_amount(amount, currency)
 
-    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         """No phone rings: the checkout page has its buttons."""
-        self._keep(asked)
-        return CheckoutSeen(CheckoutState.OPEN)
+        self._store(asked)
+        return CheckoutSnapshot(CheckoutState.OPEN)
 
-    def _keep(self, asked: CheckoutAsked) -> None:
+    def _store(self, asked: CheckoutRequest) -> None:
         SandboxCheckout.objects.get_or_create(
             reference=asked.reference,
             defaults={
@@ -72,20 +72,20 @@ class SandboxProvider:
             },
         )
 
-    def look(self, reference: str, session: str) -> CheckoutSeen:
+    def look(self, reference: str, session: str) -> CheckoutSnapshot:
         checkout = SandboxCheckout.objects.filter(pk=reference).first()
         if checkout is None:
-            return CheckoutSeen(CheckoutState.UNKNOWN)
+            return CheckoutSnapshot(CheckoutState.UNKNOWN)
         state = CheckoutState(checkout.state)
         if state != CheckoutState.PAID:
             failure = PromptFailure(checkout.failure) if checkout.failure else None
-            return CheckoutSeen(state, failure=failure)
-        return CheckoutSeen(
+            return CheckoutSnapshot(state, failure=failure)
+        return CheckoutSnapshot(
             state, checkout.paid_amount, checkout.currency, f"sandbox-{reference}"
         )
 
     @transaction.atomic
-    def refund(self, asked: RefundAsked) -> RefundSeen:
+    def refund(self, asked: RefundRequest) -> RefundSnapshot:
         checkouts = SandboxCheckout.objects.select_for_update()
         checkout = checkouts.filter(pk=asked.checkout_reference).first()
         if checkout is None or checkout.paid_amount is None:
@@ -94,24 +94,26 @@ class SandboxProvider:
         if sum(map(Decimal, checkout.refunds.values())) > checkout.paid_amount:
             raise Refused("TOO_MUCH", "More would be given back than was paid.")
         checkout.save(update_fields=["refunds"])
-        return RefundSeen(RefundState.DONE, f"sandbox-{asked.reference}")
+        return RefundSnapshot(RefundState.DONE, f"sandbox-{asked.reference}")
 
-    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+    def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
         checkout = SandboxCheckout.objects.filter(pk=asked.checkout_reference).first()
         if checkout is None or asked.reference not in checkout.refunds:
             return None
-        return RefundSeen(RefundState.DONE, f"sandbox-{asked.reference}")
+        return RefundSnapshot(RefundState.DONE, f"sandbox-{asked.reference}")
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
         # It tells its events itself; nobody outside can be it.
         raise BadSignature
 
-    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+    def payments_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[ProviderPayment]:
         paid = SandboxCheckout.objects.filter(paid_at__gte=start, paid_at__lt=end)
         for checkout in paid.order_by("paid_at").iterator():
             if checkout.paid_amount is None or checkout.paid_at is None:
                 continue
-            yield PaidElsewhere(
+            yield ProviderPayment(
                 checkout.reference,
                 f"sandbox-{checkout.reference}",
                 checkout.paid_amount,
@@ -119,23 +121,25 @@ class SandboxProvider:
                 checkout.paid_at,
             )
 
-    def given_back_between(
+    def refunds_between(
         self, start: datetime, end: datetime
-    ) -> Iterator[GivenBackElsewhere]:
+    ) -> Iterator[ProviderRefund]:
         # It has no dashboard: only we can give back what was paid here.
         return iter(())
 
-    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+    def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         return iter(())
 
-    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+    def disputes_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[DisputeSnapshot]:
         return iter(())
 
     def expire(self, reference: str, session: str) -> None:
         """Its page says so; nothing is taken by it in any case."""
 
 
-def play(
+def end_sandbox_checkout(
     reference: str,
     state: CheckoutState,
     *,

@@ -1,14 +1,17 @@
 from verification.payments import alerts, links, refunds
-from verification.payments.alerts import forget_troubles
-from verification.payments.polling import look_at_due
-from verification.payments.provider_events import forget_events, forget_phones
+from verification.payments.alerts import purge_operator_alerts
+from verification.payments.polling import poll_due_checkouts
+from verification.payments.provider_events import (
+    purge_event_bodies,
+    purge_prompt_phones,
+)
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.refund_transfers import send_refunds as send_due_refunds
 
 
-def look_at_checkouts() -> None:
+def poll_checkouts() -> None:
     """Ask payment providers what became of the checkouts that are due."""
-    look_at_due()
+    poll_due_checkouts()
 
 
 def send_refunds() -> None:
@@ -16,9 +19,9 @@ def send_refunds() -> None:
     send_due_refunds()
 
 
-def give_back_undone() -> None:
+def refund_unfinished_parts() -> None:
     """Give payers back what was not done of reports that have ended."""
-    refunds.give_back_undone()
+    refunds.refund_unfinished_parts()
 
 
 def expire_payments() -> None:
@@ -38,16 +41,16 @@ def reconcile_payments() -> None:
 
 def purge_payment_events() -> None:
     """Forget what payment providers said, and phones of prompts, after 90 days."""
-    forget_events()
-    forget_phones()
-    forget_troubles()
+    purge_event_bodies()
+    purge_prompt_phones()
+    purge_operator_alerts()
 
 
-def alert_operators() -> None:
+def send_urgent_alerts() -> None:
     """Write to operators at once of what cannot wait about payments."""
-    alerts.alert_operators()
+    alerts.send_urgent_alerts()
 
 
-def tell_operators() -> None:
+def send_daily_alerts() -> None:
     """Write to operators of what nobody was told of about payments."""
-    alerts.tell_operators()
+    alerts.send_daily_alerts()

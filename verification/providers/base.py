@@ -19,7 +19,7 @@ NotTold = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ConsentEvidence:
     """The consent that a check is asked under, as its record tells it.
 
     `notice` is the version of the text that was agreed to, `sha256` its digest, and
@@ -36,7 +36,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PendingInquiry:
     """A question that the source has taken in this round and not answered by itself.
 
     `job` is the source's own name of it, blank where that is not known; `answer` is
@@ -75,8 +75,8 @@ class Inquiry:
     # When the source was first asked in this run.
     asked_at: datetime
     # For a source that answers by callbacks, and for one that is told the consent.
-    begun: Begun | None = None
-    given: Given | None = None
+    begun: PendingInquiry | None = None
+    given: ConsentEvidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Refused(ProviderError):
     """The source will not answer this inquiry; trying again changes nothing."""
 
 
-class NotYet(Exception):
+class AnswerPending(Exception):
     """The source took the inquiry and has no answer yet: ask again at `ask_at`.
 
     `job` is the source's own name of it; the next inquiry has it in `begun`.
@@ -147,7 +147,7 @@ class NotYet(Exception):
         self.ask_at, self.job = ask_at, job
 
 
-def answers_about(provider: Provider, subject: Mapping[str, Any]) -> bool:
+def covers_subject(provider: Provider, subject: Mapping[str, Any]) -> bool:
     """Whether the subject is of a country whose numbers the provider can be asked."""
     return not provider.countries or subject.get("country") in provider.countries
 
@@ -183,9 +183,11 @@ class Provider(Protocol):
 
 
 @runtime_checkable
-class NeedsConsent(Protocol):
+class ConsentAware(Protocol):
     """A provider that is told the consent, and more of the subject than a number."""
 
-    def lacks(self, subject: Mapping[str, Any], given: Given | None) -> str:
+    def missing_requirement(
+        self, subject: Mapping[str, Any], given: ConsentEvidence | None
+    ) -> str:
         """Return what the source requires and we do not know; '' if it can be asked."""
         ...

@@ -22,30 +22,30 @@ from verification.providers.base import (
     Inquiry,
     NotTold,
     Refused,
-    answers_about,
-)
-from verification.providers.calls import (
-    FOREIGN,
-    REFUSED,
-    Api,
-    Declined,
-    Reply,
-    unavailable,
+    covers_subject,
 )
 from verification.providers.company_answers import (
     ACTIVE,
     DISSOLVED,
     Company,
     address_of,
-    code,
-    day,
-    found,
-    not_found,
-    text,
-    undecided,
+    clean_text,
+    company_found,
+    company_not_found,
+    company_undecided,
+    iso_date,
+    normalize_code,
 )
-from verification.providers.likeness import companies_alike
-from verification.providers.scoring import ask_again, stated_name
+from verification.providers.http_api import (
+    FOREIGN,
+    REFUSED,
+    Api,
+    Reply,
+    RequestRejected,
+    unavailable_error,
+)
+from verification.providers.name_comparison import companies_alike
+from verification.providers.scoring import pending_error, stated_name
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class CompaniesHouse:
         if inquiry.check != "BUSINESS_VERIFICATION" or not stated:
             raise Refused(REFUSED, f"{SOURCE} cannot be asked this.")
         # A number of another register may be somebody else's in this one.
-        if not answers_about(self, inquiry.subject):
+        if not covers_subject(self, inquiry.subject):
             raise Refused(REFUSED, FOREIGN.format(SOURCE))
         number = company_number(stated)
         if number is None:
@@ -131,7 +131,7 @@ class CompaniesHouse:
         profile, reply = self._get(f"/company/{number}", inquiry)
         if profile is None:
             evidence = {"response_digest": reply.digest}
-            return not_found(subject, self.name, **evidence)
+            return company_not_found(subject, self.name, **evidence)
         return self._found(profile, reply, number, inquiry)
 
     def _by_name(self, inquiry: Inquiry) -> Finding:
@@ -145,16 +145,18 @@ class CompaniesHouse:
         same = [
             number
             for item in items
-            if companies_alike(name, text(item.get("title"))) == "MATCH"
+            if companies_alike(name, clean_text(item.get("title"))) == "MATCH"
             and (number := company_number(str(item.get("company_number") or "")))
         ]
         if len(same) != 1:
             told = SEVERAL if same else NO_NAME
             digest = reply.digest
-            return undecided(inquiry.subject, self.name, told, response_digest=digest)
+            return company_undecided(
+                inquiry.subject, self.name, told, response_digest=digest
+            )
         profile, reply = self._get(f"/company/{same[0]}", inquiry)
         if profile is None:
-            raise unavailable(SOURCE, "found a company and does not know it")
+            raise unavailable_error(SOURCE, "found a company and does not know it")
         return self._found(profile, reply, same[0], inquiry, by_name=True)
 
     def _found(
@@ -167,7 +169,7 @@ class CompaniesHouse:
         by_name: bool = False,
     ) -> Finding:
         if profile.get("company_number") != number:
-            raise unavailable(SOURCE, "answered about something else")
+            raise unavailable_error(SOURCE, "answered about something else")
         params = {"items_per_page": str(MOST_PEOPLE)}
         people = [
             self._get(f"/company/{number}/{kind}", inquiry, params)
@@ -175,7 +177,7 @@ class CompaniesHouse:
         ]
         (officers, _), (owners, _) = people
         bodies = [reply.body, *(each.body for _, each in people)]
-        return found(
+        return company_found(
             inquiry.subject,
             _company(profile, officers, owners),
             self.name,
@@ -192,10 +194,10 @@ class CompaniesHouse:
         if reply.status == 429:
             late = f"{SOURCE} has allowed no more requests for too long."
             now = datetime.now(UTC)
-            raise ask_again(inquiry, now, _until_reset(reply), late)
+            raise pending_error(inquiry, now, _until_reset(reply), late)
         try:
             answer = self._api.read(reply)
-        except Declined as e:
+        except RequestRejected as e:
             if e.status == 404 and isinstance(e.answer, dict):
                 return None, reply
             if e.status not in REFUSALS:
@@ -203,7 +205,7 @@ class CompaniesHouse:
             told = f"{SOURCE} {REFUSALS[e.status]} (status {e.status})."
             raise Refused(REFUSED, told) from None
         if not isinstance(answer, dict):
-            raise unavailable(SOURCE, "answered with JSON that is no object")
+            raise unavailable_error(SOURCE, "answered with JSON that is no object")
         return answer, reply
 
 
@@ -228,17 +230,17 @@ def _until_reset(reply: Reply) -> float:
 def _company(
     profile: Record, officers: Record | None, owners: Record | None
 ) -> Company:
-    word = text(profile.get("company_status"))
-    detail = text(profile.get("company_status_detail")) or ""
-    status = ENDING.get(detail) or STATUSES.get(word or "", code(word))
+    word = clean_text(profile.get("company_status"))
+    detail = clean_text(profile.get("company_status_detail")) or ""
+    status = ENDING.get(detail) or STATUSES.get(word or "", normalize_code(word))
     if word and word not in STATUSES:
         logger.warning("Companies House gave a status that is not known: %s", word[:40])
-    kind = text(profile.get("type")) or ""
+    kind = clean_text(profile.get("type")) or ""
     return Company(
-        name=text(profile.get("company_name")),
-        kind=TYPES.get(kind, code(kind)),
+        name=clean_text(profile.get("company_name")),
+        kind=TYPES.get(kind, normalize_code(kind)),
         status=status,
-        incorporated_on=day(profile.get("date_of_creation")),
+        incorporated_on=iso_date(profile.get("date_of_creation")),
         address=address_of(profile.get("registered_office_address"), LINES),
         directors=_directors(officers),
         shareholders=_shareholders(owners),
@@ -253,10 +255,10 @@ def _directors(officers: Record | None) -> list[dict[str, Any]] | None:
         return None
     return [
         {
-            "fullName": _in_order(text(each.get("name"))),
-            "role": code(each.get("officer_role")),
-            "nationality": text(each.get("nationality")),
-            "appointedOn": day(each.get("appointed_on")),
+            "fullName": _in_order(clean_text(each.get("name"))),
+            "role": normalize_code(each.get("officer_role")),
+            "nationality": clean_text(each.get("nationality")),
+            "appointedOn": iso_date(each.get("appointed_on")),
         }
         for each in _records(officers.get("items"))
         if not each.get("resigned_on")
@@ -270,7 +272,7 @@ def _shareholders(owners: Record | None) -> list[dict[str, Any]] | None:
     if not _is_whole(owners):
         return None
     return [
-        {"fullName": text(each.get("name")), "shares": None, "percent": None}
+        {"fullName": clean_text(each.get("name")), "shares": None, "percent": None}
         for each in _records(owners.get("items"))
         if not each.get("ceased_on")
         and any(OWNER.match(str(word)) for word in each.get("natures_of_control") or ())

@@ -15,12 +15,12 @@ from typing import Any
 from verification.providers.base import Finding
 from verification.providers.scoring import (
     NOT_COMPARED,
+    build_finding,
     is_compared,
     likeness_of,
     name_flags,
     name_match,
-    weighed,
-    worst,
+    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Company:
     doubt: str = ""
 
 
-def found(
+def company_found(
     subject: Mapping[str, Any],
     company: Company,
     source: str,
@@ -62,9 +62,9 @@ def found(
     known = is_compared(subject, match) and company.status is not None
     known = known and not company.doubt
     clear = BY_NAME if by_name else company.doubt or (CLEAR if known else NOT_COMPARED)
-    return weighed(
+    return build_finding(
         source,
-        summary=worst(flags, clear),
+        summary=worst_message(flags, clear),
         flags=flags,
         details=_details(subject, company, likeness_of(match)),
         known=known and not by_name,
@@ -73,9 +73,11 @@ def found(
     )
 
 
-def not_found(subject: Mapping[str, Any], source: str, **evidence: Any) -> Finding:
+def company_not_found(
+    subject: Mapping[str, Any], source: str, **evidence: Any
+) -> Finding:
     told = "The business register has no such number."
-    return weighed(
+    return build_finding(
         source,
         summary=told,
         flags={"COMPANY_NOT_FOUND": told},
@@ -84,11 +86,11 @@ def not_found(subject: Mapping[str, Any], source: str, **evidence: Any) -> Findi
     )
 
 
-def undecided(
+def company_undecided(
     subject: Mapping[str, Any], source: str, told: str, **evidence: Any
 ) -> Finding:
     """Neither found nor surely absent: nothing is said of any company, no score."""
-    return weighed(
+    return build_finding(
         source,
         summary=told,
         flags={},
@@ -103,21 +105,21 @@ def plain_number(number: Any) -> str:
     return re.sub(r"[\W_]", "", str(number or "")).upper()
 
 
-def code(value: Any) -> str | None:
+def normalize_code(value: Any) -> str | None:
     """A register's word in the form of ours: "converted-closed", CONVERTED_CLOSED."""
-    word = re.sub(r"\W+", "_", text(value) or "").strip("_").upper()
+    word = re.sub(r"\W+", "_", clean_text(value) or "").strip("_").upper()
     return word or None
 
 
-def text(value: Any) -> str | None:
+def clean_text(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     return " ".join(value.split())[:500] or None
 
 
-def day(value: Any) -> str | None:
+def iso_date(value: Any) -> str | None:
     try:
-        return date.fromisoformat((text(value) or "")[:10]).isoformat()
+        return date.fromisoformat((clean_text(value) or "")[:10]).isoformat()
     except ValueError:
         return None
 
@@ -128,7 +130,7 @@ def address_of(record: Any, keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value = record.get(key) if isinstance(record, dict) else None
         for each in value if isinstance(value, list) else [value]:
-            line = text(each)
+            line = clean_text(each)
             if line and line not in lines[-1:]:
                 lines.append(line)
     return ", ".join(lines) or None

@@ -15,21 +15,21 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from verification.providers.base import Finding, Inquiry, NotTold, Refused
-from verification.providers.calls import REFUSED, Api, Reply, unavailable
 from verification.providers.company_answers import (
     ACTIVE,
     DISSOLVED,
     Company,
     address_of,
-    code,
-    day,
-    found,
-    not_found,
+    clean_text,
+    company_found,
+    company_not_found,
+    company_undecided,
+    iso_date,
+    normalize_code,
     plain_number,
-    text,
-    undecided,
 )
-from verification.providers.likeness import companies_alike
+from verification.providers.http_api import REFUSED, Api, Reply, unavailable_error
+from verification.providers.name_comparison import companies_alike
 from verification.providers.scoring import stated_name
 
 logger = logging.getLogger(__name__)
@@ -92,10 +92,10 @@ class Gleif:
     def _by_lei(self, lei: str, subject: Record) -> Finding:
         reply = self._api.fetch("GET", f"/lei-records/{lei}")
         if reply.status == 404 and isinstance(reply.parsed(), dict):
-            return not_found(subject, self.name, response_digest=reply.digest)
+            return company_not_found(subject, self.name, response_digest=reply.digest)
         record = _attributes(_object(self._api.read(reply)).get("data"))
         if record.get("lei") != lei:
-            raise unavailable(SOURCE, "answered about something else")
+            raise unavailable_error(SOURCE, "answered about something else")
         return self._found(subject, record, reply)
 
     def _by_name(
@@ -131,7 +131,7 @@ class Gleif:
         reply = self._api.fetch("GET", "/lei-records", params=given)
         data = _object(self._api.read(reply)).get("data")
         if not isinstance(data, list):
-            raise unavailable(SOURCE, "answered without a list")
+            raise unavailable_error(SOURCE, "answered without a list")
         return [_attributes(each) for each in data], reply
 
     def _found(
@@ -140,17 +140,17 @@ class Gleif:
         company = _company(record)
         if company is None:
             return self._undecided(subject, VOIDED, reply)
-        return found(
+        return company_found(
             subject,
             company,
             self.name,
             by_name=by_name,
-            provider_reference=text(record.get("lei")),
+            provider_reference=clean_text(record.get("lei")),
             response_digest=reply.digest,
         )
 
     def _undecided(self, subject: Record, told: str, reply: Reply) -> Finding:
-        return undecided(subject, self.name, told, response_digest=reply.digest)
+        return company_undecided(subject, self.name, told, response_digest=reply.digest)
 
 
 def is_lei(number: str) -> bool:
@@ -166,7 +166,10 @@ def _company(record: Record) -> Company | None:
         _member(record, "entity"),
         _member(record, "registration"),
     )
-    of_lei, word = code(registration.get("status")), code(entity.get("status"))
+    of_lei, word = (
+        normalize_code(registration.get("status")),
+        normalize_code(entity.get("status")),
+    )
     if of_lei in VOID:
         return None
     status = STATUSES.get(word or "", word)
@@ -183,16 +186,16 @@ def _company(record: Record) -> Company | None:
         doubt = doubt or "The record does not say that it is in order."
     return Company(
         name=_name(record),
-        kind=code(_member(entity, "legalForm").get("other")),
+        kind=normalize_code(_member(entity, "legalForm").get("other")),
         status=status,
-        incorporated_on=day(entity.get("creationDate")),
+        incorporated_on=iso_date(entity.get("creationDate")),
         address=address_of(_member(entity, "legalAddress"), LINES),
         doubt=doubt,
     )
 
 
 def _name(record: Record) -> str | None:
-    return text(_member(_member(record, "entity"), "legalName").get("name"))
+    return clean_text(_member(_member(record, "entity"), "legalName").get("name"))
 
 
 def _has_number(record: Record, number: str) -> bool:
@@ -211,5 +214,5 @@ def _member(record: Record, key: str) -> Record:
 
 def _object(answer: Any) -> Record:
     if not isinstance(answer, dict):
-        raise unavailable(SOURCE, "answered with JSON that is no object")
+        raise unavailable_error(SOURCE, "answered with JSON that is no object")
     return answer

@@ -20,25 +20,25 @@ from verification.providers.base import (
     Inquiry,
     NotTold,
     Refused,
-    answers_about,
+    covers_subject,
 )
-from verification.providers.calls import (
+from verification.providers.http_api import (
     FOREIGN,
     REFUSED,
     Api,
-    Declined,
     Reply,
-    unavailable,
+    RequestRejected,
+    unavailable_error,
 )
 from verification.providers.scoring import (
+    build_finding,
     is_company,
     is_compared,
     likeness_of,
     name_flags,
     name_match,
-    weighed,
 )
-from verification.providers.tokens import Token
+from verification.providers.tokens import TokenCache
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Kra:
     def ask(self, inquiry: Inquiry) -> Finding:
         if inquiry.check != "KRA_PIN":
             raise Refused(REFUSED, f"{SOURCE} does not answer {inquiry.check}.")
-        if not answers_about(self, inquiry.subject):
+        if not covers_subject(self, inquiry.subject):
             raise Refused(REFUSED, FOREIGN.format(SOURCE))
         subject = inquiry.subject
         if subject.get("kraPin"):
@@ -127,8 +127,8 @@ class Kra:
     def _by_pin(self, pin: str) -> _Answer:
         answer = self._look_up(BY_PIN, {"KRAPIN": pin})
         told = answer.data.get("KRAPIN")
-        if told and not _may_be(str(told), pin):
-            raise unavailable(SOURCE, "answered about another PIN")
+        if told and not _may_match(str(told), pin):
+            raise unavailable_error(SOURCE, "answered about another PIN")
         return answer
 
     def _by_id(self, number: str) -> _Answer:
@@ -145,16 +145,16 @@ class Kra:
         reply = self._fetch(path, asked)
         try:
             body = self._api.read(reply)
-        except Declined as e:
+        except RequestRejected as e:
             # An unknown number comes with 200 or with a 4xx.
             if _code(e.answer) not in CODES:
                 raise
             body = e.answer
-        return _understood(path, body, reply)
+        return _parse_answer(path, body, reply)
 
-    def _token(self, key: str, secret: str) -> Token:
+    def _token(self, key: str, secret: str) -> TokenCache:
         credentials = _basic(key, secret)
-        return Token(lambda: _ask_token(self._api, credentials), SECONDS)
+        return TokenCache(lambda: _ask_token(self._api, credentials), SECONDS)
 
     def _fetch(self, path: str, asked: dict[str, str]) -> Reply:
         token = self._tokens[path]
@@ -176,12 +176,12 @@ def _ask_token(api: Api, credentials: str) -> tuple[str, float]:
             params={"grant_type": "client_credentials"},
             headers={"Authorization": credentials},
         )
-    except Declined as e:
+    except RequestRejected as e:
         told = f"{SOURCE} does not take the credentials (status {e.status})."
         raise Refused(REFUSED, told) from None
     bearer = answer.get("access_token") if isinstance(answer, dict) else None
     if not isinstance(bearer, str) or not bearer:
-        raise unavailable(SOURCE, "answered without a token")
+        raise unavailable_error(SOURCE, "answered without a token")
     return bearer, _life(answer.get("expires_in"))
 
 
@@ -207,9 +207,9 @@ def _basic(key: str, secret: str) -> str:
     return "Basic " + b64encode(f"{key}:{secret}".encode()).decode()
 
 
-def _understood(path: str, body: Any, reply: Reply) -> _Answer:
+def _parse_answer(path: str, body: Any, reply: Reply) -> _Answer:
     if not isinstance(body, dict):
-        raise unavailable(SOURCE, "answered with JSON that is no object")
+        raise unavailable_error(SOURCE, "answered with JSON that is no object")
     code = _code(body)
     told = body.get("PINDATA") if path == BY_PIN else body
     data = told if isinstance(told, dict) else {}
@@ -223,7 +223,9 @@ def _understood(path: str, body: Any, reply: Reply) -> _Answer:
         return _Answer(verdict, data, reply)
     shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
     logger.warning("KRA answered %s with code %s, which is not known", path, shown)
-    raise unavailable(SOURCE, f"answered with code {shown}, which is not understood")
+    raise unavailable_error(
+        SOURCE, f"answered with code {shown}, which is not understood"
+    )
 
 
 def _code(body: Any) -> str:
@@ -233,7 +235,7 @@ def _code(body: Any) -> str:
     return next((str(body[key]) for key in keys if body.get(key)), "")
 
 
-def _may_be(told: str, pin: str) -> bool:
+def _may_match(told: str, pin: str) -> bool:
     parts = [re.escape(part) for part in re.split(r"\*+", told.strip().upper())]
     return re.fullmatch(".*".join(parts), pin) is not None
 
@@ -264,7 +266,7 @@ def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
     by_pin = bool(subject.get("kraPin")) or len(answers) > 1
     flags = name_flags(subject, match, OTHER_NAME)
     flags = _flags(flags, status, found=found, status_is_told=by_pin)
-    return weighed(
+    return build_finding(
         Kra.name,
         summary=_summary(flags, status),
         flags=flags,

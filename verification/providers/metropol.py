@@ -21,25 +21,25 @@ from verification.providers.base import (
     Inquiry,
     NotTold,
     Refused,
-    answers_about,
+    covers_subject,
 )
-from verification.providers.calls import (
+from verification.providers.http_api import (
     FOREIGN,
     REFUSED,
     Api,
-    Declined,
     Reply,
-    unavailable,
+    RequestRejected,
+    unavailable_error,
 )
 from verification.providers.metropol_answers import accounts, score, standing
-from verification.providers.scoring import ask_again
+from verification.providers.scoring import pending_error
 
 logger = logging.getLogger(__name__)
 
 SOURCE = "Metropol"
 SECONDS = 24.0
 # The same question is not answered twice within this time.
-SAME = 60.0
+REPEAT_WAIT = 60.0
 PERSON, COMPANY = "001", "005"
 # What is told to be lent, and why it is asked (3: to verify details).
 LOAN = {"loan_amount": 10000}
@@ -70,7 +70,7 @@ CODES: dict[str, tuple[Outcome, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportProduct:
     type: int
     path: str
     read: Callable[..., Finding]
@@ -78,14 +78,16 @@ class Report:
     also: Mapping[str, Any] = field(default_factory=dict)
 
 
-SCORE = Report(3, "/score/consumer", score)
+SCORE = ReportProduct(3, "/score/consumer", score)
 REPORTS = {
     "CRB_SCORE": SCORE,
     "CREDITBUREAU_SCORE": SCORE,
-    "CREDITBUREAU_STATUS": Report(2, "/delinquency/status", standing, also=LOAN),
-    "CRB_STANDARD": Report(8, "/report/credit_info", accounts, also=LOAN | REASON),
-    "CRB_FULL": Report(12, "/report/credit_info", accounts, also=LOAN | REASON),
-    "CREDITBUREAU_COMP": Report(
+    "CREDITBUREAU_STATUS": ReportProduct(2, "/delinquency/status", standing, also=LOAN),
+    "CRB_STANDARD": ReportProduct(
+        8, "/report/credit_info", accounts, also=LOAN | REASON
+    ),
+    "CRB_FULL": ReportProduct(12, "/report/credit_info", accounts, also=LOAN | REASON),
+    "CREDITBUREAU_COMP": ReportProduct(
         10, "/report/credit_info_enhanced", accounts, COMPANY, LOAN | REASON
     ),
 }
@@ -116,7 +118,7 @@ class Metropol:
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        if not answers_about(self, inquiry.subject):
+        if not covers_subject(self, inquiry.subject):
             raise Refused(REFUSED, FOREIGN.format(SOURCE))
         report = REPORTS.get(inquiry.check)
         is_person = report is None or report.identity == PERSON
@@ -132,12 +134,12 @@ class Metropol:
             if outcome != "CLOCK":
                 break
         if outcome in {"CLOCK", "NO_ANSWER"}:
-            raise unavailable(SOURCE, why)
+            raise unavailable_error(SOURCE, why)
         if outcome == "REFUSED":
             raise Refused(REFUSED, f"{SOURCE} {why}.")
         if outcome == "SAME":
             late = f"{SOURCE} has answered this before, and does not do so again."
-            raise ask_again(inquiry, datetime.now(UTC), SAME, late)
+            raise pending_error(inquiry, datetime.now(UTC), REPEAT_WAIT, late)
         found = outcome == "FOUND"
         data = _data(answer, number) if found else None
         evidence = {
@@ -151,7 +153,7 @@ class Metropol:
         stamp = f"{datetime.now(UTC):%Y%m%d%H%M%S%f}"
         headers = {
             "X-METROPOL-REST-API-KEY": self._public,
-            "X-METROPOL-REST-API-HASH": hashed(
+            "X-METROPOL-REST-API-HASH": request_hash(
                 self._private, body, self._public, stamp
             ),
             "X-METROPOL-REST-API-TIMESTAMP": stamp,
@@ -161,22 +163,22 @@ class Metropol:
     def _read(self, reply: Reply) -> dict[str, Any]:
         try:
             answer = self._api.read(reply)
-        except Declined as e:
+        except RequestRejected as e:
             # Their codes say more than the status, where there is one.
             if not isinstance(e.answer, dict) or not e.answer.get("api_code"):
                 raise
             answer = e.answer
         if not isinstance(answer, dict):
-            raise unavailable(SOURCE, "answered with JSON that is no object")
+            raise unavailable_error(SOURCE, "answered with JSON that is no object")
         return answer
 
 
-def hashed(private: str, body: bytes, public: str, stamp: str) -> str:
+def request_hash(private: str, body: bytes, public: str, stamp: str) -> str:
     signed = private.encode() + body + public.encode() + stamp.encode()
     return sha256(signed).hexdigest()
 
 
-def _body(report: Report, number: str, inquiry: Inquiry) -> bytes:
+def _body(report: ReportProduct, number: str, inquiry: Inquiry) -> bytes:
     asked: dict[str, Any] = {
         "report_type": report.type,
         "identity_number": number,
@@ -197,7 +199,7 @@ def _outcome(answer: Mapping[str, Any]) -> tuple[Outcome, str]:
         shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
         logger.warning("Metropol answered with code %s, which is not known", shown)
         told = f"answered with code {shown}, which is not understood"
-        raise unavailable(SOURCE, told)
+        raise unavailable_error(SOURCE, told)
     return known
 
 
@@ -206,7 +208,7 @@ def _data(answer: Mapping[str, Any], number: str) -> dict[str, Any]:
     inner = answer.get("data")
     data = inner if isinstance(inner, dict) else dict(answer)
     if str(data.get("identity_number", number)) != number:
-        raise unavailable(SOURCE, "answered about somebody else")
+        raise unavailable_error(SOURCE, "answered about somebody else")
     return data
 
 

@@ -13,17 +13,17 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from verification.providers.base import Finding, Inquiry
-from verification.providers.calls import unavailable
-from verification.providers.likeness import Comparison
+from verification.providers.http_api import unavailable_error
+from verification.providers.name_comparison import Comparison
 from verification.providers.scoring import (
     NO_NAME,
+    build_finding,
     is_company,
     is_compared,
     likeness_of,
     name_flags,
     name_match,
-    weighed,
-    worst,
+    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ NOT_CLEAN = "The bureau does not say that nothing is listed."
 def score(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     subject = inquiry.subject
     points = _points((data or {}).get("credit_score"))
-    details, match = _who(subject, data)
+    details, match = _subject_details(subject, data)
     if inquiry.check == "CREDITBUREAU_SCORE":
         details["bureau"] = "Metropol" if data is not None else None
     details |= {"creditScore": points, "scoreBand": None, "probabilityOfDefault": None}
@@ -99,7 +99,7 @@ def standing(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     if code in NO_RECORD:
         data = None
     listing = LISTINGS.get(STANDINGS.get(code, "")) if data is not None else None
-    who, match = _who(subject, data)
+    who, match = _subject_details(subject, data)
     details = {
         **who,
         "listingStatus": listing,
@@ -129,12 +129,12 @@ def accounts(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     found = data or {}
     listed = found.get("account_info")
     if data is not None and not isinstance(listed, list):
-        raise unavailable("Metropol", "answered without accounts")
+        raise unavailable_error("Metropol", "answered without accounts")
     each = [_account(one) for one in listed or [] if isinstance(one, dict)]
     status = STANDINGS.get(str(found.get("delinquency_code")))
     points = _points(found.get("credit_score"))
     full = inquiry.check != "CRB_STANDARD"
-    details, match = _who(subject, data)
+    details, match = _subject_details(subject, data)
     if inquiry.check == "CRB_FULL":
         details |= _contacts(found, is_found=data is not None)
     details |= _accounts(data, each, points, status)
@@ -163,8 +163,8 @@ def _finding(flags: dict[str, str], details: dict[str, Any], **more: Any) -> Fin
     if not more["known"]:
         clear = "The bureau's answer leaves something open."
     source = more.pop("source")
-    summary = worst(flags, clear)
-    return weighed(source, summary=summary, flags=flags, details=details, **more)
+    summary = worst_message(flags, clear)
+    return build_finding(source, summary=summary, flags=flags, details=details, **more)
 
 
 def _common(
@@ -181,7 +181,7 @@ def _common(
     return flags
 
 
-def _who(
+def _subject_details(
     subject: Record, data: Record | None
 ) -> tuple[dict[str, Any], Comparison | None]:
     """The subject in the bureau's words, and how its name compares."""

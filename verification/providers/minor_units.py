@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from verification.providers.base import Refused, Unavailable
-from verification.providers.calls import UNAVAILABLE
+from verification.providers.http_api import UNAVAILABLE
 
 # ISO 4217: those without a minor unit, then those with one of a thousandth or rarer.
 # Stripe writes some of the former with two decimals all the same, Paystack others.

@@ -21,9 +21,15 @@ from verification.providers.base import (
     Refused,
     Unavailable,
 )
-from verification.providers.calls import REFUSED, Api, Declined, Reply, unavailable
+from verification.providers.http_api import (
+    REFUSED,
+    Api,
+    Reply,
+    RequestRejected,
+    unavailable_error,
+)
 from verification.providers.scoring import is_company, stated_name
-from verification.providers.screening_answers import Hit, ListEdition, screened
+from verification.providers.screening_answers import Hit, ListEdition, screening_finding
 
 SOURCE = "OpenSanctions"
 SECONDS = 15.0
@@ -81,7 +87,7 @@ class OpenSanctions:
         path = f"/match/{self._dataset}"
         reply = self._api.fetch("POST", path, params=params, json=queries)
         results, count = _results(self._read(reply))
-        return screened(
+        return screening_finding(
             subject,
             [_hit(each) for each in results if self._is_hit(each)],
             self.name,
@@ -99,13 +105,13 @@ class OpenSanctions:
     def _read(self, reply: Reply) -> Record:
         try:
             answer = self._api.read(reply)
-        except Declined as e:
+        except RequestRejected as e:
             told = REFUSALS.get(e.status)
             if told is None:
                 raise
             raise Refused(REFUSED, f"{SOURCE} {told} (status {e.status}).") from None
         if not isinstance(answer, dict):
-            raise unavailable(SOURCE, "answered with JSON that is no object")
+            raise unavailable_error(SOURCE, "answered with JSON that is no object")
         return answer
 
     def _edition(self) -> ListEdition:
@@ -118,7 +124,7 @@ class OpenSanctions:
         edition = self._catalogue[1]
         if edition.age > self._age:
             told = f"has an index that is {edition.age.days} days old"
-            raise unavailable(SOURCE, told, may_be_charged=False)
+            raise unavailable_error(SOURCE, told, may_be_charged=False)
         return edition
 
     def _datasets(self) -> Record:
@@ -156,13 +162,13 @@ def _results(answer: Record) -> tuple[list[Record], int]:
     responses = answer.get("responses")
     one = responses.get("q") if isinstance(responses, dict) else None
     if not isinstance(one, dict) or one.get("status") != 200:
-        raise unavailable(SOURCE, "could not answer the query")
+        raise unavailable_error(SOURCE, "could not answer the query")
     results, total = one.get("results"), one.get("total")
     if not isinstance(results, list) or not all(isinstance(r, dict) for r in results):
-        raise unavailable(SOURCE, "answered without a list of results")
+        raise unavailable_error(SOURCE, "answered without a list of results")
     count = total.get("value") if isinstance(total, dict) else None
     if not isinstance(count, int) or len(results) < min(count, MOST):
-        raise unavailable(SOURCE, "answered with less than it found")
+        raise unavailable_error(SOURCE, "answered with less than it found")
     # Where all are here, those below the threshold are not counted.
     return results, count if count > len(results) else 0
 
@@ -171,7 +177,7 @@ def _score(result: Record) -> float:
     score = result.get("score")
     is_number = isinstance(score, int | float) and not isinstance(score, bool)
     if not is_number or not 0 <= score <= 1:  # type: ignore[operator]
-        raise unavailable(SOURCE, "answered with a score that is not understood")
+        raise unavailable_error(SOURCE, "answered with a score that is not understood")
     return float(score)  # type: ignore[arg-type]
 
 
@@ -215,7 +221,7 @@ def _made_at(version: str) -> datetime:
         return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:
         told = "does not tell which edition it searches"
-        raise unavailable(SOURCE, told, may_be_charged=False) from None
+        raise unavailable_error(SOURCE, told, may_be_charged=False) from None
 
 
 def _texts(value: Any) -> list[str]:

@@ -30,28 +30,28 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from verification.providers.base import ProviderError, Refused
-from verification.providers.calls import Api, Declined, unavailable
-from verification.providers.checkout import (
+from verification.providers.http_api import Api, RequestRejected, unavailable_error
+from verification.providers.minor_units import from_cents, to_cents
+from verification.providers.payment_provider import (
     BadSignature,
-    CheckoutAsked,
-    CheckoutBegun,
-    CheckoutSeen,
+    CheckoutPage,
+    CheckoutRequest,
+    CheckoutSnapshot,
     CheckoutState,
-    DisputeSeen,
+    DisputeSnapshot,
     DisputeState,
-    GivenBackElsewhere,
-    PaidElsewhere,
+    PaymentMethod,
     PromptFailure,
     ProviderEvent,
-    RefundAsked,
-    RefundSeen,
+    ProviderPayment,
+    ProviderRefund,
+    RefundRequest,
+    RefundSnapshot,
     RefundState,
-    Way,
-    checked_page,
     header,
     is_mpesa_amount,
+    validate_page_url,
 )
-from verification.providers.minor_units import from_cents, to_cents
 
 REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
 PER_PAGE = 100
@@ -90,7 +90,10 @@ class Paystack:
     """
 
     name: ClassVar[str] = "paystack"
-    ways: ClassVar[tuple[Way, ...]] = (Way.MPESA, Way.CARD)
+    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (
+        PaymentMethod.MPESA,
+        PaymentMethod.CARD,
+    )
     # https://paystack.com/docs/api/#supported-currency
     MINIMUMS: ClassVar = {"KES": Decimal(3), "USD": Decimal(2)}
     # https://paystack.com/docs/api/transaction/#verify
@@ -127,7 +130,7 @@ class Paystack:
         self._paid_within = paid_within
         self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
 
-    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
         body = {
             **self._order(asked),
             "callback_url": asked.return_url,
@@ -138,18 +141,18 @@ class Paystack:
         }
         try:
             begun = self._call("POST", "/transaction/initialize", json=body)
-        except Declined as e:
+        except RequestRejected as e:
             if _says(e, "duplicate_reference", "duplicate transaction reference"):
                 told = "The reference was used before; its page cannot be had again."
                 raise Refused("CHECKOUT_ALREADY_BEGUN", told) from None
             raise
-        url = checked_page(begun.get("authorization_url"), self.checkout_origin)
-        return CheckoutBegun(url, str(begun.get("access_code") or ""))
+        url = validate_page_url(begun.get("authorization_url"), self.checkout_origin)
+        return CheckoutPage(url, str(begun.get("access_code") or ""))
 
-    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+    def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return is_mpesa_amount(amount, currency)
 
-    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         """https://paystack.com/docs/payments/payment-channels/#m-pesa"""
         body = {
             **self._order(asked),
@@ -158,39 +161,39 @@ class Paystack:
         }
         try:
             sent = self._call("POST", "/charge", json=body)
-        except Declined as e:
+        except RequestRejected as e:
             if _says(e, "duplicate_reference", "duplicate transaction reference"):
                 # It was sent before.
-                return CheckoutSeen(CheckoutState.OPEN)
+                return CheckoutSnapshot(CheckoutState.OPEN)
             answer = e.answer if isinstance(e.answer, dict) else {}
             data = answer.get("data")
             # Some failed charges are answered by a status of 400.
             failed = data if isinstance(data, dict) else {}
             if not (failure := _failure(failed) or _failure(answer)):
                 raise
-            return CheckoutSeen(CheckoutState.FAILED, failure=failure)
+            return CheckoutSnapshot(CheckoutState.FAILED, failure=failure)
         if sent.get("reference") not in (None, asked.reference):
-            raise unavailable("Paystack", "answered about another transaction")
-        return _prompt_seen(sent)
+            raise unavailable_error("Paystack", "answered about another transaction")
+        return _prompt_snapshot(sent)
 
-    def look(self, reference: str, session: str) -> CheckoutSeen:
+    def look(self, reference: str, session: str) -> CheckoutSnapshot:
         path = f"/transaction/verify/{quote(reference, safe='')}"
         try:
             found = self._call("GET", path)
-        except Declined as e:
+        except RequestRejected as e:
             if e.status == 404 or _says(e, "transaction_not_found", "not found"):
-                return CheckoutSeen(CheckoutState.UNKNOWN)
+                return CheckoutSnapshot(CheckoutState.UNKNOWN)
             raise
         if found.get("reference") != reference:
-            raise unavailable("Paystack", "answered about another transaction")
+            raise unavailable_error("Paystack", "answered about another transaction")
         state = self.STATES.get(str(found.get("status")), CheckoutState.OPEN)
         message = str(found.get("gateway_response") or "")[:200]
         if state == CheckoutState.FAILED:
             return _failed(found)
         if state not in {CheckoutState.PAID, CheckoutState.REVERSED}:
-            return CheckoutSeen(state, message=message)
+            return CheckoutSnapshot(state, message=message)
         name = _transaction(found)
-        return CheckoutSeen(
+        return CheckoutSnapshot(
             state,
             _paid(found),
             _currency(found),
@@ -200,8 +203,8 @@ class Paystack:
             disputes=self._disputes_of(name),
         )
 
-    def refund(self, asked: RefundAsked) -> RefundSeen:
-        if before := self.look_at_refund(asked, ""):
+    def refund(self, asked: RefundRequest) -> RefundSnapshot:
+        if before := self.poll_refund(asked, ""):
             return before
         body = {
             "transaction": asked.transaction,
@@ -209,18 +212,18 @@ class Paystack:
             "currency": asked.currency,
             "merchant_note": asked.reference,
         }
-        return self._refund_seen(self._call("POST", "/refund", json=body))
+        return self._refund_snapshot(self._call("POST", "/refund", json=body))
 
-    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+    def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
         if not refund:
             return self._refund_noted(asked)
         try:
             found = self._call("GET", f"/refund/{quote(refund, safe='')}")
-        except Declined as e:
+        except RequestRejected as e:
             if e.status == 404:
                 return None
             raise
-        return self._refund_seen(found)
+        return self._refund_snapshot(found)
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
         signature = header(headers, "x-paystack-signature").encode()
@@ -245,7 +248,9 @@ class Paystack:
             is_refund=kind.startswith("refund."),
         )
 
-    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+    def payments_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[ProviderPayment]:
         asked = {
             "status": "success",
             "from": _time(start - self._paid_within),
@@ -254,7 +259,7 @@ class Paystack:
         for found in self._pages("/transaction", asked):
             paid_at = _parsed(found.get("paid_at"))
             if start <= paid_at < end:
-                yield PaidElsewhere(
+                yield ProviderPayment(
                     reference=str(found.get("reference") or ""),
                     transaction=_transaction(found),
                     amount=_paid(found),
@@ -262,34 +267,36 @@ class Paystack:
                     paid_at=paid_at,
                 )
 
-    def given_back_between(
+    def refunds_between(
         self, start: datetime, end: datetime
-    ) -> Iterator[GivenBackElsewhere]:
+    ) -> Iterator[ProviderRefund]:
         asked = {"from": _time(start), "to": _time(end)}
         for found in self._pages("/refund", asked):
             # Whether Paystack keeps to the asked time is not relied upon.
             if start <= _created_at(found) < end:
-                yield from self._given_back(found)
+                yield from self._provider_refunds(found)
 
-    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+    def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         for found in self._pages("/refund", {"transaction": transaction}, MAX_PAGES):
             if _transaction_of(found) == transaction:
-                yield from self._given_back(found)
+                yield from self._provider_refunds(found)
 
-    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+    def disputes_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[DisputeSnapshot]:
         asked = {"from": _time(start), "to": _time(end)}
         for found in self._pages("/dispute", asked):
             if start <= _created_at(found) < end:
-                yield _dispute_seen(found)
+                yield _dispute_snapshot(found)
 
     def expire(self, reference: str, session: str) -> None:
         """Paystack's pages have no end: what is paid in vain is given back."""
 
-    def _given_back(self, found: dict[str, Any]) -> Iterator[GivenBackElsewhere]:
-        seen = self._refund_seen(found)
+    def _provider_refunds(self, found: dict[str, Any]) -> Iterator[ProviderRefund]:
+        seen = self._refund_snapshot(found)
         # That of a dispute is the dispute itself.
         if seen.state != RefundState.FAILED and not found.get("dispute"):
-            yield GivenBackElsewhere(
+            yield ProviderRefund(
                 refund=seen.refund,
                 transaction=_transaction_of(found),
                 amount=from_cents(found.get("amount")),
@@ -297,17 +304,17 @@ class Paystack:
                 words=frozenset(str(found.get("merchant_note") or "").split()),
             )
 
-    def _disputes_of(self, transaction: str) -> tuple[DisputeSeen, ...] | None:
+    def _disputes_of(self, transaction: str) -> tuple[DisputeSnapshot, ...] | None:
         # Both times are asked for by some of its descriptions.
         asked = {"from": FIRST_DAY, "to": _time(datetime.now(UTC) + timedelta(days=1))}
         try:
             found = self._pages("/dispute", {"transaction": transaction, **asked})
-            seen = [_dispute_seen(one) for one in found]
+            seen = [_dispute_snapshot(one) for one in found]
             return tuple(one for one in seen if one.transaction == transaction)
         except ProviderError:
             return None
 
-    def _order(self, asked: CheckoutAsked) -> dict[str, Any]:
+    def _order(self, asked: CheckoutRequest) -> dict[str, Any]:
         """What both ways to pay are asked with."""
         if not REFERENCE.fullmatch(asked.reference):
             raise Refused(
@@ -320,7 +327,7 @@ class Paystack:
             "email": self._email(asked),
         }
 
-    def _email(self, asked: CheckoutAsked) -> str:
+    def _email(self, asked: CheckoutRequest) -> str:
         if asked.email:
             return asked.email
         if not self._fallback_email:
@@ -329,7 +336,7 @@ class Paystack:
             )
         return f"{asked.reference.lower()}@{self._fallback_email}"
 
-    def _refund_noted(self, asked: RefundAsked) -> RefundSeen | None:
+    def _refund_noted(self, asked: RefundRequest) -> RefundSnapshot | None:
         """The refund with our reference in its note.
 
         Whether Paystack keeps to the asked transaction is not relied upon.
@@ -338,7 +345,7 @@ class Paystack:
         for found in pages:
             # Words are compared, as Paystack adds to notes.
             if asked.reference in str(found.get("merchant_note") or "").split():
-                return self._refund_seen(found)
+                return self._refund_snapshot(found)
         return None
 
     def _refunded(self, transaction: str) -> Decimal | None:
@@ -350,7 +357,7 @@ class Paystack:
                     for found in self._pages("/refund", asked, MAX_PAGES)
                     if _transaction_of(found) == transaction
                     and not found.get("dispute")
-                    and self._refund_seen(found).state != RefundState.FAILED
+                    and self._refund_snapshot(found).state != RefundState.FAILED
                 ),
                 Decimal(0),
             )
@@ -358,13 +365,13 @@ class Paystack:
             # That it was paid is known all the same.
             return None
 
-    def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
+    def _refund_snapshot(self, found: dict[str, Any]) -> RefundSnapshot:
         word = str(found.get("status") or "")
         state = self.REFUND_STATES.get(word, RefundState.PENDING)
         if not found.get("id"):
-            raise unavailable("Paystack", "named no refund")
+            raise unavailable_error("Paystack", "named no refund")
         waits = word == "needs-attention"
-        return RefundSeen(state, str(found["id"]), word[:200], needs_somebody=waits)
+        return RefundSnapshot(state, str(found["id"]), word[:200], needs_somebody=waits)
 
     def _pages(
         self, path: str, asked: dict[str, Any], most: int | None = None
@@ -375,7 +382,7 @@ class Paystack:
             answer = self._envelope("GET", path, params=params)
             found = answer.get("data")
             if not isinstance(found, list):
-                raise unavailable("Paystack", "answered without a list")
+                raise unavailable_error("Paystack", "answered without a list")
             count = _page_count(answer)
             # Where no pages are told, one that comes again is the last.
             if not found or (count is None and found == before):
@@ -386,31 +393,31 @@ class Paystack:
             before = found
             if page == most:
                 # To say that there is none would have it asked twice.
-                raise unavailable("Paystack", "has too many to look through")
+                raise unavailable_error("Paystack", "has too many to look through")
             page += 1
 
     def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         data = self._envelope(method, path, **options).get("data")
         if not isinstance(data, dict):
-            raise unavailable("Paystack", "answered without data")
+            raise unavailable_error("Paystack", "answered without data")
         return data
 
     def _envelope(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         answer = self._api.call(method, path, **options)
         if not isinstance(answer, dict):
-            raise unavailable("Paystack", "answered without an envelope")
+            raise unavailable_error("Paystack", "answered without an envelope")
         if answer.get("status") is not True:
-            raise Declined("Paystack", 200, answer)
+            raise RequestRejected("Paystack", 200, answer)
         return answer
 
 
-def _says(e: Declined, code: str, words: str) -> bool:
+def _says(e: RequestRejected, code: str, words: str) -> bool:
     """The codes are young, so the message is read, too."""
     answer = e.answer if isinstance(e.answer, dict) else {}
     return answer.get("code") == code or words in str(answer.get("message")).lower()
 
 
-def _description(asked: CheckoutAsked) -> list[dict[str, str]]:
+def _description(asked: CheckoutRequest) -> list[dict[str, str]]:
     return [
         {
             "display_name": "Description",
@@ -420,7 +427,7 @@ def _description(asked: CheckoutAsked) -> list[dict[str, str]]:
     ]
 
 
-def _prompt_seen(sent: dict[str, Any]) -> CheckoutSeen:
+def _prompt_snapshot(sent: dict[str, Any]) -> CheckoutSnapshot:
     """What the answer to a charge says; a success is for `look` to find."""
     status = str(sent.get("status"))
     if Paystack.STATES.get(status) == CheckoutState.FAILED:
@@ -428,16 +435,18 @@ def _prompt_seen(sent: dict[str, Any]) -> CheckoutSeen:
     # A one-time code, a page and the like, which our page does not ask for. Any other
     # word, known or not, may still become a payment.
     if status.startswith(("send_", "open_url")):
-        return CheckoutSeen(
+        return CheckoutSnapshot(
             CheckoutState.FAILED, message=status[:200], failure=PromptFailure.NOT_SENT
         )
-    return CheckoutSeen(CheckoutState.OPEN)
+    return CheckoutSnapshot(CheckoutState.OPEN)
 
 
-def _failed(found: dict[str, Any]) -> CheckoutSeen:
+def _failed(found: dict[str, Any]) -> CheckoutSnapshot:
     told = [str(found.get(name) or "") for name in ("gateway_response", "message")]
     message = "; ".join(dict.fromkeys(filter(None, told)))[:200]
-    return CheckoutSeen(CheckoutState.FAILED, message=message, failure=_failure(found))
+    return CheckoutSnapshot(
+        CheckoutState.FAILED, message=message, failure=_failure(found)
+    )
 
 
 def _failure(answer: dict[str, Any]) -> PromptFailure | None:
@@ -463,7 +472,7 @@ def _currency(found: dict[str, Any]) -> str:
 
 def _transaction(found: dict[str, Any]) -> str:
     if not found.get("id"):
-        raise unavailable("Paystack", "named no transaction")
+        raise unavailable_error("Paystack", "named no transaction")
     return str(found["id"])
 
 
@@ -494,14 +503,14 @@ def _created_at(found: dict[str, Any]) -> datetime:
     return _parsed(found.get("createdAt") or found.get("created_at"))
 
 
-def _dispute_seen(found: dict[str, Any]) -> DisputeSeen:
+def _dispute_snapshot(found: dict[str, Any]) -> DisputeSnapshot:
     """https://paystack.com/docs/payments/disputes/"""
     if not found.get("id"):
-        raise unavailable("Paystack", "named no dispute")
+        raise unavailable_error("Paystack", "named no dispute")
     about = found.get("transaction")
     about = about if isinstance(about, dict) else {"id": about}
     amount = found.get("refund_amount") or about.get("amount")
-    return DisputeSeen(
+    return DisputeSnapshot(
         dispute=str(found["id"]),
         transaction=str(about.get("id")),
         state=_dispute_state(found),
@@ -529,4 +538,4 @@ def _parsed(text: Any) -> datetime:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (TypeError, ValueError):
-        raise unavailable("Paystack", "told no time") from None
+        raise unavailable_error("Paystack", "told no time") from None

@@ -11,12 +11,12 @@ from typing import Any
 from verification.providers.base import Finding
 from verification.providers.scoring import (
     NOT_COMPARED,
+    build_finding,
     is_compared,
     likeness_of,
     name_flags,
     name_match,
-    weighed,
-    worst,
+    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -76,9 +76,9 @@ def identity(
     flags = {flag: text for flag, text in told.items() if text}
     known = is_compared(subject, match) and (not stated or same_birth is not None)
     known = known and of.is_dead is not None
-    return weighed(
+    return build_finding(
         source,
-        summary=worst(flags, CLEAR if known else NOT_COMPARED),
+        summary=worst_message(flags, CLEAR if known else NOT_COMPARED),
         flags=flags,
         details={
             "idNumber": subject.get("idNumber"),

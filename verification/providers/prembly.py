@@ -19,17 +19,17 @@ from verification.providers.base import (
     Inquiry,
     NotTold,
     Refused,
-    answers_about,
+    covers_subject,
 )
-from verification.providers.calls import (
+from verification.providers.company_answers import plain_number
+from verification.providers.http_api import (
     FOREIGN,
     REFUSED,
     Api,
-    Declined,
     Reply,
-    unavailable,
+    RequestRejected,
+    unavailable_error,
 )
-from verification.providers.company_answers import plain_number
 from verification.providers.prembly_answers import business, identity, taxpayer
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Prembly:
         self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        if not answers_about(self, inquiry.subject):
+        if not covers_subject(self, inquiry.subject):
             raise Refused(REFUSED, FOREIGN.format(SOURCE))
         path, asked = _question(inquiry)
         reply = self._api.fetch("POST", path, json=asked)
@@ -95,7 +95,7 @@ class Prembly:
         if outcome == "REFUSED":
             raise Refused(REFUSED, f"{SOURCE} {why}.")
         if outcome == "LATER":
-            raise unavailable(SOURCE, why, may_be_charged=_may_be_charged(answer))
+            raise unavailable_error(SOURCE, why, may_be_charged=_may_be_charged(answer))
         is_found = outcome == "FOUND"
         return READERS[inquiry.check](
             inquiry.subject,
@@ -108,13 +108,13 @@ class Prembly:
     def _read(self, reply: Reply) -> Record:
         try:
             answer = self._api.read(reply)
-        except Declined as e:
+        except RequestRejected as e:
             # A code says more than the status, where there is one.
             if _code(e.answer) not in CODES or _code(e.answer) == "00":
                 raise _failure(e) from None
             answer = e.answer
         if not isinstance(answer, dict):
-            raise unavailable(SOURCE, "answered with JSON that is no object")
+            raise unavailable_error(SOURCE, "answered with JSON that is no object")
         return answer
 
 
@@ -155,7 +155,7 @@ def _may_be_charged(answer: Record) -> bool:
     return told if isinstance(told, bool) else _code(answer) != "02"
 
 
-def _failure(e: Declined) -> Exception:
+def _failure(e: RequestRejected) -> Exception:
     if e.status not in REFUSALS:
         logger.warning("Prembly refused with status %s, which is not known", e.status)
         return e
@@ -166,11 +166,11 @@ def _data(answer: Record, number: str) -> Record:
     """The record, which must be about the number that was asked about."""
     data = answer.get("data")
     if not isinstance(data, dict):
-        raise unavailable(SOURCE, "found a record and did not give it")
+        raise unavailable_error(SOURCE, "found a record and did not give it")
     keys = ("id_number", "identity_number", "pin", "registrationNumber")
     told = {plain_number(data[key]) for key in keys if data.get(key)}
     if told and plain_number(number) not in told:
-        raise unavailable(SOURCE, "answered about something else")
+        raise unavailable_error(SOURCE, "answered about something else")
     return data
 
 

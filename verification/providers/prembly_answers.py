@@ -10,16 +10,21 @@ from typing import Any
 
 from verification.providers import company_answers, person_answers
 from verification.providers.base import Finding
-from verification.providers.company_answers import ACTIVE, DISSOLVED, Company, code
+from verification.providers.company_answers import (
+    ACTIVE,
+    DISSOLVED,
+    Company,
+    normalize_code,
+)
 from verification.providers.person_answers import Person, is_death
 from verification.providers.scoring import (
     NOT_COMPARED,
+    build_finding,
     is_compared,
     likeness_of,
     name_flags,
     name_match,
-    weighed,
-    worst,
+    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -71,7 +76,10 @@ def taxpayer(
     subject: Record, data: Record | None, *, source: str, **evidence: Any
 ) -> Finding:
     found = data or {}
-    name, word = _text(found.get("taxpayer_name")), code(found.get("pin_status"))
+    name, word = (
+        _text(found.get("taxpayer_name")),
+        normalize_code(found.get("pin_status")),
+    )
     obligations = _text(found.get("obligation_details"))
     match = name_match(subject, name)
     status = PIN_STATUSES.get(word or "")
@@ -97,9 +105,9 @@ def taxpayer(
         told = "The revenue authority does not say that the PIN is active."
         flags["PIN_INACTIVE"] = f"The PIN is {status.lower()}." if status else told
     known = status is not None and is_compared(subject, match)
-    return weighed(
+    return build_finding(
         source,
-        summary=worst(flags, PIN_CLEAR if known else NOT_COMPARED),
+        summary=worst_message(flags, PIN_CLEAR if known else NOT_COMPARED),
         flags=flags,
         details=details,
         known=known,
@@ -112,8 +120,8 @@ def business(
     subject: Record, data: Record | None, *, source: str, **evidence: Any
 ) -> Finding:
     if data is None:
-        return company_answers.not_found(subject, source, **evidence)
-    word = code(data.get("status"))
+        return company_answers.company_not_found(subject, source, **evidence)
+    word = normalize_code(data.get("status"))
     status = COMPANY_STATUSES.get(word or "", word)
     # "verified" beside the status says whether the register confirms the record.
     doubt = "" if data.get("verified") is not False else NOT_COMPARED
@@ -131,7 +139,7 @@ def business(
         directors=_partners(data.get("partners")),
         doubt=doubt,
     )
-    return company_answers.found(subject, company, source, **evidence)
+    return company_answers.company_found(subject, company, source, **evidence)
 
 
 def _partners(value: Any) -> list[dict[str, Any]] | None:
@@ -141,7 +149,7 @@ def _partners(value: Any) -> list[dict[str, Any]] | None:
     return [
         {
             "fullName": _text(each.get("name")),
-            "role": code(each.get("type")),
+            "role": normalize_code(each.get("type")),
             "nationality": _text(each.get("nationality")),
             "appointedOn": None,
         }

@@ -14,7 +14,7 @@ from verification.providers.opensanctions import OpenSanctions
 FILE = Path(__file__).with_name("recipients.toml")
 HOME = "KE"
 # Of the operator's own: nothing leaves this installation.
-KEPT_HERE = "watchlists"
+LOCAL_SOURCE = "watchlists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def recipient(provider: Provider, check: str, language: str) -> Recipient | None
 
     A source that the file does not know goes by its own name.
     """
-    if provider.name == KEPT_HERE:
+    if provider.name == LOCAL_SOURCE:
         return None
     if isinstance(provider, OpenSanctions) and not provider.is_hosted:
         return None

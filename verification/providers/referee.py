@@ -20,7 +20,7 @@ from typing import Any, Literal
 import orjson
 
 from verification.providers.base import Finding, Flag
-from verification.providers.likeness import Likeness, employers_alike, jobs_alike
+from verification.providers.name_comparison import Likeness, employers_alike, jobs_alike
 
 Answers = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ REHIRE = {"YES": True, "NO": False}
 TOLERANCE = timedelta(days=31)
 
 
-def compare(subject: Answers, answers: Answers, reference: str) -> Finding:
+def compare_employment(subject: Answers, answers: Answers, reference: str) -> Finding:
     """`subject` has what was stated: what is missing there is not compared."""
     details = _not_employed(subject, answers)
     if answers["employed"]:

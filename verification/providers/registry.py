@@ -19,15 +19,15 @@ from verification.providers.base import (
     NotTold,
     Provider,
     Refused,
-    answers_about,
+    covers_subject,
 )
 from verification.providers.sandbox import Sandbox
 
-REFEREES_CHECK = "EMPLOYER_VERIFICATION"
+REFEREE_CHECK = "EMPLOYER_VERIFICATION"
 # Stands for every country that is not named.
 EVERYWHERE = "*"
 # The way out where the subject of a report was not shown the present sources.
-ORDER_ANEW = "Order a new report, whose notice names the sources."
+ORDER_AGAIN = "Order a new report, whose notice names the sources."
 _sandbox = Sandbox()
 
 
@@ -43,13 +43,13 @@ class Route:
     def about(self, country: str) -> Route | None:
         """The part of it that can be asked about subjects in this country."""
         asked = {"country": country}
-        kept = tuple(one for one in self.providers if answers_about(one, asked))
+        kept = tuple(one for one in self.providers if covers_subject(one, asked))
         return replace(self, providers=kept) if kept else None
 
     def withheld(self, check: str) -> str:
         """Why `among` left no source of the route; empty if it left one."""
         provider = self.providers[0]
-        return provider.told(check) if isinstance(provider, _Withheld) else ""
+        return provider.told(check) if isinstance(provider, _WithheldSource) else ""
 
 
 # Source -> provider, and check -> country -> route.
@@ -77,20 +77,20 @@ def configure(
 def route_for(check: str, environment: str, country: str) -> Route:
     """Who answers this check in this environment, about subjects of this country."""
     if environment != "production":
-        return _in_sandbox
+        return _sandbox_route
     by_country = _routes.get(check, {})
     route = by_country.get(country) or by_country.get(EVERYWHERE)
-    return (route and route.about(country)) or _nowhere
+    return (route and route.about(country)) or _unconfigured_route
 
 
-def among(route: Route, names: Collection[str] | None) -> Route:
+def restrict_route(route: Route, names: Collection[str] | None) -> Route:
     """The part of a live route whose sources the subject was shown. `names` is None
     where the notice named no source of the check."""
     if not route.is_live:
         return route
     kept = tuple(one for one in route.providers if one.name in (names or ()))
     if not kept:
-        return _not_named if names is None else _not_shown
+        return _unnamed_sources_route if names is None else _changed_sources_route
     return route if kept == route.providers else replace(route, providers=kept)
 
 
@@ -102,7 +102,7 @@ def sources_of(check: str) -> list[Provider]:
     return list({one.name: one for one in found}.values())
 
 
-def is_answered(check: str, environment: str, country: str) -> bool:
+def has_source(check: str, environment: str, country: str) -> bool:
     """Whether this installation has anybody who answers this check, about subjects of
     this country; not whether they can be reached now."""
     if environment != "production" or asks_referee(check, environment):
@@ -112,7 +112,7 @@ def is_answered(check: str, environment: str, country: str) -> bool:
 
 def asks_referee(check: str, environment: str) -> bool:
     """Whether we ask a referee ourselves, where no live source is asked."""
-    return environment == "production" and check == REFEREES_CHECK
+    return environment == "production" and check == REFEREE_CHECK
 
 
 def live_sources() -> list[str]:
@@ -131,7 +131,7 @@ def _route(names: Sequence[str]) -> Route:
 
 
 @dataclass(frozen=True, slots=True)
-class _Nobody:
+class _NoSource:
     """The only provider of a route whose sources cannot be asked: it says why."""
 
     code: str
@@ -149,34 +149,34 @@ class _Nobody:
         raise Refused(self.code, self.told(inquiry.check))
 
 
-class _Withheld(_Nobody):
+class _WithheldSource(_NoSource):
     """Stands for sources that the subject was not shown."""
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        raise Refused(self.code, f"{self.told(inquiry.check)} {ORDER_ANEW}")
+        raise Refused(self.code, f"{self.told(inquiry.check)} {ORDER_AGAIN}")
 
 
-_in_sandbox = Route((_sandbox,))
-_nowhere = Route(
+_sandbox_route = Route((_sandbox,))
+_unconfigured_route = Route(
     (
-        _Nobody(
+        _NoSource(
             "PROVIDER_NOT_CONFIGURED",
             "This installation has no live source for {check}.",
         ),
     )
 )
-_not_shown = Route(
+_changed_sources_route = Route(
     (
-        _Withheld(
+        _WithheldSource(
             "SOURCE_NOT_CONSENTED",
             "The sources of {check} have changed since the subject agreed, and the "
             "notice that they read names none of the present ones.",
         ),
     )
 )
-_not_named = Route(
+_unnamed_sources_route = Route(
     (
-        _Withheld(
+        _WithheldSource(
             "SOURCE_NOT_CONSENTED",
             "The subject agreed to {check} by an earlier notice, which named no source "
             "of it.",

@@ -16,16 +16,16 @@ from typing import Any, ClassVar
 import orjson
 
 from verification.providers.base import (
+    AnswerPending,
     Finding,
     Inquiry,
     NotTold,
-    NotYet,
     Refused,
     Unavailable,
 )
-from verification.providers.fixtures import Case, Fixture, prepare, seed_of
-from verification.providers.likeness import DIFFERENT, SAME
-from verification.values.formats import normalised
+from verification.providers.name_comparison import DIFFERENT, SAME
+from verification.providers.sandbox_fixtures import Case, Fixture, prepare, seed_of
+from verification.values.formats import normalise_identifier
 
 DATA = tomllib.loads(Path(__file__).with_name("sandbox.toml").read_text("utf-8"))
 FAILURES = {
@@ -33,7 +33,7 @@ FAILURES = {
     for outcome, failure in DATA["failures"].items()
 }
 SLOW = timedelta(seconds=20)
-TRIES_DOWN = 2
+FAILED_TRIES = 2
 # Fixtures repeat the stated name, or give quite another one.
 COMPARISONS: dict[str | None, dict[str, Any]] = {
     one.likeness: one.as_evidence() for one in (SAME, DIFFERENT)
@@ -42,7 +42,7 @@ COMPARISONS: dict[str | None, dict[str, Any]] = {
 # key of the subject -> reserved number -> outcome
 RESERVED: dict[str, dict[str, str]] = {
     key: {
-        normalised(number.replace("?", str(outcome["digit"]))): name
+        normalise_identifier(number.replace("?", str(outcome["digit"]))): name
         for name, outcome in DATA["outcomes"].items()
     }
     for key, number in DATA["numbers"].items()
@@ -51,10 +51,10 @@ RESERVED: dict[str, dict[str, str]] = {
 
 def is_reserved(key: str, value: str) -> bool:
     """Whether this member of a subject holds a number kept for the sandbox."""
-    return normalised(value) in RESERVED.get(key, ())
+    return normalise_identifier(value) in RESERVED.get(key, ())
 
 
-def table() -> list[dict[str, str]]:
+def list_reserved_numbers() -> list[dict[str, str]]:
     """The reserved numbers and what each brings about."""
     return [
         {
@@ -81,17 +81,17 @@ class _Check:
     def number_of(self, subject: dict[str, Any]) -> tuple[str, str]:
         for key in self.keys:
             if value := subject.get(key):
-                return key, normalised(value)
+                return key, normalise_identifier(value)
         return "", ""
 
 
-def _prepared(check: dict[str, Any]) -> _Check:
+def _prepare_check(check: dict[str, Any]) -> _Check:
     clear = check["CLEAR"]
     outcomes = {
         "CLEAR": clear,
         "NOT_FOUND": check["NOT_FOUND"],
-        "NAME_MISMATCH": _over(clear, check["NAME_MISMATCH"]),
-        "ADVERSE": _over(clear, check["ADVERSE"]),
+        "NAME_MISMATCH": _merge(clear, check["NAME_MISMATCH"]),
+        "ADVERSE": _merge(clear, check["ADVERSE"]),
     }
     fields = tuple(clear["details"])
     fixtures = {
@@ -101,7 +101,7 @@ def _prepared(check: dict[str, Any]) -> _Check:
     changing = [
         prepare(
             DATA,
-            _over(_over(outcomes[name], changed), changed.get(name, {})),
+            _merge(_merge(outcomes[name], changed), changed.get(name, {})),
             fields,
         )
         for name in changed["like"]
@@ -109,12 +109,12 @@ def _prepared(check: dict[str, Any]) -> _Check:
     return _Check(check["number"], fixtures, changing)
 
 
-def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     details = {**below["details"], **above.get("details", {})}
     return {**below, **above, "details": details}
 
 
-CHECKS = {name: _prepared(check) for name, check in DATA["checks"].items()}
+CHECKS = {name: _prepare_check(check) for name, check in DATA["checks"].items()}
 
 
 class Sandbox:
@@ -144,8 +144,8 @@ class Sandbox:
 def _play_failure(outcome: str, inquiry: Inquiry) -> None:
     match outcome:
         case "SLOW" if datetime.now(UTC) < inquiry.asked_at + SLOW:
-            raise NotYet(inquiry.asked_at + SLOW)
-        case "RECOVERS" if inquiry.attempt <= TRIES_DOWN:
+            raise AnswerPending(inquiry.asked_at + SLOW)
+        case "RECOVERS" if inquiry.attempt <= FAILED_TRIES:
             raise Unavailable(*FAILURES[outcome])
         case "DOWN":
             raise Unavailable(*FAILURES[outcome])

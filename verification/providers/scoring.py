@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from verification.providers.base import (
+    AnswerPending,
     Finding,
     Flag,
     Inquiry,
-    NotYet,
     Severity,
     Unavailable,
 )
-from verification.providers.likeness import (
+from verification.providers.name_comparison import (
     Comparison,
     Likeness,
     compare_companies,
@@ -53,10 +53,10 @@ NOT_COMPARED = "A record was found; not all of it could be compared."
 OTHER_NAME = "The register has another name for this number."
 NO_NAME = "The source gives no name that could be compared."
 # How long a source may be at work on one run of a check.
-PATIENCE = timedelta(minutes=15)
+MAX_WAIT = timedelta(minutes=15)
 
 
-def weighed(
+def build_finding(
     source: str,
     *,
     summary: str,
@@ -86,7 +86,7 @@ def weighed(
     )
 
 
-def worst(flags: Mapping[str, str], clear: str) -> str:
+def worst_message(flags: Mapping[str, str], clear: str) -> str:
     """The message of the flag that weighs most; `clear` where there is none."""
     return flags[max(flags, key=SCORES.__getitem__)] if flags else clear
 
@@ -131,8 +131,10 @@ def is_company(subject: Mapping[str, Any]) -> bool:
     return subject.get("subjectType") == "COMPANY"
 
 
-def ask_again(inquiry: Inquiry, now: datetime, seconds: float, late: str) -> Exception:
+def pending_error(
+    inquiry: Inquiry, now: datetime, seconds: float, late: str
+) -> Exception:
     """What to raise while the source is at work; `late` is told when that is long."""
-    if now - inquiry.asked_at > PATIENCE:
+    if now - inquiry.asked_at > MAX_WAIT:
         return Unavailable("SOURCE_UNAVAILABLE", late)
-    return NotYet(now + timedelta(seconds=seconds))
+    return AnswerPending(now + timedelta(seconds=seconds))

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from verification.providers.base import Finding
-from verification.providers.scoring import stated_name, weighed
+from verification.providers.scoring import build_finding, stated_name
 from verification.values.wire import utc_text
 
 SANCTIONS, WATCHLIST, PEP = "SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"
-TOLD = {
+MESSAGES = {
     SANCTIONS: "Sanctions lists have a like name",
     WATCHLIST: "Watch lists have a like name",
     PEP: "Lists of people in public office, or close to them, have a like name",
@@ -68,7 +68,7 @@ class ListEdition:
         }
 
 
-def screened(
+def screening_finding(
     subject: Mapping[str, Any],
     hits: Sequence[Hit],
     source: str,
@@ -84,7 +84,7 @@ def screened(
     best = sorted(hits, key=lambda hit: -hit.score)
     flags = {
         code: f"{told}: {_named(hit for hit in best if code in hit.flags)}."
-        for code, told in TOLD.items()
+        for code, told in MESSAGES.items()
         if any(code in hit.flags for hit in best)
     }
     details = {
@@ -95,7 +95,7 @@ def screened(
         "hitCount": max(count or 0, len(hits)),
         "hits": [_shown(hit) for hit in best[:MOST_SHOWN]],
     }
-    return weighed(
+    return build_finding(
         source,
         summary=next(iter(flags.values()), CLEAR),
         flags=flags,

@@ -28,22 +28,22 @@ from verification.providers.base import (
     Inquiry,
     NotTold,
     Refused,
-    answers_about,
+    covers_subject,
 )
-from verification.providers.calls import (
+from verification.providers.http_api import (
     FOREIGN,
     REFUSED,
     Api,
-    Declined,
     Reply,
-    unavailable,
+    RequestRejected,
+    unavailable_error,
 )
-from verification.providers.scoring import ask_again
+from verification.providers.scoring import pending_error
 from verification.providers.smile_id_answers import (
     business,
     identity,
     taxpayer,
-    told,
+    text_or_none,
 )
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ STATUS_PATH = "/v1/job_status"
 SECONDS, TOGETHER = 10.0, 35.0
 PAUSE = 10.0
 # How soon a job is asked about whose callback does not come.
-WITHOUT_CALLBACK = 60.0
+CALLBACK_WAIT = 60.0
 ASYNC = {
     ID_PATH: "/v1/async_id_verification",
     BUSINESS_PATH: "/v1/async_business_verification",
@@ -128,7 +128,7 @@ class SmileId:
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        if not answers_about(self, inquiry.subject):
+        if not covers_subject(self, inquiry.subject):
             raise Refused(REFUSED, FOREIGN.format(SOURCE))
         path, asked = _question(inquiry)
         answer, reply = self._answered(path, asked, inquiry)
@@ -136,7 +136,7 @@ class SmileId:
             inquiry.subject,
             answer if _outcome(answer) == "FOUND" else None,
             source=self.name,
-            provider_reference=told(answer.get("SmileJobID")),
+            provider_reference=text_or_none(answer.get("SmileJobID")),
             response_digest=reply.digest,
         )
 
@@ -178,7 +178,7 @@ class SmileId:
                 raise Refused(REFUSED, f"{SOURCE} {why}.")
             if is_new or time.monotonic() > end:
                 break
-        raise unavailable(SOURCE, why or "gave an answer that is not understood")
+        raise unavailable_error(SOURCE, why or "gave an answer that is not understood")
 
     def _begin(self, job: _Job, inquiry: Inquiry) -> tuple[dict[str, Any], Reply, bool]:
         """Its answer, and whether the job has only now been begun."""
@@ -194,10 +194,10 @@ class SmileId:
             path, body["callback_url"] = ASYNC[path], self._callback_url
         reply = self._post(path, body)
         if self._callback_url and reply.status == 200 and _is_taken(reply):
-            raise _still_at_work(inquiry, WITHOUT_CALLBACK)
+            raise _pending_error(inquiry, CALLBACK_WAIT)
         try:
             answer = self._signed(reply)
-        except Declined as e:
+        except RequestRejected as e:
             if _error(e) != KNOWN_JOB:
                 raise _failure(e) from None
             return *self._earlier(params, inquiry), False
@@ -211,15 +211,15 @@ class SmileId:
         reply = self._post(STATUS_PATH, wanted)
         try:
             status = self._signed(reply)
-        except Declined:
+        except RequestRejected:
             # The job may have been paid for: another one would be paid for again.
             told = "knows the job, and does not tell its answer"
-            raise unavailable(SOURCE, told) from None
+            raise unavailable_error(SOURCE, told) from None
         answer = status.get("result")
         if str(status.get("job_complete")).lower() != "true":
-            raise _still_at_work(inquiry)
+            raise _pending_error(inquiry)
         if not isinstance(answer, dict):
-            raise unavailable(SOURCE, "ended the job without an answer")
+            raise unavailable_error(SOURCE, "ended the job without an answer")
         _check_final(answer, inquiry)
         return answer, reply
 
@@ -237,23 +237,23 @@ class SmileId:
         """The answer, if it is signed with our key. Raises Unavailable or Declined."""
         answer = self._api.read(reply)
         if not isinstance(answer, dict):
-            raise unavailable(SOURCE, "answered with JSON that is no object")
+            raise unavailable_error(SOURCE, "answered with JSON that is no object")
         if not self._is_ours(answer):
-            raise unavailable(SOURCE, "answered with a wrong signature")
+            raise unavailable_error(SOURCE, "answered with a wrong signature")
         return answer
 
     def _check(self, answer: dict[str, Any], job: _Job) -> None:
         """That it is about what was asked: the signature does not cover the rest."""
         params = answer.get("PartnerParams")
         echoed = params.get("job_id") if isinstance(params, dict) else None
-        number = told(answer.get("IDNumber"))
+        number = text_or_none(answer.get("IDNumber"))
         if echoed != job.job_id or number not in {None, job.asked["id_number"]}:
-            raise unavailable(SOURCE, "answered about something else")
+            raise unavailable_error(SOURCE, "answered about something else")
         if _outcome(answer) == "FOUND":
             actions = answer.get("Actions")
             done = actions.get(VERIFIED[job.path]) if isinstance(actions, dict) else ""
             if done != "Verified":
-                raise unavailable(SOURCE, "found a record and did not verify it")
+                raise unavailable_error(SOURCE, "found a record and did not verify it")
 
 
 def signature(api_key: str, partner_id: str, timestamp: str) -> str:
@@ -296,11 +296,11 @@ def _outcome(answer: Mapping[str, Any]) -> Outcome:
     return RESULTS.get(code, ("LATER", ""))[0]
 
 
-def _error(e: Declined) -> str:
+def _error(e: RequestRejected) -> str:
     return str(e.answer.get("code")) if isinstance(e.answer, dict) else ""
 
 
-def _failure(e: Declined) -> Exception:
+def _failure(e: RequestRejected) -> Exception:
     code = _error(e)
     if code not in ERRORS:
         shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
@@ -308,19 +308,19 @@ def _failure(e: Declined) -> Exception:
         return e
     outcome, why = ERRORS[code]
     if outcome == "LATER":
-        return unavailable(SOURCE, why)
+        return unavailable_error(SOURCE, why)
     return Refused(REFUSED, f"{SOURCE} {why} (code {code}).")
 
 
 def _check_final(answer: Mapping[str, Any], inquiry: Inquiry) -> None:
     if str(answer.get("IsFinalResult", "true")).lower() != "true":
-        raise _still_at_work(inquiry)
+        raise _pending_error(inquiry)
 
 
 def _is_taken(reply: Reply) -> bool:
     return reply.parsed() == {"success": True}
 
 
-def _still_at_work(inquiry: Inquiry, pause: float = PAUSE) -> Exception:
+def _pending_error(inquiry: Inquiry, pause: float = PAUSE) -> Exception:
     late = f"{SOURCE} has been at work on this for too long."
-    return ask_again(inquiry, datetime.now(UTC), pause, late)
+    return pending_error(inquiry, datetime.now(UTC), pause, late)

@@ -16,11 +16,11 @@ from verification.providers.base import Finding
 from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
 from verification.providers.person_answers import Person, is_death
 from verification.providers.scoring import (
+    build_finding,
     likeness_of,
     name_flags,
     name_match,
-    weighed,
-    worst,
+    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -53,14 +53,14 @@ def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding
         re.sub("[^a-z]", "", key.casefold()): value
         for key, value in _record(found.get("FullData")).items()
     }
-    death = next(filter(None, (told(more.get(key)) for key in DEATH)), None)
+    death = next(filter(None, (text_or_none(more.get(key)) for key in DEATH)), None)
     person = Person(
-        name=told(found.get("FullName")),
+        name=text_or_none(found.get("FullName")),
         born_on=_day(found.get("DOB")),
-        gender=GENDERS.get((told(found.get("Gender")) or "").casefold()),
-        serial_number=told(more.get("serialnumber")),
-        citizenship=told(more.get("citizenship")),
-        place_of_birth=told(more.get("placeofbirth")),
+        gender=GENDERS.get((text_or_none(found.get("Gender")) or "").casefold()),
+        serial_number=text_or_none(more.get("serialnumber")),
+        citizenship=text_or_none(more.get("citizenship")),
+        place_of_birth=text_or_none(more.get("placeofbirth")),
         is_dead=is_death(death, _day(death)),
     )
     return person_answers.identity(subject, person if answer else None, **evidence)
@@ -70,11 +70,16 @@ def identity_v3(subject: Record, answer: Record | None, **evidence: Any) -> Find
     """By `id_fields` of a callback. Only names, birth and gender are documented of
     them; who has died is not told."""
     found = answer or {}
-    parts = (told(found.get(key)) for key in ("first_name", "other_names", "last_name"))
+    parts = (
+        text_or_none(found.get(key))
+        for key in ("first_name", "other_names", "last_name")
+    )
     person = Person(
-        name=told(found.get("full_name")) or " ".join(filter(None, parts)) or None,
+        name=text_or_none(found.get("full_name"))
+        or " ".join(filter(None, parts))
+        or None,
         born_on=_day(found.get("date_of_birth")),
-        gender=GENDERS.get((told(found.get("gender")) or "").casefold()),
+        gender=GENDERS.get((text_or_none(found.get("gender")) or "").casefold()),
     )
     return person_answers.identity(subject, person if answer else None, **evidence)
 
@@ -84,24 +89,24 @@ def taxpayer(
 ) -> Finding:
     """Without the PIN's status, which is not told: found is not yet clear."""
     found = answer or {}
-    name = told(found.get("FullName"))
+    name = text_or_none(found.get("FullName"))
     match = name_match(subject, name)
-    pin = subject.get("kraPin") or told(found.get("Secondary_ID_Number"))
+    pin = subject.get("kraPin") or text_or_none(found.get("Secondary_ID_Number"))
     details = {
         "kraPin": pin,
         "taxpayerName": name,
         "taxpayerType": "INDIVIDUAL" if answer else None,
         "pinStatus": None,
         "taxStation": None,
-        "registeredAddress": told(found.get("Address")),
+        "registeredAddress": text_or_none(found.get("Address")),
         "obligations": None,
         "nameMatch": likeness_of(match),
     }
     flags = name_flags(subject, match) if answer else {"PIN_NOT_FOUND": NO_PIN}
     clear = "The PIN is registered; whether it is active is not known."
-    return weighed(
+    return build_finding(
         source,
-        summary=worst(flags, clear),
+        summary=worst_message(flags, clear),
         flags=flags,
         details=details,
         known=False,
@@ -112,24 +117,24 @@ def taxpayer(
 
 def business(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
     if not answer:
-        return company_answers.not_found(subject, **evidence)
+        return company_answers.company_not_found(subject, **evidence)
     record = _record(answer.get("company_information"))
     word, kind = _code(record.get("status")), _code(record.get("company_type"))
     if word and word not in STATUSES:
         logger.warning("Smile ID gave a company a status that is not known")
     company = Company(
-        name=told(record.get("legal_name")),
+        name=text_or_none(record.get("legal_name")),
         kind=TYPES.get(kind or "", kind),
         status=STATUSES.get(word or "", word),
         incorporated_on=_day(record.get("registration_date")),
-        address=told(record.get("address")),
+        address=text_or_none(record.get("address")),
         directors=_directors(answer),
         shareholders=_shareholders(answer),
     )
-    return company_answers.found(subject, company, **evidence)
+    return company_answers.company_found(subject, company, **evidence)
 
 
-def told(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     """A text or a number; None for what is absent."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return None
@@ -141,9 +146,9 @@ def _directors(found: Record) -> list[dict[str, Any]]:
     roles = {"directors": "DIRECTOR", "proprietors": "PROPRIETOR", "fiduciaries": None}
     return [
         {
-            "fullName": told(one.get("name")),
+            "fullName": text_or_none(one.get("name")),
             "role": role or _code(one.get("fiduciary_type")),
-            "nationality": told(one.get("nationality")),
+            "nationality": text_or_none(one.get("nationality")),
             "appointedOn": None,
         }
         for key, role in roles.items()
@@ -154,13 +159,13 @@ def _directors(found: Record) -> list[dict[str, Any]]:
 def _shareholders(found: Record) -> list[dict[str, Any]]:
     holders = []
     for one in _records(found.get("beneficial_owners")):
-        held = (told(one.get("shareholdings")) or "").replace(",", "")
+        held = (text_or_none(one.get("shareholdings")) or "").replace(",", "")
         amount = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?(%?)", held)
         number = float(amount[1]) if amount else None
         is_percent = bool(amount and amount[2])
         holders.append(
             {
-                "fullName": told(one.get("name")),
+                "fullName": text_or_none(one.get("name")),
                 "shares": None if is_percent or number is None else int(number),
                 "percent": number if is_percent else None,
             }
@@ -177,13 +182,13 @@ def _records(value: Any) -> list[Record]:
 
 
 def _code(value: Any) -> str | None:
-    text = told(value)
+    text = text_or_none(value)
     return re.sub(r"\W+", "_", text.upper()).strip("_") if text else None
 
 
 def _day(value: Any) -> str | None:
     """`YYYY-MM-DD`, also from what begins with it or is written `DD/MM/YYYY`."""
-    text = told(value) or ""
+    text = text_or_none(value) or ""
     if local := re.fullmatch(r"(\d\d)[/-](\d\d)[/-](\d{4})", text):
         text = f"{local[3]}-{local[2]}-{local[1]}"
     try:

@@ -33,31 +33,31 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from verification.providers.base import (
+    AnswerPending,
     BadSignature,
-    Begun,
     Callback,
+    ConsentEvidence,
     Finding,
-    Given,
     Inquiry,
     NotTold,
-    NotYet,
+    PendingInquiry,
     ProviderError,
     Refused,
     Unavailable,
-    answers_about,
+    covers_subject,
 )
-from verification.providers.calls import (
+from verification.providers.http_api import (
     FOREIGN,
     REFUSED,
     Api,
-    Declined,
     Reply,
-    unavailable,
+    RequestRejected,
+    unavailable_error,
 )
-from verification.providers.scoring import MEDIUM, PATIENCE
+from verification.providers.scoring import MAX_WAIT, MEDIUM
 from verification.providers.smile_id import signature
-from verification.providers.smile_id_answers import identity_v3, told
-from verification.providers.tokens import Token
+from verification.providers.smile_id_answers import identity_v3, text_or_none
+from verification.providers.tokens import TokenCache
 
 logger = logging.getLogger(__name__)
 
@@ -112,9 +112,11 @@ class SmileIdV3:
         self._callback_url, self._policy_url = callback_url, policy_url
         self._attested_language = attested_language
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
-        self._token = Token(self._ask_token, SECONDS)
+        self._token = TokenCache(self._ask_token, SECONDS)
 
-    def lacks(self, subject: Mapping[str, Any], given: Given | None) -> str:
+    def missing_requirement(
+        self, subject: Mapping[str, Any], given: ConsentEvidence | None
+    ) -> str:
         if not (subject.get("firstName") and subject.get("lastName")):
             return "the subject's given names and last name"
         if not (subject.get("email") or subject.get("phone")):
@@ -126,7 +128,7 @@ class SmileIdV3:
     def ask(self, inquiry: Inquiry) -> Finding:
         if inquiry.check != "IDENTITY":
             raise Refused(REFUSED, f"{SOURCE} does not answer {inquiry.check}.")
-        if not answers_about(self, inquiry.subject):
+        if not covers_subject(self, inquiry.subject):
             raise Refused(REFUSED, FOREIGN.format(SOURCE))
         begun = inquiry.begun
         if begun is None:
@@ -155,7 +157,7 @@ class SmileIdV3:
             return None
         name, proof = str(params["reference"]), str(params.get("proof"))
         known = NAME.fullmatch(name)
-        if not known or not _same(proof, self._proof(name)):
+        if not known or not _equals(proof, self._proof(name)):
             raise BadSignature
         if answer.get("status") == "processing":
             return None
@@ -165,7 +167,7 @@ class SmileIdV3:
         stamp = headers.get("Response-Timestamp", "")
         given = headers.get("Response-Signature", "")
         numbers = {self._partner_id, self._partner_id.lstrip("0")}
-        if not any(_same(given, signature(self._key, n, stamp)) for n in numbers):
+        if not any(_equals(given, signature(self._key, n, stamp)) for n in numbers):
             return False
         try:
             return abs(at - datetime.fromisoformat(stamp)) <= MAX_AGE
@@ -179,7 +181,7 @@ class SmileIdV3:
     def _begin(self, inquiry: Inquiry) -> Exception:
         """Begin the job; what to raise until its callback has come."""
         subject, given = inquiry.subject, inquiry.given
-        lacking = self.lacks(subject, given)
+        lacking = self.missing_requirement(subject, given)
         if given is None or lacking:
             return Refused(REFUSED, f"{SOURCE} has to be told {lacking}.")
         name = f"{inquiry.reference}-{inquiry.attempt}"
@@ -211,34 +213,36 @@ class SmileIdV3:
         except Unavailable as e:
             if not e.may_be_charged:
                 return e
-            return _later()
+            return _answer_pending()
         return self._taken(reply)
 
     def _taken(self, reply: Reply) -> Exception:
         if reply.status == NO_MONEY:
             told_of = "has no balance left for the account"
-            return unavailable(SOURCE, told_of, may_be_charged=False)
+            return unavailable_error(SOURCE, told_of, may_be_charged=False)
         try:
             answer = self._api.read(reply)
-        except Declined as e:
+        except RequestRejected as e:
             why = ERRORS.get(e.status)
             return Refused(REFUSED, f"{SOURCE} {why} ({e.status}).") if why else e
         except Unavailable as e:
             # A 2xx that broke off was taken all the same.
-            return _later() if e.may_be_charged else e
+            return _answer_pending() if e.may_be_charged else e
         job = answer.get("job_id") if isinstance(answer, dict) else None
-        return _later(job if isinstance(job, str) and JOB.fullmatch(job) else "")
+        return _answer_pending(
+            job if isinstance(job, str) and JOB.fullmatch(job) else ""
+        )
 
-    def _waits(self, begun: Begun) -> Exception:
+    def _waits(self, begun: PendingInquiry) -> Exception:
         """What to raise for a job whose callback has not come."""
         status = self._status(begun.job) if begun.job else ""
         if status in {"error", "not_found"}:
-            return unavailable(SOURCE, f"ended the job with status {status}")
-        if datetime.now(UTC) - begun.at > PATIENCE:
-            return unavailable(SOURCE, "did not call back in time")
+            return unavailable_error(SOURCE, f"ended the job with status {status}")
+        if datetime.now(UTC) - begun.at > MAX_WAIT:
+            return unavailable_error(SOURCE, "did not call back in time")
         if status in {"clear", "block", "attention"}:
             self._call_back_again(begun.job)
-        return _later(begun.job)
+        return _answer_pending(begun.job)
 
     def _status(self, job: str) -> str:
         """Blank where it is not told: the job may be at work all the same."""
@@ -264,12 +268,12 @@ class SmileIdV3:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict) or job not in {"", answer.get("job_id")}:
-            raise unavailable(SOURCE, "called back about another job")
+            raise unavailable_error(SOURCE, "called back about another job")
         status, reason = answer.get("status"), str(answer.get("reason"))
         reply = Reply(200, body.encode())
         evidence = {
             "source": self.name,
-            "provider_reference": told(answer.get("job_id")),
+            "provider_reference": text_or_none(answer.get("job_id")),
             "response_digest": reply.digest,
         }
         if status == "block" and reason == NOT_FOUND:
@@ -280,12 +284,12 @@ class SmileIdV3:
         fields = answer.get("id_fields")
         if status not in {"clear", "attention"} or not isinstance(fields, dict):
             why = f" ({reason})" if status == "error" and reason in TRIED else ""
-            raise unavailable(SOURCE, f"could not answer{why}")
+            raise unavailable_error(SOURCE, f"could not answer{why}")
         asked = _number(inquiry.subject.get("idNumber"))
-        number = told(fields.get("id_number"))
+        number = text_or_none(fields.get("id_number"))
         # Registers that keep numbers as such leave out leading zeros.
         if number and _number(number).lstrip("0") != asked.lstrip("0"):
-            raise unavailable(SOURCE, "answered about something else")
+            raise unavailable_error(SOURCE, "answered about something else")
         found = identity_v3(inquiry.subject, fields, **evidence)
         if status == "attention" and (found.score or 0) < MEDIUM:
             # Somebody there is in doubt: that is not a clean record.
@@ -293,7 +297,7 @@ class SmileIdV3:
             return replace(found, score=None, summary=summary)
         return found
 
-    def _language(self, given: Given) -> str:
+    def _language(self, given: ConsentEvidence) -> str:
         return (given.language or self._attested_language).upper()
 
     def _fetch(
@@ -319,7 +323,7 @@ class SmileIdV3:
         }
         try:
             answer = self._api.call("POST", "/v3/token", headers=headers)
-        except Declined as e:
+        except RequestRejected as e:
             why = f"does not take the credentials (status {e.status})"
             raise Refused(REFUSED, f"{SOURCE} {why}.") from None
         except Unavailable as e:
@@ -328,7 +332,7 @@ class SmileIdV3:
         bearer = answer.get("token") if isinstance(answer, dict) else None
         if not isinstance(bearer, str) or not bearer:
             why = "answered without a token"
-            raise unavailable(SOURCE, why, may_be_charged=False)
+            raise unavailable_error(SOURCE, why, may_be_charged=False)
         return bearer, TOKEN_LIFE
 
 
@@ -336,7 +340,7 @@ def _number(stated: Any) -> str:
     return re.sub(r"\s", "", str(stated or "")).upper()
 
 
-def _evidence(given: Given) -> list[dict[str, str]]:
+def _evidence(given: ConsentEvidence) -> list[dict[str, str]]:
     """How consent was given, and to which text."""
     kept = {
         "consent_method": given.how,
@@ -346,7 +350,7 @@ def _evidence(given: Given) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in kept.items() if value]
 
 
-def _same(given: str, wanted: str) -> bool:
+def _equals(given: str, wanted: str) -> bool:
     """Compared in constant time. Header values may hold any character."""
     return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())
 
@@ -356,5 +360,5 @@ def _utc(at: datetime) -> str:
     return text.replace("+00:00", "Z")
 
 
-def _later(job: str = "") -> NotYet:
-    return NotYet(datetime.now(UTC) + PAUSE, job)
+def _answer_pending(job: str = "") -> AnswerPending:
+    return AnswerPending(datetime.now(UTC) + PAUSE, job)

@@ -26,32 +26,32 @@ import stripe
 
 from verification.outbound import client
 from verification.providers.base import ProviderError, Refused
-from verification.providers.calls import (
-    LATER,
+from verification.providers.http_api import (
     REFUSED,
-    Declined,
-    failure,
-    unavailable,
-)
-from verification.providers.checkout import (
-    BadSignature,
-    CheckoutAsked,
-    CheckoutBegun,
-    CheckoutSeen,
-    CheckoutState,
-    DisputeSeen,
-    DisputeState,
-    GivenBackElsewhere,
-    PaidElsewhere,
-    ProviderEvent,
-    RefundAsked,
-    RefundSeen,
-    RefundState,
-    Way,
-    checked_page,
-    header,
+    RETRYABLE_STATUSES,
+    RequestRejected,
+    to_provider_error,
+    unavailable_error,
 )
 from verification.providers.minor_units import from_cents, to_cents
+from verification.providers.payment_provider import (
+    BadSignature,
+    CheckoutPage,
+    CheckoutRequest,
+    CheckoutSnapshot,
+    CheckoutState,
+    DisputeSnapshot,
+    DisputeState,
+    PaymentMethod,
+    ProviderEvent,
+    ProviderPayment,
+    ProviderRefund,
+    RefundRequest,
+    RefundSnapshot,
+    RefundState,
+    header,
+    validate_page_url,
+)
 
 # It would write an id into the home directory and tell of the machine.
 stripe.enable_telemetry = False
@@ -83,7 +83,7 @@ DISPUTE_STATES = {
 
 class StripeCheckout:
     name: ClassVar[str] = "stripe"
-    ways: ClassVar[tuple[Way, ...]] = (Way.CARD,)
+    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (PaymentMethod.CARD,)
     # https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts
     # Shillings have to convert to 50 US cents; here at 150 for a dollar.
     MINIMUMS: ClassVar = {
@@ -117,27 +117,27 @@ class StripeCheckout:
             secret_key,
             base_addresses={"api": url.rstrip("/")},
             http_client=stripe.RequestsClient(
-                timeout=client.SECONDS, session=client.session(opened)
+                timeout=client.SECONDS, session=client.create_session(opened)
             ),
             max_network_retries=0,
         )
         self._api = self._client.v1
 
-    def begin(self, asked: CheckoutAsked) -> CheckoutBegun:
+    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
         session = self._created(asked)
         if session is None or not session.get("url"):
             told = "The reference was used before; its page cannot be had again."
             raise Refused("CHECKOUT_ALREADY_BEGUN", told)
-        url = checked_page(session["url"], self.checkout_origin)
-        return CheckoutBegun(url, session["id"])
+        url = validate_page_url(session["url"], self.checkout_origin)
+        return CheckoutPage(url, session["id"])
 
-    def look(self, reference: str, session: str) -> CheckoutSeen:
+    def look(self, reference: str, session: str) -> CheckoutSnapshot:
         found = self._session(session) if session else self._session_of(reference)
         if found is None or found.get("client_reference_id") != reference:
-            return CheckoutSeen(CheckoutState.UNKNOWN)
+            return CheckoutSnapshot(CheckoutState.UNKNOWN)
         intent = found.get("payment_intent")
         if found.get("payment_status") == "paid":
-            return CheckoutSeen(
+            return CheckoutSnapshot(
                 CheckoutState.PAID,
                 amount=from_cents(found.get("amount_total")),
                 currency=str(found.get("currency") or "").upper(),
@@ -147,13 +147,13 @@ class StripeCheckout:
             )
         message = _decline(intent)
         if message is not None and found.get("status") != "expired":
-            return CheckoutSeen(CheckoutState.FAILED, message=message[:200])
+            return CheckoutSnapshot(CheckoutState.FAILED, message=message[:200])
         word = str(found.get("status") or "")
-        return CheckoutSeen(self.STATES.get(word, CheckoutState.OPEN), message=word)
+        return CheckoutSnapshot(self.STATES.get(word, CheckoutState.OPEN), message=word)
 
-    def refund(self, asked: RefundAsked) -> RefundSeen:
+    def refund(self, asked: RefundRequest) -> RefundSnapshot:
         # Longer ago than Stripe remembers its idempotency keys.
-        if before := self.look_at_refund(asked, ""):
+        if before := self.poll_refund(asked, ""):
             return before
         params: Any = {
             "payment_intent": asked.transaction,
@@ -168,29 +168,31 @@ class StripeCheckout:
             key = f"{asked.reference}-{number}" if number else asked.reference
             # An error that is stored ended the request that got it. Where nothing of
             # ours is listed since, another key is safe.
-            if number and (before := self.look_at_refund(asked, "")):
+            if number and (before := self.poll_refund(asked, "")):
                 return before
             try:
-                with _asking():
-                    return self._refund_seen(self._made_refund(params, key))
+                with _translate_errors():
+                    return self._refund_snapshot(self._made_refund(params, key))
             except _StoredError as e:
                 answer = e.answer
-        raise answer or unavailable("Stripe", "answered with stored errors alone")
+        raise answer or unavailable_error("Stripe", "answered with stored errors alone")
 
-    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+    def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
         if refund:
-            with _asking(missing_is_none=True):
-                return self._refund_seen(self._api.refunds.retrieve(refund).to_dict())
+            with _translate_errors(missing_is_none=True):
+                return self._refund_snapshot(
+                    self._api.refunds.retrieve(refund).to_dict()
+                )
             return None
         params: Any = {"payment_intent": asked.transaction, "limit": PER_PAGE}
         for found in _pages(self._api.refunds, params):
             if _metadata(found).get("refund") == asked.reference:
-                return self._refund_seen(found)
+                return self._refund_snapshot(found)
         return None
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
         signature = header(headers, "stripe-signature")
-        if not any(_signed(body, signature, s) for s in self._webhook_secrets):
+        if not any(_is_signed(body, signature, s) for s in self._webhook_secrets):
             raise BadSignature
         event = _object(body)
         kind = str(event.get("type") or "")
@@ -208,12 +210,14 @@ class StripeCheckout:
             is_fraud_warning=kind == "radar.early_fraud_warning.created",
         )
 
-    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+    def payments_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[ProviderPayment]:
         created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
         params: Any = {"created": created, "limit": PER_PAGE}
         for charge in _pages(self._api.charges, params):
             if charge.get("status") == "succeeded" and charge.get("paid"):
-                yield PaidElsewhere(
+                yield ProviderPayment(
                     reference=str(_metadata(charge).get("reference") or ""),
                     transaction=_id(charge.get("payment_intent")) or charge["id"],
                     amount=from_cents(charge.get("amount")),
@@ -221,33 +225,35 @@ class StripeCheckout:
                     paid_at=datetime.fromtimestamp(charge["created"], UTC),
                 )
 
-    def given_back_between(
+    def refunds_between(
         self, start: datetime, end: datetime
-    ) -> Iterator[GivenBackElsewhere]:
+    ) -> Iterator[ProviderRefund]:
         created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
         params: Any = {"created": created, "limit": PER_PAGE}
         for found in _pages(self._api.refunds, params):
-            seen = self._refund_seen(found)
+            seen = self._refund_snapshot(found)
             if seen.state != RefundState.FAILED:
-                yield _given_back(seen.refund, found)
+                yield _provider_refund(seen.refund, found)
 
-    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+    def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         params: Any = {"payment_intent": transaction, "limit": PER_PAGE}
         for found in _pages(self._api.refunds, params):
-            seen = self._refund_seen(found)
+            seen = self._refund_snapshot(found)
             if seen.state != RefundState.FAILED:
-                yield _given_back(seen.refund, found)
+                yield _provider_refund(seen.refund, found)
 
-    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+    def disputes_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[DisputeSnapshot]:
         created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
         params: Any = {"created": created, "limit": PER_PAGE}
         for found in _pages(self._api.disputes, params):
-            yield _dispute_seen(found)
+            yield _dispute_snapshot(found)
 
-    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+    def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return False
 
-    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         raise Refused("PROMPT_NOT_SUPPORTED", "Stripe sends no prompts to phones.")
 
     def expire(self, reference: str, session: str) -> None:
@@ -255,17 +261,17 @@ class StripeCheckout:
         if not name:
             return
         try:
-            with _asking():
+            with _translate_errors():
                 self._api.checkout.sessions.expire(name)
-        except Declined:
+        except RequestRejected:
             # It is paid or expired already, as the next look tells.
             return
 
-    def _disputes_of(self, intent: str) -> tuple[DisputeSeen, ...] | None:
+    def _disputes_of(self, intent: str) -> tuple[DisputeSnapshot, ...] | None:
         params: Any = {"payment_intent": intent, "limit": PER_PAGE}
         try:
             return tuple(
-                _dispute_seen(one) for one in _pages(self._api.disputes, params)
+                _dispute_snapshot(one) for one in _pages(self._api.disputes, params)
             )
         except ProviderError:
             return None
@@ -281,14 +287,14 @@ class StripeCheckout:
             raise
         return made.to_dict()
 
-    def _created(self, asked: CheckoutAsked) -> dict[str, Any] | None:
+    def _created(self, asked: CheckoutRequest) -> dict[str, Any] | None:
         params = _session_params(asked)
         try:
-            with _asking():
+            with _translate_errors():
                 made = self._api.checkout.sessions.create(
                     params, {"idempotency_key": asked.reference}
                 )
-        except _AskedOtherwise:
+        except _KeyReused:
             # The same checkout, with another limit of time for one.
             return self._session_of(asked.reference)
         response = made.last_response
@@ -298,7 +304,7 @@ class StripeCheckout:
         return made.to_dict()
 
     def _session(self, session: str) -> dict[str, Any] | None:
-        with _asking(missing_is_none=True):
+        with _translate_errors(missing_is_none=True):
             return self._api.checkout.sessions.retrieve(
                 session, {"expand": ["payment_intent"]}
             ).to_dict()
@@ -327,7 +333,7 @@ class StripeCheckout:
                 (
                     from_cents(found.get("amount"))
                     for found in _pages(self._api.refunds, params)
-                    if self._refund_seen(found).state != RefundState.FAILED
+                    if self._refund_snapshot(found).state != RefundState.FAILED
                 ),
                 Decimal(0),
             )
@@ -335,15 +341,15 @@ class StripeCheckout:
             # That it was paid is known all the same.
             return None
 
-    def _refund_seen(self, found: dict[str, Any]) -> RefundSeen:
+    def _refund_snapshot(self, found: dict[str, Any]) -> RefundSnapshot:
         word = str(found.get("status") or "")
         state = self.REFUND_STATES.get(word, RefundState.PENDING)
         message = str(found.get("failure_reason") or word)
-        return RefundSeen(state, found["id"], message[:200])
+        return RefundSnapshot(state, found["id"], message[:200])
 
 
-def _given_back(refund: str, found: dict[str, Any]) -> GivenBackElsewhere:
-    return GivenBackElsewhere(
+def _provider_refund(refund: str, found: dict[str, Any]) -> ProviderRefund:
+    return ProviderRefund(
         refund=refund,
         transaction=_id(found.get("payment_intent")),
         amount=from_cents(found.get("amount")),
@@ -352,9 +358,9 @@ def _given_back(refund: str, found: dict[str, Any]) -> GivenBackElsewhere:
     )
 
 
-def _dispute_seen(found: dict[str, Any]) -> DisputeSeen:
+def _dispute_snapshot(found: dict[str, Any]) -> DisputeSnapshot:
     """https://docs.stripe.com/api/disputes/object#dispute_object-status"""
-    return DisputeSeen(
+    return DisputeSnapshot(
         dispute=found["id"],
         transaction=_id(found.get("payment_intent")),
         state=DISPUTE_STATES.get(str(found.get("status")), DisputeState.OPEN),
@@ -363,7 +369,7 @@ def _dispute_seen(found: dict[str, Any]) -> DisputeSeen:
     )
 
 
-def _signed(body: bytes, header: str, secret: str) -> bool:
+def _is_signed(body: bytes, header: str, secret: str) -> bool:
     """https://docs.stripe.com/webhooks#verify-manually
 
     By hand: Stripe's client reads the body as text first, and what is signed are bytes.
@@ -389,7 +395,7 @@ def _object(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _session_params(asked: CheckoutAsked) -> Any:
+def _session_params(asked: CheckoutRequest) -> Any:
     # On the payment, too, whose charges and their events carry it on.
     named = {"reference": asked.reference}
     params: dict[str, Any] = {
@@ -422,7 +428,7 @@ def _session_params(asked: CheckoutAsked) -> Any:
 
 
 def _pages(service: Any, params: Any) -> Iterator[dict[str, Any]]:
-    with _asking():
+    with _translate_errors():
         for found in service.list(params).auto_paging_iter():
             yield found.to_dict()
 
@@ -434,7 +440,7 @@ class _StoredError(Exception):
         self.answer = answer
 
 
-class _AskedOtherwise(Refused):
+class _KeyReused(Refused):
     """The idempotency key was used before, for something else."""
 
     def __init__(self) -> None:
@@ -442,31 +448,33 @@ class _AskedOtherwise(Refused):
 
 
 @contextmanager
-def _asking(*, missing_is_none: bool = False) -> Iterator[None]:
+def _translate_errors(*, missing_is_none: bool = False) -> Iterator[None]:
     """Turns the client's errors, which hold bodies, into ours."""
     try:
         yield
     except stripe.IdempotencyError:
-        raise _AskedOtherwise from None
+        raise _KeyReused from None
     except stripe.StripeError as e:
         if missing_is_none and e.http_status == 404 and e.json_body:
             return
         raise _error(e) from None
     except (KeyError, AttributeError, TypeError, ValueError):
-        raise unavailable("Stripe", "answered in another form") from None
+        raise unavailable_error("Stripe", "answered in another form") from None
 
 
 def _error(e: stripe.StripeError) -> ProviderError:
     if isinstance(e, stripe.APIConnectionError):
-        return failure("Stripe", e.__cause__ or e)
+        return to_provider_error("Stripe", e.__cause__ or e)
     status = e.http_status
     # 409: the same is being asked at this moment.
-    later = LATER | {409}
+    later = RETRYABLE_STATUSES | {409}
     if status is None or status < 400 or status >= 500 or status in later:
-        return unavailable("Stripe", f"answered with status {status}")
+        return unavailable_error("Stripe", f"answered with status {status}")
     if not isinstance(e.json_body, dict):
-        return unavailable("Stripe", f"answered with status {status}, and not JSON")
-    return Declined("Stripe", status, {"code": e.code})
+        return unavailable_error(
+            "Stripe", f"answered with status {status}, and not JSON"
+        )
+    return RequestRejected("Stripe", status, {"code": e.code})
 
 
 def _reference(about: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 
-class Token:
+class TokenCache:
     """Asks the source once for all threads that wait; they share a failure as well.
 
     `ask` returns a token and how many seconds to use it, within `seconds`.

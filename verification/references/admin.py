@@ -2,8 +2,8 @@ from django.contrib import admin, messages
 from django.db import transaction
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, link
-from verification.consents.links import TooSoon
-from verification.references.answers import ReferenceClosed, resend
+from verification.consents.links import ResendTooSoon
+from verification.references.answers import ReferenceClosed, resend_reference_link
 from verification.references.models import Reference
 
 
@@ -65,13 +65,13 @@ class ReferenceAdmin(ReadOnlyAdmin):
         for reference in references:
             try:
                 with transaction.atomic():
-                    resend(reference.pk)
+                    resend_reference_link(reference.pk)
                     told = "sent a new link"
                     self.log_change(request, reference, told, verb="link-sent")
             except ReferenceClosed as e:
                 told = f"{reference} takes no answer any more: {e.status}."
                 self.message_user(request, told, messages.ERROR)
-            except TooSoon as e:
+            except ResendTooSoon as e:
                 self.message_user(request, f"{reference}: {e}", messages.ERROR)
             else:
                 told = f"A new link goes to the referee of {reference}."

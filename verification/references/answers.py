@@ -22,15 +22,20 @@ from django.utils.timezone import now
 
 from verification.checks.events import consent_status_of, reference_event
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.links import PAUSE, TooSoon
+from verification.consents.links import RESEND_INTERVAL, ResendTooSoon
 from verification.consents.messages import reference_receipt
 from verification.db.bulk_insert import insert
 from verification.jobs.batches import sweep
 from verification.notifications.models import Kind
 from verification.notifications.outbox import cancel, notify
 from verification.references.models import Reference, ReferenceStatus
-from verification.references.requests import causes_of, make_due, message, new_link
-from verification.reports.locks import held
+from verification.references.requests import (
+    causes_of,
+    make_due,
+    reference_message,
+    set_new_link,
+)
+from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
 from webhooks.events import event_rows
 
@@ -47,7 +52,7 @@ class ReferenceClosed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AnswerEvidence:
     """How the referee answered: what is kept to show that it was so."""
 
     address: str
@@ -68,16 +73,19 @@ class Evidence:
 
 @transaction.atomic
 def submit(
-    reference_id: UUID, generation: int, answers: Mapping[str, Any], evidence: Evidence
+    reference_id: UUID,
+    generation: int,
+    answers: Mapping[str, Any],
+    evidence: AnswerEvidence,
 ) -> Reference:
     """Keep the answers, which are those of `providers.referee`, and end the check.
 
     Raises ReferenceClosed. The same link again changes nothing.
     """
-    reference, report = _hold(reference_id)
+    reference, report = _lock_reference(reference_id)
     if _is_done(reference, generation, ReferenceStatus.SUBMITTED):
         return reference
-    _refuse_unless_open(reference, report, generation)
+    _require_open(reference, report, generation)
     at = now()
     reference.status = ReferenceStatus.SUBMITTED
     reference.answers, reference.submitted_at = dict(answers), at
@@ -97,13 +105,13 @@ def submit(
 
 @transaction.atomic
 def decline(
-    reference_id: UUID, generation: int, evidence: Evidence, reason: str
+    reference_id: UUID, generation: int, evidence: AnswerEvidence, reason: str
 ) -> Reference:
     """The check fails, for good. Raises ReferenceClosed; twice is once."""
-    reference, report = _hold(reference_id)
+    reference, report = _lock_reference(reference_id)
     if _is_done(reference, generation, ReferenceStatus.DECLINED):
         return reference
-    _refuse_unless_open(reference, report, generation)
+    _require_open(reference, report, generation)
     at = now()
     reference.status = ReferenceStatus.DECLINED
     reference.declined_at = at
@@ -112,40 +120,40 @@ def decline(
 
 
 @transaction.atomic
-def resend(reference_id: UUID) -> Reference:
+def resend_reference_link(reference_id: UUID) -> Reference:
     """Send the referee another link; the one before leads nowhere from then on.
 
     Raises ReferenceClosed, and TooSoon within a minute of the last one.
     """
-    reference, report = _hold(reference_id)
-    _refuse_unless_open(reference, report, reference.generation)
+    reference, report = _lock_reference(reference_id)
+    _require_open(reference, report, reference.generation)
     at = now()
-    if (left := reference.link_made_at + PAUSE - at) > timedelta():
-        raise TooSoon(math.ceil(left.total_seconds()))
+    if (left := reference.link_made_at + RESEND_INTERVAL - at) > timedelta():
+        raise ResendTooSoon(math.ceil(left.total_seconds()))
     _cancel_messages(reference)
     reference.generation += 1
-    new_link(reference, at)
+    set_new_link(reference, at)
     reference.save()
-    notify(message(Kind.REFERENCE_REQUEST, report, reference))
+    notify(reference_message(Kind.REFERENCE_REQUEST, report, reference))
     return reference
 
 
 @transaction.atomic
-def remind(reference_id: UUID) -> None:
+def remind_referee(reference_id: UUID) -> None:
     """Once a link; who cannot answer any more is not reminded."""
-    reference, report = _hold(reference_id)
+    reference, report = _lock_reference(reference_id)
     if reference.reminded_at is not None:
         return
     reference.reminded_at = now()
     reference.save(update_fields=["reminded_at"])
-    if closed_as(reference, report, reference.generation) is None:
-        notify(message(Kind.REFERENCE_REMINDER, report, reference))
+    if closed_status(reference, report, reference.generation) is None:
+        notify(reference_message(Kind.REFERENCE_REMINDER, report, reference))
 
 
 @transaction.atomic
-def expire(reference_id: UUID) -> None:
+def expire_reference(reference_id: UUID) -> None:
     """Close a link that nobody answered; nothing happens to one that was."""
-    reference, _ = _hold(reference_id)
+    reference, _ = _lock_reference(reference_id)
     at = now()
     if reference.status != ReferenceStatus.PENDING or reference.expires_at > at:
         return
@@ -156,7 +164,7 @@ def expire(reference_id: UUID) -> None:
         make_due(reference.result_id, at)
 
 
-def closed_as(reference: Reference, report: Report, generation: int) -> str | None:
+def closed_status(reference: Reference, report: Report, generation: int) -> str | None:
     """The status that ReferenceClosed has, or None where this link can answer."""
     if reference.generation != generation:
         return "REPLACED"
@@ -170,9 +178,9 @@ def closed_as(reference: Reference, report: Report, generation: int) -> str | No
     return ReferenceStatus.EXPIRED if reference.expires_at <= now() else None
 
 
-def _hold(reference_id: UUID) -> tuple[Reference, Report]:
+def _lock_reference(reference_id: UUID) -> tuple[Reference, Report]:
     rows = Reference.objects.values_list("report_id", flat=True)
-    report = held().get(pk=rows.get(pk=reference_id))
+    report = locked_reports().get(pk=rows.get(pk=reference_id))
     return Reference.objects.select_for_update(no_key=True).get(pk=reference_id), report
 
 
@@ -180,8 +188,8 @@ def _is_done(reference: Reference, generation: int, status: ReferenceStatus) -> 
     return (reference.generation, reference.status) == (generation, status)
 
 
-def _refuse_unless_open(reference: Reference, report: Report, generation: int) -> None:
-    if closed := closed_as(reference, report, generation):
+def _require_open(reference: Reference, report: Report, generation: int) -> None:
+    if closed := closed_status(reference, report, generation):
         raise ReferenceClosed(closed)
 
 
@@ -203,22 +211,22 @@ def _cancel_messages(reference: Reference) -> None:
     cancel(*causes_of(reference))
 
 
-REMINDED_AFTER = timedelta(days=3)
+REMINDER_DELAY = timedelta(days=3)
 
 
 def remind_referees() -> None:
-    due = _waiting().filter(
+    due = _pending_references().filter(
         reminded_at=None,
-        link_made_at__lte=now() - REMINDED_AFTER,
+        link_made_at__lte=now() - REMINDER_DELAY,
         expires_at__gt=now(),
     )
-    sweep(due, remind)
+    sweep(due, remind_referee)
 
 
 def expire_references() -> None:
     """Those whose check waits are closed by it; the others had their report stopped."""
-    sweep(_waiting().filter(expires_at__lte=now()), expire)
+    sweep(_pending_references().filter(expires_at__lte=now()), expire_reference)
 
 
-def _waiting() -> QuerySet[Reference]:
+def _pending_references() -> QuerySet[Reference]:
     return Reference.objects.filter(status=ReferenceStatus.PENDING)

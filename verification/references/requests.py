@@ -17,14 +17,20 @@ from django.utils.timezone import now
 from verification import links
 from verification.checks.claims import Claim
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.outcomes import Again, Cancelled, Failed, Outcome, finding_of
+from verification.checks.outcomes import (
+    Cancelled,
+    Failed,
+    Outcome,
+    Retry,
+    completed_with,
+)
 from verification.checks.schedule import wake_up
 from verification.db.ids import uuid7
-from verification.notifications.models import BOTH, Channel, Kind
-from verification.notifications.outbox import Wanted, cancel, notify
-from verification.providers.referee import compare
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, cancel, notify
+from verification.providers.referee import compare_employment
 from verification.references.models import Reference, ReferenceStatus
-from verification.reports.locks import held
+from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
 from verification.values.wire import utc_text
 from workspaces.models import Environment
@@ -34,16 +40,16 @@ NO_ANSWER = Failed("REFEREE_NO_ANSWER", "The referee did not answer in time.", T
 ERASED = Failed("SUBJECT_ERASED", "There is nobody left to ask about.", False)
 
 
-def ask_referee(claimed: Claim) -> Outcome:
+def run_reference_check(claimed: Claim) -> Outcome:
     """How the check stands with its referee, who is asked if they were not yet."""
     if claimed.report.subject is None:
         return ERASED
-    reference = _reference_of(claimed) or _request(claimed)
+    reference = _reference_of(claimed) or _create_reference(claimed)
     if reference is None:
         return Cancelled()
     if reference.status == ReferenceStatus.PENDING and reference.expires_at <= now():
         _expire(reference)
-    return _standing(claimed, reference)
+    return _reference_outcome(claimed, reference)
 
 
 def make_due(result_id: UUID, at: datetime) -> None:
@@ -77,9 +83,11 @@ def close_references(report: Report) -> None:
     waiting.update(status=ReferenceStatus.EXPIRED)
 
 
-def message(kind: Kind, report: Report, reference: Reference) -> Wanted:
+def reference_message(
+    kind: Kind, report: Report, reference: Reference
+) -> OutgoingMessage:
     subject = report.subject or {}
-    return Wanted(
+    return OutgoingMessage(
         kind,
         Channel.EMAIL,
         cause_of(reference, kind),
@@ -92,13 +100,13 @@ def message(kind: Kind, report: Report, reference: Reference) -> Wanted:
             "link": links.reference_url(reference.pk, reference.generation),
             "expiresAt": utc_text(reference.expires_at),
         },
-        BOTH,
+        BILINGUAL,
         report.workspace_id,
         report.environment == Environment.SANDBOX,
     )
 
 
-def new_link(reference: Reference, at: datetime) -> None:
+def set_new_link(reference: Reference, at: datetime) -> None:
     """Point the reference, whose generation is set, to a link that works from now."""
     token = links.token("reference", reference.pk, reference.generation)
     reference.token_digest = links.digest(token)
@@ -113,9 +121,9 @@ def _reference_of(claimed: Claim) -> Reference | None:
 
 
 @transaction.atomic
-def _request(claimed: Claim) -> Reference | None:
+def _create_reference(claimed: Claim) -> Reference | None:
     """Ask the referee; None if the report was stopped meanwhile."""
-    report = held().get(pk=claimed.report.pk)
+    report = locked_reports().get(pk=claimed.report.pk)
     # Held, so that no two workers ask and nobody is asked for a cancelled report.
     if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
         return None
@@ -124,9 +132,9 @@ def _request(claimed: Claim) -> Reference | None:
     reference = Reference(
         id=uuid7(), report=report, result_id=claimed.result_id, attempt=claimed.attempt
     )
-    new_link(reference, now())
+    set_new_link(reference, now())
     reference.save(force_insert=True)
-    notify(message(Kind.REFERENCE_REQUEST, report, reference))
+    notify(reference_message(Kind.REFERENCE_REQUEST, report, reference))
     return reference
 
 
@@ -138,15 +146,17 @@ def _expire(reference: Reference) -> None:
     reference.refresh_from_db()
 
 
-def _standing(claimed: Claim, reference: Reference) -> Outcome:
+def _reference_outcome(claimed: Claim, reference: Reference) -> Outcome:
     match reference.status:
         case ReferenceStatus.SUBMITTED:
             subject, answers = claimed.report.subject, reference.answers
             if subject is None or answers is None:
                 return ERASED
-            return finding_of(compare(subject, answers, str(reference.pk)))
+            return completed_with(
+                compare_employment(subject, answers, str(reference.pk))
+            )
         case ReferenceStatus.DECLINED:
             return DECLINED
         case ReferenceStatus.EXPIRED:
             return NO_ANSWER
-    return Again(reference.expires_at, tries=claimed.tries)
+    return Retry(reference.expires_at, tries=claimed.tries)

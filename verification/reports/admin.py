@@ -28,14 +28,22 @@ from verification.backoffice.dialogs import (
     Facts,
     FactsForm,
     ReasonForm,
-    back_to,
     dialog,
+    redirect_back,
 )
-from verification.backoffice.disclosure import ASK, is_revealed, remember
-from verification.backoffice.model_admin import SEARCHED, ReadOnlyAdmin
+from verification.backoffice.disclosure import (
+    REVEAL_NOTICE,
+    is_revealed,
+    remember_reveal,
+)
+from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, ReadOnlyAdmin
 from verification.backoffice.widgets import link
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.links import NotResendable, TooSoon, resend
+from verification.consents.links import (
+    NotResendable,
+    ResendTooSoon,
+    resend_consent_link,
+)
 from verification.consents.models import ConsentRecord
 from verification.documents.report import report_pdf
 from verification.notifications.models import Notification
@@ -43,12 +51,12 @@ from verification.payments.links import NotPayable, resend_payment_link
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports.cancel import cancel
-from verification.reports.messages import causes_of
+from verification.reports.messages import message_causes
 from verification.reports.models import Report, ReportStatus
-from verification.reports.pricing import charged, charges
+from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.retry import check_retryable, failed_checks, retry
 from verification.reports.status import NotCancellable, NotRetryable
-from verification.values.masking import masked
+from verification.values.masking import mask
 from webhooks.models import Delivery, Event
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, LedgerEntry
@@ -58,7 +66,7 @@ SHOWN = 100
 
 
 @dataclass
-class Story:
+class ReportHistory:
     report: Report
     changes: list[Any]
     results: list[CheckResult]
@@ -74,7 +82,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEntry:
     at: datetime
     icon: str
     what: str
@@ -82,15 +90,15 @@ class Moment:
     by: str = ""
 
 
-def story_of(report: Report) -> Story:
+def load_history(report: Report) -> ReportHistory:
     results = list(report.results.all()[:SHOWN])
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
     # Found by the results: their index is the one entries have.
     entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])
-    messages = Notification.objects.filter(cause__in=causes_of(report))
+    messages = Notification.objects.filter(cause__in=message_causes(report))
     messages = messages.defer("context", "recipient")
     references = report.references.defer("answers", "evidence")
-    story = Story(
+    story = ReportHistory(
         report,
         list(report.status_changes.all()[:SHOWN]),
         results,
@@ -109,58 +117,58 @@ def story_of(report: Report) -> Story:
     return story
 
 
-def timeline(story: Story) -> list[Moment]:
+def timeline(story: ReportHistory) -> list[TimelineEntry]:
     """Everything that has a time, oldest first."""
-    return sorted(_moments(story), key=lambda moment: moment.at)
+    return sorted(_timeline_entries(story), key=lambda moment: moment.at)
 
 
-def _moments(story: Story) -> Iterator[Moment]:
+def _timeline_entries(story: ReportHistory) -> Iterator[TimelineEntry]:
     for change in story.changes:
         told = f"{change} · {change.trigger}"
-        yield Moment(change.created_at, "swap_horiz", told, by=change.actor)
+        yield TimelineEntry(change.created_at, "swap_horiz", told, by=change.actor)
     for record in story.records:
         told = f"Consent {record.happened.lower()}, receipt {record.number}"
-        yield Moment(record.created_at, "how_to_reg", told, _page(record))
+        yield TimelineEntry(record.created_at, "how_to_reg", told, _page(record))
     for result in story.results:
         if result.completed_at:
             told = f"{result.name} {result.status.lower()}"
-            yield Moment(result.completed_at, "fact_check", told, _page(result))
+            yield TimelineEntry(result.completed_at, "fact_check", told, _page(result))
     yield from _answers(story)
     yield from _payments(story)
     for event in story.events:
-        yield Moment(event.created_at, "webhook", *_delivered(event))
+        yield TimelineEntry(event.created_at, "webhook", *_describe_delivery(event))
 
 
-def _answers(story: Story) -> Iterator[Moment]:
+def _answers(story: ReportHistory) -> Iterator[TimelineEntry]:
     for reference in story.references:
         name, page = f"Reference {reference.number}", _page(reference)
-        yield Moment(reference.created_at, "reviews", f"{name} asked for", page)
+        yield TimelineEntry(reference.created_at, "reviews", f"{name} asked for", page)
         if at := reference.submitted_at or reference.declined_at:
             told = f"{name} {reference.status.lower()}"
-            yield Moment(at, "reviews", told, page)
+            yield TimelineEntry(at, "reviews", told, page)
 
 
-def _payments(story: Story) -> Iterator[Moment]:
+def _payments(story: ReportHistory) -> Iterator[TimelineEntry]:
     for checkout in story.checkouts:
         name, page = f"Checkout {checkout.number}", _page(checkout)
         begun = f"{name} begun at {checkout.provider}"
         if checkout.is_prompt:
             begun = f"{name}: M-Pesa prompt by {checkout.provider}"
         by = checkout.started_by
-        yield Moment(checkout.created_at, "point_of_sale", begun, page, by)
+        yield TimelineEntry(checkout.created_at, "point_of_sale", begun, page, by)
         if checkout.paid_at:
             told = f"{name} paid: {checkout.paid_currency} {checkout.paid_amount}"
-            yield Moment(checkout.paid_at, "payments", told, page)
+            yield TimelineEntry(checkout.paid_at, "payments", told, page)
     for refund in story.refunds:
         told = f"Refund of {refund.amount} {refund.status.lower()}"
         at = refund.ended_at or refund.created_at
-        yield Moment(at, "undo", told, _page(refund), refund.requested_by)
+        yield TimelineEntry(at, "undo", told, _page(refund), refund.requested_by)
     for event in story.provider_events:
         told = f"{event.provider}: {event.type}"
-        yield Moment(event.received_at, "receipt_long", told, _page(event))
+        yield TimelineEntry(event.received_at, "receipt_long", told, _page(event))
 
 
-def _delivered(event: Event) -> tuple[str, str]:
+def _describe_delivery(event: Event) -> tuple[str, str]:
     delivery: Delivery | None = getattr(event, "delivery", None)
     if delivery is None:
         return f"{event.name}, for no receiver", _page(event)
@@ -177,7 +185,7 @@ REFUSALS = (
     NotRetryable,
     NotResendable,
     NotPayable,
-    TooSoon,
+    ResendTooSoon,
     InsufficientBalance,
 )
 LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
@@ -191,10 +199,10 @@ class StuckFilter(admin.SimpleListFilter):
         return [("hour", "running for over an hour")]
 
     def queryset(self, request: HttpRequest, reports: QuerySet[Any]) -> QuerySet[Any]:
-        return stuck(reports) if self.value() == "hour" else reports
+        return filter_stuck(reports) if self.value() == "hour" else reports
 
 
-def stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
+def filter_stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
     """Found by the index `reports_under_way`."""
     return reports.filter(
         status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL],
@@ -203,7 +211,7 @@ def stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
     )
 
 
-def why_not_retried(report: Any) -> str:
+def not_retryable_reason(report: Any) -> str:
     """Blank where a retry can work: it is allowed, and some failure may pass."""
     failed = failed_checks(report)
     try:
@@ -215,10 +223,10 @@ def why_not_retried(report: Any) -> str:
     return ""
 
 
-def facts_of(report: Any) -> list[tuple[str, str]]:
+def subject_facts(report: Any) -> list[tuple[str, str]]:
     """Of the subject, masked until it is revealed; the page shows the name anyway."""
     told = report.subject or {}
-    shown = told if report.is_revealed else masked(told)
+    shown = told if report.is_revealed else mask(told)
     return [
         (LABELS.get(name) or re.sub(r"([A-Z])", r" \1", name).capitalize(), value)
         for name, value in shown.items()
@@ -240,19 +248,19 @@ class ReportForm(FactsForm):
         return Report.objects.select_related("workspace").get(pk=self.object_id)
 
 
-class Cancellation(ReasonForm, ReportForm):
+class CancelForm(ReasonForm, ReportForm):
     pass
 
 
-class Retrial(ReportForm):
+class RetryForm(ReportForm):
     def facts(self) -> Facts:
         report = self.report
         failed = failed_checks(report)
         account = Account.objects.get(
             workspace=report.workspace_id, environment=report.environment
         )
-        movements = charges(
-            Client(account.workspace, account, ""), report, charged(failed)
+        movements = charge_movements(
+            Client(account.workspace, account, ""), report, charge_items(failed)
         )
         price = -sum((one.amount for one in movements), Decimal(0))
         return [
@@ -277,7 +285,7 @@ class ReportAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("reference",)
-    change_list_template = SEARCHED
+    change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/report.html"
     # All else is drawn by the template, from the story.
     fields = [
@@ -333,37 +341,43 @@ class ReportAdmin(ReadOnlyAdmin):
         report = more["obj"]
         # Here are a name and what was found about it: who looks is written down.
         audit.record("report.opened", audit.actor_of(request), report)
-        story = story_of(report)
+        story = load_history(report)
         context |= {"story": story, "timeline": timeline(story), "report": report}
-        context["subject"] = facts_of(report)
+        context["subject"] = subject_facts(report)
         has_failed = any(r.status == ResultStatus.FAILED for r in story.results)
-        if has_failed and report.is_ended and self._acted_on(request, str(report.pk)):
-            context["why_not_retried"] = why_not_retried(report)
+        if (
+            has_failed
+            and report.is_ended
+            and self._get_changeable_report(request, str(report.pk))
+        ):
+            context["why_not_retried"] = not_retryable_reason(report)
         return super().render_change_form(request, context, *arguments, **more)
 
     def has_cancel_permission(
         self, request: HttpRequest, object_id: Any = None
     ) -> bool:
-        report = self._acted_on(request, object_id)
+        report = self._get_changeable_report(request, object_id)
         return report is not None and not report.is_ended
 
     def has_retry_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        report = self._acted_on(request, object_id)
-        return report is not None and not why_not_retried(report)
+        report = self._get_changeable_report(request, object_id)
+        return report is not None and not not_retryable_reason(report)
 
     def has_consent_permission(
         self, request: HttpRequest, object_id: Any = None
     ) -> bool:
-        report = self._acted_on(request, object_id)
+        report = self._get_changeable_report(request, object_id)
         return bool(report and hasattr(report, "consent") and not report.is_ended)
 
     def has_payment_permission(
         self, request: HttpRequest, object_id: Any = None
     ) -> bool:
-        report = self._acted_on(request, object_id)
+        report = self._get_changeable_report(request, object_id)
         return bool(report and hasattr(report, "payment") and not report.is_ended)
 
-    def _acted_on(self, request: HttpRequest, object_id: Any) -> Report | None:
+    def _get_changeable_report(
+        self, request: HttpRequest, object_id: Any
+    ) -> Report | None:
         """The report, for who may act on it."""
         if not request.user.has_perm("reports.change_report"):
             return None
@@ -377,7 +391,7 @@ class ReportAdmin(ReadOnlyAdmin):
             "Cancel this report",
             "Checks that were not asked are given back. This cannot be undone.",
             "Cancel the report",
-            Cancellation,
+            CancelForm,
         ),
     )
     def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
@@ -392,7 +406,7 @@ class ReportAdmin(ReadOnlyAdmin):
             "Run the failed checks again",
             "Each is charged as at launch, and given back if it fails again.",
             "Retry",
-            Retrial,
+            RetryForm,
         ),
     )
     def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
@@ -411,7 +425,7 @@ class ReportAdmin(ReadOnlyAdmin):
     def resend_consent(
         self, request: HttpRequest, form: Any, object_id: str
     ) -> HttpResponse:
-        return self._act(request, object_id, resend, "consent-link-sent")
+        return self._act(request, object_id, resend_consent_link, "consent-link-sent")
 
     @action(
         description="Resend payment link",
@@ -450,14 +464,16 @@ class ReportAdmin(ReadOnlyAdmin):
         else:
             told = f"Done: {done.replace('-', ' ')}."
             self.message_user(request, told, messages.SUCCESS)
-        return back_to(request, report)
+        return redirect_back(request, report)
 
     @action(
         description="PDF",
         icon="picture_as_pdf",
         permissions=["reveal"],
         url_path="pdf",
-        dialog=dialog("Take the PDF", f"{ASK} The PDF tells all.", "Go on", ReasonForm),
+        dialog=dialog(
+            "Take the PDF", f"{REVEAL_NOTICE} The PDF tells all.", "Go on", ReasonForm
+        ),
     )
     def pdf(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         report = self.get_object(request, object_id)
@@ -466,9 +482,9 @@ class ReportAdmin(ReadOnlyAdmin):
         reason = form.cleaned_data["reason"]
         who = audit.actor_of(request)
         audit.record("report.pdf-taken", who, report, fields=["pdf"], reason=reason)
-        remember(request, report)
+        remember_reveal(request, report)
         url = reverse("admin:reports_report_document", args=[report.pk])
-        return back_to(request, report, url)
+        return redirect_back(request, report, url)
 
     def document(self, request: HttpRequest, report_id: Any) -> HttpResponse:
         report = self.get_object(request, str(report_id))

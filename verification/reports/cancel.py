@@ -14,24 +14,24 @@ from django.utils.timezone import now
 
 from verification.checks.events import consent_status_of, report_event
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.messages import stop_asking
+from verification.consents.messages import cancel_consent_requests
 from verification.db.bulk_insert import insert
-from verification.payments.messages import stop_asking_payer
+from verification.payments.messages import cancel_payment_requests
 from verification.payments.models import PaymentStatus
 from verification.payments.polling import close_checkouts
-from verification.payments.refunds import give_back_parts
+from verification.payments.refunds import refund_parts
 from verification.references.requests import close_references
-from verification.reports.locks import hold
+from verification.reports.locks import lock_report
 from verification.reports.models import PaymentMode, Report, ReportStatus
-from verification.reports.status import Move, NotCancellable, move
-from verification.sources.gate import close
+from verification.reports.status import NotCancellable, Transition, apply_transitions
+from verification.sources.calls import close_calls
 from webhooks.events import event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, account_of, entries, move_balances
 from workspaces.models import Client
 
 
-def stop(
+def end_report(
     client: Client,
     report: Report,
     target: ReportStatus,
@@ -54,19 +54,19 @@ def stop(
         status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
     )
     # Of one that was claimed before, a call may be left whose worker died.
-    close(result.pk for result in unasked if result.fence)
+    close_calls(result.pk for result in unasked if result.fence)
     code, message = failure
     changes = {"completed_at": at, "failure_code": code, "failure_message": message}
-    move([Move(report, target, trigger, client.actor, changes)], at)
+    apply_transitions([Transition(report, target, trigger, client.actor, changes)], at)
     if consent := getattr(report, "consent", None):
-        stop_asking(consent)
+        cancel_consent_requests(consent)
     close_references(report)
     _cancel_payment(report)
     if not was_draft and report.payment_mode == PaymentMode.SELF:
-        _give_back(client, report, unasked, at)
+        _reverse_charges(client, report, unasked, at)
 
 
-def fail(
+def fail_report(
     report: Report,
     failure: tuple[str, str],
     trigger: str,
@@ -77,7 +77,7 @@ def fail(
     """Move a held report that waited at a gate to FAILED, and say so by an event."""
     account = account_of(report.workspace, report.environment)
     client = Client(report.workspace, account, actor)
-    stop(client, report, ReportStatus.FAILED, trigger, at, failure)
+    end_report(client, report, ReportStatus.FAILED, trigger, at, failure)
     stack = report.results.values_list("name", "status", "id")
     event = report_event(
         Event.Name.REPORT_FAILED,
@@ -94,12 +94,12 @@ def _cancel_payment(report: Report) -> None:
     if payment and payment.is_outstanding:
         payment.status = PaymentStatus.CANCELLED
         payment.save(update_fields=["status"])
-        give_back_parts(payment.pk)
+        refund_parts(payment.pk)
         close_checkouts(payment.pk)
-        stop_asking_payer(payment)
+        cancel_payment_requests(payment)
 
 
-def _give_back(
+def _reverse_charges(
     client: Client, report: Report, results: list[CheckResult], at: datetime
 ) -> None:
     movements = [
@@ -122,8 +122,8 @@ def _give_back(
 @transaction.atomic
 def cancel(client: Client, report_id: UUID) -> Report:
     """Stop a report, or raise NotCancellable when it has ended."""
-    report = hold(client, report_id)
+    report = lock_report(client, report_id)
     if report.is_ended:
         raise NotCancellable(report.status)
-    stop(client, report, ReportStatus.CANCELLED, "cancelled", now())
+    end_report(client, report, ReportStatus.CANCELLED, "cancelled", now())
     return report

@@ -18,19 +18,19 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification import links
-from verification.checks.claims import turns
+from verification.checks.claims import assign_turns
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.schedule import wake_up_row
 from verification.consents.messages import consent_request
 from verification.consents.models import Consent, ConsentStatus
-from verification.db.bulk_insert import Rows, insert, insert_at_once
+from verification.db.bulk_insert import Rows, insert, insert_and_update
 from verification.db.ids import uuid7
 from verification.notifications import outbox
-from verification.notifications.outbox import Wanted, notification_rows
+from verification.notifications.outbox import OutgoingMessage, notification_rows
 from verification.payments.messages import payment_request
 from verification.payments.models import Payment, PaymentStatus
-from verification.payments.registry import LABELS, checkout_provider, minimum
+from verification.payments.registry import LABELS, checkout_provider, minimum_amount
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -40,22 +40,28 @@ from verification.reports.models import (
     StatusChange,
 )
 from verification.reports.orders import Order
-from verification.reports.pricing import Line, Priced, charges, price_orders, total
-from verification.reports.queries import ENTRY_COLUMNS, entry_values
+from verification.reports.pricing import (
+    OrderLine,
+    PricedOrder,
+    charge_movements,
+    price_orders,
+    total,
+)
+from verification.reports.queries import SEARCH_ENTRY_COLUMNS, search_entry_rows
 from verification.reports.request import (
     Fault,
     InvalidRequest,
-    not_available,
-    not_consented,
+    no_consent_reason,
+    no_source_reason,
 )
 from verification.values.wire import CURRENCY
-from webhooks.events import Happening, event_rows
+from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
-from workspaces.ledger import Movement, entries, move_balances, paid_with
+from workspaces.ledger import Movement, balance_update, entries, move_balances
 from workspaces.models import Client, Environment
 
 
-def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
+def build_consent(report: Report, order: Order, at: datetime) -> Consent | None:
     asked = order.consent
     if asked is None:
         return None
@@ -75,7 +81,7 @@ def consent_for(report: Report, order: Order, at: datetime) -> Consent | None:
     return consent
 
 
-def payment_for(
+def build_payment(
     report: Report, order: Order, amount: Decimal, at: datetime
 ) -> Payment | None:
     """None where nobody but the workspace pays; without a link if it costs nothing."""
@@ -98,24 +104,24 @@ def payment_for(
     return payment
 
 
-def refuse_too_little(
+def require_payable_amounts(
     orders: Sequence[Order], amounts: Sequence[Decimal], environment: str
 ) -> None:
     """Raise InvalidRequest if a payer would owe less than can be paid here."""
     faults = [
         Fault(("reports", number, "paymentMode"), "out-of-range", told)
         for number, (order, amount) in enumerate(zip(orders, amounts, strict=True))
-        if (told := too_little(order.payment_mode, amount, environment))
+        if (told := amount_too_low_reason(order.payment_mode, amount, environment))
     ]
     if faults:
         raise InvalidRequest(faults)
 
 
-def too_little(payment_mode: str, amount: Decimal, environment: str) -> str:
+def amount_too_low_reason(payment_mode: str, amount: Decimal, environment: str) -> str:
     """Why nobody can pay this amount; empty if it can be paid, or nobody has to."""
     if payment_mode == PaymentMode.SELF or not amount:
         return ""
-    least = minimum(environment, CURRENCY)
+    least = minimum_amount(environment, CURRENCY)
     if amount >= least:
         return ""
     taker = LABELS.get(checkout_provider(environment).name, "")
@@ -125,7 +131,7 @@ def too_little(payment_mode: str, amount: Decimal, environment: str) -> str:
     )
 
 
-def cannot_be_made(report: Report) -> str:
+def blocked_check_reason(report: Report) -> str:
     """Why a check that waits to be paid for cannot be made as things stand: no source
     answers it, or the subject was shown other ones. Empty if all can be made."""
     if report.environment != Environment.PRODUCTION:
@@ -133,7 +139,7 @@ def cannot_be_made(report: Report) -> str:
     where = (report.environment, report.country)
     waiting = report.results.filter(reused_from_id=None).order_by("position")
     told = (
-        not_available(name, *where) or not_consented(report, name)
+        no_source_reason(name, *where) or no_consent_reason(report, name)
         for name in waiting.values_list("name", flat=True)
     )
     return next(filter(None, told), "")
@@ -235,7 +241,7 @@ PAYMENT_COLUMNS = [
 
 
 @dataclass(slots=True)
-class Created:
+class NewReport:
     """A report just made, with what the answer says of it."""
 
     report: Report
@@ -255,11 +261,11 @@ class _Batch:
     consents: list[tuple[Any, ...]] = field(default_factory=list)
     payments: list[tuple[Any, ...]] = field(default_factory=list)
     movements: list[Movement] = field(default_factory=list)
-    happenings: list[Happening] = field(default_factory=list)
-    wanted: list[Wanted] = field(default_factory=list)
+    happenings: list[NewEvent] = field(default_factory=list)
+    wanted: list[OutgoingMessage] = field(default_factory=list)
 
 
-def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
+def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
     """Create the reports, launched unless they are drafts: all of them or none.
 
     Raises InsufficientBalance when the workspace cannot pay for all of them, and
@@ -270,23 +276,23 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[Created]:
     return create_batches([(client, orders)])[0]
 
 
-def _create_one(client: Client, orders: Sequence[Order]) -> list[Created]:
+def _create_one(client: Client, orders: Sequence[Order]) -> list[NewReport]:
     """In one statement, which is its own transaction.
 
     BEGIN, COMMIT and the balance would be three more journeys to the database.
     """
     at, batch = now(), _Batch()
     created = _gather_all(client, orders, batch, at)
-    with paid_with(batch.movements) as payment:
-        insert_at_once(*_rows(batch, created, at), last=payment)
+    with balance_update(batch.movements) as payment:
+        insert_and_update(*_rows(batch, created, at), last=payment)
     return created
 
 
 @transaction.atomic
 def create_batches(
     batches: Sequence[tuple[Client, Sequence[Order]]],
-    also: Callable[[list[list[Created]]], list[Rows]] | None = None,
-) -> list[list[Created]]:
+    also: Callable[[list[list[NewReport]]], list[Rows]] | None = None,
+) -> list[list[NewReport]]:
     """The same for several clients at once; their accounts are all different.
 
     `also` makes rows that are inserted with the reports, in the same statement.
@@ -301,10 +307,10 @@ def create_batches(
     return created
 
 
-def _rows(batch: _Batch, created: Iterable[Created], at: datetime) -> list[Rows]:
+def _rows(batch: _Batch, created: Iterable[NewReport], at: datetime) -> list[Rows]:
     return [
         Rows(Report, REPORT_COLUMNS, batch.reports),
-        Rows(SearchEntry, ENTRY_COLUMNS, batch.entries),
+        Rows(SearchEntry, SEARCH_ENTRY_COLUMNS, batch.entries),
         Rows(CheckResult, RESULT_COLUMNS, batch.results),
         Rows(StatusChange, CHANGE_COLUMNS, batch.changes),
         Rows(Consent, CONSENT_COLUMNS, batch.consents),
@@ -312,18 +318,18 @@ def _rows(batch: _Batch, created: Iterable[Created], at: datetime) -> list[Rows]
         entries(batch.movements, at),
         event_rows(batch.happenings, at),
         notification_rows(batch.wanted, at),
-        *_jobs(created, batch.wanted, at),
+        *_wake_up_rows(created, batch.wanted, at),
     ]
 
 
 def _gather_all(
     client: Client, orders: Sequence[Order], batch: _Batch, at: datetime
-) -> list[Created]:
+) -> list[NewReport]:
     workspace_id, environment = client.workspace.pk, client.environment
     priced = price_orders(orders, workspace_id, environment, at)
-    refuse_too_little(orders, [total(one.lines) for one in priced], environment)
+    require_payable_amounts(orders, [total(one.lines) for one in priced], environment)
     checks = sum(len(one.lines) for one in priced)
-    turn = iter(turns(client.account.pk, checks, at))
+    turn = iter(assign_turns(client.account.pk, checks, at))
     created = [
         _gather(client, order, one, turn, batch, at)
         for order, one in zip(orders, priced, strict=True)
@@ -332,12 +338,12 @@ def _gather_all(
         (made.report.pk, order.subject, order.reference)
         for made, order in zip(created, orders, strict=True)
     )
-    batch.entries += entry_values(workspace_id, environment, found_by)
+    batch.entries += search_entry_rows(workspace_id, environment, found_by)
     return created
 
 
-def _jobs(
-    created: Iterable[Created], wanted: Sequence[Wanted], at: datetime
+def _wake_up_rows(
+    created: Iterable[NewReport], wanted: Sequence[OutgoingMessage], at: datetime
 ) -> list[Rows]:
     """Whom the rows wake: workers for checks that are due, and who sends messages."""
     runs = any(made.report.status == ReportStatus.RUNNING for made in created)
@@ -350,14 +356,14 @@ def _jobs(
 def _gather(
     client: Client,
     order: Order,
-    priced: Priced,
+    priced: PricedOrder,
     turn: Iterator[datetime],
     batch: _Batch,
     at: datetime,
-) -> Created:
+) -> NewReport:
     report, lines = _report(client, order, priced.subject.id, at), priced.lines
-    consent = consent_for(report, order, at)
-    payment = payment_for(report, order, total(lines), at)
+    consent = build_consent(report, order, at)
+    payment = build_payment(report, order, total(lines), at)
     report.status = first_status(order, consent, payment)
     report.launched_at = None if order.draft else at
     results = result_rows(report, lines, turn, at)
@@ -378,9 +384,9 @@ def _gather(
             (row[0], FIRST_ATTEMPT, line.price)
             for row, line in zip(results, lines, strict=True)
         ]
-        batch.movements += charges(client, report, prices)
+        batch.movements += charge_movements(client, report, prices)
     batch.happenings.append(_created_event(report, results, consent))
-    return Created(report, consent, payment, total(lines))
+    return NewReport(report, consent, payment, total(lines))
 
 
 def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Report:
@@ -408,7 +414,7 @@ def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Rep
 
 
 def result_rows(
-    report: Report, lines: Sequence[Line], turn: Iterator[datetime], at: datetime
+    report: Report, lines: Sequence[OrderLine], turn: Iterator[datetime], at: datetime
 ) -> list[ResultRow]:
     """Rows of CheckResult, in the order of RESULT_COLUMNS.
 
@@ -445,7 +451,7 @@ def result_rows(
 
 def _created_event(
     report: Report, results: list[ResultRow], consent: Consent | None
-) -> Happening:
+) -> NewEvent:
     return report_event(
         Event.Name.REPORT_CREATED,
         str(report.pk),

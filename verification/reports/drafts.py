@@ -14,11 +14,11 @@ from django.utils.timezone import now
 from pydantic import ValidationError
 
 from verification.checks.models import CheckResult
-from verification.consents.messages import consent_request, stop_asking
+from verification.consents.messages import cancel_consent_requests, consent_request
 from verification.consents.models import Consent
 from verification.db.bulk_insert import Rows, insert
 from verification.notifications.outbox import notify
-from verification.payments.messages import payment_request, stop_asking_payer
+from verification.payments.messages import cancel_payment_requests, payment_request
 from verification.payments.models import (
     Checkout,
     Payment,
@@ -28,16 +28,16 @@ from verification.payments.models import (
     RefundStatus,
 )
 from verification.payments.polling import close_checkouts
-from verification.payments.refunds import give_back_parts, give_back_surplus
+from verification.payments.refunds import refund_parts, refund_surplus
 from verification.reports.create import (
     RESULT_COLUMNS,
-    cannot_be_made,
-    consent_for,
-    payment_for,
+    amount_too_low_reason,
+    blocked_check_reason,
+    build_consent,
+    build_payment,
     result_rows,
-    too_little,
 )
-from verification.reports.locks import hold
+from verification.reports.locks import lock_report
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -45,14 +45,14 @@ from verification.reports.models import (
     SearchEntry,
 )
 from verification.reports.orders import Order, catalogue, read_order
-from verification.reports.pricing import Line, Priced, price_orders, total
-from verification.reports.queries import ENTRY_COLUMNS, entry_values
+from verification.reports.pricing import OrderLine, PricedOrder, price_orders, total
+from verification.reports.queries import SEARCH_ENTRY_COLUMNS, search_entry_rows
 from verification.reports.request import DraftEdit, Fault, InvalidRequest, shape_faults
 from verification.reports.status import NotEditable
 from workspaces.models import Client
 
 # An edit of what the subject was shown voids a consent it gave.
-SHOWN_TO_SUBJECT = ("subject", "checksRequested", "purpose", "paymentMode")
+NOTICE_MEMBERS = ("subject", "checksRequested", "purpose", "paymentMode")
 
 
 @transaction.atomic
@@ -62,18 +62,20 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     Raises InvalidRequest, or NotEditable when the report is no draft, or when the edit
     would change what was paid already: the amount, or whom the payer has paid for.
     """
-    report = hold(client, report_id)
+    report = lock_report(client, report_id)
     if report.status != ReportStatus.DRAFT:
         raise NotEditable(report.status, "Only a draft can be edited.")
     faults = _shape_faults(body)
     # A member without a value is one left out.
     body = {name: value for name, value in body.items() if value is not None}
-    order = _merged(client, report, body, faults)
+    order = _merge_edit(client, report, body, faults)
     at = now()
     priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
     asked = _replace_payment(report, order, priced, body, at)
     if asked and (
-        told := too_little(order.payment_mode, asked.amount, client.environment)
+        told := amount_too_low_reason(
+            order.payment_mode, asked.amount, client.environment
+        )
     ):
         raise InvalidRequest([Fault(("paymentMode",), "out-of-range", told)])
     _replace_results(report, priced.lines, at)
@@ -81,7 +83,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     report.subject_id = priced.subject.id
     _rewrite(client, report, order, at)
     _replace_consent(report, order, body, asked_before, at)
-    if asked and not cannot_be_made(report):
+    if asked and not blocked_check_reason(report):
         notify(*payment_request(report, asked))
 
 
@@ -93,7 +95,7 @@ def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
     return []
 
 
-def _merged(
+def _merge_edit(
     client: Client, report: Report, body: Mapping[str, Any], faults: list[Fault]
 ) -> Order:
     """The draft as the edit would make it, or InvalidRequest with all its faults."""
@@ -134,31 +136,35 @@ def as_item(report: Report) -> dict[str, Any]:
 def _replace_payment(
     report: Report,
     order: Order,
-    priced: Priced,
+    priced: PricedOrder,
     body: Mapping[str, Any],
     at: datetime,
 ) -> Payment | None:
     """The payment that asks anew, where one does."""
     old, amount = getattr(report, "payment", None), total(priced.lines)
     was_paid = old is not None and old.status == PaymentStatus.PAID
-    if old and was_paid and not _give_back_rest(old):
+    if old and was_paid and not _refund_remainder(old):
         _refuse_to_change(report, old, order, priced)
         return None
-    if old and not was_paid and not _asks_anew(report, old, order, amount, body):
+    if (
+        old
+        and not was_paid
+        and not _needs_new_payment(report, old, order, amount, body)
+    ):
         return None
     if old:
-        give_back_parts(old.pk)
+        refund_parts(old.pk)
         close_checkouts(old.pk)
-        stop_asking_payer(old)
+        cancel_payment_requests(old)
         old.delete()
-    payment = payment_for(report, order, amount, at)
+    payment = build_payment(report, order, amount, at)
     if payment:
         payment.save(force_insert=True)
     return payment
 
 
 def _refuse_to_change(
-    report: Report, paid: Payment, order: Order, priced: Priced
+    report: Report, paid: Payment, order: Order, priced: PricedOrder
 ) -> None:
     """What the payer paid for; details of the same subject can be put right."""
     amount, told = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
@@ -175,7 +181,7 @@ def _refuse_to_change(
     raise NotEditable(report.status, why)
 
 
-def _give_back_rest(paid: Payment) -> bool:
+def _refund_remainder(paid: Payment) -> bool:
     """Of what was given back in part: the payer is asked anew, for the whole. False
     where all of it stays, or a second person has not decided yet."""
     paying = Checkout.objects.paying(paid.pk).order_by("id")
@@ -187,11 +193,11 @@ def _give_back_rest(paid: Payment) -> bool:
         return False
     for checkout in paying.select_for_update(of=("self",), no_key=True):
         if checkout.refundable:
-            give_back_surplus(checkout, RefundCause.NOT_ASKED)
+            refund_surplus(checkout, RefundCause.NOT_ASKED)
     return True
 
 
-def _asks_anew(
+def _needs_new_payment(
     report: Report, old: Payment, order: Order, amount: Decimal, body: Mapping[str, Any]
 ) -> bool:
     # Who has the link of another payer, or of a wrong address, is not asked.
@@ -216,27 +222,27 @@ def _replace_consent(
     answered = hosted and hosted.status != Consent.Status.PENDING
     # Who has the link of another person, or of a wrong address, may not use it.
     voided = hosted and (
-        (answered and any(member in body for member in SHOWN_TO_SUBJECT))
+        (answered and any(member in body for member in NOTICE_MEMBERS))
         or asked_before != report.subject
     )
-    asked_anew = "consent" in body and not (hosted and _still_asks(order, hosted))
+    asked_anew = "consent" in body and not (hosted and _can_keep_link(order, hosted))
     if not voided and not asked_anew:
         return
     if old:
-        stop_asking(old)
+        cancel_consent_requests(old)
         old.delete()
-    if consent := consent_for(report, order, at):
+    if consent := build_consent(report, order, at):
         consent.save(force_insert=True)
         notify(*consent_request(report, consent))
 
 
-def _still_asks(order: Order, old: Consent) -> bool:
+def _can_keep_link(order: Order, old: Consent) -> bool:
     """Asking again in the same way: the link that the subject has keeps working."""
     asked = order.consent is not None and order.consent.mode == old.mode
     return asked and old.status in {Consent.Status.PENDING, Consent.Status.GRANTED}
 
 
-def _replace_results(report: Report, lines: list[Line], at: datetime) -> None:
+def _replace_results(report: Report, lines: list[OrderLine], at: datetime) -> None:
     report.results.all().delete()
     insert(
         Rows(CheckResult, RESULT_COLUMNS, result_rows(report, lines, repeat(at), at))
@@ -255,5 +261,5 @@ def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None
     report.save()
     report.search_entry.delete()
     found_by = iter([(report.pk, subject, report.reference)])
-    values = entry_values(client.workspace.pk, client.environment, found_by)
-    insert(Rows(SearchEntry, ENTRY_COLUMNS, values))
+    values = search_entry_rows(client.workspace.pk, client.environment, found_by)
+    insert(Rows(SearchEntry, SEARCH_ENTRY_COLUMNS, values))

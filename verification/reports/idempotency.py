@@ -21,26 +21,26 @@ from django.utils.timezone import now
 from verification.db.bulk_insert import Rows, insert
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
-from verification.reports.models import IdempotentAnswer
+from verification.reports.models import IdempotencyRecord
 from workspaces.models import Client
 
 PRINTABLE = re.compile(r"[\x20-\x7e]{1,120}")
 
 
-class InvalidKey(Exception):
+class InvalidIdempotencyKey(Exception):
     """The header is not 1 to 120 printable ASCII characters."""
 
 
-class InProgress(Exception):
+class RequestInProgress(Exception):
     """A request with this key is being carried out at this moment."""
 
 
-class KeyReused(Exception):
+class IdempotencyKeyReused(Exception):
     """The key belongs to a different request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class IdempotencyKey:
     """A key of one client, and what it was sent with."""
 
     workspace_id: UUID
@@ -49,12 +49,14 @@ class Key:
     fingerprint: bytes
 
     @classmethod
-    def read(cls, header: str, client: Client, method_and_path: str, body: Any) -> Key:
+    def read(
+        cls, header: str, client: Client, method_and_path: str, body: Any
+    ) -> IdempotencyKey:
         # Both the draft's quoted form and the bare one are in use.
         if len(header) >= 2 and header[0] == header[-1] == '"':
             header = header[1:-1]
         if not PRINTABLE.fullmatch(header):
-            raise InvalidKey
+            raise InvalidIdempotencyKey
         scope = (client.workspace.pk, client.environment)
         try:
             canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
@@ -68,7 +70,7 @@ class Key:
             fingerprint=keyed_hash("idempotent-request", method_and_path, canonical),
         )
 
-    def earlier_answer(self) -> IdempotentAnswer | None:
+    def claim_or_find_record(self) -> IdempotencyRecord | None:
         """The answer to the request that this one repeats.
 
         If there is none, the key is claimed until the transaction ends.
@@ -77,9 +79,9 @@ class Key:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock])
             if not cursor.fetchone()[0]:
-                raise InProgress
+                raise RequestInProgress
         # A statement of its own: it must see what the lock's last holder committed.
-        answer = IdempotentAnswer.objects.filter(
+        answer = IdempotencyRecord.objects.filter(
             workspace=self.workspace_id, environment=self.environment, key=self.key
         ).first()
         if answer is None:
@@ -88,10 +90,10 @@ class Key:
             answer.delete()
             return None
         if bytes(answer.fingerprint) != self.fingerprint:
-            raise KeyReused
+            raise IdempotencyKeyReused
         return answer
 
-    def answer_row(self, body: Any) -> Rows:
+    def record_rows(self, body: Any) -> Rows:
         columns = [
             "id",
             "workspace_id",
@@ -110,39 +112,43 @@ class Key:
             body,
             now(),
         )
-        return Rows(IdempotentAnswer, columns, [row])
+        return Rows(IdempotencyRecord, columns, [row])
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class IdempotentResponse:
     """`replayed` is True when the body is an earlier request's."""
 
     body: Any
     replayed: bool
 
 
-def once(key: Key | None, carry_out: Callable[[], Any]) -> Answer:
+def run_once(
+    key: IdempotencyKey | None, carry_out: Callable[[], Any]
+) -> IdempotentResponse:
     """Carry the request out, unless its key was answered already.
 
     What it creates and the answer that is remembered are one transaction. Without a key
     what is carried out sees to its own.
     """
     if key is None:
-        return Answer(carry_out(), replayed=False)
-    return _once(key, carry_out)
+        return IdempotentResponse(carry_out(), replayed=False)
+    return _run_once_for_key(key, carry_out)
 
 
 @transaction.atomic
-def _once(key: Key, carry_out: Callable[[], Any]) -> Answer:
-    if earlier := key.earlier_answer():
-        return Answer(earlier.body, replayed=True)
+def _run_once_for_key(
+    key: IdempotencyKey, carry_out: Callable[[], Any]
+) -> IdempotentResponse:
+    if earlier := key.claim_or_find_record():
+        return IdempotentResponse(earlier.body, replayed=True)
     body = carry_out()
-    insert(key.answer_row(body))
-    return Answer(body, replayed=False)
+    insert(key.record_rows(body))
+    return IdempotentResponse(body, replayed=False)
 
 
-def forget_old_answers() -> int:
+def purge_idempotency_records() -> int:
     """Delete the answers that are not remembered any more."""
     before = now() - timedelta(hours=settings.IDEMPOTENCY_HOURS)
-    deleted, _ = IdempotentAnswer.objects.filter(created_at__lt=before).delete()
+    deleted, _ = IdempotencyRecord.objects.filter(created_at__lt=before).delete()
     return deleted

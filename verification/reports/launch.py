@@ -9,27 +9,32 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.schedule import start
+from verification.checks.schedule import schedule_checks
 from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout, Payment, PaymentStatus
-from verification.reports.locks import hold
+from verification.reports.locks import lock_report
 from verification.reports.models import Report, ReportStatus
-from verification.reports.pricing import Line, charged, charges, price
+from verification.reports.pricing import (
+    OrderLine,
+    charge_items,
+    charge_movements,
+    price,
+)
 from verification.reports.request import (
     Fault,
     InvalidRequest,
-    Path,
-    not_available,
-    not_consented,
+    MemberPath,
+    no_consent_reason,
+    no_source_reason,
 )
-from verification.reports.status import Move, NotLaunchable, move
+from verification.reports.status import NotLaunchable, Transition, apply_transitions
 from verification.reports.subject import Subject
 from workspaces.ledger import entries, move_balances
 from workspaces.models import Client
 
-WITHOUT_IT = "Edit the draft without it."
+REMOVE_CHECK_HINT = "Edit the draft without it."
 # An edit of what the subject was shown, even to the same, voids a consent.
-ASK_ANEW = (
+RENEW_CONSENT_HINT = (
     "Edit the draft, for example with the purpose as it is, and the subject is asked "
     "for consent by a notice that names the present sources."
 )
@@ -38,12 +43,12 @@ ASK_ANEW = (
 @transaction.atomic
 def launch(client: Client, report_id: UUID) -> Report:
     """Start a draft, or raise NotLaunchable and change nothing."""
-    report = hold(client, report_id)
+    report = lock_report(client, report_id)
     results = list(report.results.select_related("definition"))
-    if reasons := outstanding(report, results):
+    if reasons := launch_blockers(report, results):
         raise NotLaunchable(report.status, reasons)
-    _refuse_erased(report)
-    _refuse_not_offered(report, [result.definition for result in results])
+    _require_subject(report)
+    _require_available_checks(report, [result.definition for result in results])
     at = now()
     payment = getattr(report, "payment", None)
     if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
@@ -52,10 +57,10 @@ def launch(client: Client, report_id: UUID) -> Report:
         if payment and any(result.price for result in results):
             # It was free when drafted, so nobody was asked to pay; an edit does that.
             raise NotLaunchable(report.status, ["PAYMENT_OUTSTANDING"])
-    movements = charges(client, report, charged(results))
-    move(
+    movements = charge_movements(client, report, charge_items(results))
+    apply_transitions(
         [
-            Move(
+            Transition(
                 report,
                 ReportStatus.RUNNING,
                 "launched",
@@ -65,13 +70,13 @@ def launch(client: Client, report_id: UUID) -> Report:
         ],
         at,
     )
-    start(report, at)
+    schedule_checks(report, at)
     insert(entries(movements, at))
     move_balances(movements)
     return report
 
 
-def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
+def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
     """Why this report cannot be launched now."""
     if report.status != ReportStatus.DRAFT:
         return ["NOT_A_DRAFT"]
@@ -82,14 +87,14 @@ def outstanding(report: Report, results: list[CheckResult]) -> list[str]:
     if not given:
         reasons.append("CONSENT_OUTSTANDING")
     payment = getattr(report, "payment", None)
-    if payment and not (payment.is_settled and is_kept(payment)):
+    if payment and not (payment.is_settled and is_unrefunded(payment)):
         reasons.append("PAYMENT_OUTSTANDING")
     return reasons
 
 
-def is_kept(payment: Payment) -> bool:
+def is_unrefunded(payment: Payment) -> bool:
     """Whether all that was paid stays: nothing was given back, or is on its way."""
-    return not Checkout.objects.paying(payment.pk).not_whole().exists()
+    return not Checkout.objects.paying(payment.pk).partly_returned().exists()
 
 
 def reprice(
@@ -106,28 +111,36 @@ def reprice(
 
 def quote_lines(
     client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
-) -> list[Line]:
+) -> list[OrderLine]:
     """The lines of a report whose subject was not erased."""
     wanted = [(Subject(report.subject or {}), definitions, report.reuse)]
     return price(wanted, client.workspace.pk, client.environment, at)[0].lines
 
 
-def _refuse_erased(report: Report) -> None:
+def _require_subject(report: Report) -> None:
     if report.subject is None:
         told = "The subject was erased; edit the draft to name one."
         raise InvalidRequest([Fault(("subject",), "required", told)])
 
 
-def _refuse_not_offered(report: Report, definitions: list[CheckDefinition]) -> None:
+def _require_available_checks(
+    report: Report, definitions: list[CheckDefinition]
+) -> None:
     faults = []
     for number, definition in enumerate(definitions):
-        path: Path = ("checksRequested", number)
+        path: MemberPath = ("checksRequested", number)
         if not definition.active:
             told = f"{definition.name} is not offered at present."
-            faults.append(Fault(path, "inactive-check", f"{told} {WITHOUT_IT}"))
-        elif told := not_available(definition.name, report.environment, report.country):
-            faults.append(Fault(path, "check-not-available", f"{told} {WITHOUT_IT}"))
-        elif told := not_consented(report, definition.name):
-            faults.append(Fault(path, "check-not-available", f"{told} {ASK_ANEW}"))
+            faults.append(Fault(path, "inactive-check", f"{told} {REMOVE_CHECK_HINT}"))
+        elif told := no_source_reason(
+            definition.name, report.environment, report.country
+        ):
+            faults.append(
+                Fault(path, "check-not-available", f"{told} {REMOVE_CHECK_HINT}")
+            )
+        elif told := no_consent_reason(report, definition.name):
+            faults.append(
+                Fault(path, "check-not-available", f"{told} {RENEW_CONSENT_HINT}")
+            )
     if faults:
         raise InvalidRequest(faults)

@@ -14,7 +14,7 @@ from verification.reports.models import Report
 from workspaces.models import Client
 
 
-def held() -> QuerySet[Report]:
+def locked_reports() -> QuerySet[Report]:
     """Reports that are locked as they are read, each with its workspace.
 
     Consent and payment are read when they are first asked for, which is after the
@@ -25,17 +25,17 @@ def held() -> QuerySet[Report]:
     return reports.select_for_update(of=("self",), no_key=True)
 
 
-def hold(client: Client, report_id: UUID) -> Report:
+def lock_report(client: Client, report_id: UUID) -> Report:
     """The client's report, locked; Report.DoesNotExist where it is not theirs."""
-    return held().get(
+    return locked_reports().get(
         pk=report_id, workspace=client.workspace, environment=client.environment
     )
 
 
-def hold_payment(payment_id: UUID) -> tuple[Report, Payment]:
+def lock_payment(payment_id: UUID) -> tuple[Report, Payment]:
     """Report and payment, locked; Payment.DoesNotExist when an edit replaced it."""
     report_id = Payment.objects.values_list("report_id", flat=True).get(pk=payment_id)
-    report = held().get(pk=report_id)
+    report = locked_reports().get(pk=report_id)
     payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
     report.payment = payment
     return report, payment

@@ -14,7 +14,7 @@ from verification.references import requests
 from verification.reports.models import Report
 
 
-def messages_of(report: Report) -> QuerySet[Notification]:
+def client_messages(report: Report) -> QuerySet[Notification]:
     """Requests and reminders by the present links of the report, oldest first."""
     causes: list[str] = []
     if consent := getattr(report, "consent", None):
@@ -27,17 +27,17 @@ def messages_of(report: Report) -> QuerySet[Notification]:
     return Notification.objects.filter(cause__in=causes).order_by("id")
 
 
-def causes_of(report: Report) -> list[str]:
+def message_causes(report: Report) -> list[str]:
     """Of all messages about the report, by every link that it had."""
     causes = []
     for asked, name in (("consent", "consent"), ("payment", "payment")):
         if row := getattr(report, asked, None):
-            causes += _of_links(name, row)
+            causes += _link_causes(name, row)
     if consent := getattr(report, "consent", None):
         codes = range(1, consent.codes_sent + 1)
         causes += [code_cause(consent, number) for number in codes]
     for reference in report.references.only("generation"):
-        causes += [*_of_links("reference", reference), f"receipt:{reference.pk}"]
+        causes += [*_link_causes("reference", reference), f"receipt:{reference.pk}"]
     records = report.consent_records.values_list("pk", flat=True)
     causes += [f"receipt:{pk}" for pk in records]
     for checkout in report.checkouts.values_list("pk", flat=True):
@@ -46,7 +46,7 @@ def causes_of(report: Report) -> list[str]:
     return causes + [f"refunded:{pk}" for pk in refunds.values_list("pk", flat=True)]
 
 
-def _of_links(name: str, row: Any) -> list[str]:
+def _link_causes(name: str, row: Any) -> list[str]:
     links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
     also = ("reminder", "locked", "wanted")
     return [*links, *(f"{cause}:{kind}" for cause in links for kind in also)]

@@ -245,7 +245,7 @@ class InvalidTransition(Exception):
         self.source, self.target = source, target
 
 
-class IdempotentAnswer(models.Model):
+class IdempotencyRecord(models.Model):
     """The answer to a request that carried an Idempotency-Key, to be given again."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

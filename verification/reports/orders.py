@@ -14,25 +14,25 @@ from django.db import connection
 from pydantic import BaseModel, ValidationError
 
 from verification.checks.models import CheckDefinition
-from verification.payments.registry import takes_payments
+from verification.payments.registry import accepts_payments
 from verification.reports.models import SubjectType
 from verification.reports.request import (
     MAX_FAULTS,
-    Circumstances,
     ConsentInput,
     Fault,
     InvalidRequest,
-    Path,
+    MemberPath,
     PayerInput,
     ReportItem,
     ReportsEnvelope,
-    broken,
+    RuleContext,
+    find_faults,
     shape_faults,
 )
 from verification.reports.subject import Subject
 
 Catalogue = Mapping[str, CheckDefinition]
-_kept: tuple[str, Catalogue] | None = None
+_cached_catalogue: tuple[str, Catalogue] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def catalogue() -> Catalogue:
 
     Each request needs them, and making the objects takes longer than all its checks.
     """
-    global _kept
+    global _cached_catalogue
     with connection.cursor() as cursor:
         # Who wrote each row and where it stands: no change leaves both as they were.
         cursor.execute(
@@ -65,10 +65,10 @@ def catalogue() -> Catalogue:
             "FROM checks_checkdefinition"
         )
         version = cursor.fetchone()[0]
-    if _kept is None or _kept[0] != version:
+    if _cached_catalogue is None or _cached_catalogue[0] != version:
         definitions = {d.name: d for d in CheckDefinition.objects.all()}
-        _kept = version, definitions
-    return _kept[1]
+        _cached_catalogue = version, definitions
+    return _cached_catalogue[1]
 
 
 def read_orders(
@@ -115,25 +115,27 @@ def read_order(
     definitions: Catalogue,
     *,
     draft: bool,
-    at: Path = (),
+    at: MemberPath = (),
     unanswered: bool = False,
 ) -> Order | list[Fault]:
     """One item; `draft` is what holds where the item does not say it."""
     if isinstance(item, dict) and isinstance(item.get("draft"), bool):
         draft = item["draft"]
-    known = Circumstances(
-        definitions, draft, environment, takes_payments(environment), unanswered
+    known = RuleContext(
+        definitions, draft, environment, accepts_payments(environment), unanswered
     )
     try:
         request = ReportItem.model_validate(item)
     except ValidationError as e:
         faults = shape_faults(e, at)
         wrong = {fault.path for fault in faults}
-        readable = _without(item, [path[len(at) :] for path in wrong])
+        readable = _null_faulty_members(item, [path[len(at) :] for path in wrong])
         if isinstance(readable, dict):
-            faults += [f for f in _broken(readable, known, at) if f.path not in wrong]
+            faults += [
+                f for f in _find_item_faults(readable, known, at) if f.path not in wrong
+            ]
         return faults
-    if faults := _broken(item, known, at):
+    if faults := _find_item_faults(item, known, at):
         return faults
     return _order(request, definitions, draft)
 
@@ -146,12 +148,14 @@ def _envelope_faults(body: Mapping[str, Any]) -> list[Fault]:
     return []
 
 
-def _broken(item: Mapping[str, Any], known: Circumstances, at: Path) -> list[Fault]:
-    found = islice(broken(item, known), MAX_FAULTS + 1)
+def _find_item_faults(
+    item: Mapping[str, Any], known: RuleContext, at: MemberPath
+) -> list[Fault]:
+    found = islice(find_faults(item, known), MAX_FAULTS + 1)
     return [Fault((*at, *f.path), f.code, f.detail) for f in found]
 
 
-def _without(value: Any, wrong: Collection[Path]) -> Any:
+def _null_faulty_members(value: Any, wrong: Collection[MemberPath]) -> Any:
     """The value with null for all that is wrong in itself.
 
     Only the way to what is wrong is walked: a stranger decides how deep the rest is.
@@ -160,14 +164,14 @@ def _without(value: Any, wrong: Collection[Path]) -> Any:
         return None
     if not (wrong and isinstance(value, dict | list)):
         return value
-    below: dict[Any, list[Path]] = defaultdict(list)
+    below: dict[Any, list[MemberPath]] = defaultdict(list)
     for step, *rest in wrong:
         below[step].append(tuple(rest))
     rewritten = copy(value)
     for step, paths in below.items():
         # What is missing is wrong where there is nothing.
         if isinstance(value, list) or step in value:
-            rewritten[step] = _without(value[step], paths)
+            rewritten[step] = _null_faulty_members(value[step], paths)
     return rewritten
 
 

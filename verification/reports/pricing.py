@@ -22,7 +22,7 @@ from workspaces.ledger import Kind, Movement
 from workspaces.models import Client
 
 
-def charges(
+def charge_movements(
     client: Client, report: Report, results: Iterable[tuple[UUID, int, Decimal]]
 ) -> list[Movement]:
     """What the workspace pays for (result, attempt, price), when it is who pays."""
@@ -43,7 +43,7 @@ def charges(
     ]
 
 
-def charged(results: Iterable[CheckResult]) -> list[tuple[UUID, int, Decimal]]:
+def charge_items(results: Iterable[CheckResult]) -> list[tuple[UUID, int, Decimal]]:
     """Results as `charges` takes them."""
     return [(result.pk, result.attempt, result.price) for result in results]
 
@@ -52,7 +52,7 @@ FREE = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OrderLine:
     """One check of one report: its price, and the result it repeats if any."""
 
     definition: CheckDefinition
@@ -62,16 +62,16 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class PricedOrder:
     """What one report asks for, as its workspace knows the subject."""
 
     subject: KnownSubject
-    lines: list[Line]
+    lines: list[OrderLine]
 
 
 def price_orders(
     orders: Sequence[Order], workspace_id: UUID, environment: str, at: datetime
-) -> list[Priced]:
+) -> list[PricedOrder]:
     """The lines of each order, in one query however many there are."""
     return price(
         [(order.subject, order.definitions, order.reuse) for order in orders],
@@ -86,7 +86,7 @@ def price(
     workspace_id: UUID,
     environment: str,
     at: datetime,
-) -> list[Priced]:
+) -> list[PricedOrder]:
     """The same for (subject, definitions, may reuse)."""
     known = [
         subject.in_workspace(workspace_id, environment) for subject, _, _ in wanted
@@ -104,7 +104,7 @@ def price(
         ]
     )
     return [
-        Priced(
+        PricedOrder(
             subject,
             [
                 _line(definition, question, fresh.get(question) if reuse else None)
@@ -117,7 +117,7 @@ def price(
     ]
 
 
-def total(lines: Sequence[Line]) -> Decimal:
+def total(lines: Sequence[OrderLine]) -> Decimal:
     return sum((line.price for line in lines), FREE)
 
 
@@ -132,9 +132,9 @@ def _questions(
 
 def _line(
     definition: CheckDefinition, question: bytes, reused_from_id: UUID | None
-) -> Line:
+) -> OrderLine:
     price = FREE if reused_from_id else definition.price
-    return Line(definition, question, price, reused_from_id)
+    return OrderLine(definition, question, price, reused_from_id)
 
 
 def _fresh_answers(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:

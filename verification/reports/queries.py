@@ -19,16 +19,16 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import BigIntegerField, Q, QuerySet, Value
 
-from verification.db.base import planned_for_their_values
-from verification.db.encryption import keyed_hashes, keys_of_terms, term_under
+from verification.db.base import force_custom_plan
+from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
 from verification.reports.models import Report, SearchEntry
-from verification.reports.subject import Subject, folded
-from verification.values.formats import normalised
+from verification.reports.subject import Subject, fold_text
+from verification.values.formats import normalise_identifier
 
-ENTRY_COLUMNS = ["report_id", "terms"]
-GRAM = 3
+SEARCH_ENTRY_COLUMNS = ["report_id", "terms"]
+GRAM_LENGTH = 3
 # Of so many reports that may match each is looked at; of more the index is read.
-FEW = 1_000
+MAX_INLINE_IDS = 1_000
 NUMBERS = ("idNumber", "registrationNumber")
 
 
@@ -38,7 +38,7 @@ class Terms:
     def __init__(self, workspace_id: UUID, environment: str) -> None:
         self._keys = (
             keyed_hashes("search", workspace_id, environment)[0],
-            *keys_of_terms(settings.LOOKUP_KEY[1:]),
+            *derive_term_keys(settings.LOOKUP_KEY[1:]),
         )
         self._grams: dict[str, int] = {}
 
@@ -55,14 +55,14 @@ class Terms:
         ]
 
     def of_name(self, name: str) -> set[int]:
-        grams = {name[i : i + GRAM] for i in range(len(name) - GRAM + 1)}
+        grams = {name[i : i + GRAM_LENGTH] for i in range(len(name) - GRAM_LENGTH + 1)}
         return {self._of_gram(gram) for gram in grams}
 
     def of_number(self, text: str) -> int:
-        return self._hash(f"number:{normalised(text)}")
+        return self._hash(f"number:{normalise_identifier(text)}")
 
     def of_text(self, text: str) -> int:
-        return self._hash(f"text:{folded(text)}")
+        return self._hash(f"text:{fold_text(text)}")
 
     def of_phone(self, text: str) -> int:
         """For staff alone: no search of the API looks for one."""
@@ -75,10 +75,10 @@ class Terms:
         return term
 
     def _hash(self, text: str) -> int:
-        return term_under(self._keys, text.encode())
+        return hash_term(self._keys, text.encode())
 
 
-def entry_values(
+def search_entry_rows(
     workspace_id: UUID,
     environment: str,
     reports: Iterator[tuple[UUID, Subject, str | None]],
@@ -91,31 +91,31 @@ def entry_values(
     ]
 
 
-def matching(workspace_id: UUID, environment: str, text: str) -> Q:
+def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
     """What a report of this workspace and environment must keep to be found."""
     terms = Terms(workspace_id, environment)
-    name = folded(text.strip())
+    name = fold_text(text.strip())
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
-        having = SearchEntry.objects.filter(terms__contains=_typed(grams))
-        if (few := _few(having)) is not None:
+        having = SearchEntry.objects.filter(terms__contains=_bigint_values(grams))
+        if (few := _ids_if_few(having)) is not None:
             by_name &= Q(pk__in=few)
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
-    identified = SearchEntry.objects.filter(terms__overlap=_typed(identifiers))
-    few = _few(identified)
+    identified = SearchEntry.objects.filter(terms__overlap=_bigint_values(identifiers))
+    few = _ids_if_few(identified)
     # Ids as they are, where it can be: PostgreSQL then reads these rows alone.
     return by_name | Q(pk__in=identified.values("pk") if few is None else few)
 
 
-def _typed(terms: Iterable[int]) -> list[Value]:
+def _bigint_values(terms: Iterable[int]) -> list[Value]:
     """Django takes the members of an array for 32 bits where it is not told."""
     return [Value(term, BigIntegerField()) for term in terms]
 
 
-def _few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
+def _ids_if_few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
     """Their ids, or None if they are many."""
-    ids = list(entries.values_list("pk", flat=True)[: FEW + 1])
-    return ids if len(ids) <= FEW else None
+    ids = list(entries.values_list("pk", flat=True)[: MAX_INLINE_IDS + 1])
+    return ids if len(ids) <= MAX_INLINE_IDS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +131,17 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ReportPage:
     reports: list[Report]
     total: int
 
 
-@planned_for_their_values()
+@force_custom_plan()
 def list_reports(
     workspace_id: UUID, environment: str, filters: Filters, *, page: int, size: int
-) -> Listed:
+) -> ReportPage:
     """One page of them, and how many there are in all."""
-    found = _found(workspace_id, environment, filters)
+    found = _filtered_reports(workspace_id, environment, filters)
     # Ids come from the index alone; only the rows of this page are read from the table.
     first = page * size
     ids = list(
@@ -154,10 +154,12 @@ def list_reports(
     if len(ids) == size or (first and not ids):
         total = found.count()
     reports = Report.objects.in_bulk(ids)
-    return Listed([reports[id] for id in ids], total)
+    return ReportPage([reports[id] for id in ids], total)
 
 
-def _found(workspace_id: UUID, environment: str, filters: Filters) -> QuerySet[Report]:
+def _filtered_reports(
+    workspace_id: UUID, environment: str, filters: Filters
+) -> QuerySet[Report]:
     reports = Report.objects.filter(workspace=workspace_id, environment=environment)
     exact: dict[str, Any] = {
         "status": filters.status,
@@ -169,7 +171,9 @@ def _found(workspace_id: UUID, environment: str, filters: Filters) -> QuerySet[R
     }
     reports = reports.filter(**{k: v for k, v in exact.items() if v is not None})
     if filters.search:
-        reports = reports.filter(matching(workspace_id, environment, filters.search))
+        reports = reports.filter(
+            search_condition(workspace_id, environment, filters.search)
+        )
     return reports
 
 

@@ -8,36 +8,36 @@ from dataclasses import dataclass
 from django.utils.timezone import now
 
 from verification.consents.models import Consent
-from verification.reports.create import refuse_too_little
+from verification.reports.create import require_payable_amounts
 from verification.reports.models import PaymentMode, ReportStatus
 from verification.reports.orders import Order
-from verification.reports.pricing import Line, price_orders, total
+from verification.reports.pricing import OrderLine, price_orders, total
 from workspaces.models import Client
 
 
 @dataclass(frozen=True, slots=True)
-class Quoted:
+class OrderQuote:
     """One order with its lines, its gates (CONSENT, PAYMENT) and its first status."""
 
     order: Order
-    lines: list[Line]
+    lines: list[OrderLine]
     gates: list[str]
     status: ReportStatus
 
 
-def quote(client: Client, orders: Sequence[Order]) -> list[Quoted]:
+def quote(client: Client, orders: Sequence[Order]) -> list[OrderQuote]:
     """Raises InvalidRequest when a payer would owe less than can be paid."""
     priced = price_orders(orders, client.workspace.pk, client.environment, now())
     amounts = [total(one.lines) for one in priced]
-    refuse_too_little(orders, amounts, client.environment)
-    return [_quoted(o, p.lines) for o, p in zip(orders, priced, strict=True)]
+    require_payable_amounts(orders, amounts, client.environment)
+    return [_build_quote(o, p.lines) for o, p in zip(orders, priced, strict=True)]
 
 
-def _quoted(order: Order, lines: list[Line]) -> Quoted:
+def _build_quote(order: Order, lines: list[OrderLine]) -> OrderQuote:
     gates = ["CONSENT"] if _awaits_consent(order) else []
     if order.payment_mode != PaymentMode.SELF and total(lines):
         gates.append("PAYMENT")
-    return Quoted(order, lines, gates, _first_status(order, gates))
+    return OrderQuote(order, lines, gates, _first_status(order, gates))
 
 
 def _awaits_consent(order: Order) -> bool:

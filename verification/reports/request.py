@@ -22,24 +22,24 @@ from pydantic import ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
 
 from verification.checks.models import CheckDefinition
-from verification.consents.challenges import challenge_for, is_under_age
+from verification.consents.challenges import challenge_for_subject, is_under_age
 from verification.consents.models import Consent
-from verification.consents.records import route_under
-from verification.providers.registry import is_answered
+from verification.consents.records import consented_route
+from verification.providers.registry import has_source
 from verification.providers.sandbox import is_reserved
 from verification.reports.models import PaymentMode, Report, SubjectType
-from verification.settings.sources import HOME
+from verification.settings.sources import HOME_COUNTRY
 from verification.values import formats
 from verification.values.wire import Shape
 from workspaces.models import Environment
 
-Path = tuple[str | int, ...]
+MemberPath = tuple[str | int, ...]
 
 # No more are told. Finding all of a large body takes longer than doing what it asks.
 MAX_FAULTS = 100
 
 # pydantic's word -> ours; what is not named here is a wrong format.
-CODES = {
+FAULT_CODES = {
     "missing": "required",
     "string_too_short": "required",
     "extra_forbidden": "unknown-member",
@@ -63,7 +63,7 @@ DETAILS = {
 class Fault:
     """One broken rule; `path` leads to the member from the top of the body."""
 
-    path: Path
+    path: MemberPath
     code: str
     detail: str
 
@@ -76,7 +76,7 @@ class InvalidRequest(Exception):
         super().__init__(f"{len(self.faults)} members break a rule")
 
 
-def shape_faults(error: ValidationError, at: Path = ()) -> list[Fault]:
+def shape_faults(error: ValidationError, at: MemberPath = ()) -> list[Fault]:
     """The faults in a pydantic error, of a value that stands at this path."""
     return [
         _fault(problem, at)
@@ -84,14 +84,14 @@ def shape_faults(error: ValidationError, at: Path = ()) -> list[Fault]:
     ]
 
 
-def _fault(problem: Mapping[str, Any], at: Path) -> Fault:
+def _fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
     kind = problem["type"]
     # pydantic leads into a mapping's key by "[key]"; a pointer names the member.
     path = (*at, *(part for part in problem["loc"] if part != "[key]"))
     told_as_null = kind not in {"missing", "extra_forbidden"}
     if problem.get("input", ...) is None and told_as_null:
         return Fault(path, "required", "This must not be null.")
-    code = CODES.get(kind)
+    code = FAULT_CODES.get(kind)
     if code is None:
         code = "invalid-type" if kind.endswith("_type") else kind
     return Fault(path, code, DETAILS.get(kind) or f"{problem['msg']}.")
@@ -101,13 +101,13 @@ MAX_REPORTS = 500
 MAX_CHECKS = 10
 
 
-class Received(Shape):
+class RequestShape(Shape):
     """Members go by their names on the wire alone: the rules look for no others."""
 
     model_config = ConfigDict(populate_by_name=False)
 
 
-class SubjectInput(Received):
+class SubjectInput(RequestShape):
     """The person or company. Beyond these members, the inputs that the requested checks
     name (`requiredInputs` of a check definition) are accepted, and no others."""
 
@@ -133,7 +133,7 @@ SUBJECT_MEMBERS = frozenset(
 )
 
 
-class ConsentInput(Received):
+class ConsentInput(RequestShape):
     """With SERVICE_HOSTED only `mode` is sent; the rest is what a client attests."""
 
     mode: Consent.Mode
@@ -144,7 +144,7 @@ class ConsentInput(Received):
     evidence_reference: formats.text(200) | None = None  # type: ignore[valid-type]
 
 
-class PayerInput(Received):
+class PayerInput(RequestShape):
     """Who pays with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
 
     name: formats.Name
@@ -152,7 +152,7 @@ class PayerInput(Received):
     phone: formats.Phone | None = None
 
 
-class DraftEdit(Received):
+class DraftEdit(RequestShape):
     """Members left out stay; `subject` and `checksRequested` are replaced whole."""
 
     subject: SubjectInput | None = None
@@ -166,7 +166,7 @@ class DraftEdit(Received):
     reuse: StrictBool | None = None
 
 
-class ReportItem(Received):
+class ReportItem(RequestShape):
     """One report to create."""
 
     subject: SubjectInput
@@ -187,7 +187,7 @@ class ReportItem(Received):
     """The client's own id of this report; it can be searched for."""
 
 
-class ReportsRequest(Received):
+class ReportsRequest(RequestShape):
     """Up to 500 reports: all of them are created, or none."""
 
     reports: Annotated[list[ReportItem], Field(min_length=1, max_length=MAX_REPORTS)]
@@ -195,7 +195,7 @@ class ReportsRequest(Received):
     """Applies to every report that does not say it itself."""
 
 
-class ReportsEnvelope(Received):
+class ReportsEnvelope(RequestShape):
     """The request without a look into its reports, which are checked one by one."""
 
     reports: Annotated[list[Any], Field(min_length=1, max_length=MAX_REPORTS)]
@@ -220,7 +220,7 @@ MAX_NUMBER = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class RuleContext:
     """What the rules need to know besides the body."""
 
     definitions: Mapping[str, CheckDefinition]
@@ -231,10 +231,10 @@ class Circumstances:
     unanswered: bool = False
 
 
-def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
+def find_faults(item: Json, known: RuleContext) -> Iterator[Fault]:
     """Every rule that the item breaks; paths start at the item."""
     yield from _checks(item, known)
-    requested = _requested(item, known)
+    requested = _requested_definitions(item, known)
     if (subject := item.get("subject")) is not None:
         yield from _subject(subject, requested, known)
     yield from _consent(item, requested, known)
@@ -242,19 +242,19 @@ def broken(item: Json, known: Circumstances) -> Iterator[Fault]:
     yield from _payer(item)
 
 
-def _requested(item: Json, known: Circumstances) -> list[CheckDefinition]:
+def _requested_definitions(item: Json, known: RuleContext) -> list[CheckDefinition]:
     names = dict.fromkeys(item.get("checksRequested") or ())
     return [known.definitions[name] for name in names if name in known.definitions]
 
 
-def _checks(item: Json, known: Circumstances) -> Iterator[Fault]:
+def _checks(item: Json, known: RuleContext) -> Iterator[Fault]:
     subject = item.get("subject") or {}
-    kind, country = subject.get("subjectType"), subject.get("country", HOME)
+    kind, country = subject.get("subjectType"), subject.get("country", HOME_COUNTRY)
     if known.unanswered or not subject:
         country = None
     seen: set[str] = set()
     for number, name in enumerate(item.get("checksRequested") or ()):
-        path: Path = ("checksRequested", number)
+        path: MemberPath = ("checksRequested", number)
         definition = known.definitions.get(name)
         if definition is None:
             names = ", ".join(known.definitions)
@@ -270,14 +270,14 @@ def _checks(item: Json, known: Circumstances) -> Iterator[Fault]:
             yield Fault(
                 path, "subject-type-not-accepted", f"{name} accepts {accepted} only."
             )
-        elif country and (told := not_available(name, known.environment, country)):
+        elif country and (told := no_source_reason(name, known.environment, country)):
             yield Fault(path, "check-not-available", told)
         seen.add(name)
 
 
-def not_available(check: str, environment: str, country: str) -> str:
+def no_source_reason(check: str, environment: str, country: str) -> str:
     """Why nobody answers this check there; empty if somebody does."""
-    if is_answered(check, environment, country):
+    if has_source(check, environment, country):
         return ""
     return (
         f"This installation has no source for {check} about subjects of {country} in "
@@ -285,18 +285,18 @@ def not_available(check: str, environment: str, country: str) -> str:
     )
 
 
-def not_consented(report: Report, check: str) -> str:
+def no_consent_reason(report: Report, check: str) -> str:
     """Why the report's consent leaves no source of this check; empty if it leaves one,
     or while the consent waits: its notice names the present sources."""
     consent = getattr(report, "consent", None)
     if consent is None or consent.status == Consent.Status.PENDING:
         return ""
-    route = route_under(consent, check, report.environment, report.country)
+    route = consented_route(consent, check, report.environment, report.country)
     return route.withheld(check)
 
 
 def _subject(
-    subject: Json, requested: list[CheckDefinition], known: Circumstances
+    subject: Json, requested: list[CheckDefinition], known: RuleContext
 ) -> Iterator[Fault]:
     kind = subject.get("subjectType")
     yield from _names(subject, kind)
@@ -304,7 +304,7 @@ def _subject(
     yield from _missing_inputs(subject, kind, requested)
     yield from _further_inputs(subject, requested)
     if known.environment == Environment.PRODUCTION:
-        yield from _reserved(subject)
+        yield from _reserved_numbers(subject)
 
 
 def _names(subject: Json, kind: str | None) -> Iterator[Fault]:
@@ -385,11 +385,11 @@ def _further_inputs(subject: Json, requested: list[CheckDefinition]) -> Iterator
                 "unknown-member",
                 "A subject has no such member, and no requested check asks for it.",
             )
-        elif value is not None and (fault := _mistyped(value, types[member])):
+        elif value is not None and (fault := _input_error(value, types[member])):
             yield Fault(("subject", member), *fault)
 
 
-def _mistyped(value: Any, kind: str) -> tuple[str, str] | None:
+def _input_error(value: Any, kind: str) -> tuple[str, str] | None:
     if kind == "NUMBER":
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "invalid-type", "A number is needed."
@@ -418,7 +418,7 @@ FORMATS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _reserved(subject: Json) -> Iterator[Fault]:
+def _reserved_numbers(subject: Json) -> Iterator[Fault]:
     for member in ("idNumber", "kraPin", "registrationNumber"):
         value = subject.get(member)
         if isinstance(value, str) and is_reserved(member, value):
@@ -430,7 +430,7 @@ def _reserved(subject: Json) -> Iterator[Fault]:
 
 
 def _consent(
-    item: Json, requested: list[CheckDefinition], known: Circumstances
+    item: Json, requested: list[CheckDefinition], known: RuleContext
 ) -> Iterator[Fault]:
     consent = item.get("consent")
     if consent is None:
@@ -457,15 +457,17 @@ def _consent(
                 "consent on our page; send CUSTOMER_ATTESTED with the consent of a "
                 "parent or guardian.",
             )
-        yield from _unconfirmable(item.get("subject") or {}, requested)
+        yield from _unconfirmable_company(item.get("subject") or {}, requested)
     elif consent.get("mode") == Consent.Mode.CUSTOMER_ATTESTED:
-        yield from _attested(consent, known)
+        yield from _attestation(consent, known)
 
 
-def _unconfirmable(subject: Json, requested: list[CheckDefinition]) -> Iterator[Fault]:
+def _unconfirmable_company(
+    subject: Json, requested: list[CheckDefinition]
+) -> Iterator[Fault]:
     """A company that our page could ask for nothing before somebody decides for it."""
     kind = subject.get("subjectType")
-    if kind != SubjectType.COMPANY or challenge_for(subject):
+    if kind != SubjectType.COMPANY or challenge_for_subject(subject):
         return
     told = {fault.path[-1] for fault in _missing_inputs(subject, kind, requested)}
     if not told & set(COMPANY_NUMBERS):
@@ -478,7 +480,7 @@ def _unconfirmable(subject: Json, requested: list[CheckDefinition]) -> Iterator[
         )
 
 
-def _attested(consent: Json, known: Circumstances) -> Iterator[Fault]:
+def _attestation(consent: Json, known: RuleContext) -> Iterator[Fault]:
     if consent.get("obtained") is False:
         if not known.draft:
             yield Fault(
@@ -494,7 +496,7 @@ def _attested(consent: Json, known: Circumstances) -> Iterator[Fault]:
             )
 
 
-def _payment_mode(item: Json, known: Circumstances) -> Iterator[Fault]:
+def _payment_mode(item: Json, known: RuleContext) -> Iterator[Fault]:
     asks = item.get("paymentMode") in {PaymentMode.CANDIDATE, PaymentMode.THIRD_PARTY}
     if asks and not known.takes_payments:
         yield Fault(

@@ -15,33 +15,35 @@ from verification.checks.results import CHECK_ENDED
 from verification.checks.schedule import wake_up
 from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout
-from verification.providers.registry import ORDER_ANEW
-from verification.reports.locks import hold
+from verification.providers.registry import ORDER_AGAIN
+from verification.reports.locks import lock_report
 from verification.reports.models import Report, ReportStatus
-from verification.reports.pricing import charged, charges
-from verification.reports.request import not_available, not_consented
-from verification.reports.status import Move, NotRetryable, move
+from verification.reports.pricing import charge_items, charge_movements
+from verification.reports.request import no_consent_reason, no_source_reason
+from verification.reports.status import NotRetryable, Transition, apply_transitions
 from workspaces.ledger import entries, move_balances
 from workspaces.models import Client
 
-RETRIED = "retried"
+RETRY_TRIGGER = "retried"
 
 
 @transaction.atomic
 def retry(client: Client, report_id: UUID) -> Report:
     """Each failed check is charged as at launch, and given back if it fails again."""
-    report = hold(client, report_id)
+    report = lock_report(client, report_id)
     failed = failed_checks(report)
     check_retryable(report, failed)
     at = now()
     if payment := getattr(report, "payment", None):
         Checkout.objects.paying(payment.pk).update(accounted_at=None)
-    _begin_anew(failed, at)
+    _reset_results(failed, at)
     some_completed = report.results.filter(status=ResultStatus.COMPLETED).exists()
     target = ReportStatus.PARTIAL if some_completed else ReportStatus.RUNNING
     changes = {"completed_at": None, "failure_code": "", "failure_message": ""}
-    move([Move(report, target, RETRIED, client.actor, changes)], at)
-    movements = charges(client, report, charged(failed))
+    apply_transitions(
+        [Transition(report, target, RETRY_TRIGGER, client.actor, changes)], at
+    )
+    movements = charge_movements(client, report, charge_items(failed))
     insert(entries(movements, at))
     wake_up()
     move_balances(movements)
@@ -62,10 +64,10 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
         raise NotRetryable(report.status, "The subject's consent does not hold.")
-    if _is_given_back(report):
+    if _is_refunded(report):
         told = "What was paid for it was given back, in part or whole."
         raise NotRetryable(report.status, told)
-    if _keeps_payer_waiting(report):
+    if _is_past_retry_time(report):
         told = (
             "Its payer waits for the money: failed checks that a payer paid for are "
             f"retried again only until {settings.REFUND_UNDONE_AFTER_MINUTES} minutes "
@@ -76,21 +78,25 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
         told = f"{', '.join(gone)} is not offered at present."
         raise NotRetryable(report.status, told)
     where = (report.environment, report.country)
-    if told := next(filter(None, (not_available(r.name, *where) for r in failed)), ""):
+    if told := next(
+        filter(None, (no_source_reason(r.name, *where) for r in failed)), ""
+    ):
         raise NotRetryable(report.status, told)
-    if told := next(filter(None, (not_consented(report, r.name) for r in failed)), ""):
-        raise NotRetryable(report.status, f"{told} {ORDER_ANEW}")
+    if told := next(
+        filter(None, (no_consent_reason(report, r.name) for r in failed)), ""
+    ):
+        raise NotRetryable(report.status, f"{told} {ORDER_AGAIN}")
 
 
-def _is_given_back(report: Report) -> bool:
+def _is_refunded(report: Report) -> bool:
     """Of the money that paid it; what was paid on top does not matter."""
     payment = getattr(report, "payment", None)
     if payment is None:
         return False
-    return Checkout.objects.paying(payment.pk).not_whole().exists()
+    return Checkout.objects.paying(payment.pk).partly_returned().exists()
 
 
-def _keeps_payer_waiting(report: Report) -> bool:
+def _is_past_retry_time(report: Report) -> bool:
     """Whether a second or later retry comes after the time in which clients retry.
 
     Each end after a retry begins that time anew for the refund; without this limit,
@@ -99,7 +105,7 @@ def _keeps_payer_waiting(report: Report) -> bool:
     if getattr(report, "payment", None) is None:
         return False
     changes = report.status_changes
-    retried = changes.filter(trigger=RETRIED).first()
+    retried = changes.filter(trigger=RETRY_TRIGGER).first()
     if retried is None:
         return False
     ends = changes.filter(trigger=CHECK_ENDED, created_at__lte=retried.created_at)
@@ -108,7 +114,7 @@ def _keeps_payer_waiting(report: Report) -> bool:
     return now() >= first_end.created_at + grace
 
 
-def _begin_anew(results: list[CheckResult], at: datetime) -> None:
+def _reset_results(results: list[CheckResult], at: datetime) -> None:
     CheckResult.objects.filter(pk__in=[result.pk for result in results]).update(
         status=ResultStatus.PENDING,
         attempt=F("attempt") + 1,

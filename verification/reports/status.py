@@ -47,7 +47,7 @@ class NotRetryable(Exception):
 
 
 # The actor of what the subject does on the hosted page.
-SUBJECT = "subject"
+SUBJECT_ACTOR = "subject"
 # What may change together with the status.
 CHANGEABLE = {
     "launched_at": "timestamptz",
@@ -60,7 +60,7 @@ CHANGEABLE = {
 ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
 ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 
-SQL = f"""
+TRANSITION_SQL = f"""
 WITH move AS (
     SELECT * FROM unnest({", ".join(f"%s::{kind}[]" for kind in ARRAYS)})
         AS m(change_id, id, source, target, trigger, actor, {", ".join(CHANGEABLE)})
@@ -78,7 +78,7 @@ FROM move m JOIN moved USING (id)
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Transition:
     """A report, where it goes, why and by whom; `changes` of the fields above."""
 
     report: Report
@@ -88,7 +88,7 @@ class Move:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-def move(moves: Sequence[Move], at: datetime) -> None:
+def apply_transitions(moves: Sequence[Transition], at: datetime) -> None:
     """Make and record the moves: all of them, or InvalidTransition and none.
 
     The statement names the status each report was read with, so that of two callers
@@ -101,7 +101,7 @@ def move(moves: Sequence[Move], at: datetime) -> None:
             raise InvalidTransition(m.report.status, m.target)
     rows = [_row(m) for m in moves]
     with connection.cursor() as cursor:
-        cursor.execute(SQL, [*map(list, zip(*rows, strict=True)), at, at])
+        cursor.execute(TRANSITION_SQL, [*map(list, zip(*rows, strict=True)), at, at])
         if cursor.rowcount != len(moves):
             # Somebody else moved one of them; the caller's transaction ends here.
             raise InvalidTransition(moves[0].report.status, moves[0].target)
@@ -109,7 +109,7 @@ def move(moves: Sequence[Move], at: datetime) -> None:
         m.report.status, m.report.updated_at = m.target, at
 
 
-def note(report: Report, trigger: str, actor: str, at: datetime) -> None:
+def record_note(report: Report, trigger: str, actor: str, at: datetime) -> None:
     """Record in the report's timeline what happened without a move of the report."""
     StatusChange.objects.create(
         report=report,
@@ -121,7 +121,7 @@ def note(report: Report, trigger: str, actor: str, at: datetime) -> None:
     )
 
 
-def _row(m: Move) -> tuple[Any, ...]:
+def _row(m: Transition) -> tuple[Any, ...]:
     for name, value in m.changes.items():
         setattr(m.report, name, value)
     return (

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from verification.db.encryption import keyed_hash, keyed_uuid
 from verification.reports.models import SubjectType
-from verification.values.formats import normalised
+from verification.values.formats import normalise_identifier
 
 # The members of the interface's Subject, in its order.
 MEMBERS = (
@@ -60,7 +60,7 @@ class Subject:
     @property
     def search_name(self) -> str:
         """The name as it is searched, cut to what fits in an index."""
-        return folded(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
+        return fold_text(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
 
     def in_workspace(self, workspace_id: UUID, environment: str) -> KnownSubject:
         """The subject as this workspace knows it in this environment."""
@@ -69,10 +69,10 @@ class Subject:
             # The same person or company has the same id in all its reports.
             id=keyed_uuid("subject", *scope),
             members=self.members,
-            described="\x1f".join(
+            identity="\x1f".join(
                 [
                     *map(str, scope),
-                    folded(self.name),
+                    fold_text(self.name),
                     self.members.get("dateOfBirth", ""),
                 ]
             ),
@@ -82,9 +82,14 @@ class Subject:
         for key in IDENTIFIERS:
             if value := self.members.get(key):
                 # A number of nothing but punctuation is still told from another.
-                return self.type, self.country, key, normalised(value) or value
+                return (
+                    self.type,
+                    self.country,
+                    key,
+                    normalise_identifier(value) or value,
+                )
         described = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
-        return self.type, self.country, "name", folded(self.name), *described
+        return self.type, self.country, "name", fold_text(self.name), *described
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +98,15 @@ class KnownSubject:
 
     id: UUID
     members: dict[str, Any]
-    described: str
+    identity: str
 
     def question(self, check: str, inputs: Iterable[str]) -> bytes:
         """Equal where the same would be asked of a source about the same subject."""
         asked = [f"{key}={self.members[key]}" for key in inputs if key in self.members]
-        return keyed_hash("question", self.described, check, *asked)
+        return keyed_hash("question", self.identity, check, *asked)
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """A name as it is searched: no case, no compatibility forms."""
     return unicodedata.normalize("NFKC", text).casefold()
 

@@ -1,5 +1,5 @@
-from verification.reports.idempotency import forget_old_answers
+from verification.reports.idempotency import purge_idempotency_records
 
 
 def purge_idempotency_keys() -> None:
-    forget_old_answers()
+    purge_idempotency_records()

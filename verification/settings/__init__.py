@@ -31,11 +31,11 @@ from verification.settings.secrets import (
     secret_key,
 )
 from verification.settings.sources import (
-    half_configured,
-    limits,
+    find_missing_credentials,
+    find_route_errors,
     live_providers,
-    routes,
-    wrong_routes,
+    source_limits,
+    source_routes,
 )
 from verification.web import request_log
 
@@ -159,7 +159,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "verification.web.pages.frame",
+                "verification.web.pages.operator_context",
             ]
         },
     }
@@ -233,7 +233,7 @@ NOTIFICATION_ATTACHMENTS = {
 
 # What staff see of a client beside its workspace: reports, webhooks, monitoring
 # and more, which workspaces do not know of.
-CUSTOMER_PAGE = "verification.staff.customer.sections"
+CUSTOMER_PAGE = "verification.staff.customer.customer_sections"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
@@ -320,14 +320,14 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_UPLOAD_BYTES
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["verification.api.authentication.ApiKeyBearer"],
     "DEFAULT_PERMISSION_CLASSES": ["verification.api.authentication.HasScope"],
-    "DEFAULT_THROTTLE_CLASSES": ["verification.api.throttling.KeyRate"],
+    "DEFAULT_THROTTLE_CLASSES": ["verification.api.throttling.ApiKeyThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["verification.api.rendering.JsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["verification.api.body.StrictJsonParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": (
         "verification.api.rendering.JsonOnlyNegotiation"
     ),
     "DEFAULT_SCHEMA_CLASS": "verification.api.schema.OperationSchema",
-    "EXCEPTION_HANDLER": "verification.api.problems.handle",
+    "EXCEPTION_HANDLER": "verification.api.problems.handle_exception",
     "UNAUTHENTICATED_USER": None,
     # OPTIONS is not among the operations.
     "DEFAULT_METADATA_CLASS": None,
@@ -393,10 +393,10 @@ WEBHOOK_TIMEOUT_SECONDS = 15.0
 
 # Live sources by name, and who is asked what; the sandbox never looks here.
 PROVIDERS = live_providers(env)
-PROVIDERS_LACK = half_configured(env)
-SOURCE_ROUTES = routes(env)
-SOURCE_ROUTES_WRONG = wrong_routes(env)
-SOURCE_LIMITS = limits(env)
+PROVIDERS_LACK = find_missing_credentials(env)
+SOURCE_ROUTES = source_routes(env)
+SOURCE_ROUTES_WRONG = find_route_errors(env)
+SOURCE_LIMITS = source_limits(env)
 # Where companies that want to go live are checked. At home, where no register can be
 # asked, the sandbox answers, so that the whole way can be walked.
 AT_HOME = DEBUG and not any(

@@ -19,9 +19,9 @@ PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "verification.accounts.passwords.LengthByRole"},
+    {"NAME": "verification.accounts.passwords.MinimumLengthByRoleValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-    {"NAME": "verification.accounts.passwords.NotGuessedFirst"},
+    {"NAME": "verification.accounts.passwords.PasswordStrengthValidator"},
 ]
 PASSWORD_RESET_TIMEOUT = 3600
 LOGIN_URL = "account_login"
@@ -49,26 +49,26 @@ ACCOUNT_RATE_LIMITS = {
     "reset_password_from_key": None,
 }
 ACCOUNT_FORMS = {
-    "login": "verification.accounts.forms.Login",
-    "signup": "verification.accounts.forms.SignUp",
-    "add_email": "verification.accounts.forms.NewAddress",
-    "reset_password": "verification.accounts.forms.Reset",
-    "reset_password_from_key": "verification.accounts.forms.NewPassword",
-    "change_password": "verification.accounts.forms.ChangePassword",
-    "reauthenticate": "verification.accounts.forms.PasswordAgain",
+    "login": "verification.accounts.forms.LoginForm",
+    "signup": "verification.accounts.forms.SignUpForm",
+    "add_email": "verification.accounts.forms.AddEmailForm",
+    "reset_password": "verification.accounts.forms.ResetPasswordForm",
+    "reset_password_from_key": "verification.accounts.forms.NewPasswordForm",
+    "change_password": "verification.accounts.forms.ChangePasswordForm",
+    "reauthenticate": "verification.accounts.forms.ReauthenticateForm",
 }
 MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_FORMS = {
-    "authenticate": "verification.accounts.forms.Code",
-    "reauthenticate": "verification.accounts.forms.CodeAgain",
-    "activate_totp": "verification.accounts.forms.SetUpCode",
-    "add_webauthn": "verification.accounts.forms.NewPasskey",
-    "authenticate_webauthn": "verification.accounts.forms.Passkey",
-    "login_webauthn": "verification.accounts.forms.PasskeyLogin",
-    "reauthenticate_webauthn": "verification.accounts.forms.PasskeyAgain",
+    "authenticate": "verification.accounts.forms.CodeForm",
+    "reauthenticate": "verification.accounts.forms.ReauthenticateByCodeForm",
+    "activate_totp": "verification.accounts.forms.ActivateAppForm",
+    "add_webauthn": "verification.accounts.forms.AddPasskeyForm",
+    "authenticate_webauthn": "verification.accounts.forms.PasskeyForm",
+    "login_webauthn": "verification.accounts.forms.PasskeyLoginForm",
+    "reauthenticate_webauthn": "verification.accounts.forms.ConfirmByPasskeyForm",
 }
 
 # Who guesses is locked out together with the address they guess from.
@@ -78,9 +78,9 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15))
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_USERNAME_CALLABLE = "verification.accounts.lockout.username"
-AXES_CLIENT_IP_CALLABLE = "verification.accounts.lockout.address"
-AXES_LOCKOUT_CALLABLE = "verification.accounts.lockout.locked"
+AXES_USERNAME_CALLABLE = "verification.accounts.lockout.hashed_username"
+AXES_CLIENT_IP_CALLABLE = "verification.accounts.lockout.client_network"
+AXES_LOCKOUT_CALLABLE = "verification.accounts.lockout.locked_response"
 # What was typed is kept nowhere.
 AXES_SENSITIVE_PARAMETERS = ["login", "password", "code", "next", "email"]
 AXES_DISABLE_ACCESS_LOG = True

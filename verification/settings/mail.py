@@ -21,9 +21,9 @@ OPTIONS = {"ssl", "tls", "timeout"}
 YES = {"1", "on", "t", "true", "y", "yes"}
 NO = {"", "0", "f", "false", "n", "no", "off"}
 # For each step of a conversation with the server.
-SECONDS = 10
+TIMEOUT_SECONDS = 10
 # Rights of everybody but the owner.
-OTHERS = 0o077
+OTHERS_PERMISSIONS = 0o077
 
 
 def mail_settings(url: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _timeout(options: dict[str, str]) -> int:
     text = options.get("timeout", "0")
     if not (text.isascii() and text.isdigit()):
         raise _refusal("has no usable timeout; write seconds as a whole number")
-    return int(text) or SECONDS
+    return int(text) or TIMEOUT_SECONDS
 
 
 def mailbox(data_dir: Path) -> Path:
@@ -93,7 +93,7 @@ def mailbox(data_dir: Path) -> Path:
     folder = data_dir / "mail"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if folder.stat().st_mode & OTHERS:
+        if folder.stat().st_mode & OTHERS_PERMISSIONS:
             folder.chmod(0o700)
     except OSError as e:
         raise ImproperlyConfigured(

@@ -10,18 +10,18 @@ from environs import Env
 from verification.settings.secrets import optional_secret
 
 # name -> (dotted path of the adapter, its options)
-Table = dict[str, tuple[str, dict[str, Any]]]
+ProviderTable = dict[str, tuple[str, dict[str, Any]]]
 # How long after its link has ended a payment may still come in: a page of Paystack that
 # was left open can be paid, and has no end of its own.
-PAID_AFTER_LINK_DAYS = 3
+PAYMENT_GRACE_DAYS = 3
 
 
-def payment_providers(env: Env, link_days: int) -> Table:
+def payment_providers(env: Env, link_days: int) -> ProviderTable:
     """Those whose secrets are there. PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and
     PAYMENT_DEV_HOSTS are for development against another server than the provider's.
     """
     opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
-    table: Table = {}
+    table: ProviderTable = {}
     if key := optional_secret("PAYSTACK_SECRET_KEY"):
         old = optional_secret("PAYSTACK_PREVIOUS_SECRET_KEY")
         table["paystack"] = (
@@ -35,7 +35,7 @@ def payment_providers(env: Env, link_days: int) -> Table:
                 ),
                 "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
                 "opened": opened,
-                "paid_within": timedelta(days=link_days + PAID_AFTER_LINK_DAYS),
+                "paid_within": timedelta(days=link_days + PAYMENT_GRACE_DAYS),
                 "minimum": env.decimal("PAYSTACK_MINIMUM", None),
             },
         )

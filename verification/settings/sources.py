@@ -31,27 +31,27 @@ from verification.settings.secrets import optional_secret
 # Check -> country, or EVERYWHERE else -> sources.
 Routes = dict[str, dict[str, tuple[str, ...]]]
 
-HOME, EVERYWHERE, OTHERS = "KE", "*", "OTHERS"
-ORDER: Routes = {
-    "IDENTITY": {HOME: ("smile_id_v3", "smile_id", "prembly")},
+HOME_COUNTRY, EVERYWHERE, OTHERS = "KE", "*", "OTHERS"
+DEFAULT_ROUTES: Routes = {
+    "IDENTITY": {HOME_COUNTRY: ("smile_id_v3", "smile_id", "prembly")},
     # Smile ID does not know whether a PIN is active; Prembly finds none by an ID.
-    "KRA_PIN": {HOME: ("kra", "smile_id", "prembly")},
+    "KRA_PIN": {HOME_COUNTRY: ("kra", "smile_id", "prembly")},
     "BUSINESS_VERIFICATION": {
-        HOME: ("smile_id", "prembly"),
+        HOME_COUNTRY: ("smile_id", "prembly"),
         "GB": ("companies_house", "gleif"),
         EVERYWHERE: ("gleif",),
     },
-    "CRB_SCORE": {HOME: ("metropol",)},
-    "CRB_STANDARD": {HOME: ("metropol",)},
-    "CRB_FULL": {HOME: ("metropol",)},
-    "CREDITBUREAU_SCORE": {HOME: ("metropol",)},
-    "CREDITBUREAU_STATUS": {HOME: ("metropol",)},
-    "CREDITBUREAU_COMP": {HOME: ("metropol",)},
+    "CRB_SCORE": {HOME_COUNTRY: ("metropol",)},
+    "CRB_STANDARD": {HOME_COUNTRY: ("metropol",)},
+    "CRB_FULL": {HOME_COUNTRY: ("metropol",)},
+    "CREDITBUREAU_SCORE": {HOME_COUNTRY: ("metropol",)},
+    "CREDITBUREAU_STATUS": {HOME_COUNTRY: ("metropol",)},
+    "CREDITBUREAU_COMP": {HOME_COUNTRY: ("metropol",)},
     "AML_SCREENING": {EVERYWHERE: ("opensanctions", "watchlists")},
 }
 PREFIX = "SOURCES_"
 # Calls to one source at once, over all clusters.
-AT_ONCE = 128
+MAX_CONCURRENT_CALLS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Limit:
     """Calls to one source, over all clusters: at once, and begun in a minute; and how
     often one is made again for a check that has no answer and may be charged."""
 
-    at_once: int = AT_ONCE
+    at_once: int = MAX_CONCURRENT_CALLS
     a_minute: int | None = None
     paid_again: int = 1
 
 
 # Of sources that say how often they may be asked.
-LIMITS = {
+KNOWN_LIMITS = {
     # 600 requests in 5 minutes, and up to 4 for one company.
     "companies_house": Limit(a_minute=30),
     # 60 requests a minute, and up to 2 for one company.
@@ -73,21 +73,21 @@ LIMITS = {
 }
 
 
-def routes(env: Env) -> Routes:
-    found = {check: dict(by_country) for check, by_country in ORDER.items()}
-    for variable, names in _given(env).items():
-        if place := _place(variable):
+def source_routes(env: Env) -> Routes:
+    found = {check: dict(by_country) for check, by_country in DEFAULT_ROUTES.items()}
+    for variable, names in _route_variables(env).items():
+        if place := _parse_variable(variable):
             check, country = place
             found[check][country] = names
     return found
 
 
-def limits(env: Env) -> dict[str, Limit]:
+def source_limits(env: Env) -> dict[str, Limit]:
     """`SMILE_ID_AT_ONCE` and `SMILE_ID_A_MINUTE`, and so for every source;
     `METROPOL_PAID_AGAIN` for those that have to be paid again."""
     found = {}
-    for name in known():
-        usual = LIMITS.get(name, Limit())
+    for name in checks_by_source():
+        usual = KNOWN_LIMITS.get(name, Limit())
         found[name] = Limit(
             env.int(f"{name.upper()}_AT_ONCE", usual.at_once),
             env.int(f"{name.upper()}_A_MINUTE", usual.a_minute),
@@ -96,24 +96,25 @@ def limits(env: Env) -> dict[str, Limit]:
     return found
 
 
-def wrong_routes(env: Env) -> list[str]:
+def find_route_errors(env: Env) -> list[str]:
     """What is wrong with the variables, a sentence each."""
     wrong = []
-    for variable, names in _given(env).items():
-        place = _place(variable)
+    for variable, names in _route_variables(env).items():
+        place = _parse_variable(variable)
         if place is None:
-            checks = ", ".join(sorted(ORDER))
+            checks = ", ".join(sorted(DEFAULT_ROUTES))
             wrong.append(f"{variable} names no check that sources answer: {checks}.")
             continue
+        known = checks_by_source()
         for name in names:
-            if name not in known():
-                told = f"no such source; there are {', '.join(sorted(known()))}."
+            if name not in known:
+                told = f"no such source; there are {', '.join(sorted(known))}."
                 wrong.append(f"{variable} names {name!r}: {told}")
-            elif place[0] not in known()[name]:
+            elif place[0] not in known[name]:
                 wrong.append(f"{variable}: {name} does not answer {place[0]}.")
         if len(set(names)) < len(names):
             wrong.append(f"{variable} names a source twice.")
-    for source, limit in limits(env).items():
+    for source, limit in source_limits(env).items():
         name = source.upper()
         if limit.at_once < 1:
             wrong.append(f"{name}_AT_ONCE must be at least 1.")
@@ -124,17 +125,17 @@ def wrong_routes(env: Env) -> list[str]:
     return wrong
 
 
-def known() -> Mapping[str, set[str]]:
+def checks_by_source() -> Mapping[str, set[str]]:
     """Every source there is an adapter for -> the checks that it answers."""
     found: dict[str, set[str]] = {}
-    for check, by_country in ORDER.items():
+    for check, by_country in DEFAULT_ROUTES.items():
         for names in by_country.values():
             for name in names:
                 found.setdefault(name, set()).add(check)
     return found
 
 
-def _given(env: Env) -> dict[str, tuple[str, ...]]:
+def _route_variables(env: Env) -> dict[str, tuple[str, ...]]:
     """Variable -> the names in it."""
     given = {}
     for variable in sorted(v for v in os.environ if v.startswith(PREFIX)):
@@ -143,13 +144,13 @@ def _given(env: Env) -> dict[str, tuple[str, ...]]:
     return given
 
 
-def _place(variable: str) -> tuple[str, str] | None:
+def _parse_variable(variable: str) -> tuple[str, str] | None:
     """(check, country) that a variable is about."""
     text = variable.removeprefix(PREFIX)
-    if text in ORDER:
-        return text, HOME
+    if text in DEFAULT_ROUTES:
+        return text, HOME_COUNTRY
     check, _, country = text.rpartition("_")
-    if check not in ORDER:
+    if check not in DEFAULT_ROUTES:
         return None
     if country == OTHERS:
         return check, EVERYWHERE
@@ -177,7 +178,7 @@ def live_providers(env: Env) -> dict[str, Adapter]:
     }
 
 
-def half_configured(env: Env) -> list[str]:
+def find_missing_credentials(env: Env) -> list[str]:
     """Variables that are not set while others of the same source are."""
     return [
         name
@@ -188,7 +189,7 @@ def half_configured(env: Env) -> list[str]:
     ]
 
 
-def on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
+def find_sources_on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
     """Sources whose place for trying is asked."""
     return [
         name
@@ -209,8 +210,8 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
     }
     policy = env.str("SMILE_ID_V3_POLICY_URL", "")
     return {
-        **_of_registers(env),
-        **_of_screening(env),
+        **_register_credentials(env),
+        **_screening_credentials(env),
         "metropol": {
             "METROPOL_PUBLIC_KEY": env.str("METROPOL_PUBLIC_KEY", ""),
             "METROPOL_PRIVATE_KEY": optional_secret("METROPOL_PRIVATE_KEY"),
@@ -245,8 +246,8 @@ def _adapters(env: Env) -> dict[str, Adapter]:
     smile_id, kra = credentials["smile_id"], credentials["kra"]
     metropol = credentials["metropol"]
     return {
-        **_registers(env, opened),
-        **_screening(env, opened),
+        **_register_adapters(env, opened),
+        **_screening_adapters(env, opened),
         "metropol": (
             "verification.providers.metropol.Metropol",
             {
@@ -295,7 +296,7 @@ def _adapters(env: Env) -> dict[str, Adapter]:
     }
 
 
-def _of_registers(env: Env) -> dict[str, dict[str, str]]:
+def _register_credentials(env: Env) -> dict[str, dict[str, str]]:
     return {
         "prembly": {
             "PREMBLY_APP_ID": env.str("PREMBLY_APP_ID", ""),
@@ -309,8 +310,8 @@ def _of_registers(env: Env) -> dict[str, dict[str, str]]:
     }
 
 
-def _registers(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
-    of = _of_registers(env)
+def _register_adapters(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
+    of = _register_credentials(env)
     return {
         "prembly": (
             "verification.providers.prembly.Prembly",
@@ -339,7 +340,7 @@ def _registers(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
     }
 
 
-def _of_screening(env: Env) -> dict[str, dict[str, str]]:
+def _screening_credentials(env: Env) -> dict[str, dict[str, str]]:
     # The hosted service wants a key, a yente of one's own none.
     key = optional_secret("OPENSANCTIONS_API_KEY")
     return {
@@ -351,7 +352,7 @@ def _of_screening(env: Env) -> dict[str, dict[str, str]]:
     }
 
 
-def _screening(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
+def _screening_adapters(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
     threshold = env.float("AML_THRESHOLD", 0.7)
     lists: list[str] = env.list("AML_LISTS", [])
     days = env.int("AML_LIST_DAYS", 7)

@@ -2,17 +2,17 @@ from django.contrib import admin, messages
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.backoffice.model_admin import OfficeAdmin, ReadOnlyAdmin, link
+from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin, link
 from verification.providers.registry import live_sources
-from verification.sources.availability import health_of, state_of
-from verification.sources.models import Call, End, Source
+from verification.sources.availability import describe_state, health_of
+from verification.sources.models import Call, CallOutcome, Source
 
 
 @admin.register(Source)
 class SourceAdmin(ReadOnlyAdmin):
     """Every source that was ever asked; the figures are of the last hour."""
 
-    list_display = ["name", "state", "calls", "success_rate", "half_in", "most_in"]
+    list_display = ["name", "state", "calls", "success_rate", "median", "percentile_95"]
     search_ids = ()
     search_exact = ("name",)
     ordering = ["name"]
@@ -21,8 +21,8 @@ class SourceAdmin(ReadOnlyAdmin):
         "state",
         "calls",
         "success_rate",
-        "half_in",
-        "most_in",
+        "median",
+        "percentile_95",
         "failures_in_row",
         "resting_until",
         "rests",
@@ -30,13 +30,13 @@ class SourceAdmin(ReadOnlyAdmin):
         "answered_at",
         "free_at",
     ]
-    readonly_fields = ["state", "calls", "success_rate", "half_in", "most_in"]
+    readonly_fields = ["state", "calls", "success_rate", "median", "percentile_95"]
 
     @admin.display(description="State")
     def state(self, source):
         if source.name not in live_sources():
             return "not configured"
-        return state_of(source, now())
+        return describe_state(source, now())
 
     @admin.display(description="Calls in the last hour")
     def calls(self, source):
@@ -51,11 +51,11 @@ class SourceAdmin(ReadOnlyAdmin):
         return "-" if rate is None else f"{100 * rate:.1f} %"
 
     @admin.display(description="Half of the answers within")
-    def half_in(self, source):
+    def median(self, source):
         return _milliseconds(health_of(source.name).median_ms)
 
     @admin.display(description="95 of 100 within")
-    def most_in(self, source):
+    def percentile_95(self, source):
         return _milliseconds(health_of(source.name).slow_ms)
 
 
@@ -63,7 +63,7 @@ def _milliseconds(value):
     return "-" if value is None else f"{value:,} ms"
 
 
-class EndFilter(admin.SimpleListFilter):
+class InDoubtFilter(admin.SimpleListFilter):
     title = "what needs a person"
     parameter_name = "doubt"
 
@@ -72,21 +72,28 @@ class EndFilter(admin.SimpleListFilter):
 
     def queryset(self, request, calls):
         if self.value() == "open":
-            return in_doubt(calls)
+            return calls_in_doubt(calls)
         if self.value() == "settled":
-            return calls.filter(end=End.IN_DOUBT, settled_at__isnull=False)
+            return calls.filter(end=CallOutcome.IN_DOUBT, settled_at__isnull=False)
         return calls
 
 
-def in_doubt(calls):
+def calls_in_doubt(calls):
     """Begun calls of sources that may have been paid, and nobody has found out."""
-    return calls.filter(end=End.IN_DOUBT, settled_at=None)
+    return calls.filter(end=CallOutcome.IN_DOUBT, settled_at=None)
 
 
 @admin.register(Call)
-class CallAdmin(OfficeAdmin):
-    list_display = ["source", "of_check", "shown_end", "why", "begun_at", "settled_at"]
-    list_filter = [EndFilter, "may_be_charged"]
+class CallAdmin(BackofficeAdmin):
+    list_display = [
+        "source",
+        "check_page",
+        "outcome_text",
+        "why",
+        "begun_at",
+        "settled_at",
+    ]
+    list_filter = [InDoubtFilter, "may_be_charged"]
     list_select_related = ["result"]
     search_ids = ("id", "result_id", "result__report_id")
     search_exact = ("reference",)
@@ -97,34 +104,34 @@ class CallAdmin(OfficeAdmin):
     }
     fields = [
         "id",
-        "of_check",
+        "check_page",
         "attempt",
         "tries",
         "source",
         "reference",
         "job",
-        "not_asked",
+        "skipped_text",
         "begun_at",
         "ended_at",
-        "shown_end",
+        "outcome_text",
         "why",
         "may_be_charged",
         "called_back_at",
         "settled_at",
         "was_paid",
     ]
-    readonly_fields = ["of_check", "not_asked", "shown_end"]
+    readonly_fields = ["check_page", "skipped_text", "outcome_text"]
 
     @admin.display(description="Check")
-    def of_check(self, call):
+    def check_page(self, call):
         return link(call.result)
 
     @admin.display(description="How it ended", ordering="end")
-    def shown_end(self, call):
+    def outcome_text(self, call):
         return call.get_end_display()
 
     @admin.display(description="Not asked before it, and why")
-    def not_asked(self, call):
+    def skipped_text(self, call):
         return ", ".join(f"{name}: {why}" for name, why in call.passed_over) or "-"
 
     def has_add_permission(self, request):
@@ -146,9 +153,9 @@ class CallAdmin(OfficeAdmin):
 
     def _settle(self, request, calls, *, was_paid):
         count, told = 0, "was paid" if was_paid else "was not paid"
-        for call in in_doubt(calls):
+        for call in calls_in_doubt(calls):
             with transaction.atomic():
-                still = in_doubt(Call.objects.filter(pk=call.pk))
+                still = calls_in_doubt(Call.objects.filter(pk=call.pk))
                 if still.update(settled_at=now(), was_paid=was_paid):
                     self.log_change(request, call, told, verb="settled", reason=told)
                     count += 1

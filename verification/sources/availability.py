@@ -10,19 +10,19 @@ from django.core.cache import cache
 from django.utils.timezone import now
 
 from verification.providers.registry import asks_referee, route_for
-from verification.settings.sources import HOME
-from verification.sources.breaker import TRIPS_AT
-from verification.sources.health import Health, last_hour
+from verification.settings.sources import HOME_COUNTRY
+from verification.sources.breaker import FAILURE_THRESHOLD
+from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
-from verification.values.local_time import in_nairobi
+from verification.values.local_time import format_nairobi
 
 Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 # Below this share of answers a source is not well.
-WELL = 0.95
+MIN_SUCCESS_RATE = 0.95
 # Fewer calls than this say little.
-FEW = 10
-SECONDS = 15
-CACHED = "sources:states"
+MIN_CALLS = 10
+CACHE_SECONDS = 15
+CACHE_KEY = "sources:states"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class _State:
     health: Health
 
 
-def availability(check: str, environment: str, country: str = HOME) -> Availability:
+def availability(
+    check: str, environment: str, country: str = HOME_COUNTRY
+) -> Availability:
     """Return the availability of the first source on the route that does not rest.
 
     The figures are up to 15 seconds old. The sandbox and referees are always AVAILABLE.
@@ -53,17 +55,19 @@ def availability(check: str, environment: str, country: str = HOME) -> Availabil
     if asked is None:
         return _told("UNAVAILABLE", of_route[0].health)
     rate = asked.health.success_rate
-    is_ill = asked.health.calls >= FEW and rate is not None and rate < WELL
+    is_ill = (
+        asked.health.calls >= MIN_CALLS and rate is not None and rate < MIN_SUCCESS_RATE
+    )
     well = asked is of_route[0] and not is_ill
     return _told("AVAILABLE" if well else "DEGRADED", asked.health)
 
 
-def state_of(source: Source, at: datetime) -> str:
+def describe_state(source: Source, at: datetime) -> str:
     """Return the state of the source in words, for staff."""
-    if source.failures_in_row < TRIPS_AT:
+    if source.failures_in_row < FAILURE_THRESHOLD:
         return "asked"
     if source.resting_until and source.resting_until > at:
-        return f"rests until {in_nairobi(source.resting_until)}"
+        return f"rests until {format_nairobi(source.resting_until)}"
     return "is being tried"
 
 
@@ -77,13 +81,17 @@ def health_of(name: str) -> Health:
 
 
 def _state(name: str) -> _State:
-    states: dict[str, _State] = cache.get_or_set(CACHED, _states, SECONDS) or {}
+    states: dict[str, _State] = (
+        cache.get_or_set(CACHE_KEY, _states, CACHE_SECONDS) or {}
+    )
     return states.get(name, _State(rests=False, health=Health()))
 
 
 def _states() -> dict[str, _State]:
-    at, health = now(), last_hour()
-    resting = Source.objects.filter(failures_in_row__gte=TRIPS_AT, resting_until__gt=at)
+    at, health = now(), health_by_source()
+    resting = Source.objects.filter(
+        failures_in_row__gte=FAILURE_THRESHOLD, resting_until__gt=at
+    )
     rests = set(resting.values_list("name", flat=True))
     return {
         name: _State(name in rests, health.get(name, Health()))

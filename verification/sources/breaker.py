@@ -10,25 +10,25 @@ from datetime import datetime
 
 from django.db import connection
 
-TRIPS_AT = 10
+FAILURE_THRESHOLD = 10
 
-FAIL = f"""
+COUNT_FAILURES = f"""
 UPDATE sources_source
 SET failures_in_row = failures_in_row + %(failures)s,
     probed_at = NULL,
     resting_until = CASE
-        WHEN failures_in_row + %(failures)s < {TRIPS_AT} THEN NULL
+        WHEN failures_in_row + %(failures)s < {FAILURE_THRESHOLD} THEN NULL
         WHEN resting_until > %(at)s THEN resting_until
         ELSE %(at)s + interval '1 second' * LEAST(300, 30 * 2 ^ LEAST(rests, 10))
     END,
     rests = rests + CASE
-        WHEN failures_in_row + %(failures)s < {TRIPS_AT} THEN 0
+        WHEN failures_in_row + %(failures)s < {FAILURE_THRESHOLD} THEN 0
         WHEN resting_until > %(at)s THEN 0
         ELSE 1
     END
 WHERE name = %(name)s
 """  # noqa: S608
-ANSWER = """
+RESET_FAILURES = """
 UPDATE sources_source
 SET failures_in_row = 0, resting_until = NULL, rests = 0, probed_at = NULL,
     answered_at = %(at)s
@@ -36,11 +36,11 @@ WHERE name = %(name)s
 """
 
 
-def failed(name: str, failures: int, at: datetime) -> None:
+def record_failures(name: str, failures: int, at: datetime) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(FAIL, {"name": name, "failures": failures, "at": at})
+        cursor.execute(COUNT_FAILURES, {"name": name, "failures": failures, "at": at})
 
 
-def answered(name: str, at: datetime) -> None:
+def record_answer(name: str, at: datetime) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(ANSWER, {"name": name, "at": at})
+        cursor.execute(RESET_FAILURES, {"name": name, "at": at})

@@ -18,18 +18,19 @@ from itertools import accumulate
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.jobs.batches import in_steps
+from verification.jobs.batches import execute_in_batches
 from verification.sources import breaker
-from verification.sources.models import End, Minute
+from verification.sources.models import CallOutcome, SourceMinute
 
 # Upper ends in milliseconds, each a quarter above the last; beyond the last one it is
 # told as that. Half of a step is how wrong a percentile may be.
 BOUNDS = [round(10 * 1.25**step) for step in range(40)]
-HOUR, KEPT = timedelta(hours=1), timedelta(days=2)
+HOUR, RETENTION = timedelta(hours=1), timedelta(days=2)
 FLUSH_SECONDS = 1.0
 
-ADD = """
-INSERT INTO sources_minute AS m (source, minute, answered, refused, unavailable, took)
+ADD_MINUTE = """
+INSERT INTO sources_sourceminute AS m
+    (source, minute, answered, refused, unavailable, took)
 VALUES (%s, date_trunc('minute', %s::timestamptz), %s, %s, %s, %s)
 ON CONFLICT (source, minute) DO UPDATE SET
     answered = m.answered + excluded.answered,
@@ -41,14 +42,14 @@ ON CONFLICT (source, minute) DO UPDATE SET
     )
 """
 PURGE = """
-DELETE FROM sources_minute WHERE id IN (
-    SELECT id FROM sources_minute WHERE minute < %(before)s LIMIT %(limit)s
+DELETE FROM sources_sourceminute WHERE id IN (
+    SELECT id FROM sources_sourceminute WHERE minute < %(before)s LIMIT %(limit)s
 )
 """
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SourceTally:
     ends: Counter[str] = field(default_factory=Counter)
     took: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     # Of the latest ends, and whether any before them was an answer.
@@ -60,7 +61,7 @@ class Tally:
     """What one worker sees of the sources."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = defaultdict(_Seen)
+        self._seen: dict[str, _SourceTally] = defaultdict(_SourceTally)
         self._failing: set[str] = set()
         self._known: set[str] = set()
         self._flush_at = 0.0
@@ -69,13 +70,13 @@ class Tally:
         """`end` is the outcome of a call that was just made."""
         seen = self._seen[source]
         seen.ends[end] += 1
-        if end == End.UNAVAILABLE:
+        if end == CallOutcome.UNAVAILABLE:
             seen.failures += 1
             self._failing.add(source)
             self._flush_at = 0.0
             return
         seen.answers, seen.failures = True, 0
-        if end == End.ANSWERED:
+        if end == CallOutcome.ANSWERED:
             seen.took[bisect_left(BOUNDS, seconds * 1000)] += 1
         if source in self._failing or source not in self._known:
             self._flush_at = 0.0
@@ -85,7 +86,7 @@ class Tally:
         if not self._seen or (time.monotonic() < self._flush_at and not at_last):
             return
         self._flush_at = time.monotonic() + FLUSH_SECONDS
-        seen, self._seen = self._seen, defaultdict(_Seen)
+        seen, self._seen = self._seen, defaultdict(_SourceTally)
         at = now()
         with transaction.atomic():
             # In one order everywhere, so that two never wait for each other.
@@ -93,15 +94,22 @@ class Tally:
                 self._write(name, seen[name], at)
         self._known |= set(seen)
 
-    def _write(self, name: str, seen: _Seen, at: datetime) -> None:
-        ends = [seen.ends[e] for e in (End.ANSWERED, End.REFUSED, End.UNAVAILABLE)]
+    def _write(self, name: str, seen: _SourceTally, at: datetime) -> None:
+        ends = [
+            seen.ends[e]
+            for e in (
+                CallOutcome.ANSWERED,
+                CallOutcome.REFUSED,
+                CallOutcome.UNAVAILABLE,
+            )
+        ]
         with connection.cursor() as cursor:
-            cursor.execute(ADD, [name, at, *ends, seen.took])
+            cursor.execute(ADD_MINUTE, [name, at, *ends, seen.took])
         if seen.answers:
-            breaker.answered(name, at)
+            breaker.record_answer(name, at)
             self._failing.discard(name)
         if seen.failures:
-            breaker.failed(name, seen.failures, at)
+            breaker.record_failures(name, seen.failures, at)
             self._failing.add(name)
 
 
@@ -127,21 +135,21 @@ class Health:
         return round(1 - self.unavailable / self.calls, 4)
 
 
-def last_hour(at: datetime | None = None) -> dict[str, Health]:
+def health_by_source(at: datetime | None = None) -> dict[str, Health]:
     """Of every source that was asked in it."""
     since = (at or now()) - HOUR
-    rows: dict[str, list[Minute]] = defaultdict(list)
-    for row in Minute.objects.filter(minute__gt=since):
+    rows: dict[str, list[SourceMinute]] = defaultdict(list)
+    for row in SourceMinute.objects.filter(minute__gt=since):
         rows[row.source].append(row)
-    return {source: _together(minutes) for source, minutes in rows.items()}
+    return {source: _summarize(minutes) for source, minutes in rows.items()}
 
 
-def purge() -> None:
+def purge_old_minutes() -> None:
     """Nobody looks at minutes of the day before yesterday."""
-    in_steps(PURGE, before=now() - KEPT)
+    execute_in_batches(PURGE, before=now() - RETENTION)
 
 
-def _together(minutes: Iterable[Minute]) -> Health:
+def _summarize(minutes: Iterable[SourceMinute]) -> Health:
     minutes = list(minutes)
     took = [sum(counts) for counts in zip(*(m.took for m in minutes), strict=True)]
     return Health(

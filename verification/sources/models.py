@@ -31,7 +31,7 @@ class Source(models.Model):
         return self.name
 
 
-class End(models.TextChoices):
+class CallOutcome(models.TextChoices):
     UNDER_WAY = "", "under way"
     ANSWERED = "ANSWERED", "answered"
     NOT_YET = "NOT_YET", "took it, no answer yet"
@@ -50,7 +50,7 @@ class Call(models.Model):
     One that was begun and has no end was interrupted: its worker died.
     """
 
-    End = End
+    CallOutcome = CallOutcome
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     result = models.ForeignKey(
@@ -66,7 +66,9 @@ class Call(models.Model):
     passed_over = models.JSONField(default=list)
     begun_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
-    end = models.CharField(max_length=11, choices=End, blank=True, db_default="")
+    end = models.CharField(
+        max_length=11, choices=CallOutcome, blank=True, db_default=""
+    )
     # The failure code, where there was no answer.
     why = models.CharField(max_length=40, blank=True, db_default="")
     # It was asked, no answer came, and it may want to be paid all the same.
@@ -132,7 +134,7 @@ class Call(models.Model):
         return self.__dict__.get("answer") is not None
 
 
-class Minute(models.Model):
+class SourceMinute(models.Model):
     """What a source did in one minute."""
 
     source = models.CharField(max_length=40)

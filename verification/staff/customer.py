@@ -15,17 +15,17 @@ from django.http import HttpRequest
 from monitoring.models import Alert, Rule, RuleStatus
 from verification.golive.models import Application
 from verification.reports.models import Report
-from verification.values.masking import DOTS, masked
+from verification.values.masking import DOTS, mask
 from webhooks.models import Configuration
 from workspaces.models import Account, ApiKey, Environment, Member, Note, Workspace
 
 REPORTS = 10
-SHOWN = 20
+MAX_ROWS = 20
 # Nobody needs to know more exactly how many there are.
 COUNTED = 1000
 
 
-def sections(request: HttpRequest, workspace: Any) -> dict[str, Any]:
+def customer_sections(request: HttpRequest, workspace: Any) -> dict[str, Any]:
     """Named by the settings; `workspace.is_revealed` opens personal data."""
     makers = {
         "members": ("workspaces.view_member", _members),
@@ -56,10 +56,10 @@ def _members(workspace: Any) -> list[dict[str, Any]]:
         {
             "row": member,
             "name": member.user.get_full_name() or "no name yet",
-            "email": _opened(workspace, member.user.email, "email"),
+            "email": _reveal(workspace, member.user.email, "email"),
             "has_factor": member.has_factor,
         }
-        for member in found[:SHOWN]
+        for member in found[:MAX_ROWS]
     ]
 
 
@@ -79,18 +79,18 @@ def _reports(workspace: Workspace) -> list[Report]:
 
 
 def _receivers(workspace: Workspace) -> list[Configuration]:
-    return list(Configuration.objects.filter(workspace=workspace)[:SHOWN])
+    return list(Configuration.objects.filter(workspace=workspace)[:MAX_ROWS])
 
 
 def _keys(workspace: Workspace) -> list[ApiKey]:
     rows = ApiKey.objects.filter(workspace=workspace)
     # Those that were revoked come last.
-    return list(rows.order_by("-revoked_at", "-id")[:SHOWN])
+    return list(rows.order_by("-revoked_at", "-id")[:MAX_ROWS])
 
 
 def _applications(workspace: Workspace) -> list[Application]:
     rows = Application.objects.filter(workspace=workspace).defer("details")
-    return list(rows.order_by("-id")[:SHOWN])
+    return list(rows.order_by("-id")[:MAX_ROWS])
 
 
 def _monitoring(workspace: Workspace) -> dict[str, str]:
@@ -112,7 +112,7 @@ def _notes(workspace: Any) -> list[dict[str, Any]]:
             "row": note,
             "text": note.text or "erased" if workspace.is_revealed else DOTS,
         }
-        for note in rows[:SHOWN]
+        for note in rows[:MAX_ROWS]
     ]
 
 
@@ -121,5 +121,5 @@ def _count(rows: QuerySet[Any]) -> str:
     return f"{COUNTED}+" if count > COUNTED else str(count)
 
 
-def _opened(workspace: Any, value: str, key: str) -> Any:
-    return value if workspace.is_revealed else masked(value, key)
+def _reveal(workspace: Any, value: str, key: str) -> Any:
+    return value if workspace.is_revealed else mask(value, key)

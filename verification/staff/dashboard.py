@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 
 from verification.backoffice import widgets
-from verification.golive.admin import waiting
+from verification.golive.admin import filter_waiting
 from verification.golive.models import Application, NameChange
 from verification.jobs.models import Job
 from verification.notifications.admin import to_review
@@ -23,14 +23,14 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.payments.models import Checkout, Refund, RefundStatus
-from verification.reports.admin import stuck
+from verification.reports.admin import filter_stuck
 from verification.reports.models import Report
-from verification.sources.admin import in_doubt
+from verification.sources.admin import calls_in_doubt
 from verification.sources.models import Call
 from verification.staff.figures import Figures, Span, figures
 from webhooks.admin import failing
 from webhooks.models import Configuration
-from workspaces.admin import low
+from workspaces.admin import filter_low_balance
 from workspaces.models import Account, Environment, StaffEntry, StaffEntryStatus
 
 SECONDS = 60
@@ -57,15 +57,15 @@ class Box:
         if not self.environment:
             rows = self.rows()
             return rows if environment == Environment.PRODUCTION else rows.none()
-        return self.rows().filter(**self._only(environment))
+        return self.rows().filter(**self._environment_lookup(environment))
 
     def url(self, environment: str) -> str:
         listing = reverse(f"admin:{self.label.replace('.', '_')}_changelist")
-        only = self._only(environment) if self.environment else {}
+        only = self._environment_lookup(environment) if self.environment else {}
         more = "".join(f"&{name}__exact={value}" for name, value in only.items())
         return f"{listing}?{self.query}{more}"
 
-    def _only(self, environment: str) -> dict[str, Any]:
+    def _environment_lookup(self, environment: str) -> dict[str, Any]:
         if self.environment == "sandbox":
             return {"sandbox": int(environment == Environment.SANDBOX)}
         return {self.environment: environment}
@@ -81,7 +81,7 @@ BOXES = [
         "rocket_launch",
         "golive.application",
         "waits=staff",
-        lambda: waiting(Application.objects.all()),
+        lambda: filter_waiting(Application.objects.all()),
         "",
     ),
     Box(
@@ -97,7 +97,7 @@ BOXES = [
         "help",
         "payments.checkout",
         "doubt=any",
-        lambda: Checkout.objects.exclude(doubts=[]),
+        lambda: Checkout.objects.exclude(review_flags=[]),
     ),
     Box(
         "Refunds to decide",
@@ -120,7 +120,7 @@ BOXES = [
         "contact_support",
         "sources.call",
         "doubt=open",
-        lambda: in_doubt(Call.objects.all()),
+        lambda: calls_in_doubt(Call.objects.all()),
         "",
     ),
     Box(
@@ -128,7 +128,7 @@ BOXES = [
         "hourglass_top",
         "reports.report",
         "stuck=hour",
-        lambda: stuck(Report.objects.all()),
+        lambda: filter_stuck(Report.objects.all()),
     ),
     Box(
         "Receivers failing or disabled",
@@ -166,13 +166,13 @@ BOXES = [
         "account_balance_wallet",
         "workspaces.account",
         "balance=low",
-        lambda: low(Account.objects.all()),
+        lambda: filter_low_balance(Account.objects.all()),
     ),
 ]
 
 
 # Each box of production, and those that the sandbox has, too.
-EACH = [
+BOX_ENVIRONMENTS = [
     (box, environment)
     for environment in (Environment.PRODUCTION, Environment.SANDBOX)
     for box in BOXES
@@ -184,7 +184,7 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Named by the settings; looks at the database once a minute."""
     counts = cache.get_or_set("dashboard:counts", _counts, SECONDS)
     shown: dict[str, list[dict[str, Any]]] = {"production": [], "sandbox": []}
-    for (box, environment), count in zip(EACH, counts or [], strict=True):
+    for (box, environment), count in zip(BOX_ENVIRONMENTS, counts or [], strict=True):
         # In the sandbox only what waits is shown: it is play.
         if request.user.has_perm(box.permission) and (
             count or environment == Environment.PRODUCTION
@@ -215,7 +215,7 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 def _counts() -> list[int]:
     return [
         box.found(environment).order_by()[: COUNTED + 1].count()
-        for box, environment in EACH
+        for box, environment in BOX_ENVIRONMENTS
     ]
 
 
@@ -230,8 +230,8 @@ def _charts(found: Figures) -> dict[str, str]:
         "week": _bars(found.days, "7 days"),
         "sandbox": _bars(found.sandbox_hours, "24 hours"),
         "sandbox_week": _bars(found.sandbox_days, "7 days"),
-        "failures": widgets.lines(f"{hours.failure_rate:.1f} % failed", rates),
-        "latency": widgets.lines(
+        "failures": widgets.line_chart(f"{hours.failure_rate:.1f} % failed", rates),
+        "latency": widgets.line_chart(
             "How long checks took, half of them and 95 of 100, by hour",
             hours.median,
             hours.slow,
@@ -241,7 +241,7 @@ def _charts(found: Figures) -> dict[str, str]:
 
 def _bars(span: Span, time: str) -> str:
     told = f"{span.total} checks in {time}, {sum(span.failed)} of them failed"
-    return widgets.bars(told, span.done, span.failed)
+    return widgets.bar_chart(told, span.done, span.failed)
 
 
 def _revenue(found: Figures) -> dict[str, Any]:
@@ -249,4 +249,4 @@ def _revenue(found: Figures) -> dict[str, Any]:
     told = f"KES {total:,.2f} in 7 days"
     # A day on which more was given back than earned has no bar.
     earned = [max(float(day), 0.0) for day in found.revenue]
-    return {"total": total, "chart": widgets.bars(told, earned)}
+    return {"total": total, "chart": widgets.bar_chart(told, earned)}

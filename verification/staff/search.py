@@ -31,31 +31,31 @@ from verification.backoffice import audit
 from verification.backoffice.model_admin import is_uuid
 from verification.backoffice.widgets import link
 from verification.consents.models import ConsentRecord
-from verification.db.base import planned_for_their_values
-from verification.db.ids import numbered
+from verification.db.base import force_custom_plan
+from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
-from verification.reports.messages import causes_of
+from verification.reports.messages import message_causes
 from verification.reports.models import Report
-from verification.reports.queries import GRAM, Terms
-from verification.reports.subject import folded
-from verification.values.masking import address
+from verification.reports.queries import GRAM_LENGTH, Terms
+from verification.reports.subject import fold_text
+from verification.values.masking import mask_email
 from webhooks.models import Delivery
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
-LONGEST = 200
-SHOWN = 10
+MAX_TERM_LENGTH = 200
+MAX_ROWS = 10
 # Nobody can type more of a whole number, address or reference.
-SHOWN_OF_WHOLE = 50
+MAX_ROWS_OF_EXACT = 50
 # Up to this many candidates are all compared; if there are more, the newest rows are
 # read until enough of them match.
-FEW = 1_000
+MAX_CANDIDATES = 1_000
 # How many accounts one statement searches.
-AT_ONCE = 500
+ACCOUNTS_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SearchGroup:
     """One kind of rows: how they are found, and what is shown of each.
 
     `describe` returns the text of the row's link and the cells beside it."""
@@ -66,12 +66,14 @@ class Group:
     describe: Callable[[Any], tuple[Any, ...]]
 
 
-@planned_for_their_values()
-def page(request: HttpRequest) -> HttpResponse:
+@force_custom_plan()
+def search_page(request: HttpRequest) -> HttpResponse:
     # Templates reverse `admin:...`; by default that is this URL's instance, `office`.
     request.current_app = admin.site.name
-    term = " ".join(request.POST.get("q", "").replace("\0", "").split())[:LONGEST]
-    groups = list(_found(request, term)) if term else []
+    term = " ".join(request.POST.get("q", "").replace("\0", "").split())[
+        :MAX_TERM_LENGTH
+    ]
+    groups = list(_search_groups(request, term)) if term else []
     if term:
         # The audit trail keeps who searched and the kinds that were found. It must not
         # keep the search term, which may name a person.
@@ -82,32 +84,32 @@ def page(request: HttpRequest) -> HttpResponse:
         **admin.site.each_context(request),
         "title": "Search",
         "term": term,
-        "is_short": bool(term) and len(folded(term)) < GRAM,
+        "is_short": bool(term) and len(fold_text(term)) < GRAM_LENGTH,
         "groups": groups,
-        "shown": _shown(term),
-        "is_whole": _shown(term) > SHOWN,
+        "shown": _max_rows(term),
+        "is_whole": _max_rows(term) > MAX_ROWS,
     }
     return TemplateResponse(request, "admin/search.html", shown)
 
 
-def _shown(term: str) -> int:
+def _max_rows(term: str) -> int:
     """Names have no digits and no @; what has them is taken for a whole value."""
     is_whole = any(one.isdigit() or one == "@" for one in term)
-    return SHOWN_OF_WHOLE if is_whole else SHOWN
+    return MAX_ROWS_OF_EXACT if is_whole else MAX_ROWS
 
 
-def _found(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
-    for group in GROUPS:
+def _search_groups(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
+    for group in SEARCH_GROUPS:
         meta = group.model._meta
         if not request.user.has_perm(f"{meta.app_label}.view_{meta.model_name}"):
             continue
         if rows := group.find(term):
             told = [
                 (link(row, first), rest)
-                for row in rows[: _shown(term)]
+                for row in rows[: _max_rows(term)]
                 for first, *rest in [group.describe(row)]
             ]
-            more = len(rows) > _shown(term)
+            more = len(rows) > _max_rows(term)
             yield {"title": group.title, "rows": told, "more": more}
 
 
@@ -116,23 +118,23 @@ def _found(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
 
 def _reports(term: str) -> list[Report]:
     reports = Report.objects.select_related("workspace").defer("subject")
-    found = _named(reports, term, "reports_searchentry", "report_id")
-    by_reference = reports.filter(reference__startswith=term)[: _shown(term) + 1]
-    by_number = numbered(reports, "R", term)
-    receipts = numbered(ConsentRecord.objects.all(), "C", term)
+    found = _find_by_name(reports, term, "reports_searchentry", "report_id")
+    by_reference = reports.filter(reference__startswith=term)[: _max_rows(term) + 1]
+    by_number = filter_by_number(reports, "R", term)
+    receipts = filter_by_number(ConsentRecord.objects.all(), "C", term)
     if receipts is not None:
         by_number = reports.filter(pk__in=receipts.values("report_id"))
-    return _newest([*found, *by_reference, *(by_number or ())])
+    return _newest_first([*found, *by_reference, *(by_number or ())])
 
 
 def _rules(term: str) -> list[Rule]:
     rules = Rule.objects.select_related("workspace").defer("subject", "consent")
-    return _newest(_named(rules, term, "monitoring_rule", "id"))
+    return _newest_first(_find_by_name(rules, term, "monitoring_rule", "id"))
 
 
-def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]:
+def _find_by_name(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]:
     """Find rows by a part of the name, or by a whole identifier, in all accounts."""
-    name = folded(term)
+    name = fold_text(term)
     accounts = [
         Terms(*account)
         for account in Account.objects.values_list("workspace_id", "environment")
@@ -147,26 +149,28 @@ def _named(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]
             terms.of_phone(phone),
         )
     ]
-    wanted = Q(pk__in=_ids(table, column, "&&", [exact]))
+    wanted = Q(pk__in=_find_ids(table, column, "&&", [exact]))
     if is_uuid(term):
         wanted |= Q(pk=UUID(term))
-    if len(name) >= GRAM:
+    if len(name) >= GRAM_LENGTH:
         grams = [list(terms.of_name(name)) for terms in accounts]
-        likely = _ids(table, column, "@>", grams)
+        likely = _find_ids(table, column, "@>", grams)
         # The newest rows soon hold enough people with a common name.
-        is_common = len(likely) > FEW
+        is_common = len(likely) > MAX_CANDIDATES
         named = Q() if is_common else Q(pk__in=likely)
         wanted |= Q(named, search_name__contains=name)
-    return list(rows.filter(wanted).order_by("-id")[: _shown(term) + 1])
+    return list(rows.filter(wanted).order_by("-id")[: _max_rows(term) + 1])
 
 
-def _ids(table: str, column: str, operator: str, sought: list[list[int]]) -> list[UUID]:
+def _find_ids(
+    table: str, column: str, operator: str, sought: list[list[int]]
+) -> list[UUID]:
     """Return the ids of at most FEW + 1 rows whose terms match one list of `sought`.
 
     With `@>` a row needs all terms of the list, with `&&` one of them."""
     found: list[UUID] = []
-    for start in range(0, len(sought), AT_ONCE):
-        some = sought[start : start + AT_ONCE]
+    for start in range(0, len(sought), ACCOUNTS_PER_STATEMENT):
+        some = sought[start : start + ACCOUNTS_PER_STATEMENT]
         values = ", ".join(["(%s::bigint[])"] * len(some))
         sql = (
             f"SELECT e.{column} FROM (VALUES {values}) AS sought(terms) "  # noqa: S608
@@ -174,10 +178,10 @@ def _ids(table: str, column: str, operator: str, sought: list[list[int]]) -> lis
             f"WHERE terms {operator} sought.terms LIMIT %s) AS e LIMIT %s"
         )
         with connection.cursor() as cursor:
-            left = FEW + 1 - len(found)
+            left = MAX_CANDIDATES + 1 - len(found)
             cursor.execute(sql, [*some, left, left])
             found += [row[0] for row in cursor.fetchall()]
-        if len(found) > FEW:
+        if len(found) > MAX_CANDIDATES:
             break
     return found
 
@@ -193,7 +197,7 @@ def _phone(term: str) -> str:
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
 
-def _newest(rows: list[Any]) -> list[Any]:
+def _newest_first(rows: list[Any]) -> list[Any]:
     once = {row.pk: row for row in rows}
     return [once[pk] for pk in sorted(once, reverse=True)]
 
@@ -208,23 +212,25 @@ def _workspaces(term: str) -> list[Workspace]:
     if len(term) == 4:
         wanted |= Q(api_keys__last_characters=term)
     return list(
-        Workspace.objects.filter(wanted).distinct().order_by("-id")[: _shown(term) + 1]
+        Workspace.objects.filter(wanted)
+        .distinct()
+        .order_by("-id")[: _max_rows(term) + 1]
     )
 
 
 def _members(term: str) -> list[Member]:
-    wanted = _person(term, "user__") | Q(workspace__name__icontains=term)
+    wanted = _match_person(term, "user__") | Q(workspace__name__icontains=term)
     members = Member.objects.select_related("user", "workspace").filter(wanted)
-    return list(members.order_by("-id")[: _shown(term) + 1])
+    return list(members.order_by("-id")[: _max_rows(term) + 1])
 
 
 def _staff(term: str) -> list[Colleague]:
     # The audit trail knows staff by their user names; those of members are random.
-    wanted = _person(term) | Q(username__icontains=term)
-    return list(Colleague.objects.filter(wanted).order_by("-id")[: _shown(term) + 1])
+    wanted = _match_person(term) | Q(username__icontains=term)
+    return list(Colleague.objects.filter(wanted).order_by("-id")[: _max_rows(term) + 1])
 
 
-def _person(term: str, path: str = "") -> Q:
+def _match_person(term: str, path: str = "") -> Q:
     """Match users by a part of the e-mail address or the name."""
     names = ("email", "first_name", "last_name")
     return Q(*((f"{path}{name}__icontains", term) for name in names), _connector=Q.OR)
@@ -237,20 +243,20 @@ def _keys(term: str) -> list[ApiKey]:
     if is_uuid(term):
         wanted = Q(pk=UUID(term))
     keys = ApiKey.objects.select_related("workspace").filter(wanted)
-    return list(keys.order_by("-id")[: _shown(term) + 1])
+    return list(keys.order_by("-id")[: _max_rows(term) + 1])
 
 
 # Money, messages and deliveries: by their own id, or by a report's id or reference
 
 
 def _checkouts(term: str) -> list[Checkout]:
-    checkouts = numbered(Checkout.objects.all(), "P", term)
+    checkouts = filter_by_number(Checkout.objects.all(), "P", term)
     if checkouts is None:
         ids = _report_ids(term)
         checkouts = Checkout.objects.filter(
             Q(report_id__in=ids) | Q(pk__in=ids) | Q(transaction=term)
         )
-    return list(checkouts.order_by("-id")[: _shown(term) + 1])
+    return list(checkouts.order_by("-id")[: _max_rows(term) + 1])
 
 
 def _entries(term: str) -> list[LedgerEntry]:
@@ -263,25 +269,27 @@ def _entries(term: str) -> list[LedgerEntry]:
     entries = LedgerEntry.objects.filter(
         Q(result_id__in=results) | Q(pk__in=_own_id(term))
     )
-    return list(entries.select_related("account").order_by("-id")[: _shown(term) + 1])
+    return list(
+        entries.select_related("account").order_by("-id")[: _max_rows(term) + 1]
+    )
 
 
 def _messages(term: str) -> list[Notification]:
     causes = [
         cause
         for report in Report.objects.filter(pk__in=_report_ids(term))
-        for cause in causes_of(report)
+        for cause in message_causes(report)
     ]
     messages = Notification.objects.defer("context", "recipient")
     wanted = Q(cause__in=causes) | Q(pk__in=_own_id(term))
-    return list(messages.filter(wanted).order_by("-id")[: _shown(term) + 1])
+    return list(messages.filter(wanted).order_by("-id")[: _max_rows(term) + 1])
 
 
 def _deliveries(term: str) -> list[Delivery]:
     ids = _report_ids(term)
     wanted = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
     deliveries = Delivery.objects.filter(wanted).select_related("workspace")
-    return list(deliveries.order_by("-event")[: _shown(term) + 1])
+    return list(deliveries.order_by("-event")[: _max_rows(term) + 1])
 
 
 def _own_id(term: str) -> list[UUID]:
@@ -293,15 +301,15 @@ def _report_ids(term: str) -> list[UUID]:
     if is_uuid(term):
         return [UUID(term)]
     named = Report.objects.filter(reference=term).order_by("-id")
-    return list(named.values_list("pk", flat=True)[:SHOWN_OF_WHOLE])
+    return list(named.values_list("pk", flat=True)[:MAX_ROWS_OF_EXACT])
 
 
 def _time(moment: Any) -> str:
     return date_format(localtime(moment), "SHORT_DATETIME_FORMAT")
 
 
-GROUPS = [
-    Group(
+SEARCH_GROUPS = [
+    SearchGroup(
         "Reports",
         Report,
         _reports,
@@ -314,46 +322,46 @@ GROUPS = [
             _time(r.created_at),
         ),
     ),
-    Group(
+    SearchGroup(
         "Monitoring rules",
         Rule,
         _rules,
         lambda r: (r.subject_name, r.workspace, r.environment, r.get_status_display()),
     ),
-    Group(
+    SearchGroup(
         "Workspaces",
         Workspace,
         _workspaces,
         lambda w: (w.name, w.get_kind_display(), w.get_go_live_display()),
     ),
-    Group(
+    SearchGroup(
         "Members",
         Member,
         _members,
         lambda m: (
             m.user.get_full_name() or m.user.username,
-            address(m.user.email),
+            mask_email(m.user.email),
             m.workspace,
             m.get_role_display(),
         ),
     ),
-    Group(
+    SearchGroup(
         "Staff",
         Colleague,
         _staff,
         lambda c: (
             str(c),
-            address(c.email),
+            mask_email(c.email),
             "" if c.is_active else "deactivated",
         ),
     ),
-    Group(
+    SearchGroup(
         "API keys",
         ApiKey,
         _keys,
         lambda k: (str(k), k.name, k.workspace, k.environment),
     ),
-    Group(
+    SearchGroup(
         "Checkouts",
         Checkout,
         _checkouts,
@@ -364,13 +372,13 @@ GROUPS = [
             c.money,
         ),
     ),
-    Group(
+    SearchGroup(
         "Ledger entries",
         LedgerEntry,
         _entries,
         lambda e: (e.kind, e.amount, e.account, _time(e.created_at)),
     ),
-    Group(
+    SearchGroup(
         "Messages",
         Notification,
         _messages,
@@ -381,7 +389,7 @@ GROUPS = [
             _time(n.created_at),
         ),
     ),
-    Group(
+    SearchGroup(
         "Deliveries",
         Delivery,
         _deliveries,

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 
-def normalised(identifier: str) -> str:
+def normalise_identifier(identifier: str) -> str:
     """The number without case, spacing and punctuation, in compatibility form."""
     text = unicodedata.normalize("NFKC", identifier).upper()
     return re.sub(r"[\s\-./]", "", text)
@@ -39,7 +39,7 @@ EARLIEST_BIRTH = date(1900, 1, 1)
 CLOCK_SKEW = timedelta(minutes=1)
 
 
-def wrong(code: str, message: str) -> PydanticCustomError:
+def format_error(code: str, message: str) -> PydanticCustomError:
     return PydanticCustomError(code, message)
 
 
@@ -52,7 +52,7 @@ def phone(value: str) -> str:
     except phonenumbers.NumberParseException:
         number = None
     if number is None or not phonenumbers.is_valid_number(number):
-        raise wrong(
+        raise format_error(
             "invalid-format",
             "A valid phone number in international form is needed, "
             "such as +254712345678",
@@ -94,12 +94,14 @@ def _check_email(value: str) -> None:
         # Names under .test are for tests of our clients, and reach nobody.
         validate_email(value, check_deliverability=False, test_environment=True)
     except EmailNotValidError as e:
-        raise wrong("invalid-format", "A valid e-mail address is needed") from e
+        raise format_error("invalid-format", "A valid e-mail address is needed") from e
 
 
 def country(value: str) -> str:
     if value not in COUNTRIES:
-        raise wrong("invalid-choice", "A two-letter country code is needed, such as KE")
+        raise format_error(
+            "invalid-choice", "A two-letter country code is needed, such as KE"
+        )
     return value
 
 
@@ -111,26 +113,26 @@ def real_date(value: str) -> str:
             pass
         else:
             return value
-    raise wrong("invalid-format", "A date as YYYY-MM-DD is needed")
+    raise format_error("invalid-format", "A date as YYYY-MM-DD is needed")
 
 
 def birth_date(value: str) -> str:
     born = date.fromisoformat(real_date(value))
     if born < EARLIEST_BIRTH or born > datetime.now(UTC).date():
-        raise wrong("out-of-range", "A date from 1900-01-01 to today is needed")
+        raise format_error("out-of-range", "A date from 1900-01-01 to today is needed")
     return value
 
 
 def past_moment(value: str) -> str:
     moment = _moment(value)
     if moment is None:
-        raise wrong(
+        raise format_error(
             "invalid-format",
             "An RFC 3339 timestamp with its offset is needed, "
             "such as 2026-11-21T08:15:30Z",
         )
     if moment > datetime.now(UTC) + CLOCK_SKEW:
-        raise wrong("out-of-range", "This must not be in the future")
+        raise format_error("out-of-range", "This must not be in the future")
     # strftime writes the year 987 with three digits.
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -147,7 +149,7 @@ def _moment(value: str) -> datetime | None:
 def _visible(value: str) -> str:
     # Spaces in Python's sense: the separators U+001C to U+001F are among them.
     if not value.strip():
-        raise wrong("required", "This must not be empty")
+        raise format_error("required", "This must not be empty")
     return value
 
 

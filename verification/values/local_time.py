@@ -16,7 +16,7 @@ from django.utils.timezone import override
 from verification.values.wire import NAIROBI
 
 # Of a receipt.
-IN_FULL = "j F Y, H:i:s T"
+FULL_FORMAT = "j F Y, H:i:s T"
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -34,7 +34,7 @@ class LocalTimeMiddleware:
             return self.get_response(request)
 
 
-def in_nairobi(moment: datetime, pattern: str = "") -> str:
+def format_nairobi(moment: datetime, pattern: str = "") -> str:
     """`21 Nov 2026, 11:15 EAT`, in the language of the moment."""
     pattern = pattern or settings.SHORT_DATETIME_FORMAT
     return formatted(moment.astimezone(NAIROBI), pattern)

@@ -14,41 +14,41 @@ ENDS = {
     "refereePhone": 3,
 }
 # Words of ours, which say nothing about anybody by themselves.
-OPEN = {"code", "severity", "country", "type", "language", "confirmedBy"} | {
+UNMASKED_KEYS = {"code", "severity", "country", "type", "language", "confirmedBy"} | {
     "codeSentTo",
     "linkSentTo",
     "ofClient",
 }
 
 
-def masked(value: Any, key: str = "") -> Any:
+def mask(value: Any, key: str = "") -> Any:
     """The same shape, with nothing in it that could be used."""
     if isinstance(value, dict):
-        return {name: masked(member, name) for name, member in value.items()}
+        return {name: mask(member, name) for name, member in value.items()}
     if isinstance(value, list):
-        return [masked(member, key) for member in value]
-    if value is None or value == "" or key in OPEN:
+        return [mask(member, key) for member in value]
+    if value is None or value == "" or key in UNMASKED_KEYS:
         return value
     return _masked_text(value, key) if isinstance(value, str) else DOTS
 
 
-def end(value: str, characters: int = 4) -> str:
+def mask_end(value: str, characters: int = 4) -> str:
     if not value:
         return ""
     # Of a short one, never more than half.
     return DOTS + value[-min(characters, len(value) // 2) :]
 
 
-def address(value: str) -> str:
+def mask_email(value: str) -> str:
     name, at, host = value.rpartition("@")
     return f"{name[:1]}{DOTS}@{host}" if at else ""
 
 
 def _masked_text(value: str, key: str) -> str:
     if key in ENDS:
-        return end(value, ENDS[key])
+        return mask_end(value, ENDS[key])
     if key.lower().endswith("email") and "@" in value:
-        return address(value)
+        return mask_email(value)
     if key.lower().endswith("name"):
         return value[:1] + DOTS
     return DOTS

@@ -12,26 +12,28 @@ from django.utils.timezone import now
 from verification.watchlists.formats import (
     FORMATS,
     Entry,
-    Head,
-    Unreadable,
-    entries,
+    FileHeader,
+    UnreadableFile,
+    read_entries,
 )
-from verification.watchlists.models import Edition, Listed, ListName
+from verification.watchlists.models import Edition, ListEntry, ListName
 
 BATCH = 1_000
 # A list that loses more than this share at once is a file that broke off, more likely.
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 
 
-def load(path: Path, name: str, *, may_shrink: bool = False) -> tuple[Edition, bool]:
+def load_list(
+    path: Path, name: str, *, may_shrink: bool = False
+) -> tuple[Edition, bool]:
     """The edition, and whether it is a new one. Raises Unreadable."""
-    head = Head()
+    head = FileHeader()
     with path.open("rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
         file.seek(0)
-        found = list(entries(file, name, head))
+        found = list(read_entries(file, name, head))
     if not found:
-        raise Unreadable("The file has no person or company in it.")
+        raise UnreadableFile("The file has no person or company in it.")
     with transaction.atomic():
         _lock(name)
         before = Edition.objects.filter(list=name, is_current=True).first()
@@ -43,7 +45,7 @@ def load(path: Path, name: str, *, may_shrink: bool = False) -> tuple[Edition, b
             _check_size(name, before, len(found))
         if before:
             Edition.objects.filter(pk=before.pk).update(is_current=False)
-            Listed.objects.filter(edition=before).delete()
+            ListEntry.objects.filter(edition=before).delete()
         made = Edition.objects.create(
             list=name,
             sha256=digest,
@@ -51,7 +53,7 @@ def load(path: Path, name: str, *, may_shrink: bool = False) -> tuple[Edition, b
             entry_count=len(found),
         )
         rows = (_row(entry, made) for entry in found)
-        Listed.objects.bulk_create(rows, batch_size=BATCH)
+        ListEntry.objects.bulk_create(rows, batch_size=BATCH)
     return made, True
 
 
@@ -70,17 +72,17 @@ def _check_size(name: str, before: Edition | None, count: int) -> None:
         "the list has {least} at the very least",
     )
     if before:
-        least = math.ceil(LEAST_SHARE * before.entry_count)
+        least = math.ceil(MIN_SHARE * before.entry_count)
         told = f"the one before had {before.entry_count}"
     if count < least:
-        raise Unreadable(
+        raise UnreadableFile(
             f"The file has {count} entries, and {told.format(least=least)}. "
             "If that is right, --may-shrink loads it."
         )
 
 
-def _row(entry: Entry, edition: Edition) -> Listed:
-    return Listed(
+def _row(entry: Entry, edition: Edition) -> ListEntry:
+    return ListEntry(
         edition=edition,
         reference=entry.reference,
         kind=entry.kind,

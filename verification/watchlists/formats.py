@@ -29,11 +29,11 @@ import pycountry
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from verification.watchlists.models import Kind, ListName
+from verification.watchlists.models import EntryKind, ListName
 
 # Names that are not those of ISO 3166. What is not known is left out: a country that
 # is missing counts against nobody.
-NAMES = {
+COUNTRY_NAMES = {
     "burma": "MM",
     "congo, democratic republic of the": "CD",
     "cote d ivoire": "CI",
@@ -52,14 +52,14 @@ NAMES = {
 }
 
 
-def codes_of(names: Iterable[str]) -> list[str]:
+def country_codes(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(code for name in names if (code := _code(name))))
 
 
 @cache
 def _code(name: str) -> str:
     plain = " ".join(name.replace("'", " ").split()).casefold()
-    if found := NAMES.get(plain):
+    if found := COUNTRY_NAMES.get(plain):
         return found
     try:
         return str(pycountry.countries.lookup(name.strip()).alpha_2)
@@ -96,7 +96,7 @@ def birth_dates(
     return [found] if found else []
 
 
-def day(text: str | None) -> date | None:
+def publication_date(text: str | None) -> date | None:
     """When a list was published: ISO, or 11/20/2026 as OFAC writes it."""
     told = (text or "").strip()
     try:
@@ -135,21 +135,21 @@ def _year(text: str | None) -> int | None:
     return int(found[0]) if found else None
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """The file is not such a list, or not all of it; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     reference: str
-    kind: Kind
+    kind: EntryKind
     names: list[str]
     births: list[str] = field(default_factory=list)
     countries: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Head:
+class FileHeader:
     """What a file says of itself; whole when all of it has been read."""
 
     published: date | None = None
@@ -173,7 +173,7 @@ class Format:
     count: str = ""
 
 
-def entries(file: IO[bytes], name: str, head: Head) -> Iterator[Entry]:
+def read_entries(file: IO[bytes], name: str, head: FileHeader) -> Iterator[Entry]:
     """Those of people and companies. Raises Unreadable, if need be at the end."""
     wanted = FORMATS[ListName(name)]
     try:
@@ -183,13 +183,13 @@ def entries(file: IO[bytes], name: str, head: Head) -> Iterator[Entry]:
                 yield entry
     except (ParseError, DefusedXmlException, ValueError, RecursionError) as e:
         told = f"The file is no XML that can be read safely: {type(e).__name__}."
-        raise Unreadable(told) from None
+        raise UnreadableFile(told) from None
     if head.told is not None and head.told != head.seen:
         told = f"The file says it has {head.told} entries, and has {head.seen}."
-        raise Unreadable(told)
+        raise UnreadableFile(told)
 
 
-def _elements(file: IO[bytes], wanted: Format, head: Head) -> Iterator[Element]:
+def _elements(file: IO[bytes], wanted: Format, head: FileHeader) -> Iterator[Element]:
     """Each element of an entry, which is forgotten when the next is asked for."""
     path: list[Element] = []
     for event, element in iterparse(file, events=("start", "end"), forbid_dtd=True):
@@ -204,21 +204,23 @@ def _elements(file: IO[bytes], wanted: Format, head: Head) -> Iterator[Element]:
             yield element
             path[-1].remove(element)
         elif element.tag == wanted.published:
-            head.published = day(element.text)
+            head.published = publication_date(element.text)
         elif wanted.count and element.tag == wanted.count:
             text = (element.text or "").strip()
             head.told = int(text) if text.isdecimal() else None
 
 
-def _check_root(element: Element, namespace: str, wanted: Format, head: Head) -> None:
+def _check_root(
+    element: Element, namespace: str, wanted: Format, head: FileHeader
+) -> None:
     publisher = _publisher(element.tag, namespace)
     if publisher is None or FORMATS[publisher] is not wanted:
         of = f"is that of {publisher.label}" if publisher else "is of no publisher"
         begins = f"begins with {element.tag[:40]!r}, and not {wanted.root!r}"
         if element.tag == wanted.root:
             begins = f"begins with {element.tag!r} of {namespace[:80]!r}"
-        raise Unreadable(f"The file {of}: it {begins}.")
-    head.published = day(element.get(wanted.published))
+        raise UnreadableFile(f"The file {of}: it {begins}.")
+    head.published = publication_date(element.get(wanted.published))
 
 
 def _publisher(root: str, namespace: str) -> ListName | None:
@@ -383,10 +385,10 @@ def _entry(
         return None
     return Entry(
         reference[:60] or "?",
-        Kind.PERSON if is_person else Kind.COMPANY,
+        EntryKind.PERSON if is_person else EntryKind.COMPANY,
         kept,
         list(dict.fromkeys(more["births"])),
-        codes_of(more["countries"]),
+        country_codes(more["countries"]),
     )
 
 

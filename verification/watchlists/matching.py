@@ -17,10 +17,10 @@ from functools import lru_cache
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA, JaroWinkler
 
-from verification.providers.likeness import (
+from verification.providers.name_comparison import (
     company_words,
+    normalize_spelling,
     person_words,
-    spelt,
     without_particles,
 )
 
@@ -36,10 +36,10 @@ INITIAL = 0.4
 SAME_BIRTH, OTHER_YEAR, NEXT_YEAR, OTHER_COUNTRY = 0.1, 0.6, 0.85, 0.05
 
 # Lists repeat the words of names.
-_spelt = lru_cache(20_000)(spelt)
+_spelt = lru_cache(20_000)(normalize_spelling)
 
 # Stated word -> listed word -> how alike they are; 0 where it is missing.
-Alike = Mapping[str, Mapping[str, float]]
+WordScores = Mapping[str, Mapping[str, float]]
 
 
 def words_of(name: str, *, is_company: bool) -> list[str]:
@@ -59,7 +59,7 @@ def stated_words(name: str, *, is_company: bool) -> list[list[str]]:
     return [usual] if usual == whole else [usual, whole]
 
 
-def plain(names: Iterable[str], *, is_company: bool) -> list[str]:
+def comparable_names(names: Iterable[str], *, is_company: bool) -> list[str]:
     """Names as they are compared, each once; without those that have no words."""
     found = (" ".join(words_of(name, is_company=is_company)) for name in names)
     return list(dict.fromkeys(filter(None, found)))
@@ -78,7 +78,7 @@ def names_score(stated: str, listed: Iterable[str], *, is_company: bool) -> floa
     )
 
 
-def weigh(
+def score_entry(
     score: float,
     *,
     birth: str | None,
@@ -99,7 +99,7 @@ def weigh(
 
 
 def people_score(
-    ours: list[str], theirs: list[str], alike: Alike | None = None
+    ours: list[str], theirs: list[str], alike: WordScores | None = None
 ) -> float:
     """Compare the words of a stated name with those of a listed one, none of them
     empty. `alike` holds what is known of their words already."""
@@ -129,10 +129,10 @@ def people_score(
 
 
 def companies_score(ours: list[str], theirs: list[str]) -> float:
-    return fuzz.ratio(in_order(ours), in_order(theirs)) / 100
+    return fuzz.ratio(sorted_text(ours), sorted_text(theirs)) / 100
 
 
-def in_order(words: Iterable[str]) -> str:
+def sorted_text(words: Iterable[str]) -> str:
     return " ".join(sorted(words))
 
 
@@ -142,8 +142,8 @@ def words_alike(one: str, other: str) -> float:
     if min(len(one), len(other)) == 1:
         return INITIAL if one[0] == other[0] else 0.0
     longer = max(len(one), len(other))
-    changed = OSA.distance(one, other, score_cutoff=most_changed(longer))
-    if changed > most_changed(longer) or (changed > 1 and one[0] != other[0]):
+    changed = OSA.distance(one, other, score_cutoff=max_changed_letters(longer))
+    if changed > max_changed_letters(longer) or (changed > 1 and one[0] != other[0]):
         return 0.0
     alike = JaroWinkler.similarity(one, other)
     # One slip leaves all letters but one, also of a name that is short.
@@ -151,7 +151,7 @@ def words_alike(one: str, other: str) -> float:
     return max(slip, alike if alike >= SAME_WORD else 0.0)
 
 
-def most_changed(longer: int) -> int:
+def max_changed_letters(longer: int) -> int:
     """How many letters may differ between a word of so many letters and another that
     is no longer."""
     return max(1, int(longer * (1 - SAME_LETTERS) + 1e-9))

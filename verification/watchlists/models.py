@@ -15,7 +15,7 @@ class ListName(models.TextChoices):
     EU = "EU", "European Union"
 
 
-class Kind(models.TextChoices):
+class EntryKind(models.TextChoices):
     PERSON = "PERSON"
     COMPANY = "COMPANY"
 
@@ -57,14 +57,14 @@ class Edition(models.Model):
         return f"{day}{self.sha256[:8]}"
 
 
-class Listed(models.Model):
+class ListEntry(models.Model):
     """A person or a company on a list."""
 
     id = models.BigAutoField(primary_key=True)
     edition = models.ForeignKey(Edition, models.CASCADE, related_name="entries")
     # The list's own.
     reference = models.CharField(max_length=60)
-    kind = models.CharField(max_length=7, choices=Kind)
+    kind = models.CharField(max_length=7, choices=EntryKind)
     # The first is the one that it is listed by.
     names = ArrayField(models.CharField(max_length=300))
     # YYYY-MM-DD, YYYY-MM, YYYY, or two years: 1960/1965.

@@ -21,12 +21,12 @@ from verification.providers.base import (
     Refused,
     Unavailable,
 )
-from verification.providers.calls import REFUSED, UNAVAILABLE
+from verification.providers.http_api import REFUSED, UNAVAILABLE
 from verification.providers.scoring import is_company, stated_name
-from verification.providers.screening_answers import Hit, ListEdition, screened
-from verification.watchlists.index import Replaced, names_in
-from verification.watchlists.matching import SAME_BIRTH, weigh, words_of
-from verification.watchlists.models import Edition, Kind, Listed
+from verification.providers.screening_answers import Hit, ListEdition, screening_finding
+from verification.watchlists.matching import SAME_BIRTH, score_entry, words_of
+from verification.watchlists.models import Edition, EntryKind, ListEntry
+from verification.watchlists.name_index import EditionReplaced, get_name_index
 
 ALGORITHM = "words-v2"
 REPLACED = "A list was loaded just now."
@@ -56,7 +56,7 @@ class WatchLists:
             raise Refused(REFUSED, "The name has no letters to search the lists by.")
         editions = self._editions()
         hits = self._hits(subject, name, editions)
-        return screened(
+        return screening_finding(
             subject,
             hits,
             self.name,
@@ -86,7 +86,7 @@ class WatchLists:
     def _hits(
         self, subject: Mapping[str, Any], name: str, editions: Sequence[Edition]
     ) -> list[Hit]:
-        kind = Kind.COMPANY if is_company(subject) else Kind.PERSON
+        kind = EntryKind.COMPANY if is_company(subject) else EntryKind.PERSON
         # What else is known of an entry adds no more to the score of its name.
         more = SAME_BIRTH if subject.get("dateOfBirth") else 0
         least = self._threshold - more - ROUNDING
@@ -94,17 +94,19 @@ class WatchLists:
             scores = {
                 entry: (score, edition.list)
                 for edition in editions
-                for entry, score in names_in(edition, kind).search(name, least).items()
+                for entry, score in get_name_index(edition, kind)
+                .search(name, least)
+                .items()
             }
-        except Replaced:
+        except EditionReplaced:
             raise Unavailable(UNAVAILABLE, REPLACED) from None
-        entries = list(Listed.objects.filter(pk__in=list(scores))) if scores else []
+        entries = list(ListEntry.objects.filter(pk__in=list(scores))) if scores else []
         if len(entries) < len(scores):
             raise Unavailable(UNAVAILABLE, REPLACED)
         hits = []
         for entry in entries:
             of_name, listed_by = scores[entry.pk]
-            score = weigh(
+            score = score_entry(
                 of_name,
                 birth=subject.get("dateOfBirth"),
                 births=entry.birth_dates,
@@ -116,7 +118,7 @@ class WatchLists:
         return hits
 
 
-def _hit(entry: Listed, name: str, score: float) -> Hit:
+def _hit(entry: ListEntry, name: str, score: float) -> Hit:
     return Hit(
         lists=[name],
         entry=entry.reference,

@@ -24,7 +24,7 @@ def check_settings(**options: Any) -> list[CheckMessage]:
         told = "AML_THRESHOLD has to be between 0.5 and 1."
         found.append(Error(told, hint=PAGE, id="watchlists.E002"))
     known = ", ".join(ListName.values)
-    for name in sorted(set(_wanted()) - set(ListName.values)):
+    for name in sorted(set(_required_lists()) - set(ListName.values)):
         told = f"AML_LISTS names {name!r}; the lists are {known}."
         found.append(Error(told, hint=PAGE, id="watchlists.E001"))
     return found
@@ -36,7 +36,7 @@ def check_lists(
     """Only where the database may be asked."""
     if not databases:
         return []
-    wanted = _wanted()
+    wanted = _required_lists()
     found = Edition.objects.filter(is_current=True, list__in=wanted)
     confirmed = {edition.list: edition.confirmed_at for edition in found}
     told = []
@@ -49,7 +49,7 @@ def check_lists(
     return [Warning(each, hint=hint, id="watchlists.W001") for each in told]
 
 
-def _wanted() -> dict[str, int]:
+def _required_lists() -> dict[str, int]:
     """List -> days after which it is too old."""
     return {
         name: given["days"]

@@ -19,10 +19,10 @@ def client_address(request: HttpRequest) -> Address | None:
     X-Forwarded-For is read from the right: each trusted proxy vouches for the entry
     to its left, and what a client writes itself stands further left.
     """
-    address = _parsed(request.META.get("REMOTE_ADDR", ""))
+    address = _parse_address(request.META.get("REMOTE_ADDR", ""))
     hops = request.headers.get("X-Forwarded-For", "").split(",")
     while address is not None and hops and _is_trusted(address):
-        before = _parsed(hops.pop())
+        before = _parse_address(hops.pop())
         if before is None:
             break
         address = before
@@ -34,7 +34,7 @@ def user_agent(request: HttpRequest) -> str:
     return request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH]
 
 
-def _parsed(text: str) -> Address | None:
+def _parse_address(text: str) -> Address | None:
     try:
         address = ip_address(text.strip())
     except ValueError:

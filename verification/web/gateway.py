@@ -23,30 +23,30 @@ from django.http.response import HttpResponseBase
 from django.middleware.security import SecurityMiddleware
 
 from verification.api.problems import Problem
-from verification.web.pages import is_api, refused
+from verification.web.pages import is_api, request_refused
 
 THREADS = 8
 # A body may take this long, and a second more for each SLOWEST_RATE bytes of it.
 BODY_SECONDS = 20
 SLOWEST_RATE = 1000
 # Of all bodies that are read or worked on in this process at one time.
-BODIES_BYTES = 128 * 1024 * 1024
+MAX_BODIES_BYTES = 128 * 1024 * 1024
 WAIT_SECONDS = 2
 # A client that stops reading an answer in pieces gives its thread back after this.
 PIECE_SECONDS = 30
 # More than these at one time are refused without a page.
-REFUSALS = 32
+MAX_REFUSALS = 32
 RETRY_AFTER = "5"
 # Of the refusal without a page, which no middleware sees.
-BARE = [
+BARE_HEADERS = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
     (b"retry-after", RETRY_AFTER.encode()),
 ]
-ALWAYS = "/healthz"
+LIVENESS_PATH = "/healthz"
 # Beside the API, these are called by programs.
-FOR_PROGRAMS = ("/metrics", "/callbacks/")
+PROGRAM_PATHS = ("/metrics", "/callbacks/")
 REFUSAL = "verification.refusal"
 
 Message = dict[str, Any]
@@ -55,16 +55,16 @@ Send = Callable[[Message], Awaitable[None]]
 Environ = dict[str, Any]
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     """`args[0]` is the code of the problem."""
 
 
-class _Gone(Exception):
+class _ClientDisconnected(Exception):
     """The client closed the connection."""
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     status: int = 500
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
@@ -81,7 +81,7 @@ class Gateway:
         *,
         threads: int = THREADS,
         body_seconds: float = BODY_SECONDS,
-        bodies_bytes: int = BODIES_BYTES,
+        bodies_bytes: int = MAX_BODIES_BYTES,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self.wsgi = wsgi
@@ -92,37 +92,39 @@ class Gateway:
         self.refusals = 0
         self.threads = ThreadPoolExecutor(threads, "django")
         # For what needs no database, and so is quick whatever the others wait for.
-        self.porter = ThreadPoolExecutor(1, "porter")
+        self.reserve_thread = ThreadPoolExecutor(1, "porter")
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        environ = environ_of(scope)
+        environ = build_environ(scope)
         body = _Body(self, receive)
         try:
             try:
                 await body.read_for(environ)
-                answer = await self._served(environ, send)
-            except _Refused as refusal:
-                answer = await self._refused(environ, refusal.args[0], send)
-        except _Gone:
+                answer = await self._serve(environ, send)
+            except _RequestRefused as refusal:
+                answer = await self._refuse(environ, refusal.args[0], send)
+        except _ClientDisconnected:
             return
         finally:
             body.release()
         if not answer.is_sent:
-            await send(_start(answer))
+            await send(_response_start(answer))
             await send({"type": "http.response.body", "body": answer.body})
 
-    async def _served(self, environ: Environ, send: Send) -> Answer:
-        if environ["PATH_INFO"] == ALWAYS:
-            return await self._run(self.porter, environ, send, None)
+    async def _serve(self, environ: Environ, send: Send) -> Response:
+        if environ["PATH_INFO"] == LIVENESS_PATH:
+            return await self._run(self.reserve_thread, environ, send, None)
         return await self._run(self.threads, environ, send, self.wait_seconds)
 
-    async def _refused(self, environ: Environ, code: str, send: Send) -> Answer:
-        if self.refusals >= REFUSALS:
-            return Answer(503, BARE, b"Too busy. Try again in a few seconds.\n")
+    async def _refuse(self, environ: Environ, code: str, send: Send) -> Response:
+        if self.refusals >= MAX_REFUSALS:
+            return Response(
+                503, BARE_HEADERS, b"Too busy. Try again in a few seconds.\n"
+            )
         self.refusals += 1
         try:
             refusal = {**environ, REFUSAL: code, "wsgi.input": io.BytesIO()}
-            return await self._run(self.porter, refusal, send, None)
+            return await self._run(self.reserve_thread, refusal, send, None)
         finally:
             self.refusals -= 1
 
@@ -132,20 +134,20 @@ class Gateway:
         environ: Environ,
         send: Send,
         wait_seconds: float | None,
-    ) -> Answer:
+    ) -> Response:
         loop = asyncio.get_running_loop()
         work = threads.submit(self._answer, environ, send, loop)
         waited = asyncio.wrap_future(work)
         await asyncio.wait([waited], timeout=wait_seconds)
         # What a thread has begun cannot be cancelled, and is waited for.
         if not waited.done() and work.cancel():
-            raise _Refused("unavailable")
+            raise _RequestRefused("unavailable")
         return await waited
 
     def _answer(
         self, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop
-    ) -> Answer:
-        answer = Answer()
+    ) -> Response:
+        answer = Response()
 
         def start_response(
             status: str, headers: list[tuple[str, str]], exc_info: Any = None
@@ -157,7 +159,7 @@ class Gateway:
             ]
 
         def send_now(message: Message) -> None:
-            asyncio.run_coroutine_threadsafe(_sent(send, message), loop).result(
+            asyncio.run_coroutine_threadsafe(_send_message(send, message), loop).result(
                 PIECE_SECONDS
             )
 
@@ -165,7 +167,7 @@ class Gateway:
         try:
             if getattr(pieces, "streaming", False):
                 answer.is_sent = True
-                send_now(_start(answer))
+                send_now(_response_start(answer))
                 for piece in pieces:
                     send_now(
                         {"type": "http.response.body", "body": piece, "more_body": True}
@@ -194,9 +196,9 @@ class _Body:
         if coding is None and length in {"", "0"}:
             return
         if coding is not None and coding.strip().lower() != "chunked":
-            raise _Refused("unsupported-media-type")
+            raise _RequestRefused("unsupported-media-type")
         if not (length.isdigit() if coding is None else length == ""):
-            raise _Refused("malformed-body")
+            raise _RequestRefused("malformed-body")
         # A body that says it is too large need not come; Django refuses it unread.
         if coding is None and int(length) > settings.MAX_UPLOAD_BYTES:
             return
@@ -212,7 +214,7 @@ class _Body:
                 while True:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        raise _Gone
+                        raise _ClientDisconnected
                     pieces.append(message.get("body", b""))
                     self._hold(len(pieces[-1]))
                     # Enough for Django to see that it is too large.
@@ -222,19 +224,19 @@ class _Body:
                     more = self.size / SLOWEST_RATE
                     limit.reschedule(begun + self.gateway.body_seconds + more)
         except TimeoutError:
-            raise _Refused("request-timeout") from None
+            raise _RequestRefused("request-timeout") from None
 
     def _hold(self, size: int) -> None:
         self.size += size
         self.gateway.held += size
         if self.gateway.held > self.gateway.bodies_bytes:
-            raise _Refused("unavailable")
+            raise _RequestRefused("unavailable")
 
     def release(self) -> None:
         self.gateway.held -= self.size
 
 
-def environ_of(scope: Any) -> Environ:
+def build_environ(scope: Any) -> Environ:
     """The environ of WSGI, without its body."""
     environ: Environ = {
         "REQUEST_METHOD": scope["method"],
@@ -267,7 +269,7 @@ def environ_of(scope: Any) -> Environ:
     return environ
 
 
-def _start(answer: Answer) -> Message:
+def _response_start(answer: Response) -> Message:
     return {
         "type": "http.response.start",
         "status": answer.status,
@@ -275,7 +277,7 @@ def _start(answer: Answer) -> Message:
     }
 
 
-async def _sent(send: Send, message: Message) -> None:
+async def _send_message(send: Send, message: Message) -> None:
     await send(message)
 
 
@@ -293,7 +295,7 @@ class RefusalMiddleware:
         if is_api(request):
             response = problem.response(request)
         else:
-            response = refused(request, problem.kind.status)
+            response = request_refused(request, problem.kind.status)
         if response.status_code == 503:
             response["Retry-After"] = RETRY_AFTER
         return response
@@ -313,4 +315,4 @@ class TransportMiddleware(SecurityMiddleware):
 
 
 def _is_for_programs(request: HttpRequest) -> bool:
-    return is_api(request) or request.path_info.startswith(FOR_PROGRAMS)
+    return is_api(request) or request.path_info.startswith(PROGRAM_PATHS)

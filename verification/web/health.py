@@ -12,11 +12,11 @@ from django.views.decorators.http import require_safe
 
 from verification.db import startup
 from verification.jobs import heartbeat
-from verification.payments.alerts import unopened_lately
-from verification.payments.models import REFUND_DOUBTS, Checkout
+from verification.payments.alerts import recent_failed_openings
+from verification.payments.models import REFUND_REVIEW_FLAGS, Checkout
 
 OLDEST_HEARTBEAT_SECONDS = 30
-NO_DATABASE = "not known without the database"
+UNKNOWN_WITHOUT_DATABASE = "not known without the database"
 
 
 @never_cache
@@ -35,14 +35,19 @@ def readyz(request: HttpRequest) -> HttpResponse:
         # Its table is there once migrations are.
         if parts["migrations"] == "ok":
             age = heartbeat.age_seconds()
-            doubted = Checkout.objects.exclude(doubts=[])
+            doubted = Checkout.objects.exclude(review_flags=[])
             in_doubt, refunds = doubted.aggregate(
-                all=Count("pk"), refunds=Count("pk", Q(doubts__overlap=REFUND_DOUBTS))
+                all=Count("pk"),
+                refunds=Count("pk", Q(review_flags__overlap=REFUND_REVIEW_FLAGS)),
             ).values()
-            unopened = sum(unopened_lately().values())
+            unopened = sum(recent_failed_openings().values())
         parts["jobs"] = _jobs(age)
     except DatabaseError:
-        parts = {"database": "away", "migrations": NO_DATABASE, "jobs": NO_DATABASE}
+        parts = {
+            "database": "away",
+            "migrations": UNKNOWN_WITHOUT_DATABASE,
+            "jobs": UNKNOWN_WITHOUT_DATABASE,
+        }
     is_ready = set(parts.values()) == {"ok"}
     return JsonResponse(
         {
@@ -63,12 +68,12 @@ def _migrations() -> str:
         cursor.execute("SELECT 1")
     try:
         _require_applied_migrations()
-    except _Unapplied as unapplied:
+    except _MigrationsMissing as unapplied:
         return f"{unapplied.args[0]} not applied"
     return "ok"
 
 
-class _Unapplied(Exception):
+class _MigrationsMissing(Exception):
     pass
 
 
@@ -78,8 +83,8 @@ def _require_applied_migrations() -> None:
 
     An exception is not cached.
     """
-    if unapplied := startup.unapplied():
-        raise _Unapplied(unapplied)
+    if unapplied := startup.count_unapplied_migrations():
+        raise _MigrationsMissing(unapplied)
 
 
 def _jobs(age: float | None) -> str:

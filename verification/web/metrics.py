@@ -23,11 +23,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from verification.jobs import heartbeat
-from verification.payments.alerts import unopened_lately
+from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout
 from verification.providers.registry import live_sources
-from verification.sources.breaker import TRIPS_AT
-from verification.sources.health import Health, last_hour
+from verification.sources.breaker import FAILURE_THRESHOLD
+from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
 
 
@@ -60,14 +60,14 @@ def _payment_families() -> Iterator[Metric]:
         "Checkouts that a payment provider did not open since the last hour began.",
         labels=["provider"],
     )
-    for provider, times in unopened_lately().items():
+    for provider, times in recent_failed_openings().items():
         unopened.add_metric([provider], times)
     if unopened.samples:
         yield unopened
     yield GaugeMetricFamily(
-        "refunds_waiting",
+        "with_flagged_refunds",
         "Payments of which a refund needs a person.",
-        value=Checkout.objects.refunds_waiting().count(),
+        value=Checkout.objects.with_flagged_refunds().count(),
     )
 
 
@@ -97,9 +97,9 @@ def _source_families() -> Iterator[Metric]:
         "1 while a live source is not called because it did not answer, else 0.",
         labels=["source"],
     )
-    health = last_hour()
+    health = health_by_source()
     tripped = Source.objects.filter(
-        failures_in_row__gte=TRIPS_AT, resting_until__gt=now()
+        failures_in_row__gte=FAILURE_THRESHOLD, resting_until__gt=now()
     )
     names_resting = set(tripped.values_list("name", flat=True))
     for name in live_sources():

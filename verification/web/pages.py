@@ -25,18 +25,18 @@ from django.utils.http import escape_leading_slashes
 from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
-from verification.web.request_log import current_id
+from verification.web.request_log import current_request_id
 
 log = logging.getLogger("verification.web.pages")
 
 View = Callable[..., HttpResponse]
 
 ONE_YEAR = 365 * 24 * 3600
-SECONDS_UNTIL_AVAILABLE = "60"
+RETRY_AFTER_SECONDS = "60"
 # What mail programs and people leave at the end of a link.
 LINK_ENDINGS = "/.,;:!?'\")>]}*_»”\u2019… \t\r\n"
 # Statement and lock timeouts and deadlocks are OperationalErrors, too.
-DATABASE_AWAY = (OperationalError, InterfaceError)
+DATABASE_ERRORS = (OperationalError, InterfaceError)
 
 
 def page(view: View) -> View:
@@ -56,7 +56,7 @@ def page(view: View) -> View:
     return shown
 
 
-def private(view: View) -> View:
+def private_page(view: View) -> View:
     """The same, kept by nobody and found by nobody."""
 
     @page
@@ -106,61 +106,61 @@ def landing(request: HttpRequest) -> HttpResponse:
     return render(request, "landing.html", context)
 
 
-def frame(request: HttpRequest | None = None) -> dict[str, Any]:
+def operator_context(request: HttpRequest | None = None) -> dict[str, Any]:
     """What every page names: who runs the service."""
     return {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}
 
 
-def _error(name: str, status: int, **context: Any) -> HttpResponse:
+def _render_error(name: str, status: int, **context: Any) -> HttpResponse:
     """A page that no context processor, and so no query, has a part in."""
     return HttpResponse(
-        render_to_string(f"{name}.html", frame() | context), status=status
+        render_to_string(f"{name}.html", operator_context() | context), status=status
     )
 
 
-@private
+@private_page
 def bad_request(
     request: HttpRequest, exception: Exception | None = None
 ) -> HttpResponse:
-    return _error("400", 400)
+    return _render_error("400", 400)
 
 
-@private
+@private_page
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return _error("403", 403)
+    return _render_error("403", 403)
 
 
-@private
+@private_page
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """A form without its cookie: the browser keeps none, or another site sent it."""
-    return _error("403_csrf", 403)
+    return _render_error("403_csrf", 403)
 
 
-@private
+@private_page
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return _error("404", 404)
+    return _render_error("404", 404)
 
 
-def missing(request: HttpRequest) -> HttpResponse:
+def raise_not_found(request: HttpRequest) -> HttpResponse:
     raise Http404
 
 
-@private
+@private_page
 def server_error(request: HttpRequest) -> HttpResponse:
-    return _error("500", 500, request_id=current_id())
+    return _render_error("500", 500, request_id=current_request_id())
 
 
-@private
+@private_page
 def unavailable(request: HttpRequest) -> HttpResponse:
-    response = _error("503", 503)
-    response["Retry-After"] = SECONDS_UNTIL_AVAILABLE
+    response = _render_error("503", 503)
+    response["Retry-After"] = RETRY_AFTER_SECONDS
     return response
 
 
-@private
-def refused(request: HttpRequest, status: int) -> HttpResponse:
+@private_page
+def request_refused(request: HttpRequest, status: int) -> HttpResponse:
     """Answer a request that the server refused: too slow, unreadable, or too much."""
-    return _error("503" if status == 503 else "400", status)
+    return _render_error("503" if status == 503 else "400", status)
 
 
 def is_api(request: HttpRequest) -> bool:
@@ -176,19 +176,19 @@ class PageMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
-        got_request_exception.connect(keep_error)
+        got_request_exception.connect(store_error)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
         if is_api(request):
             return response
         if error := error_of(request):
-            if isinstance(error, DATABASE_AWAY):
+            if isinstance(error, DATABASE_ERRORS):
                 log.warning("the database did not answer", exc_info=error)
                 return unavailable(request)
             log.error("unhandled exception", exc_info=error)
         if response.status_code == 404:
-            return _led(request) or (
+            return _redirect_bad_link(request) or (
                 not_found(request) if request.resolver_match is None else response
             )
         return response
@@ -201,7 +201,7 @@ class PageMiddleware:
         return None
 
 
-def keep_error(request: HttpRequest | None = None, **signal: Any) -> None:
+def store_error(request: HttpRequest | None = None, **signal: Any) -> None:
     """Keep what a view or a middleware raised, for the middleware further out."""
     if request is not None:
         request.error = sys.exc_info()[1]  # type: ignore[attr-defined]
@@ -211,13 +211,13 @@ def error_of(request: HttpRequest) -> BaseException | None:
     return getattr(request, "error", None)
 
 
-def _led(request: HttpRequest) -> HttpResponse | None:
+def _redirect_bad_link(request: HttpRequest) -> HttpResponse | None:
     """To the page that the link was meant for, if its end alone is wrong."""
     path = request.path_info
     bare = path.rstrip(LINK_ENDINGS)
     if request.method not in {"GET", "HEAD"} or (bare == path and is_valid_path(path)):
         return None
-    if request.resolver_match and request.resolver_match.func is missing:
+    if request.resolver_match and request.resolver_match.func is raise_not_found:
         return None
     for meant in (bare, f"{bare}/"):
         if meant != path and is_valid_path(meant):

@@ -49,25 +49,25 @@ _PATTERN = re.compile(
 )
 
 
-def redacted(text: str) -> str:
-    return _PATTERN.sub(_masked, text)
+def redact(text: str) -> str:
+    return _PATTERN.sub(_mask, text)
 
 
-def _masked(match: re.Match[str]) -> str:
+def _mask(match: re.Match[str]) -> str:
     return match[0] if match.lastgroup == "keep" else f"[{match.lastgroup}]"
 
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
-def current_id() -> str:
+def current_request_id() -> str:
     """Empty outside of a request."""
     return request_id.get()
 
 
 log = logging.getLogger("verification.request")
 
-KEPT_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # A method is the client's own text, as long as nobody has checked it.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 TEST_PREFIX = "vrf_test_"
@@ -94,7 +94,7 @@ class RequestLogMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         started = time.perf_counter()
         given = request.headers.get("X-Request-Id", "")
-        id = given if KEPT_ID.fullmatch(given) else str(uuid.uuid4())
+        id = given if VALID_REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
         request.id = id  # type: ignore[attr-defined]
         token = request_id.set(id)
         try:
@@ -151,7 +151,7 @@ def _level(request: HttpRequest, response: HttpResponse) -> int:
 
 class RequestIdFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = current_id() or None
+        record.request_id = current_request_id() or None
         return True
 
 
@@ -167,17 +167,17 @@ class SecretsFilter(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = redacted(record.getMessage()), None
+        record.msg, record.args = redact(record.getMessage()), None
         if record.exc_info and record.exc_info[1] is not None:
             record.exc_text = traceback_without_messages(record.exc_info[1])
             record.exc_info = None
         elif record.exc_text:
-            record.exc_text = redacted(record.exc_text)
+            record.exc_text = redact(record.exc_text)
         for name in record.__dict__.keys() - _STANDARD:
             value = record.__dict__[name]
             if value is not None and not isinstance(value, int | float):
                 # Django adds the request itself, whose text holds its path.
-                record.__dict__[name] = redacted(str(value))
+                record.__dict__[name] = redact(str(value))
         return True
 
 
@@ -185,7 +185,7 @@ def traceback_without_messages(error: BaseException) -> str:
     lines: list[str] = []
     while True:
         stack = "".join(traceback.format_tb(error.__traceback__))
-        lines.append(f"{stack}{_name(error)}")
+        lines.append(f"{stack}{_describe_error(error)}")
         cause = error.__cause__ or (
             None if error.__suppress_context__ else error.__context__
         )
@@ -194,7 +194,7 @@ def traceback_without_messages(error: BaseException) -> str:
         error = cause
 
 
-def _name(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     diagnosis = getattr(error, "diag", None)
     known = [

@@ -19,8 +19,8 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from verification.db.startup import NotForUs
-from verification.jobs.processes import bind_children
+from verification.db.startup import DatabaseRefused
+from verification.jobs.processes import bind_children_to_parent
 
 APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
@@ -32,14 +32,14 @@ STOP_SECONDS = 8
 
 def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, once the other end of that pipe is closed."""
-    bind_children()
+    bind_children_to_parent()
     # `wsgi.py` sets the same threshold, but only after Django is loaded.
     gc.set_threshold(50_000, 20, 100)
     try:
         import_module(APPLICATION)
     except (ImproperlyConfigured, EnvError) as e:
         sys.exit(str(e))
-    _refuse_wrong_key()
+    _check_database()
     if gate is not None:
         with open(gate, "rb") as pipe:
             pipe.read()
@@ -63,11 +63,11 @@ def main(gate: int | None = None) -> None:
     ).serve()
 
 
-def _refuse_wrong_key() -> None:
+def _check_database() -> None:
     """Connect to the database once. One that is away may come back."""
     try:
         connection.ensure_connection()
-    except NotForUs as e:
+    except DatabaseRefused as e:
         sys.exit(str(e))
     except OperationalError:
         pass

@@ -22,7 +22,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 
 from verification.web.pages import is_api
 
-KEPT = "public, max-age=31536000, immutable"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
 VERSION = re.compile(r"v-([0-9a-f]{16})/(.+)")
 COMPRESSIBLE = re.compile(
     r"(text/|image/svg|application/(javascript|json|vnd\.oai|yaml))"
@@ -49,7 +49,7 @@ class StaticMiddleware(WhiteNoiseMiddleware):
         request.META["HTTP_IF_NONE_MATCH"] = seen.removeprefix("W/")
         response: HttpResponseBase = self.serve(file, request)
         if named and version_of(named[2]) == named[1]:
-            response["Cache-Control"] = KEPT
+            response["Cache-Control"] = CACHE_FOREVER
         return response
 
 
@@ -79,7 +79,7 @@ def version_of(name: str) -> str | None:
 
 
 @cache
-def _found(name: str) -> str:
+def _find_path(name: str) -> str:
     path = finders.find(name)
     if not path or not os.path.isfile(path):
         raise FileNotFoundError(name)
@@ -89,7 +89,7 @@ def _found(name: str) -> str:
 def _path_of(name: str) -> str | None:
     # An exception is not cached: anybody can ask for names that are not there.
     try:
-        return _found(name)
+        return _find_path(name)
     except FileNotFoundError:
         return None
 

@@ -12,14 +12,14 @@ from workspaces.models import Scope, Workspace
 LARGEST_AMOUNT = Decimal("999999999999.99")
 
 
-def workspace(text: str) -> Workspace:
+def parse_workspace(text: str) -> Workspace:
     try:
         return Workspace.objects.get(pk=UUID(text))
     except (ValueError, Workspace.DoesNotExist):
         raise CommandError(f"There is no workspace {text!r}.") from None
 
 
-def name(text: str, *, longest: int) -> str:
+def parse_name(text: str, *, longest: int) -> str:
     stripped = text.strip()
     if not stripped or "\0" in stripped:
         raise CommandError("A name must not be empty or hold NUL characters.")
@@ -28,7 +28,7 @@ def name(text: str, *, longest: int) -> str:
     return stripped
 
 
-def email(text: str) -> str:
+def parse_email(text: str) -> str:
     try:
         validate_email(text)
     except ValidationError:
@@ -36,7 +36,7 @@ def email(text: str) -> str:
     return text
 
 
-def scopes(text: str) -> list[str]:
+def parse_scopes(text: str) -> list[str]:
     named = [scope.strip() for scope in text.split(",")]
     known = ", ".join(Scope.values)
     for scope in named:
@@ -47,7 +47,7 @@ def scopes(text: str) -> list[str]:
     return named
 
 
-def amount(text: str) -> Decimal:
+def parse_amount(text: str) -> Decimal:
     try:
         value = Decimal(text)
     except InvalidOperation:

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from verification.db.triggers import append_only, append_only_but
+from verification.db.triggers import append_only, append_only_except
 
 
 class Migration(migrations.Migration):
@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     operations = [
         append_only("workspaces_ledgerentry"),
-        append_only_but("workspaces_note", "text"),
+        append_only_except("workspaces_note", "text"),
         # Counts of the running minute are not worth a write-ahead log.
         migrations.RunSQL(
             "ALTER TABLE workspaces_ratecount SET UNLOGGED",

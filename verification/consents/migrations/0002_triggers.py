@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from verification.db.triggers import append_only_but
+from verification.db.triggers import append_only_except
 
 KEEP = """
 CREATE FUNCTION keep_retired_link() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -29,6 +29,6 @@ class Migration(migrations.Migration):
     dependencies = [("consents", "0001_initial")]
 
     operations = [
-        append_only_but("consents_consentrecord", "evidence"),
+        append_only_except("consents_consentrecord", "evidence"),
         migrations.RunSQL(KEEP, KEEP_NO_MORE),
     ]

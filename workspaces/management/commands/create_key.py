@@ -26,10 +26,10 @@ class Command(BaseCommand):
         scopes = options["scopes"]
         try:
             key, text = keys.issue(
-                arguments.workspace(options["workspace"]),
+                arguments.parse_workspace(options["workspace"]),
                 environment=options["environment"],
-                name=arguments.name(options["name"], longest=100),
-                scopes=None if scopes is None else arguments.scopes(scopes),
+                name=arguments.parse_name(options["name"], longest=100),
+                scopes=None if scopes is None else arguments.parse_scopes(scopes),
                 force=options["force"],
             )
         except keys.NotApproved as e:

@@ -4,7 +4,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from workspaces.management import arguments
-from workspaces.members import give_to
+from workspaces.members import assign_owner
 from workspaces.models import Account, Workspace
 from workspaces.signup import create_workspace
 
@@ -29,15 +29,17 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owner_email = arguments.email(options["owner"])
+        owner_email = arguments.parse_email(options["owner"])
         workspace = create_workspace(
-            name=arguments.name(options["name"], longest=200),
+            name=arguments.parse_name(options["name"], longest=200),
             owner_email=owner_email,
             kind=Workspace.Kind(options["account"].upper()),
             billing=Account.Billing(options["billing"].upper()),
-            contact=arguments.name(options["contact"] or owner_email, longest=254),
+            contact=arguments.parse_name(
+                options["contact"] or owner_email, longest=254
+            ),
         )
-        if not give_to(workspace, owner_email):
+        if not assign_owner(workspace, owner_email):
             self.stderr.write(
                 f"{owner_email} has no account, and is sent an invitation."
             )

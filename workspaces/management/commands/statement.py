@@ -8,7 +8,7 @@ from verification.documents.statements import statement_pdf, write_csv
 from workspaces import ledger
 from workspaces.management import arguments
 from workspaces.models import Environment
-from workspaces.statements import Month, opened
+from workspaces.statements import Month, open_statement
 
 
 class Command(BaseCommand):
@@ -25,10 +25,10 @@ class Command(BaseCommand):
         kind.add_argument("--pdf", metavar="FILE", type=Path)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        workspace = arguments.workspace(options["workspace"])
+        workspace = arguments.parse_workspace(options["workspace"])
         month = _month(options["month"])
         account = ledger.account_of(workspace, options["environment"])
-        with opened(account.pk, month) as statement:
+        with open_statement(account.pk, month) as statement:
             if options["pdf"]:
                 options["pdf"].write_bytes(statement_pdf(statement))
             elif options["csv"]:

@@ -18,8 +18,8 @@ class Command(BaseCommand):
         parser.add_argument("--note", default="")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        workspace = arguments.workspace(options["workspace"])
-        amount = arguments.amount(options["amount"])
+        workspace = arguments.parse_workspace(options["workspace"])
+        amount = arguments.parse_amount(options["amount"])
         if len(options["note"]) > 200:
             raise CommandError("A note has at most 200 characters.")
         ledger.top_up(

@@ -27,14 +27,14 @@ LINKS: dict[type[Model], str] = {
 # What the adapter seals in the data of an authenticator.
 SECRETS = ("secret", "seed")
 ROWS = 1000
-OTHERS = """
+OTHER_CONNECTIONS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND usename IS NOT NULL
     AND pid <> pg_backend_pid()
 """
 # A process that connects later waits for the end, and is refused with the former key.
 LOCK = "LOCK TABLE backoffice_lookupkey IN ACCESS EXCLUSIVE MODE"
-NOT_OURS = """
+FOREIGN_TABLES = """
 SELECT count(*) FROM pg_class
 WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
     AND NOT pg_has_role(relowner, 'MEMBER')
@@ -61,7 +61,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with (
-            lookup_key.wrong_key_allowed(),
+            lookup_key.allow_wrong_key(),
             transaction.atomic(),
             connection.cursor() as cursor,
         ):
@@ -85,7 +85,7 @@ class Command(BaseCommand):
 
     def _rehash(self, cursor: Any, former: int, *, ends_links: bool) -> None:
         hashed = sum(_rehash_rows(cursor, m, former) for m in apps.get_models())
-        made = sum(_make_links(cursor, m, LINKS[m]) for m in LINKS)
+        made = sum(_derive_links(cursor, m, LINKS[m]) for m in LINKS)
         if ends_links:
             RetiredLink.objects.all().delete()
         sealed = _seal_second_factors(former)
@@ -96,13 +96,13 @@ class Command(BaseCommand):
 
 
 def _require_ownership(cursor: Any) -> None:
-    cursor.execute(NOT_OURS)
+    cursor.execute(FOREIGN_TABLES)
     if cursor.fetchone()[0]:
         raise CommandError("Run it as the owner of the tables, as `migrate` is run.")
 
 
 def _refuse_while_others_are_connected(cursor: Any) -> None:
-    cursor.execute(OTHERS)
+    cursor.execute(OTHER_CONNECTIONS)
     if others := cursor.fetchone()[0]:
         raise CommandError(
             f"Connections beside this one: {others}. Stop all web servers and jobs, "
@@ -132,7 +132,7 @@ def _rehash_rows(cursor: Any, model: type[Model], former: int) -> int:
     return count
 
 
-def _make_links(cursor: Any, model: type[Model], purpose: str) -> int:
+def _derive_links(cursor: Any, model: type[Model], purpose: str) -> int:
     """Derive the links anew. The database keeps the former ones, and they lead to the
     same page."""
 

@@ -15,7 +15,7 @@ GRANT USAGE, SELECT ON SEQUENCES TO {role};
 REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}
 """
 # Who may switch the triggers off that keep records as they were written.
-MASTERS = """
+CAN_DISABLE_TRIGGERS = """
 SELECT rolsuper OR pg_has_role(rolname, relowner, 'MEMBER')
 FROM pg_roles, pg_class
 WHERE rolname = %s AND pg_class.oid = 'consents_consentrecord'::regclass
@@ -36,7 +36,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         role = options["role"]
         with connection.cursor() as cursor:
-            cursor.execute(MASTERS, [role])
+            cursor.execute(CAN_DISABLE_TRIGGERS, [role])
             found = cursor.fetchone()
             if found is None:
                 raise CommandError(f"There is no role {role}; createuser makes it.")

@@ -28,12 +28,12 @@ class Command(BaseCommand):
         # Another start may be creating the same rows just now.
         CheckDefinition.objects.bulk_create(missing, ignore_conflicts=True)
         updated = sum(
-            _bring_up_to_date(row, wanted[row.name]) for row in present.values()
+            _update_definition(row, wanted[row.name]) for row in present.values()
         )
         self.stdout.write(f"Checks: {len(missing)} created, {updated} updated.")
 
 
-def _bring_up_to_date(row: CheckDefinition, wanted: CheckDefinition) -> bool:
+def _update_definition(row: CheckDefinition, wanted: CheckDefinition) -> bool:
     changed = [f for f in OWNED_BY_CODE if getattr(row, f) != getattr(wanted, f)]
     for name in changed:
         setattr(row, name, getattr(wanted, name))

@@ -18,8 +18,8 @@ class Command(BaseCommand):
             connection.ensure_connection()
         except OperationalError as e:
             # A cluster goes on trying to reach a server that is away.
-            if not startup.is_away(e):
+            if not startup.is_unreachable(e):
                 raise
-            self.stderr.write(startup.sentence(e))
+            self.stderr.write(startup.explain_error(e))
         connection.close()
         Supervisor(os.environ.get("JOB_CLUSTER", "")).run()

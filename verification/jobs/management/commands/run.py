@@ -24,7 +24,7 @@ from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 from verification.db import embedded, startup
 from verification.jobs import heartbeat, processes
 from verification.jobs.cluster import preload
-from verification.jobs.processes import FairClock, dying_with_us
+from verification.jobs.processes import LoadAdjustedClock, parent_death_hook
 from verification.jobs.supervisor import Supervisor
 from verification.web import server
 from verification.web.server import HOST
@@ -33,7 +33,7 @@ READY_SECONDS = 60
 PORT_SECONDS = 2
 STOP_SECONDS = 15
 # A part that ends so often within a minute does not work at all.
-MOST_RESTARTS = 3
+MAX_RESTARTS = 3
 
 ORDER = settings.BASE_DIR / "docs" / "order.json"
 # Ten rows of 80 columns; the commands work as they are copied.
@@ -90,11 +90,11 @@ class Part:
     def has_ended(self) -> bool:
         return self._process is None or self._process.exitcode is not None
 
-    def is_hopeless(self) -> bool:
+    def restarts_too_often(self) -> bool:
         minute_ago = time.monotonic() - 60
-        return sum(start > minute_ago for start in self._starts) > MOST_RESTARTS
+        return sum(start > minute_ago for start in self._starts) > MAX_RESTARTS
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
 
@@ -112,12 +112,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(sign, _end)
+            signal.signal(sign, _exit)
         # Nobody else has this port of this machine.
         jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
         web_server = Part("web server", server.main)
         self.parts = [web_server, Part("supervisor", jobs.run)]
-        _refuse_port_in_use()
+        _require_free_port()
         preload()
         try:
             # It takes as long as what we do meanwhile.
@@ -134,7 +134,7 @@ class Command(BaseCommand):
     def _prepare(self) -> None:
         if embedded.is_used():
             with _database_errors():
-                embedded.use(settings.DATA_DIR)
+                embedded.acquire(settings.DATA_DIR)
         self._lasting(_migrate)
         self._lasting(call_command, "setup_checks", stdout=StringIO())
         self._lasting(call_command, "setup_schedules")
@@ -144,21 +144,21 @@ class Command(BaseCommand):
         self, work: Callable[..., object], *arguments: str, **options: Any
     ) -> None:
         """Do it, again if the embedded database was killed meanwhile."""
-        for attempt in range(MOST_RESTARTS):
+        for attempt in range(MAX_RESTARTS):
             try:
                 work(*arguments, **options)
                 return
             except OperationalError:
-                if not embedded.is_used() or attempt == MOST_RESTARTS - 1:
+                if not embedded.is_used() or attempt == MAX_RESTARTS - 1:
                     raise
                 connections.close_all()
                 time.sleep(0.5)
                 self._restart_database()
 
     def _wait_until_ready(self) -> None:
-        started_at, clock = time.monotonic(), FairClock()
+        started_at, clock = time.monotonic(), LoadAdjustedClock()
         # By the first beat, as each request too early would be logged as an error.
-        while not (_beats_since(started_at) and _status("/readyz") == 200):
+        while not (_has_beat_since(started_at) and _status("/readyz") == 200):
             self._restart_ended()
             if clock.now() > READY_SECONDS:
                 raise CommandError("The service does not become ready; see above.")
@@ -182,7 +182,7 @@ class Command(BaseCommand):
                 # What it orders is no news to whoever reads the start-up text.
                 env=os.environ | {"LOG_LEVEL": "WARNING"},
                 start_new_session=True,
-                preexec_fn=dying_with_us(),
+                preexec_fn=parent_death_hook(),
             )
 
     def _watch(self) -> None:
@@ -201,7 +201,7 @@ class Command(BaseCommand):
         for part in self.parts:
             if not part.has_ended():
                 continue
-            if part.is_hopeless():
+            if part.restarts_too_often():
                 raise CommandError(f"The {part.name} keeps ending; see above.")
             self.stderr.write(f"The {part.name} ended and is started again.")
             part.start()
@@ -210,7 +210,7 @@ class Command(BaseCommand):
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, signal.SIG_IGN)
         for part in self.parts:
-            part.ask_to_stop()
+            part.request_stop()
         deadline = time.monotonic() + STOP_SECONDS
         for part in self.parts:
             part.wait(deadline)
@@ -219,14 +219,14 @@ class Command(BaseCommand):
 
 
 def _migrate() -> None:
-    if startup.unapplied():
+    if startup.count_unapplied_migrations():
         call_command("migrate", verbosity=0)
     else:
         # Roles and the like are those of the code whether or not a migration is new.
         emit_post_migrate_signal(verbosity=0, interactive=False, db=DEFAULT_DB_ALIAS)
 
 
-def _end(*_: object) -> None:
+def _exit(*_: object) -> None:
     raise SystemExit(0)
 
 
@@ -238,7 +238,7 @@ def _database_errors() -> Iterator[None]:
         raise CommandError(str(e)) from e
 
 
-def _beats_since(started_at: float) -> bool:
+def _has_beat_since(started_at: float) -> bool:
     try:
         age = heartbeat.age_seconds()
     except OperationalError:
@@ -248,7 +248,7 @@ def _beats_since(started_at: float) -> bool:
     return age is not None and age < time.monotonic() - started_at
 
 
-def _refuse_port_in_use() -> None:
+def _require_free_port() -> None:
     host, port = os.environ.get("HOST") or HOST, settings.PORT
     deadline = time.monotonic() + PORT_SECONDS
     while error := _bind_error(host, port):

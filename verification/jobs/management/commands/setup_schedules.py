@@ -9,4 +9,4 @@ class Command(BaseCommand):
     help = "Declares what runs by the clock; may run at every start."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        schedules.declare()
+        schedules.sync_schedules()

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.timezone import now
 
-from verification.payments.reconciliation import days, reconcile
+from verification.payments.reconciliation import day_bounds, reconcile
 from verification.payments.registry import providers
 from verification.providers.base import ProviderError
 
@@ -44,7 +44,9 @@ class Command(BaseCommand):
         faults: list[str] = []
         count = 0
         for provider in asked:
-            found = reconcile(provider, *days(first, last), mend=not options["dry_run"])
+            found = reconcile(
+                provider, *day_bounds(first, last), mend=not options["dry_run"]
+            )
             try:
                 for difference in found:
                     self.stdout.write(str(difference))

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from verification.watchlists.editions import load
-from verification.watchlists.formats import Unreadable
+from verification.watchlists.editions import load_list
+from verification.watchlists.formats import UnreadableFile
 from verification.watchlists.models import ListName
 
 
@@ -27,10 +27,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            edition, is_new = load(
+            edition, is_new = load_list(
                 options["file"], options["list"], may_shrink=options["may_shrink"]
             )
-        except (Unreadable, OSError) as e:
+        except (UnreadableFile, OSError) as e:
             raise CommandError(f"{options['list']} was not loaded: {e}") from None
         told = "loaded" if is_new else "is the one that was loaded before"
         day = edition.published_on or "an unknown day"

@@ -19,27 +19,27 @@ from rapidfuzz.process import extract
 
 from verification.watchlists.matching import (
     SINGLE,
-    Alike,
-    in_order,
-    most_changed,
+    WordScores,
+    comparable_names,
+    max_changed_letters,
     people_score,
-    plain,
+    sorted_text,
     stated_words,
     words_alike,
 )
-from verification.watchlists.models import Edition, Kind
+from verification.watchlists.models import Edition, EntryKind
 
 # Of floating point, and of how close one name of several in common comes to SINGLE.
 CLOSE = 0.001
 # Stated words whose neighbours are remembered.
-REMEMBERED = 20_000
+CACHE_SIZE = 20_000
 
 
-class Replaced(Exception):
+class EditionReplaced(Exception):
     """The edition is not the current one any more, and its entries are gone."""
 
 
-class Names(Protocol):
+class NameIndex(Protocol):
     """The names of the people, or of the companies, of an edition."""
 
     def search(self, stated: str, least: float) -> dict[int, float]:
@@ -47,14 +47,14 @@ class Names(Protocol):
         ...
 
 
-class People:
+class PersonNameIndex:
     """Compares names that have two words in common with the stated one; a name of one
     word, where it has that."""
 
     def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
         of: dict[str, list[int]] = {}
         for entry, names in entries:
-            for name in plain(names, is_company=False):
+            for name in comparable_names(names, is_company=False):
                 of.setdefault(name, []).append(entry)
         # Many entries may share a name. It is known by its place in both lists.
         self._entries = list(of.values())
@@ -85,7 +85,7 @@ class People:
                     found[entry] = max(score, found.get(entry, 0.0))
         return found
 
-    def _candidates(self, ours: list[str], alike: Alike, least: float) -> set[int]:
+    def _candidates(self, ours: list[str], alike: WordScores, least: float) -> set[int]:
         once: set[int] = set()
         twice: set[int] = set()
         for word in ours:
@@ -104,7 +104,7 @@ class People:
         if found is None:
             near = self._near(word)
             found = {each: score for each in near if (score := words_alike(word, each))}
-            if len(self._remembered) >= REMEMBERED:
+            if len(self._remembered) >= CACHE_SIZE:
                 self._remembered.clear()
             self._remembered[word] = found
         return found
@@ -112,7 +112,7 @@ class People:
     def _near(self, word: str) -> Iterator[str]:
         """All words that `words_alike` may find like this one."""
         for length, words in self._alphabetical.get(word[0], {}).items():
-            most = most_changed(max(length, len(word)))
+            most = max_changed_letters(max(length, len(word)))
             if min(length, len(word)) == 1:
                 yield from words
             elif abs(length - len(word)) <= most:
@@ -128,21 +128,21 @@ class People:
                 yield each
 
 
-class Companies:
+class CompanyNameIndex:
     """Compares all names, each as one text, which takes little for each."""
 
     def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
         of: dict[str, list[int]] = {}
         for entry, names in entries:
-            for name in plain(names, is_company=True):
-                of.setdefault(in_order(name.split()), []).append(entry)
+            for name in comparable_names(names, is_company=True):
+                of.setdefault(sorted_text(name.split()), []).append(entry)
         self._names, self._entries = list(of), list(of.values())
 
     def search(self, stated: str, least: float) -> dict[int, float]:
         found: dict[int, float] = {}
         for ours in stated_words(stated, is_company=True):
             near = extract(
-                in_order(ours),
+                sorted_text(ours),
                 self._names,
                 scorer=fuzz.ratio,
                 processor=None,
@@ -156,31 +156,31 @@ class Companies:
 
 
 # Edition -> kind of entry -> their names.
-_kept: dict[UUID, dict[str, Names]] = {}
+_indexes: dict[UUID, dict[str, NameIndex]] = {}
 
 
-def names_in(edition: Edition, kind: Kind) -> Names:
+def get_name_index(edition: Edition, kind: EntryKind) -> NameIndex:
     """The names of a current edition. Raises Replaced if it is not that any more."""
-    if edition.pk not in _kept:
-        _forget_older()
-        _kept[edition.pk] = _read(edition)
-    return _kept[edition.pk][kind]
+    if edition.pk not in _indexes:
+        _drop_replaced()
+        _indexes[edition.pk] = _build_indexes(edition)
+    return _indexes[edition.pk][kind]
 
 
-def _forget_older() -> None:
+def _drop_replaced() -> None:
     current = set(Edition.objects.filter(is_current=True).values_list("pk", flat=True))
-    for pk in set(_kept) - current:
-        _kept.pop(pk, None)
+    for pk in set(_indexes) - current:
+        _indexes.pop(pk, None)
 
 
-def _read(edition: Edition) -> dict[str, Names]:
+def _build_indexes(edition: Edition) -> dict[str, NameIndex]:
     rows = list(edition.entries.values_list("kind", "pk", "names"))
     if len(rows) != edition.entry_count:
-        raise Replaced
-    of: dict[str, list[tuple[int, Sequence[str]]]] = {kind: [] for kind in Kind}
+        raise EditionReplaced
+    of: dict[str, list[tuple[int, Sequence[str]]]] = {kind: [] for kind in EntryKind}
     for kind, pk, names in rows:
         of[kind].append((pk, names))
     return {
-        Kind.PERSON: People(of[Kind.PERSON]),
-        Kind.COMPANY: Companies(of[Kind.COMPANY]),
+        EntryKind.PERSON: PersonNameIndex(of[EntryKind.PERSON]),
+        EntryKind.COMPANY: CompanyNameIndex(of[EntryKind.COMPANY]),
     }

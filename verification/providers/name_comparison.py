@@ -194,7 +194,7 @@ def without_particles(words: list[str]) -> list[str]:
     return [word for word in words if word not in PARTICLES] or words
 
 
-def spelt(word: str) -> str:
+def normalize_spelling(word: str) -> str:
     """One spelling for all usual spellings of a name."""
     sounds = _sounds(word)
     return SPELLINGS.get(sounds, sounds)
@@ -208,7 +208,7 @@ def _joined(words: list[str]) -> Iterator[list[str]]:
     """The words with two neighbours as one: "Abdi Rahman" is "Abdirahman"."""
     for i, (word, following) in enumerate(pairwise(words)):
         if len(word) > 1 and len(following) > 1:
-            one = spelt(word) + spelt(following)
+            one = normalize_spelling(word) + normalize_spelling(following)
             yield without_particles([*words[:i], one, *words[i + 2 :]])
 
 
@@ -224,7 +224,9 @@ def _people(ours: list[str], theirs: list[str], *, joined: bool = False) -> Comp
         reasons.append(Reason.WORDS_LEFT_OUT)
     elif joined:
         reasons.append(Reason.OTHER_SPELLING)
-    elif [spelt(word) for word in ours] != [spelt(word) for word in theirs]:
+    elif [normalize_spelling(word) for word in ours] != [
+        normalize_spelling(word) for word in theirs
+    ]:
         reasons.append(Reason.OTHER_ORDER)
     hides = any("*" in word for word in ours + theirs)
     if hides:
@@ -259,7 +261,7 @@ def _fit(ours: str, theirs: str) -> _Fit:
         return _masked_fit(*sorted([ours, theirs], key=lambda word: "*" in word))
     if ours == theirs:
         return _Fit.SAME
-    ours, theirs = spelt(ours), spelt(theirs)
+    ours, theirs = normalize_spelling(ours), normalize_spelling(theirs)
     if ours == theirs:
         return _Fit.SPELT
     if min(len(ours), len(theirs)) == 1:
@@ -506,7 +508,8 @@ SPELLINGS = {
     for word in line.split()
 }
 KNOWN_PEOPLE = frozenset(
-    {spelt(word) for word in _words("person_names")} | set(SPELLINGS.values())
+    {normalize_spelling(word) for word in _words("person_names")}
+    | set(SPELLINGS.values())
 )
 PHRASE = {
     phrase.strip(): kept.strip()

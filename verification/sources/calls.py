@@ -21,22 +21,22 @@ from django.utils.timezone import now
 from verification.db.bulk_insert import Rows, insert
 from verification.db.encryption import UnknownKey
 from verification.db.ids import uuid7
-from verification.providers.base import Begun, Provider
+from verification.providers.base import PendingInquiry, Provider
 from verification.providers.registry import Route, provider_named
-from verification.providers.scoring import PATIENCE
+from verification.providers.scoring import MAX_WAIT
 from verification.settings.sources import Limit
-from verification.sources.breaker import TRIPS_AT
-from verification.sources.models import Call, End, Source
+from verification.sources.breaker import FAILURE_THRESHOLD
+from verification.sources.models import Call, CallOutcome, Source
 
 logger = logging.getLogger(__name__)
 
 # A source that has failed last, or not answered for so long, is asked with care.
-ANY_NUMBER = 1_000
-WITH_CARE, FORGOTTEN = 10, timedelta(minutes=1)
+UNLIMITED_ROOM = 1_000
+CAREFUL_LIMIT, STALE_AFTER = 10, timedelta(minutes=1)
 # How long others wait for how a probe ends.
-WHILE_PROBED = timedelta(seconds=2)
+PROBE_WAIT = timedelta(seconds=2)
 # How often a check looks whether a source that has its inquiry still rests.
-WHILE_RESTING = timedelta(minutes=1)
+REST_CHECK_INTERVAL = timedelta(minutes=1)
 
 CALL_COLUMNS = [
     "id",
@@ -51,7 +51,7 @@ CALL_COLUMNS = [
     "end",
     "why",
 ]
-END = """
+END_CALLS = """
 UPDATE sources_call SET "end" = u.how, why = u.why, may_be_charged = u.charged,
     job = u.job, ended_at = %s
 FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[])
@@ -59,14 +59,14 @@ FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[])
 WHERE sources_call.id = u.id AND "end" = ''
 RETURNING result_id, "end" = 'NOT_YET' AND called_back_at IS NOT NULL
 """
-UNDER_WAY = """
+COUNT_OPEN_CALLS = """
 SELECT source, count(*) FROM sources_call
 WHERE source = ANY(%s) AND "end" = '' AND begun_at > %s GROUP BY source
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CallRequest:
     """A check that wants to be asked of somebody on its route."""
 
     result_id: UUID
@@ -79,7 +79,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class CallPermit:
     """The call may be made; `more` says that another source is left to ask.
 
     `asked_at` is when this source was first asked in this run of the check, and `begun`
@@ -90,25 +90,25 @@ class Go:
     provider: Provider
     more: bool
     asked_at: datetime
-    begun: Begun | None = None
+    begun: PendingInquiry | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class SourceFull:
     """The source gets as much as it may: wait until a call of it has ended."""
 
     source: str
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class CallDelay:
     """Nobody may be asked before then, which is no failure of theirs."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
+class NoSourceAvailable:
     """All sources rest, because they did not answer others, or have just failed."""
 
     until: datetime
@@ -122,16 +122,18 @@ class InDoubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CallsExhausted:
     """No source answered, and all of them were asked as often as may be paid for."""
 
 
-Decision = Go | Queue | Later | Nobody | InDoubt | Spent
-PassedOver = list[list[str]]
+CallDecision = (
+    CallPermit | SourceFull | CallDelay | NoSourceAvailable | InDoubt | CallsExhausted
+)
+SkippedSources = list[list[str]]
 
 
 @dataclass(slots=True)
-class _Round:
+class _DecisionBatch:
     """All that one transaction knows and writes."""
 
     at: datetime
@@ -139,44 +141,50 @@ class _Round:
     under_way: Counter[str]
     earlier: dict[UUID, list[Call]]
     calls: list[tuple[object, ...]] = field(default_factory=list)
-    closed: dict[UUID, End] = field(default_factory=dict)
+    closed: dict[UUID, CallOutcome] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     put_off: Counter[str] = field(default_factory=Counter)
 
 
 @transaction.atomic
-def begin(wishes: Sequence[Wish]) -> tuple[list[Decision], dict[str, int]]:
+def begin_calls(
+    wishes: Sequence[CallRequest],
+) -> tuple[list[CallDecision], dict[str, int]]:
     """What becomes of each, in their order; calls that may be made are written.
 
     And how many more calls each source has room for now. Of one that rests any number
     may come: they are told at once that it is not asked.
     """
     names = {p.name for wish in wishes for p in wish.route.providers}
-    sources = _held(sorted(names))
+    sources = _lock_sources(sorted(names))
     # With the sources held: begun calls of others are counted from now on.
     at = now()
-    round_ = _Round(at, sources, _under_way(names, at), _earlier(wishes))
+    round_ = _DecisionBatch(
+        at, sources, _count_open_calls(names, at), _earlier_calls(wishes)
+    )
     decisions = [_decide(wish, round_) for wish in wishes]
-    _close(round_)
+    _end_interrupted_calls(round_)
     insert(Rows(Call, CALL_COLUMNS, round_.calls))
     Source.objects.bulk_update(
         [sources[name] for name in sorted(round_.changed)], ["probed_at", "free_at"]
     )
-    return decisions, {name: _room(source, round_) for name, source in sources.items()}
+    return decisions, {
+        name: _free_room(source, round_) for name, source in sources.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class CallEnd:
+class EndedCall:
     """How a call ended; of one without an answer why, and whether it may be charged."""
 
-    how: End
+    how: CallOutcome
     why: str = ""
     may_be_charged: bool = False
     # The source's own name of what it has taken.
     job: str = ""
 
 
-def end(calls: Mapping[UUID, CallEnd], at: datetime) -> list[UUID]:
+def end_calls(calls: Mapping[UUID, EndedCall], at: datetime) -> list[UUID]:
     """Write how these calls ended.
 
     Of those that have none yet, it returns the checks whose source has called back
@@ -184,34 +192,36 @@ def end(calls: Mapping[UUID, CallEnd], at: datetime) -> list[UUID]:
     """
     ended = [(str(e.how), e.why, e.may_be_charged, e.job) for e in calls.values()]
     with connection.cursor() as cursor:
-        cursor.execute(END, [at, list(calls), *map(list, zip(*ended, strict=True))])
+        cursor.execute(
+            END_CALLS, [at, list(calls), *map(list, zip(*ended, strict=True))]
+        )
         return [result for result, has_one in cursor.fetchall() if has_one]
 
 
-def forget_answers(result_ids: Sequence[UUID]) -> None:
+def erase_answers(result_ids: Sequence[UUID]) -> None:
     """The checks have read what the sources' callbacks told."""
     kept = Call.objects.filter(result__in=result_ids, answer__isnull=False)
     kept.update(answer=None)
 
 
-def close(result_ids: Iterable[UUID]) -> None:
+def close_calls(result_ids: Iterable[UUID]) -> None:
     """Their workers died, and they are not asked any more: end what was under way."""
     ids = list(result_ids)
     if not ids:
         return
-    under_way = Call.objects.filter(result__in=ids, end=End.UNDER_WAY)
+    under_way = Call.objects.filter(result__in=ids, end=CallOutcome.UNDER_WAY)
     for source in set(under_way.values_list("source", flat=True)):
-        ended = _lost(provider_named(source))
+        ended = _interrupted_outcome(provider_named(source))
         under_way.filter(source=source).update(end=ended, ended_at=now())
 
 
-def _lost(provider: Provider | None) -> End:
+def _interrupted_outcome(provider: Provider | None) -> CallOutcome:
     """What a call is that was under way when its worker died."""
     free = provider is not None and provider.repeats_are_free
-    return End.LOST if free else End.IN_DOUBT
+    return CallOutcome.LOST if free else CallOutcome.IN_DOUBT
 
 
-def _held(names: Sequence[str]) -> dict[str, Source]:
+def _lock_sources(names: Sequence[str]) -> dict[str, Source]:
     rows = Source.objects.select_for_update().filter(name__in=names).order_by("name")
     held = {source.name: source for source in rows}
     if len(held) < len(names):
@@ -221,14 +231,14 @@ def _held(names: Sequence[str]) -> dict[str, Source]:
     return held
 
 
-def _under_way(names: Iterable[str], at: datetime) -> Counter[str]:
+def _count_open_calls(names: Iterable[str], at: datetime) -> Counter[str]:
     since = at - timedelta(seconds=settings.CHECK_LEASE_SECONDS)
     with connection.cursor() as cursor:
-        cursor.execute(UNDER_WAY, [list(names), since])
+        cursor.execute(COUNT_OPEN_CALLS, [list(names), since])
         return Counter(dict(cursor.fetchall()))
 
 
-def _earlier(wishes: Iterable[Wish]) -> dict[UUID, list[Call]]:
+def _earlier_calls(wishes: Iterable[CallRequest]) -> dict[UUID, list[Call]]:
     """Calls of the same run of checks that were claimed before, oldest first."""
     attempts = {wish.result_id: wish.attempt for wish in wishes if not wish.is_new}
     found: dict[UUID, list[Call]] = {}
@@ -241,29 +251,33 @@ def _earlier(wishes: Iterable[Wish]) -> dict[UUID, list[Call]]:
     return found
 
 
-def _decide(wish: Wish, round_: _Round) -> Decision:
+def _decide(wish: CallRequest, round_: _DecisionBatch) -> CallDecision:
     earlier = round_.earlier.get(wish.result_id, [])
     order = list(wish.route.providers)
     told = {call.source for call in earlier if call.has_answer}
     if answered := next((p for p in order if p.name in told), None):
-        return _read(wish, answered, earlier, round_)
+        return _permit_reading(wish, answered, earlier, round_)
     # Also where nobody could be asked since.
-    asked = [call for call in earlier if call.end != End.NOT_ASKED]
-    if asked and asked[-1].end == End.IN_DOUBT:
+    asked = [call for call in earlier if call.end != CallOutcome.NOT_ASKED]
+    if asked and asked[-1].end == CallOutcome.IN_DOUBT:
         # Whoever found that out died before it was recorded.
         return InDoubt(asked[-1].source)
-    if asked and asked[-1].end in {End.UNDER_WAY, End.NOT_YET, End.LOST}:
+    if asked and asked[-1].end in {
+        CallOutcome.UNDER_WAY,
+        CallOutcome.NOT_YET,
+        CallOutcome.LOST,
+    }:
         last = asked[-1]
         same = next((p for p in order if p.name == last.source), None)
-        if last.end == End.UNDER_WAY:
-            round_.closed[last.pk] = _lost(same)
-            if round_.closed[last.pk] == End.IN_DOUBT:
+        if last.end == CallOutcome.UNDER_WAY:
+            round_.closed[last.pk] = _interrupted_outcome(same)
+            if round_.closed[last.pk] == CallOutcome.IN_DOUBT:
                 return InDoubt(last.source)
         if (
-            last.end == End.NOT_YET
+            last.end == CallOutcome.NOT_YET
             and same
             and not same.repeats_are_free
-            and (waits := _while_resting(wish, same, earlier, round_))
+            and (waits := _delay_while_resting(wish, same, earlier, round_))
         ):
             return waits
         # Whoever has the inquiry is asked for the answer, not somebody else.
@@ -271,66 +285,83 @@ def _decide(wish: Wish, round_: _Round) -> Decision:
     failed = {
         call.source
         for call in earlier
-        if call.tries == wish.tries and call.end == End.UNAVAILABLE
+        if call.tries == wish.tries and call.end == CallOutcome.UNAVAILABLE
     }
-    affordable = [p for p in order if not _is_spent(p, earlier)]
+    affordable = [p for p in order if not _is_exhausted(p, earlier)]
     if not affordable:
-        return Spent()
-    return _first_of([p for p in affordable if p.name not in failed], wish, round_)
+        return CallsExhausted()
+    return _choose_source([p for p in affordable if p.name not in failed], wish, round_)
 
 
-def _while_resting(
-    wish: Wish, provider: Provider, earlier: Sequence[Call], round_: _Round
-) -> Decision | None:
+def _delay_while_resting(
+    wish: CallRequest,
+    provider: Provider,
+    earlier: Sequence[Call],
+    round_: _DecisionBatch,
+) -> CallDecision | None:
     """The source has an inquiry that is paid for, and may rest: then no other source is
     asked, and the check keeps its try and waits for the callback. After the source's
     patience the check asks all the same, which ends the inquiry."""
     source, at = round_.sources[provider.name], round_.at
-    begun = _begun(wish, provider, earlier)
-    rests = _rests(source, at)
+    begun = _pending_inquiry(wish, provider, earlier)
+    rests = _rest_reason(source, at)
     if not rests or not begun:
         return None
     if rests == "PROBED":
-        return Later(at + WHILE_PROBED)
-    if at - begun.at <= PATIENCE:
-        return Later(min(source.resting_until or at, at + WHILE_RESTING))
-    if _limited(source, round_):
+        return CallDelay(at + PROBE_WAIT)
+    if at - begun.at <= MAX_WAIT:
+        return CallDelay(min(source.resting_until or at, at + REST_CHECK_INTERVAL))
+    if _reserve_room(source, round_):
         # Not in its queue, from which checks are claimed at once while it rests.
-        return Later(at + WHILE_PROBED)
-    return _read(wish, provider, earlier, round_)
+        return CallDelay(at + PROBE_WAIT)
+    return _permit_reading(wish, provider, earlier, round_)
 
 
-def _read(
-    wish: Wish, provider: Provider, earlier: Sequence[Call], round_: _Round
-) -> Go:
+def _permit_reading(
+    wish: CallRequest,
+    provider: Provider,
+    earlier: Sequence[Call],
+    round_: _DecisionBatch,
+) -> CallPermit:
     """The answer came by a callback: no call is made, so nothing limits this one, and
     one whose worker died is in no doubt."""
     last = earlier[-1]
-    if last.end == End.UNDER_WAY:
+    if last.end == CallOutcome.UNDER_WAY:
         is_same = last.source == provider.name
-        lost = End.LOST if is_same else _lost(provider_named(last.source))
+        lost = (
+            CallOutcome.LOST
+            if is_same
+            else _interrupted_outcome(provider_named(last.source))
+        )
         round_.closed[last.pk] = lost
-    call = _write(wish, provider.name, [], round_)
+    call = _add_call(wish, provider.name, [], round_)
     more = len(wish.route.providers) > 1
-    asked_at = _first_asked(wish, provider, round_)
-    return Go(call, provider, more, asked_at, _begun(wish, provider, earlier))
+    asked_at = _first_asked_at(wish, provider, round_)
+    return CallPermit(
+        call, provider, more, asked_at, _pending_inquiry(wish, provider, earlier)
+    )
 
 
-def _begun(wish: Wish, provider: Provider, earlier: Iterable[Call]) -> Begun | None:
+def _pending_inquiry(
+    wish: CallRequest, provider: Provider, earlier: Iterable[Call]
+) -> PendingInquiry | None:
     taken = [
         call
         for call in earlier
         if call.source == provider.name
-        and (call.has_answer or (call.tries, call.end) == (wish.tries, End.NOT_YET))
+        and (
+            call.has_answer
+            or (call.tries, call.end) == (wish.tries, CallOutcome.NOT_YET)
+        )
     ]
     if not taken:
         return None
     job = next((call.job for call in taken if call.job), "")
-    answer = next((_opened(call) for call in taken if call.has_answer), None)
-    return Begun(taken[0].begun_at, job, answer)
+    answer = next((_decrypt_answer(call) for call in taken if call.has_answer), None)
+    return PendingInquiry(taken[0].begun_at, job, answer)
 
 
-def _opened(call: Call) -> str:
+def _decrypt_answer(call: Call) -> str:
     """Return '' if it cannot be decrypted; the adapter takes that for no answer."""
     try:
         return str(call.answer)
@@ -339,7 +370,7 @@ def _opened(call: Call) -> str:
         return ""
 
 
-def _is_spent(provider: Provider, earlier: Iterable[Call]) -> bool:
+def _is_exhausted(provider: Provider, earlier: Iterable[Call]) -> bool:
     """Whether as many calls as may be paid for have ended without an answer."""
     if provider.repeats_are_free:
         return False
@@ -348,43 +379,47 @@ def _is_spent(provider: Provider, earlier: Iterable[Call]) -> bool:
     return lost > limit.paid_again
 
 
-def _first_of(left: Sequence[Provider], wish: Wish, round_: _Round) -> Decision:
+def _choose_source(
+    left: Sequence[Provider], wish: CallRequest, round_: _DecisionBatch
+) -> CallDecision:
     passed_over = [[name, "NOT_CONFIGURED"] for name in wish.route.lacking]
     probed = False
     for number, provider in enumerate(left):
         source = round_.sources[provider.name]
-        if why := _rests(source, round_.at):
+        if why := _rest_reason(source, round_.at):
             probed = probed or why == "PROBED"
             passed_over.append([provider.name, why])
             continue
-        if wait := _limited(source, round_):
+        if wait := _reserve_room(source, round_):
             return wait
-        call = _write(wish, provider.name, passed_over, round_)
+        call = _add_call(wish, provider.name, passed_over, round_)
         more = number + 1 < len(left)
-        asked_at = _first_asked(wish, provider, round_)
-        begun = _begun(wish, provider, round_.earlier.get(wish.result_id, []))
-        return Go(call, provider, more, asked_at, begun)
+        asked_at = _first_asked_at(wish, provider, round_)
+        begun = _pending_inquiry(wish, provider, round_.earlier.get(wish.result_id, []))
+        return CallPermit(call, provider, more, asked_at, begun)
     if probed:
-        return Later(round_.at + WHILE_PROBED)
+        return CallDelay(round_.at + PROBE_WAIT)
     rests = [round_.sources[p.name].resting_until for p in left]
     until = min((at for at in rests if at), default=round_.at)
     name = left[0].name if left else wish.route.providers[0].name
-    _write(wish, name, passed_over, round_, is_asked=False)
-    return Nobody(until)
+    _add_call(wish, name, passed_over, round_, is_asked=False)
+    return NoSourceAvailable(until)
 
 
-def _first_asked(wish: Wish, provider: Provider, round_: _Round) -> datetime:
+def _first_asked_at(
+    wish: CallRequest, provider: Provider, round_: _DecisionBatch
+) -> datetime:
     begun = [
         call.begun_at
         for call in round_.earlier.get(wish.result_id, [])
-        if call.source == provider.name and call.end != End.NOT_ASKED
+        if call.source == provider.name and call.end != CallOutcome.NOT_ASKED
     ]
     return min(begun, default=round_.at)
 
 
-def _rests(source: Source, at: datetime) -> str:
+def _rest_reason(source: Source, at: datetime) -> str:
     """Why it is not asked; blank where it may be, if need be as the one that tries."""
-    if source.failures_in_row < TRIPS_AT:
+    if source.failures_in_row < FAILURE_THRESHOLD:
         return ""
     if source.resting_until and source.resting_until > at:
         return "RESTING"
@@ -392,58 +427,62 @@ def _rests(source: Source, at: datetime) -> str:
     return "PROBED" if source.probed_at and source.probed_at + lease > at else ""
 
 
-def _room(source: Source, round_: _Round) -> int:
-    why = _rests(source, round_.at)
+def _free_room(source: Source, round_: _DecisionBatch) -> int:
+    why = _rest_reason(source, round_.at)
     if why == "RESTING":
-        return ANY_NUMBER
-    most = _most(source, round_.at) - round_.under_way[source.name]
+        return UNLIMITED_ROOM
+    most = _call_limit(source, round_.at) - round_.under_way[source.name]
     return 0 if why else max(0, most)
 
 
-def _most(source: Source, at: datetime) -> int:
+def _call_limit(source: Source, at: datetime) -> int:
     limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
-    stale = source.answered_at is None or source.answered_at < at - FORGOTTEN
+    stale = source.answered_at is None or source.answered_at < at - STALE_AFTER
     careful = source.failures_in_row or stale
-    return min(limit.at_once, WITH_CARE) if careful else limit.at_once
+    return min(limit.at_once, CAREFUL_LIMIT) if careful else limit.at_once
 
 
-def _limited(source: Source, round_: _Round) -> Queue | Later | None:
+def _reserve_room(
+    source: Source, round_: _DecisionBatch
+) -> SourceFull | CallDelay | None:
     """Count the call in, unless there is no room for it."""
     limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
     at = round_.at
-    if round_.under_way[source.name] >= _most(source, at):
-        return Queue(source.name)
+    if round_.under_way[source.name] >= _call_limit(source, at):
+        return SourceFull(source.name)
     if limit.a_minute:
         every = timedelta(minutes=1) / limit.a_minute
         if source.free_at and source.free_at > at:
             round_.put_off[source.name] += 1
-            return Later(source.free_at + every * round_.put_off[source.name])
+            return CallDelay(source.free_at + every * round_.put_off[source.name])
         # What was not used within the last second may be caught up on.
         second_ago = at - timedelta(seconds=1)
         source.free_at = max(source.free_at or second_ago, second_ago) + every
         round_.changed.add(source.name)
-    if source.failures_in_row >= TRIPS_AT:
+    if source.failures_in_row >= FAILURE_THRESHOLD:
         source.probed_at = at
         round_.changed.add(source.name)
     round_.under_way[source.name] += 1
     return None
 
 
-def _write(
-    wish: Wish,
+def _add_call(
+    wish: CallRequest,
     source: str,
-    passed_over: PassedOver,
-    round_: _Round,
+    passed_over: SkippedSources,
+    round_: _DecisionBatch,
     *,
     is_asked: bool = True,
 ) -> UUID:
     call, at = uuid7(), round_.at
     key = (call, wish.result_id, wish.attempt, wish.tries, source, wish.reference)
-    ended = (None, "", "") if is_asked else (at, End.NOT_ASKED.value, "")
+    ended = (None, "", "") if is_asked else (at, CallOutcome.NOT_ASKED.value, "")
     round_.calls.append((*key, passed_over, at, *ended))
     return call
 
 
-def _close(round_: _Round) -> None:
+def _end_interrupted_calls(round_: _DecisionBatch) -> None:
     if round_.closed:
-        end({call: CallEnd(how) for call, how in round_.closed.items()}, round_.at)
+        end_calls(
+            {call: EndedCall(how) for call, how in round_.closed.items()}, round_.at
+        )

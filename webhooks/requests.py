@@ -69,7 +69,7 @@ logger = logging.getLogger(__name__)
 
 Error = Attempt.Error
 
-KEPT_BYTES = 1024
+MAX_STORED_BYTES = 1024
 
 # The first that fits. What is not listed was not expected.
 ERRORS: list[tuple[type[Exception], Error]] = [
@@ -84,7 +84,7 @@ ERRORS: list[tuple[type[Exception], Error]] = [
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class WebhookRequest:
     """`lane` names the receiver: so many letters of a lane are under way at once.
 
     `sign` makes further headers of the moment at which the letter is sent.
@@ -124,7 +124,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Course:
+class RequestProgress:
     """How far a request got."""
 
     started: float = field(default_factory=time.monotonic)
@@ -136,7 +136,7 @@ class Course:
     retry_after: float | None = None
     body: bytearray = field(default_factory=bytearray)
 
-    def let_go(self) -> None:
+    def abort_closing(self) -> None:
         """End the connection now, if it is not kept for the next request.
 
         Closing by the rules waits 30 s for the receiver, who need not take part. A TLS
@@ -149,7 +149,7 @@ class Course:
 
     def answer(self, error: str) -> Answer:
         refused = self.status_code is not None and self.status_code // 100 != 2
-        text = self.body[:KEPT_BYTES].decode("utf-8", "replace")
+        text = self.body[:MAX_STORED_BYTES].decode("utf-8", "replace")
         return Answer(
             status_code=self.status_code,
             # A refusal counts without the rest of its body.
@@ -161,7 +161,7 @@ class Course:
         )
 
 
-def error_of(e: Exception) -> Error:
+def classify_error(e: Exception) -> Error:
     for kind, error in ERRORS:
         if isinstance(e, kind):
             return error
@@ -170,7 +170,7 @@ def error_of(e: Exception) -> Error:
     return Error.BROKEN
 
 
-def seconds_of(retry_after: str) -> float | None:
+def parse_retry_after(retry_after: str) -> float | None:
     """Retry-After as seconds from now, whether it was seconds or a date."""
     if re.fullmatch(r"[0-9]{1,9}", retry_after):
         return float(retry_after)

@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.documents.report import number_of
-from verification.hosted.pages import answer, client_of, hosted, initials
+from verification.documents.report import report_number
+from verification.hosted.pages import client_context, hosted, initials, render_page
 from verification.reports.models import Report
 from workspaces.models import Environment
 
@@ -22,14 +22,14 @@ def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
     reports = Report.objects.select_related("workspace")
     report = reports.filter(pk=report_id).first() if known else None
     if report is None:
-        return answer(request, "not_genuine", status=404)
+        return render_page(request, "not_genuine", status=404)
     context = {
         "report": report,
-        "number": number_of(report),
-        **client_of(report.workspace),
+        "number": report_number(report),
+        **client_context(report.workspace),
         "initials": "" if report.subject is None else initials(report.subject_name),
         "results": report.results.select_related("definition").order_by("position"),
         "is_test": report.environment == Environment.SANDBOX,
         "timezone": "Africa/Nairobi",
     }
-    return answer(request, "genuine", context)
+    return render_page(request, "genuine", context)

@@ -20,10 +20,10 @@ from verification.providers.base import BadSignature as BadSignature
 from verification.providers.base import Refused
 
 # A transaction's limit, in shillings.
-MPESA_MOST = 250_000
+MPESA_LIMIT = 250_000
 
 
-class Way(StrEnum):
+class PaymentMethod(StrEnum):
     """How a payer can pay on a provider's pages."""
 
     MPESA = "MPESA"
@@ -66,7 +66,7 @@ class RefundState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckoutAsked:
+class CheckoutRequest:
     """A checkout to be opened.
 
     `reference` is ours, unique, letters, digits and `-`; the same reference asked again
@@ -85,7 +85,7 @@ class CheckoutAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckoutBegun:
+class CheckoutPage:
     """Where the payer pays; `session` is the provider's own name for it, or ""."""
 
     url: str
@@ -100,7 +100,7 @@ class DisputeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DisputeSeen:
+class DisputeSnapshot:
     """A dispute in the provider's books, as it stands now."""
 
     # The provider's own name for it.
@@ -112,7 +112,7 @@ class DisputeSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckoutSeen:
+class CheckoutSnapshot:
     """What the provider's API says of a checkout at this moment.
 
     `amount` and `currency` are what was paid for the order, without fees on top;
@@ -130,11 +130,11 @@ class CheckoutSeen:
     # Of a PAID or REVERSED one, whoever asked for it; None where the provider did not
     # tell.
     refunded: Decimal | None = field(default=None, compare=False)
-    disputes: tuple[DisputeSeen, ...] | None = field(default=None, compare=False)
+    disputes: tuple[DisputeSnapshot, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class RefundAsked:
+class RefundRequest:
     """Money to be given back; the same `reference` asked again gives it back once."""
 
     reference: str
@@ -145,7 +145,7 @@ class RefundAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class RefundSeen:
+class RefundSnapshot:
     state: RefundState
     # The provider's own name for the refund.
     refund: str
@@ -174,7 +174,7 @@ class ProviderEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class PaidElsewhere:
+class ProviderPayment:
     """A payment in the provider's books, for the reconciliation."""
 
     reference: str
@@ -185,7 +185,7 @@ class PaidElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBackElsewhere:
+class ProviderRefund:
     """A refund in the provider's books that did not fail, whoever asked for it."""
 
     # The provider's own name for it.
@@ -199,7 +199,7 @@ class GivenBackElsewhere:
 
 class CheckoutProvider(Protocol):
     name: ClassVar[str]
-    ways: ClassVar[tuple[Way, ...]]
+    payment_methods: ClassVar[tuple[PaymentMethod, ...]]
 
     @property
     def minimums(self) -> Mapping[str, Decimal]:
@@ -211,13 +211,13 @@ class CheckoutProvider(Protocol):
         """Scheme and host of its pages, which a form of ours may lead to."""
         ...
 
-    def begin(self, asked: CheckoutAsked) -> CheckoutBegun: ...
+    def begin(self, asked: CheckoutRequest) -> CheckoutPage: ...
 
-    def takes_prompt(self, amount: Decimal, currency: str) -> bool:
+    def can_prompt(self, amount: Decimal, currency: str) -> bool:
         """Whether `send_prompt` can ask for this amount."""
         ...
 
-    def send_prompt(self, asked: CheckoutAsked, phone: str) -> CheckoutSeen:
+    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         """Send a prompt to this phone (E.164): it is OPEN until the payer answers.
 
         `look` says later what became of it. The same reference asked again must not
@@ -225,13 +225,13 @@ class CheckoutProvider(Protocol):
         """
         ...
 
-    def look(self, reference: str, session: str) -> CheckoutSeen:
+    def look(self, reference: str, session: str) -> CheckoutSnapshot:
         """`session` is "" where the answer to `begin` was lost."""
         ...
 
-    def refund(self, asked: RefundAsked) -> RefundSeen: ...
+    def refund(self, asked: RefundRequest) -> RefundSnapshot: ...
 
-    def look_at_refund(self, asked: RefundAsked, refund: str) -> RefundSeen | None:
+    def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
         """What became of it; with refund "", whether it was ever asked. None: never."""
         ...
 
@@ -239,21 +239,25 @@ class CheckoutProvider(Protocol):
         """Raises BadSignature. Headers are found whatever their case."""
         ...
 
-    def paid_between(self, start: datetime, end: datetime) -> Iterator[PaidElsewhere]:
+    def payments_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[ProviderPayment]:
         """Every payment in its books since `start` and before `end`."""
         ...
 
-    def given_back_between(
+    def refunds_between(
         self, start: datetime, end: datetime
-    ) -> Iterator[GivenBackElsewhere]:
+    ) -> Iterator[ProviderRefund]:
         """Every refund in its books that was made since `start` and before `end`."""
         ...
 
-    def given_back_of(self, transaction: str) -> Iterator[GivenBackElsewhere]:
+    def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         """Every refund of one payment."""
         ...
 
-    def disputes_between(self, start: datetime, end: datetime) -> Iterator[DisputeSeen]:
+    def disputes_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[DisputeSnapshot]:
         """Every dispute in its books that was opened since `start` and before `end`."""
         ...
 
@@ -265,7 +269,7 @@ class CheckoutProvider(Protocol):
 def is_mpesa_amount(amount: Decimal, currency: str) -> bool:
     """Whether M-Pesa carries it at once: whole shillings, up to its limit."""
     is_whole = amount == amount.to_integral_value()
-    return currency == "KES" and is_whole and 1 <= amount <= MPESA_MOST
+    return currency == "KES" and is_whole and 1 <= amount <= MPESA_LIMIT
 
 
 def header(headers: Mapping[str, str], name: str) -> str:
@@ -274,7 +278,7 @@ def header(headers: Mapping[str, str], name: str) -> str:
     return next(found, "")
 
 
-def checked_page(url: Any, origin: str) -> str:
+def validate_page_url(url: Any, origin: str) -> str:
     """The page of a provider's answer, if it is where our forms may lead to."""
     if not str(url).startswith(f"{origin}/"):
         told = "The provider's page is not where the configuration says."

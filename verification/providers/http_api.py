@@ -36,11 +36,11 @@ UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
 # The refusal for a subject whose country the named source does not cover.
 FOREIGN = "{} cannot be asked about subjects in this country."
 # Answers of the 4xx kind that another try may change.
-LATER = {408, 425, 429}
+RETRYABLE_STATUSES = {408, 425, 429}
 CODE = re.compile(r"[a-z_]{1,40}")
 
 
-class Declined(Refused):
+class RequestRejected(Refused):
     """A 4xx; `answer` is its JSON, in which an adapter may find why."""
 
     def __init__(self, source: str, status: int, answer: Any = None) -> None:
@@ -85,7 +85,7 @@ class Api:
         seconds: float = client.SECONDS,
     ) -> None:
         self.source, self._url = source, url.rstrip("/")
-        self.session = client.session(opened, seconds=seconds)
+        self.session = client.create_session(opened, seconds=seconds)
         self.session.headers.update({"Accept": "application/json", **(headers or {})})
 
     def call(self, method: str, path: str, **sent: Any) -> Any:
@@ -123,22 +123,22 @@ class Api:
             )
         except (Blocked, requests.RequestException, HTTPError, OSError) as e:
             # Without its cause, whose text may hold the URL with what is asked about.
-            raise failure(self.source, e) from None
+            raise to_provider_error(self.source, e) from None
         return Reply(response.status_code, response.content, response.headers)
 
     def read(self, reply: Reply) -> Any:
         """The parsed JSON of a 2xx. Raises Unavailable or Declined."""
         status = reply.status
-        if 300 <= status < 400 or status >= 500 or status in LATER:
+        if 300 <= status < 400 or status >= 500 or status in RETRYABLE_STATUSES:
             told = f"answered with status {status}"
-            raise unavailable(self.source, told, may_be_charged=False)
+            raise unavailable_error(self.source, told, may_be_charged=False)
         try:
             answer = parser.loads(reply.body)
         except (ValueError, RecursionError):
             told = f"answered with status {status}, and not with JSON"
-            raise unavailable(self.source, told) from None
+            raise unavailable_error(self.source, told) from None
         if status >= 400:
-            raise Declined(self.source, status, answer)
+            raise RequestRejected(self.source, status, answer)
         return answer
 
 
@@ -148,7 +148,7 @@ def _part(value: Any) -> tuple[None, str] | tuple[None, str, str]:
     return None, parser.dumps(value), "application/json"
 
 
-def failure(source: str, e: BaseException) -> Unavailable | Refused:
+def to_provider_error(source: str, e: BaseException) -> Unavailable | Refused:
     """What a call that ended without an answer is to its caller."""
     if isinstance(e, Blocked):
         return Refused(REFUSED, f"{source} may not be called: {e}")
@@ -159,7 +159,7 @@ def failure(source: str, e: BaseException) -> Unavailable | Refused:
         told = "showed a certificate that is not valid for it"
     if isinstance(e, client.TooLarge):
         told = "answered with too much"
-    return unavailable(source, told, may_be_charged=_was_sent(e))
+    return unavailable_error(source, told, may_be_charged=_was_sent(e))
 
 
 def _was_sent(e: BaseException) -> bool:
@@ -173,7 +173,9 @@ def _was_sent(e: BaseException) -> bool:
     )
 
 
-def unavailable(source: str, told: str, *, may_be_charged: bool = True) -> Unavailable:
+def unavailable_error(
+    source: str, told: str, *, may_be_charged: bool = True
+) -> Unavailable:
     """By default of an answer that is not understood, which may be charged."""
     text = f"{source} {told}."
     return Unavailable(UNAVAILABLE, text, may_be_charged=may_be_charged)
