@@ -45,7 +45,7 @@ def _reserve_turns(account_id: UUID, count: int, at: datetime) -> datetime:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            INSERT INTO checks_turnstaken AS taken (account_id, until)
+            INSERT INTO checks_turnreservation AS taken (account_id, until)
             VALUES (%(account)s, %(at)s + %(takes)s * interval '1 second')
             ON CONFLICT (account_id) DO UPDATE SET until =
                 greatest(taken.until, %(at)s) + %(takes)s * interval '1 second'
