@@ -78,7 +78,7 @@ def test_what_is_not_signed_is_refused_and_nothing_of_it_kept(
     problem = refused(answer, 401, "invalid-signature")
     assert "errors" not in problem
     # Only that there was one is counted.
-    assert {**rows(), "payments.Trouble": 0} == before
+    assert {**rows(), "payments.OperatorAlert": 0} == before
     told = [line for line in log_lines() if "signature" in line["message"]]
     assert [line["message"] for line in told] == [
         "an event without a payment provider's signature was refused"
