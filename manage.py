@@ -27,12 +27,12 @@ def main() -> None:
     except EnvError as e:
         sys.exit(f"{e} docs/configuration.md says what it may be.")
     except OperationalError as e:
-        if told := startup.sentence(e):
+        if told := startup.explain_error(e):
             sys.exit(told)
         raise
     except ProgrammingError as e:
         is_missing = isinstance(e.__cause__, UndefinedTable | UndefinedColumn)
-        if is_missing and startup.unapplied():
+        if is_missing and startup.count_unapplied_migrations():
             sys.exit(
                 "Tables are missing in the database; run: python manage.py migrate"
             )
