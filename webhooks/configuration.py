@@ -10,16 +10,15 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils.timezone import now
 
+from verification.db import breaker
 from verification.jobs.queue import schedule_job
 from webhooks.models import Configuration, DeliveryStatus
 
 # How long the secret before signs beside the new one.
 SECRET_OVERLAP = timedelta(hours=24)
 HEALTHY_STATE: dict[str, Any] = {
-    "failures_in_row": 0,
+    **breaker.CLOSED,
     "failing_since": None,
-    "resting_until": None,
-    "rests": 0,
     "disabled_at": None,
     "disabled_reason": "",
 }

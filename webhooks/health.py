@@ -10,6 +10,7 @@ from itertools import takewhile
 from django.db import connection
 from django.db.models import QuerySet
 
+from verification.db import breaker
 from verification.jobs.queue import schedule_job
 from webhooks.models import Attempt, Configuration
 from webhooks.requests import Answer
@@ -17,9 +18,6 @@ from webhooks.requests import Answer
 GONE = 410
 # The owners are told at this failure in a row.
 NOTIFIES_AT = 4
-# The breaker opens at this failure in a row: for 30 seconds, and when it fails again
-# after a rest for twice as long, up to five minutes.
-TRIPS_AT = 10
 # Disabled when nothing was delivered for so long, and so many attempts failed.
 DISABLE_AFTER = timedelta(days=5)
 MIN_FAILURES_TO_DISABLE = 10
@@ -27,18 +25,7 @@ MIN_FAILURES_TO_DISABLE = 10
 # What was sent to an earlier URL says nothing of this one: `updated_at` has moved.
 COUNT_FAILURES = f"""
 UPDATE webhooks_configuration
-SET failures_in_row = failures_in_row + %(failures)s,
-    failing_since = COALESCE(failing_since, %(at)s),
-    resting_until = CASE
-        WHEN failures_in_row + %(failures)s < {TRIPS_AT} THEN NULL
-        WHEN resting_until > %(at)s THEN resting_until
-        ELSE %(at)s + interval '1 second' * LEAST(300, 30 * 2 ^ LEAST(rests, 10))
-    END,
-    rests = rests + CASE
-        WHEN failures_in_row + %(failures)s < {TRIPS_AT} THEN 0
-        WHEN resting_until > %(at)s THEN 0
-        ELSE 1
-    END
+SET failing_since = COALESCE(failing_since, %(at)s), {breaker.COUNT_FAILURES}
 WHERE id = %(id)s AND updated_at = %(updated_at)s
 RETURNING failures_in_row, failing_since
 """  # noqa: S608
@@ -71,7 +58,7 @@ def _record_answers_of(
 def _reset_failures(configuration: Configuration) -> None:
     # What it was at the claim says nothing: others have answered since.
     _unless_replaced(configuration).filter(failures_in_row__gt=0).update(
-        failures_in_row=0, failing_since=None, resting_until=None, rests=0
+        **breaker.CLOSED, failing_since=None
     )
 
 

@@ -20,6 +20,7 @@ from tests.world.service import Service, free_port
 from verification.api import examples
 from verification.api import examples as report_examples
 from verification.api.event_shapes import EVENTS
+from verification.db import breaker
 from webhooks import health, results, retention
 from webhooks.events import envelope
 from webhooks.models import Event
@@ -114,7 +115,7 @@ def test_the_rules_of_the_page_are_those_of_the_code():
     assert "give or take 20 %" in PAGE
     assert len(results.RETRY_DELAYS) + 1 == 10
     assert settings.WEBHOOK_TIMEOUT_SECONDS == 15
-    assert (health.NOTIFIES_AT, health.TRIPS_AT) == (4, 10)
+    assert (health.NOTIFIES_AT, breaker.FAILURE_THRESHOLD) == (4, 10)
     assert (health.DISABLE_AFTER.days, health.MIN_FAILURES_TO_DISABLE) == (5, 10)
     assert retention.RETENTION.days == 30
     assert TESTS_PER_MINUTE == 5

@@ -41,7 +41,7 @@ def attempt(*statuses: int) -> Configuration:
 
 def run_mails() -> None:
     """Run the jobs that write to owners."""
-    for job in Job.objects.filter(function__startswith="webhooks.tasks.tell"):
+    for job in Job.objects.filter(function__startswith="webhooks.tasks.notify_"):
         getattr(tasks, job.function.rpartition(".")[2])(*job.arguments)
         job.delete()
     send_due()
@@ -210,4 +210,6 @@ def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
         results.record_attempts([ended(one, 500 if number % 2 else 200)])
     configuration = Configuration.objects.get()
     assert (configuration.failures_in_row, configuration.resting_until) == (1, None)
-    assert not Job.objects.filter(function__startswith="webhooks.tasks.tell").exists()
+    assert not Job.objects.filter(
+        function__startswith="webhooks.tasks.notify_"
+    ).exists()

@@ -11,7 +11,6 @@ from django.utils.timezone import now
 
 from verification.providers.registry import asks_referee, route_for
 from verification.settings.sources import HOME_COUNTRY
-from verification.sources.breaker import FAILURE_THRESHOLD
 from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
 from verification.values.local_time import format_nairobi
@@ -64,9 +63,9 @@ def availability(
 
 def describe_state(source: Source, at: datetime) -> str:
     """Return the state of the source in words, for staff."""
-    if source.failures_in_row < FAILURE_THRESHOLD:
+    if source.resting_until is None:
         return "asked"
-    if source.resting_until and source.resting_until > at:
+    if source.resting_until > at:
         return f"rests until {format_nairobi(source.resting_until)}"
     return "is being tried"
 
@@ -89,9 +88,7 @@ def _state(name: str) -> _State:
 
 def _states() -> dict[str, _State]:
     at, health = now(), health_by_source()
-    resting = Source.objects.filter(
-        failures_in_row__gte=FAILURE_THRESHOLD, resting_until__gt=at
-    )
+    resting = Source.objects.filter(resting_until__gt=at)
     rests = set(resting.values_list("name", flat=True))
     return {
         name: _State(name in rests, health.get(name, Health()))

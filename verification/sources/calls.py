@@ -25,7 +25,6 @@ from verification.providers.base import PendingInquiry, Provider
 from verification.providers.registry import Route, provider_named
 from verification.providers.scoring import MAX_WAIT
 from verification.settings.sources import Limit
-from verification.sources.breaker import FAILURE_THRESHOLD
 from verification.sources.models import Call, CallOutcome, Source
 
 logger = logging.getLogger(__name__)
@@ -419,9 +418,9 @@ def _first_asked_at(
 
 def _rest_reason(source: Source, at: datetime) -> str:
     """Why it is not asked; blank where it may be, if need be as the one that tries."""
-    if source.failures_in_row < FAILURE_THRESHOLD:
+    if source.resting_until is None:
         return ""
-    if source.resting_until and source.resting_until > at:
+    if source.resting_until > at:
         return "RESTING"
     lease = timedelta(seconds=settings.CHECK_LEASE_SECONDS)
     return "PROBED" if source.probed_at and source.probed_at + lease > at else ""
@@ -459,7 +458,7 @@ def _reserve_room(
         second_ago = at - timedelta(seconds=1)
         source.free_at = max(source.free_at or second_ago, second_ago) + every
         round_.changed.add(source.name)
-    if source.failures_in_row >= FAILURE_THRESHOLD:
+    if source.resting_until is not None:
         source.probed_at = at
         round_.changed.add(source.name)
     round_.under_way[source.name] += 1

@@ -18,9 +18,9 @@ from itertools import accumulate
 from django.db import connection, transaction
 from django.utils.timezone import now
 
+from verification.db import breaker
 from verification.jobs.batches import execute_in_batches
-from verification.sources import breaker
-from verification.sources.models import CallOutcome, SourceMinute
+from verification.sources.models import CallOutcome, Source, SourceMinute
 
 # Upper ends in milliseconds, each a quarter above the last; beyond the last one it is
 # told as that. Half of a step is how wrong a percentile may be.
@@ -41,6 +41,10 @@ ON CONFLICT (source, minute) DO UPDATE SET
         ORDER BY n
     )
 """
+COUNT_FAILURES = f"""
+UPDATE sources_source SET probed_at = NULL, {breaker.COUNT_FAILURES}
+WHERE name = %(name)s
+"""  # noqa: S608
 PURGE = """
 DELETE FROM sources_sourceminute WHERE id IN (
     SELECT id FROM sources_sourceminute WHERE minute < %(before)s LIMIT %(limit)s
@@ -106,10 +110,15 @@ class Tally:
         with connection.cursor() as cursor:
             cursor.execute(ADD_MINUTE, [name, at, *ends, seen.took])
         if seen.answers:
-            breaker.record_answer(name, at)
+            Source.objects.filter(name=name).update(
+                **breaker.CLOSED, probed_at=None, answered_at=at
+            )
             self._failing.discard(name)
         if seen.failures:
-            breaker.record_failures(name, seen.failures, at)
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    COUNT_FAILURES, {"name": name, "failures": seen.failures, "at": at}
+                )
             self._failing.add(name)
 
 

@@ -26,7 +26,6 @@ from verification.jobs import heartbeat
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout
 from verification.providers.registry import live_sources
-from verification.sources.breaker import FAILURE_THRESHOLD
 from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
 
@@ -98,9 +97,7 @@ def _source_families() -> Iterator[Metric]:
         labels=["source"],
     )
     health = health_by_source()
-    tripped = Source.objects.filter(
-        failures_in_row__gte=FAILURE_THRESHOLD, resting_until__gt=now()
-    )
+    tripped = Source.objects.filter(resting_until__gt=now())
     names_resting = set(tripped.values_list("name", flat=True))
     for name in live_sources():
         seen = health.get(name, Health())
