@@ -142,7 +142,7 @@ def development_page(settings, **request: str) -> str:
     settings.DEBUG = True
     asked = RequestFactory().get("/dev/mail", SERVER_NAME="localhost", **request)
     asked.user = None
-    return development_mail.render(asked).content.decode()
+    return development_mail.show(asked).content.decode()
 
 
 def test_development_page_shows_every_message_with_links(api, settings, owner):
