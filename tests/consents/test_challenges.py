@@ -12,8 +12,8 @@ from tests.world.orders import EMPLOYMENT
 from verification.consents.challenge_answers import LinkLocked, answer_challenge
 from verification.consents.challenges import challenge_for_consent
 from verification.consents.decisions import grant
+from verification.consents.links import remind_subjects
 from verification.consents.models import Consent
-from verification.consents.tasks import remind_subjects
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 

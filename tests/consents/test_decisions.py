@@ -17,13 +17,12 @@ from verification.consents.decisions import (
     ConsentClosed,
     NotSigned,
     decline,
-    expire_consent,
     grant,
     withdraw,
 )
+from verification.consents.links import consent_links, expire_consents
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import Evidence, digest_of
-from verification.consents.tasks import expire_consents
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.ledger import top_up
@@ -334,7 +333,7 @@ def test_a_link_that_nobody_answers_expires_and_the_report_has_failed(paying_api
     with pytest.raises(ConsentClosed, match="EXPIRED"):
         grant(consent.pk, 1, EVIDENCE)
     expire_consents()
-    expire_consent(consent.pk)
+    consent_links.expire(consent.pk)
     report = paying_api.report(str(consent.report_id))
     assert (report["status"], report["failure"]["code"]) == (
         "FAILED",

@@ -10,8 +10,8 @@ from tests.consents.test_decisions import EVIDENCE
 from tests.world.clients import HOSTED, Api, company, person
 from tests.world.orders import EMPLOYMENT
 from verification.consents.decisions import decline, grant, withdraw
+from verification.consents.links import remind_subjects
 from verification.consents.models import Consent
-from verification.consents.tasks import remind_subjects
 from verification.notifications.models import Notification
 from verification.notifications.tasks import send_due
 

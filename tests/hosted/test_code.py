@@ -19,7 +19,6 @@ from verification.consents.challenge_answers import (
     send_code,
 )
 from verification.consents.challenges import CODE_LIFETIME
-from verification.consents.links import RESEND_INTERVAL
 from verification.consents.models import Consent, ConsentRecord
 from verification.documents.receipts import _consent_receipt
 from verification.notifications.delivery import record
@@ -33,6 +32,7 @@ from verification.notifications.models import (
 )
 from verification.notifications.outbox import OutgoingMessage, is_sendable
 from verification.notifications.recipients import block
+from verification.reports.links import RESEND_INTERVAL
 from verification.reports.messages import message_causes
 from verification.reports.models import Report
 from workspaces.models import Member

@@ -8,8 +8,8 @@ from django.utils.timezone import now
 from tests.world.clients import ATTESTED, HOSTED
 from tests.world.subject import Visitor, words
 from verification import links
+from verification.consents.links import expire_consents
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
-from verification.consents.tasks import expire_consents
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.notifications.tasks import send_due

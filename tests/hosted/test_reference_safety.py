@@ -13,7 +13,7 @@ from tests.world.referee import ANSWER, PLACES, said, visitor
 from tests.world.referee import referee as referee
 from tests.world.subject import Visitor, words
 from verification import links
-from verification.references.answers import resend_reference_link
+from verification.references.links import reference_links
 
 SCRIPT = "<script>alert(1)</script>{{ 7 }}"
 
@@ -23,7 +23,7 @@ def test_a_replaced_link_says_so_and_works_nowhere(
 ):
     referee.open()
     days_pass(1)
-    newer = visitor(resend_reference_link(referee.reference.pk))
+    newer = visitor(reference_links.renew(referee.reference.pk))
 
     assert referee.post("submit", **ANSWER).status_code == 303
     page = referee.get()

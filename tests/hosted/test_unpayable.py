@@ -16,7 +16,7 @@ from verification.checks.models import CheckDefinition
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.notifications.templates import write_email
-from verification.payments.links import expire_payments, renew_payment_link
+from verification.payments.links import expire_payments, payment_links
 from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment
 from verification.payments.refund_transfers import send_refunds
@@ -156,7 +156,7 @@ def test_who_pays_while_the_link_is_replaced_sees_the_receipt(api: Api):
     visitor = payer(api)
     at = visitor.pay()
     Payment.objects.update(link_made_at="2026-01-01T00:00:00Z")
-    renew_payment_link(visitor.payment.pk)
+    payment_links.renew(visitor.payment.pk)
     assert visitor.get().status_code == 410
     visitor.choose("pay", at)
     work()

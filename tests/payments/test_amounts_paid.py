@@ -31,8 +31,8 @@ from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from verification.payments.links import (
     expire_payments,
+    payment_links,
     remind_payers,
-    renew_payment_link,
 )
 from verification.payments.models import Checkout, Payment, Refund
 from verification.payments.polling import poll_due_checkouts
@@ -291,7 +291,7 @@ def test_reminders_and_new_links_ask_for_the_rest(api: Api):
     )
 
     remind_payers()
-    renew_payment_link(payment_of(made).pk)
+    payment_links.renew(payment_of(made).pk)
 
     assert messages("PAYMENT_REMINDER")[-1]["amount"] == "150.00"
     assert messages("PAYMENT_REQUEST")[-1]["amount"] == "150.00"

@@ -11,7 +11,7 @@ from tests.world.payments import candidate, end, opened, pay, payment_of
 from verification.backoffice.roles import StaffActor
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed, open_checkout
-from verification.payments.links import renew_payment_link
+from verification.payments.links import payment_links
 from verification.payments.models import Payment
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.refunds import request_refund
@@ -135,6 +135,6 @@ def test_staff_and_payers_get_one_in_the_same_way(api: Api):
     made = api.create(candidate())
     a_minute_passes()
 
-    renew_payment_link(payment_of(made).pk)
+    payment_links.renew(payment_of(made).pk)
 
     assert payment_of(made).generation == 2

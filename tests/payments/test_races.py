@@ -13,7 +13,7 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.world.clients import Api
 from tests.world.payments import candidate, opened, payment_of, sent
 from tests.world.threads import at_once
-from verification.payments.links import renew_payment_link
+from verification.payments.links import expire_payments, payment_links, remind_payers
 from verification.payments.models import (
     Checkout,
     Payment,
@@ -24,7 +24,6 @@ from verification.payments.models import (
 from verification.payments.polling import poll_due_checkouts, poll_now
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.sandbox import end_sandbox_checkout
-from verification.payments.tasks import expire_payments, remind_payers
 from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 from webhooks.models import Event
@@ -141,7 +140,7 @@ def test_opening_and_replacing_a_link_at_once_leaves_one_that_works(api: Api):
     Payment.objects.update(link_made_at=now() - timedelta(hours=1))
 
     answers = at_once(
-        6, lambda n: renew_payment_link(payment.pk) if n % 2 else open_it(made)
+        6, lambda n: payment_links.renew(payment.pk) if n % 2 else open_it(made)
     )
 
     assert payment_of(made).generation == 2

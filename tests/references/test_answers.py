@@ -21,16 +21,15 @@ from tests.webhooks.deliveries import configured
 from tests.world.clients import Api
 from tests.world.threads import at_once
 from verification.api.event_shapes import EVENTS
-from verification.consents.links import ResendTooSoon
 from verification.notifications.models import Notification
 from verification.references.answers import (
     ReferenceClosed,
     decline,
-    resend_reference_link,
     submit,
 )
+from verification.references.links import reference_links, remind_and_expire_references
 from verification.references.models import Reference
-from verification.references.tasks import remind_and_expire_references
+from verification.reports.links import ResendTooSoon
 from webhooks.events import envelope
 from webhooks.models import Event
 
@@ -201,9 +200,9 @@ def test_a_cancelled_report_takes_no_answer(paying_api: Api):
 def test_a_new_link_replaces_the_old_one(paying_api: Api):
     reference = asked(paying_api)
     with pytest.raises(ResendTooSoon):
-        resend_reference_link(reference.pk)
+        reference_links.renew(reference.pk)
     days_pass(13)
-    resend_reference_link(reference.pk)
+    reference_links.renew(reference.pk)
 
     (_, old), (_, new) = messages()
     assert old != new
@@ -222,7 +221,7 @@ def test_who_has_answered_gets_no_new_link(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     with pytest.raises(ReferenceClosed, match="SUBMITTED"):
-        resend_reference_link(reference.pk)
+        reference_links.renew(reference.pk)
 
 
 def test_who_has_not_answered_is_reminded_once_after_three_days(paying_api: Api):

@@ -14,13 +14,14 @@ from verification.api.problems import (
     register_problem,
     validation_failed,
 )
-from verification.consents.links import NotResendable, ResendTooSoon
-from verification.payments.links import NotPayable
+from verification.consents.links import ConsentNotRenewable
+from verification.payments.links import PaymentNotRenewable
 from verification.reports.idempotency import (
     IdempotencyKeyReused,
     InvalidIdempotencyKey,
     RequestInProgress,
 )
+from verification.reports.links import ResendTooSoon
 from verification.reports.models import InvalidTransition, Report
 from verification.reports.request import InvalidRequest
 from verification.reports.status import (
@@ -56,11 +57,11 @@ def register_refusals() -> None:
     register_problem(NotCancellable, lambda e: _conflict("report-not-cancellable", e))
     register_problem(NotRetryable, lambda e: _conflict("report-not-retryable", e))
     register_problem(
-        NotResendable,
+        ConsentNotRenewable,
         lambda e: Problem("consent-not-resendable", str(e), consentStatus=e.status),
     )
     register_problem(
-        NotPayable,
+        PaymentNotRenewable,
         lambda e: Problem("payment-not-resendable", str(e), paymentStatus=e.status),
     )
     register_problem(

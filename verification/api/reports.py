@@ -41,9 +41,9 @@ from verification.api.report_shapes import (
 )
 from verification.api.throttling import count_checks
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.links import resend_consent_link
+from verification.consents.links import consent_links
 from verification.documents.report import report_pdf
-from verification.payments.links import resend_payment_link
+from verification.payments.links import payment_links
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
@@ -198,7 +198,7 @@ class ReportViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         refuse_body(request)
         client = client_of(request)
-        resend_consent_link(client, reportId)
+        consent_links.resend(client, reportId)
         report = _get_report(client, reportId)
         return Response(ConsentState.of(getattr(report, "consent", None), report))
 
@@ -212,7 +212,7 @@ class ReportViewSet(GenericViewSet):
         refuse_unknown_parameters(request, ())
         refuse_body(request)
         client = client_of(request)
-        resend_payment_link(client, reportId)
+        payment_links.resend(client, reportId)
         report = _get_report(client, reportId)
         return Response(PaymentState.of(report.payment, report, report.payment.amount))
 

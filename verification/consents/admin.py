@@ -4,9 +4,10 @@ from django.template.response import TemplateResponse
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, link
 from verification.consents.decisions import ConsentClosed, withdraw
-from verification.consents.links import NotResendable, ResendTooSoon, send_new_link
+from verification.consents.links import consent_links
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import CONFIRMED_BY_STAFF, Evidence, digest_of
+from verification.reports.links import NotRenewable, ResendTooSoon
 from verification.web.client_address import client_address, user_agent
 
 REASON_LENGTH = 500
@@ -50,10 +51,10 @@ class ConsentAdmin(ReadOnlyAdmin):
         for consent in consents:
             try:
                 with transaction.atomic():
-                    send_new_link(consent.pk)
+                    consent_links.renew(consent.pk)
                     told = "sent a new link"
                     self.log_change(request, consent, told, verb="link-sent")
-            except (NotResendable, ResendTooSoon) as e:
+            except (NotRenewable, ResendTooSoon) as e:
                 self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
             else:
                 told = f"{consent.pk}: a new link goes to the subject."

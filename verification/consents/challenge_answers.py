@@ -3,8 +3,7 @@ codes that are sent to its subject."""
 
 from __future__ import annotations
 
-import math
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -16,7 +15,6 @@ from verification.consents.challenges import (
     is_correct_answer,
     is_correct_code,
 )
-from verification.consents.links import RESEND_INTERVAL, ResendTooSoon
 from verification.consents.messages import (
     cancel_consent_requests,
     code_cause,
@@ -31,10 +29,10 @@ from verification.notifications.outbox import (
     notify,
     notify_within_limits,
 )
+from verification.reports.links import require_resend_interval
 from verification.reports.status import SUBJECT_ACTOR, record_note
 
 TRIES = 5
-ZERO_DURATION = timedelta()
 # Of one link. A right answer to the challenge does not begin anew.
 MAX_WRONG_CODES = 15
 
@@ -65,11 +63,8 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     if channel not in code_channels(consent):
         raise CodeNotSent
     at = now()
-    if (
-        consent.code_sent_at
-        and (left := consent.code_sent_at + RESEND_INTERVAL - at) > ZERO_DURATION
-    ):
-        raise ResendTooSoon(math.ceil(left.total_seconds()))
+    if consent.code_sent_at:
+        require_resend_interval(consent.code_sent_at, at)
     cancel(code_cause(consent))
     consent.codes_sent += 1
     consent.code_channel, consent.code_sent_at = channel, at

@@ -28,14 +28,13 @@ from verification.consents.records import (
     Evidence,
     write_record,
 )
-from verification.jobs.batches import sweep
 from verification.notifications.outbox import notify
-from verification.payments.links import start_payment_period
 from verification.payments.messages import payment_request
 from verification.payments.models import Payment
 from verification.reports.cancel import end_report, fail_report
 from verification.reports.create import blocked_check_reason
-from verification.reports.locks import locked_reports
+from verification.reports.links import start_period
+from verification.reports.locks import lock_with_report
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import (
     SUBJECT_ACTOR,
@@ -87,7 +86,7 @@ def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecor
 
     Raises ConsentClosed, also for a subject under 18, and NotSigned.
     """
-    consent, report = _lock_consent(consent_id)
+    report, consent = lock_with_report(Consent, consent_id)
     if done := _find_record(consent, generation, Decision.GRANTED):
         return done
     at = now()
@@ -108,7 +107,7 @@ def decline(
     consent_id: UUID, generation: int, evidence: Evidence, reason: str
 ) -> ConsentRecord:
     """The report has failed; a draft stays one, and can ask again by an edit."""
-    consent, report = _lock_consent(consent_id)
+    report, consent = lock_with_report(Consent, consent_id)
     if done := _find_record(consent, generation, Decision.DECLINED):
         return done
     at = now()
@@ -129,7 +128,7 @@ def withdraw(
 
     Raises ConsentClosed unless the consent was granted by this very link.
     """
-    consent, report = _lock_consent(consent_id)
+    report, consent = lock_with_report(Consent, consent_id)
     if done := _find_record(consent, generation, Decision.WITHDRAWN):
         return done
     if consent.generation != generation:
@@ -159,26 +158,11 @@ def checks_made(report: Report) -> str:
     return "all" if statuses == {ResultStatus.COMPLETED} else "some"
 
 
-@transaction.atomic
-def expire_consent(consent_id: UUID) -> None:
-    """Close a link that nobody answered; nothing happens to one that was."""
-    consent, report = _lock_consent(consent_id)
-    at = now()
-    is_due = consent.expires_at is not None and consent.expires_at <= at
-    if consent.status != ConsentStatus.PENDING or not is_due:
-        return
+def record_expiry(report: Report, consent: Consent, at: datetime) -> None:
+    """Record that the subject did not answer in time. The caller holds both rows."""
     _decide(consent, report, Decision.EXPIRED, Evidence(), "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         _fail(report, consent, EXPIRED, "consent expired", at)
-
-
-def _lock_consent(consent_id: UUID) -> tuple[Consent, Report]:
-    """Consent and report, locked; Consent.DoesNotExist when an edit replaced it."""
-    report_id = Consent.objects.values_list("report_id", flat=True).get(pk=consent_id)
-    report = locked_reports().get(pk=report_id)
-    consent = Consent.objects.select_for_update(no_key=True).get(pk=consent_id)
-    report.consent = consent
-    return consent, report
 
 
 def _find_record(
@@ -230,7 +214,7 @@ def _advance_report(report: Report, at: datetime) -> None:
         [Transition(report, target, "consent granted", SUBJECT_ACTOR)], at
     )
     if payment and pays:
-        start_payment_period(payment, at)
+        start_period(payment, at)
         payment.save(update_fields=["link_made_at", "reminded_at", "expires_at"])
         if not blocked_check_reason(report):
             notify(*payment_request(report, payment))
@@ -247,12 +231,3 @@ def _fail(
 ) -> None:
     cause = f"consent:{consent.generation}"
     fail_report(report, failure, trigger, SUBJECT_ACTOR, cause, at)
-
-
-def expire_due_consents() -> None:
-    due = Consent.objects.filter(
-        status=ConsentStatus.PENDING,
-        mode=Consent.Mode.SERVICE_HOSTED,
-        expires_at__lte=now(),
-    )
-    sweep(due, expire_consent)

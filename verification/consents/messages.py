@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
-from django.urls import reverse
-
 from verification import links
 from verification.consents.challenges import challenge_for_consent
 from verification.consents.models import Consent, ConsentRecord
@@ -24,12 +21,8 @@ from verification.notifications.models import (
 from verification.notifications.outbox import OutgoingMessage, cancel, is_sendable
 from verification.notifications.sms import sms_is_configured
 from verification.references.models import Reference
-from verification.reports.models import (
-    PaymentMode,
-    Report,
-    ReportStatus,
-    SubjectType,
-)
+from verification.reports.links import reminder_cause, request_cause
+from verification.reports.models import PaymentMode, Report, SubjectType
 from verification.values.wire import utc_text
 from workspaces.models import Environment
 
@@ -49,15 +42,6 @@ def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
     """Whether a message of this kind to the report's subject or payer would be sent
     now, to one address at least."""
     return any(is_sendable(one) for one in messages_to(person, report, kind, "", {}))
-
-
-def request_cause(consent: Consent) -> str:
-    """One for each link: a new link is told, and a repeated job tells nothing."""
-    return f"consent:{consent.pk}:{consent.generation}"
-
-
-def reminder_cause(consent: Consent) -> str:
-    return f"{request_cause(consent)}:reminder"
 
 
 def locked_cause(consent: Consent) -> str:
@@ -140,38 +124,6 @@ def link_channels(consent: Consent) -> tuple[str, ...]:
     causes = [request_cause(consent), reminder_cause(consent)]
     sent = Notification.objects.filter(cause__in=causes, status=NotificationStatus.SENT)
     return tuple(sorted(set(sent.values_list("channel", flat=True))))
-
-
-def new_link_request(
-    report: Report, cause: str, asker: str, why: str
-) -> OutgoingMessage:
-    """To the client: `asker` ("subject" or "payer") asks for a link that the client
-    alone can send. `why` the present one does not do: LOCKED, EXPIRED, or
-    SOURCES_CHANGED since the subject agreed."""
-    workspace = report.workspace
-    path = reverse(
-        "console:reports-detail", args=[workspace.pk, report.environment, report.pk]
-    )
-    context = {
-        "workspace": workspace.name,
-        "reportId": str(report.pk),
-        "reference": report.reference or "",
-        "asker": asker,
-        "why": why,
-        # Of a report that has not failed yet, the client can send another link.
-        "canResend": not report.is_ended,
-        "isDraft": report.status == ReportStatus.DRAFT,
-        "url": f"{settings.BASE_URL}{path}",
-    }
-    return OutgoingMessage(
-        Kind.NEW_LINK_WANTED,
-        Channel.EMAIL,
-        f"{cause}:wanted",
-        workspace.contact_email,
-        context,
-        workspace_id=workspace.pk,
-        sandbox=report.environment == Environment.SANDBOX,
-    )
 
 
 def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessage]:

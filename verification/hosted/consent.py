@@ -23,12 +23,7 @@ from verification.consents.challenges import (
     challenge_for_consent,
     is_code_valid,
 )
-from verification.consents.links import (
-    ResendTooSoon,
-    can_subject_renew,
-    request_link,
-    send_new_link,
-)
+from verification.consents.links import consent_links
 from verification.consents.messages import addresses_of, code_channels, link_channels
 from verification.consents.models import (
     Consent,
@@ -56,6 +51,7 @@ from verification.hosted.consent_page import (
 from verification.hosted.pages import hosted, pdf_response, render_page, retired_link
 from verification.notifications.models import Channel
 from verification.notifications.recipients import address_hash
+from verification.reports.links import ResendTooSoon
 from verification.web.client_address import client_address, user_agent
 from workspaces import rate_limits
 from workspaces.keys import is_used_from
@@ -236,15 +232,15 @@ def block(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 @require_post_at(Stage.EXPIRED)
 def renew_link(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """The page then says that this link was replaced."""
-    if can_subject_renew(visited.consent.report):
-        send_new_link(visited.consent.pk)
+    if consent_links.can_visitor_renew(visited.consent.report):
+        consent_links.renew(visited.consent.pk)
     return redirect_to_page(visited.consent.pk)
 
 
 @require_post_at(Stage.EXPIRED, Stage.LOCKED_FOR_GOOD)
 def request_client_link(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """For a link in place of one that neither we nor the subject can renew."""
-    request_link(visited.consent.pk, visited.consent.generation)
+    consent_links.ask_client(visited.consent.pk, visited.consent.generation)
     return redirect_to_page(visited.consent.pk)
 
 

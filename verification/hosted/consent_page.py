@@ -32,11 +32,7 @@ from verification.consents.challenges import (
     is_under_age,
 )
 from verification.consents.decisions import ConsentClosed
-from verification.consents.links import (
-    NotResendable,
-    can_subject_renew,
-    needs_link_from_client,
-)
+from verification.consents.links import ConsentNotRenewable, consent_links
 from verification.consents.messages import CONTACT_MEMBERS, code_channels, is_reachable
 from verification.consents.models import (
     Consent,
@@ -189,7 +185,7 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
 
 
 # What a verb says when the consent went another way meanwhile.
-CONFLICT_ERRORS = (ConsentClosed, LinkLocked, NotResendable, Consent.DoesNotExist)
+CONFLICT_ERRORS = (ConsentClosed, LinkLocked, ConsentNotRenewable, Consent.DoesNotExist)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +266,14 @@ def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
         "can_renew": visited.stage == Stage.EXPIRED
-        and can_subject_renew(consent.report),
+        and consent_links.can_visitor_renew(consent.report),
         "too_soon": "too-soon" in request.GET,
         "locked_minutes": locked_minutes,
         "locked_hours": -(-locked_minutes // 60),
         "ask_path": reverse("hosted:ask-client", args=[consent.pk]),
-        "can_ask": needs_link_from_client(consent, consent.report, now()),
+        "can_ask": bool(
+            consent_links.client_action_needed(consent.report, consent, now())
+        ),
         "has_asked": consent.link_requested_at is not None,
     }
 

@@ -40,9 +40,9 @@ from django.shortcuts import render
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 
-from verification.consents.links import ResendTooSoon
 from verification.consents.models import RetiredLink
 from verification.db.encryption import UnknownKey, seal, unseal
+from verification.reports.links import ResendTooSoon
 from verification.values.masking import DOTS, mask_email, mask_end
 from verification.values.wire import one_line
 from verification.web.pages import View

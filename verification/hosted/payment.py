@@ -40,12 +40,7 @@ from verification.hosted.payment_page import (
     stage_of,
 )
 from verification.payments import checkouts as payment_checkouts
-from verification.payments.links import (
-    NotPayable,
-    can_payer_renew,
-    renew_payment_link,
-    request_payment_link,
-)
+from verification.payments.links import PaymentNotRenewable, payment_links
 from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment, PaymentStatus, ReviewFlag
 from verification.payments.refunds import abandon_payment
@@ -124,7 +119,11 @@ visit_required = make_visit_required(
     COOKIE,
     _open_payment,
     over="payment/over",
-    overtaken=(payment_checkouts.PaymentClosed, NotPayable, Payment.DoesNotExist),
+    overtaken=(
+        payment_checkouts.PaymentClosed,
+        PaymentNotRenewable,
+        Payment.DoesNotExist,
+    ),
 )
 
 
@@ -228,8 +227,8 @@ def refund_parts(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
 def renew_link(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """The page then says that this link was replaced."""
     is_asked = request.method == "POST" and visited.stage == Stage.EXPIRED
-    if is_asked and can_payer_renew(visited.payment.report):
-        renew_payment_link(visited.payment.pk)
+    if is_asked and payment_links.can_visitor_renew(visited.payment.report):
+        payment_links.renew(visited.payment.pk)
     return redirect_to_page(visited.payment.pk)
 
 
@@ -237,7 +236,7 @@ def renew_link(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
 def request_link(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """For a link in place of one that neither we nor the payer can renew."""
     if request.method == "POST":
-        request_payment_link(visited.payment.pk, visited.generation)
+        payment_links.ask_client(visited.payment.pk, visited.generation)
     return redirect_to_page(visited.payment.pk)
 
 
@@ -309,7 +308,7 @@ def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
         "state": payment_page.state_response(*_state(visited)).content.decode(),
         "unavailable": "unavailable" in request.GET,
         "too_soon": "too-soon" in request.GET,
-        **context.renewal_context(payment, visited.stage, visited.generation),
+        **context.renewal_context(payment, visited.stage),
     }
     return {**shown, **context.receipt_context(payment, counted)} if counted else shown
 

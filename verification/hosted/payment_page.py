@@ -39,7 +39,7 @@ from verification.hosted.pages import (
 )
 from verification.notifications.models import Kind
 from verification.payments.checkouts import SOURCES_CHANGED, closed_reason
-from verification.payments.links import can_payer_renew, client_action_needed
+from verification.payments.links import payment_links
 from verification.payments.messages import payer_of
 from verification.payments.models import (
     Checkout,
@@ -387,7 +387,7 @@ def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]
     }
 
 
-def renewal_context(payment: Payment, stage: Stage, generation: int) -> dict[str, Any]:
+def renewal_context(payment: Payment, stage: Stage) -> dict[str, Any]:
     """What the page of a closed link says of another link, or of messages to come."""
     report = payment.report
     if stage in {Stage.WAITS, Stage.EXAMINED}:
@@ -396,9 +396,9 @@ def renewal_context(payment: Payment, stage: Stage, generation: int) -> dict[str
     if stage not in {Stage.EXPIRED, Stage.SOURCES_CHANGED}:
         return {}
     return {
-        "can_renew": stage == Stage.EXPIRED and can_payer_renew(report),
+        "can_renew": stage == Stage.EXPIRED and payment_links.can_visitor_renew(report),
         "ask_path": reverse("payment:ask-client", args=[payment.pk]),
-        "can_ask": bool(client_action_needed(report, payment, generation, now())),
+        "can_ask": bool(payment_links.client_action_needed(report, payment, now())),
         "has_asked": payment.link_requested_at is not None,
     }
 

@@ -15,12 +15,12 @@ class ScheduledJob(NamedTuple):
 
 SCHEDULES = [
     ScheduledJob("Run due checks", 1, "verification.checks.tasks.run_due"),
-    ScheduledJob("Expire consents", 1, "verification.consents.tasks.expire_consents"),
-    ScheduledJob("Remind subjects", 10, "verification.consents.tasks.remind_subjects"),
+    ScheduledJob("Expire consents", 1, "verification.consents.links.expire_consents"),
+    ScheduledJob("Remind subjects", 10, "verification.consents.links.remind_subjects"),
     ScheduledJob(
         "Chase references",
         10,
-        "verification.references.tasks.remind_and_expire_references",
+        "verification.references.links.remind_and_expire_references",
     ),
     ScheduledJob("Look at checkouts", 1, "verification.payments.tasks.poll_checkouts"),
     ScheduledJob("Send refunds", 1, "verification.payments.tasks.send_refunds"),
@@ -29,8 +29,8 @@ SCHEDULES = [
         1,
         "verification.payments.tasks.refund_unfinished_parts",
     ),
-    ScheduledJob("Expire payments", 1, "verification.payments.tasks.expire_payments"),
-    ScheduledJob("Remind payers", 10, "verification.payments.tasks.remind_payers"),
+    ScheduledJob("Expire payments", 1, "verification.payments.links.expire_payments"),
+    ScheduledJob("Remind payers", 10, "verification.payments.links.remind_payers"),
     ScheduledJob(
         "Reconcile payments", 24 * 60, "verification.payments.tasks.reconcile_payments"
     ),

@@ -26,9 +26,8 @@ from verification.backoffice.model_admin import (
     table,
 )
 from verification.backoffice.roles import staff_actor
-from verification.consents.links import ResendTooSoon
 from verification.db.ids import filter_by_number
-from verification.payments.links import NotPayable, renew_payment_link
+from verification.payments.links import payment_links
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -55,6 +54,7 @@ from verification.payments.refunds import (
 from verification.payments.registry import PROVIDER_NAMES, provider_named
 from verification.providers.base import ProviderError
 from verification.providers.payment_provider import ProviderRefund
+from verification.reports.links import NotRenewable, ResendTooSoon
 from verification.reports.models import Report
 from workspaces.models import Account
 
@@ -175,10 +175,10 @@ class PaymentAdmin(CheckoutNumberAdmin):
         for payment in payments:
             try:
                 with transaction.atomic():
-                    renew_payment_link(payment.pk)
+                    payment_links.renew(payment.pk)
                     told = "sent a new link"
                     self.log_change(request, payment, told, verb="link-sent")
-            except (NotPayable, ResendTooSoon) as e:
+            except (NotRenewable, ResendTooSoon) as e:
                 self.message_user(request, f"{payment.pk}: {e}", messages.ERROR)
             else:
                 told = f"{payment.pk}: a new link goes to the payer."

@@ -52,7 +52,7 @@ from verification.providers.payment_provider import (
     PromptFailure,
 )
 from verification.reports.create import blocked_check_reason
-from verification.reports.locks import lock_payment
+from verification.reports.locks import lock_with_report
 from verification.reports.models import Report, ReportStatus
 from workspaces.models import Account
 
@@ -169,7 +169,7 @@ def end_overdue_prompt(payment_id: UUID) -> None:
     Looks at it go on. Money that still comes pays the payment, or goes back if another
     checkout has paid it. Raises Payment.DoesNotExist.
     """
-    lock_payment(payment_id)
+    lock_with_report(Payment, payment_id)
     prompts = Checkout.objects.filter(payment_id=payment_id, kind=CheckoutKind.PROMPT)
     for prompt in prompts.filter(status=CheckoutStatus.OPEN):
         if prompt.is_overdue_prompt:
@@ -188,7 +188,7 @@ def _lock_for_payment(
     Raises PaymentClosed.
     """
     try:
-        report, payment = lock_payment(payment_id)
+        report, payment = lock_with_report(Payment, payment_id)
     except Payment.DoesNotExist:
         # An edit of the draft has replaced the payment, which has another link.
         raise PaymentClosed("REPLACED") from None

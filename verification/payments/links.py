@@ -1,25 +1,15 @@
-"""New links to the payment page; the one before leads nowhere from then on.
-
-Payments that nobody has made: reminding of each once, and closing it in the end.
-"""
+"""Links to the payment page; `reports.links` says how a link lives."""
 
 from __future__ import annotations
 
-import math
 from datetime import datetime, timedelta
-from uuid import UUID
 
-from django.conf import settings
-from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
-from verification import links
-from verification.consents.links import RESEND_INTERVAL, ResendTooSoon
-from verification.consents.messages import is_reachable, new_link_request
-from verification.jobs.batches import sweep
+from verification.consents.messages import is_reachable
 from verification.notifications.models import Kind
-from verification.notifications.outbox import notify
+from verification.notifications.outbox import OutgoingMessage
 from verification.payments.checkouts import (
     CHECKOUT_LIFETIME,
     PAYABLE_STATUSES,
@@ -32,7 +22,6 @@ from verification.payments.messages import (
     payer_of,
     payment_reminder,
     payment_request,
-    request_causes,
 )
 from verification.payments.models import (
     Checkout,
@@ -43,186 +32,111 @@ from verification.payments.models import (
 from verification.payments.refunds import refund_parts
 from verification.reports.cancel import fail_report
 from verification.reports.create import blocked_check_reason
-from verification.reports.locks import lock_payment, lock_report
+from verification.reports.links import ClientLinks, NotRenewable
 from verification.reports.models import Report, ReportStatus
-from verification.reports.status import record_note
-from workspaces.models import Client
 
-RENEWABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
-UNPAID = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
-
-
-class NotPayable(Exception):
-    """No link can be sent: `status` is the payment's."""
-
-    def __init__(self, status: str, told: str = "") -> None:
-        super().__init__(told or f"A payment that is {status} needs no link.")
-        self.status = status
+UNPAID_STATUSES = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
+EXPIRED_CODE, EXPIRED_MESSAGE = "PAYMENT_EXPIRED", "Nobody paid in time."
+# A payer who is still at the provider when the link expires has this long to end.
+CHECKOUT_GRACE = timedelta(minutes=5)
 
 
-@transaction.atomic
-def resend_payment_link(client: Client, report_id: UUID) -> Report:
-    """Give a payment that waits, or a draft's that expired, another link."""
-    report = lock_report(client, report_id)
-    payments = Payment.objects.select_for_update(no_key=True)
-    payment = payments.filter(report=report).first()
-    if payment is None:
-        raise NotPayable(PaymentStatus.NOT_REQUIRED)
-    _renew(report, payment)
-    return report
+class PaymentNotRenewable(NotRenewable):
+    noun = "payment"
 
 
-@transaction.atomic
-def renew_payment_link(payment_id: UUID) -> None:
-    """The same, asked for by staff, or by who opened a link that has expired."""
-    _renew(*lock_payment(payment_id))
+class PaymentLinks(ClientLinks[Payment]):
+    """The links of payments.
 
-
-@transaction.atomic
-def request_payment_link(payment_id: UUID, generation: int) -> None:
-    """Tell the client, once for each link, that the payer asks for another one.
-
-    Changes nothing about the report: the client sends a link, or orders anew.
+    The time to pay begins when the subject has consented: until then the payer has not
+    been asked (`start_period`). Parts that came go back when the link expires.
     """
-    report, payment = lock_payment(payment_id)
-    at = now()
-    why = client_action_needed(report, payment, generation, at)
-    if payment.link_requested_at or not why:
-        return
-    payment.link_requested_at = at
-    payment.save(update_fields=["link_requested_at"])
-    record_note(report, "payer asks for a new link", PAYER, at)
-    notify(new_link_request(report, request_causes(payment)[0], PAYER, why))
 
+    model = Payment
+    asker = PAYER
+    not_renewable = PaymentNotRenewable
 
-def client_action_needed(
-    report: Report, payment: Payment, generation: int, at: datetime
-) -> str:
-    """Why nothing can be paid by this link, where the client alone can change that;
-    else empty."""
-    closed = closed_reason(report, payment, generation, at)
-    is_closed = closed in {PaymentStatus.EXPIRED, SOURCES_CHANGED}
-    if not is_closed or can_payer_renew(report):
-        return ""
-    is_editable = report.status == ReportStatus.DRAFT
-    return (
-        SOURCES_CHANGED if is_editable and blocked_check_reason(report) else str(closed)
-    )
+    def waiting(self) -> QuerySet[Payment]:
+        return Payment.objects.filter(
+            status__in=Payment.OUTSTANDING, report__status__in=PAYABLE_STATUSES
+        )
 
+    def require_renewable(self, report: Report, row: Payment, at: datetime) -> None:
+        is_over = row.expires_at is not None and row.expires_at <= at
+        if report.status == ReportStatus.PENDING_CONSENT and row.is_outstanding:
+            message = "The payer is asked once the subject has consented."
+            raise PaymentNotRenewable(row.status, message)
+        # A report whose link is over has failed, even if no job has recorded that yet.
+        waits = report.status == ReportStatus.DRAFT or not is_over
+        is_asked = report.status in PAYABLE_STATUSES and waits
+        if not is_asked or row.status not in UNPAID_STATUSES:
+            raise PaymentNotRenewable(PaymentStatus.EXPIRED if is_over else row.status)
+        if reason := blocked_check_reason(report):
+            raise PaymentNotRenewable(row.status, f"Nobody can pay for it: {reason}")
 
-def can_payer_renew(report: Report) -> bool:
-    """Whether the page of an expired link sends another one, as of a consent."""
-    if not _is_renewable(report) or blocked_check_reason(report):
-        return False
-    return is_reachable(report, Kind.PAYMENT_REQUEST, payer_of(report))
+    def cancel_messages(self, row: Payment) -> None:
+        cancel_payment_requests(row)
 
+    def reset(self, row: Payment) -> None:
+        row.status, row.link_requested_at = PaymentStatus.PENDING, None
 
-def _is_renewable(report: Report) -> bool:
-    """Whether a link that expired can be: any other report than a draft has failed."""
-    return report.status == ReportStatus.DRAFT
+    def request(self, report: Report, row: Payment) -> list[OutgoingMessage]:
+        return payment_request(report, row, Checkout.objects.missing(row))
 
+    def reminder(self, report: Report, row: Payment) -> list[OutgoingMessage] | None:
+        """Wait with the reminder while a source is missing: it may come back."""
+        is_asked = row.is_outstanding and report.status in PAYABLE_STATUSES
+        if not is_asked or blocked_check_reason(report):
+            return None
+        return payment_reminder(report, row)
 
-def start_payment_period(payment: Payment, at: datetime) -> None:
-    """Let the time to pay begin now."""
-    payment.link_made_at, payment.reminded_at = at, None
-    payment.expires_at = at + timedelta(days=settings.PAYMENT_LINK_DAYS)
+    def close(self, report: Report, row: Payment, at: datetime) -> None:
+        """Give parts back and fail the report, unless a checkout may still pay it."""
+        is_asked = row.is_outstanding and report.status in PAYABLE_STATUSES
+        if not is_asked or _is_being_paid(row):
+            return
+        row.status = PaymentStatus.EXPIRED
+        row.save(update_fields=["status"])
+        refund_parts(row.pk)
+        cancel_payment_requests(row)
+        if report.status == ReportStatus.PENDING_PAYMENT:
+            cause, message = f"payment:{row.generation}", EXPIRED_MESSAGE
+            if reason := blocked_check_reason(report):
+                message = f"Nobody could pay for it: {reason}"
+            failure = (EXPIRED_CODE, message)
+            fail_report(report, failure, "payment expired", "service", cause, at)
 
+    def can_visitor_renew(self, report: Report) -> bool:
+        if report.status != ReportStatus.DRAFT or blocked_check_reason(report):
+            return False
+        return is_reachable(report, Kind.PAYMENT_REQUEST, payer_of(report))
 
-def _renew(report: Report, payment: Payment) -> None:
-    at = now()
-    is_over = payment.expires_at is not None and payment.expires_at <= at
-    # A report whose time is over has failed, whether or not that is written yet.
-    waits = _is_renewable(report) or not is_over
-    if report.status == ReportStatus.PENDING_CONSENT and payment.is_outstanding:
-        told = "The payer is asked once the subject has consented."
-        raise NotPayable(payment.status, told)
-    if (
-        report.status not in RENEWABLE_STATUSES
-        or payment.status not in UNPAID
-        or not waits
-    ):
-        raise NotPayable(PaymentStatus.EXPIRED if is_over else payment.status)
-    if told := blocked_check_reason(report):
-        raise NotPayable(payment.status, f"Nobody can pay for it: {told}")
-    if (left := payment.link_made_at + RESEND_INTERVAL - at) > timedelta():
-        raise ResendTooSoon(math.ceil(left.total_seconds()))
-    cancel_payment_requests(payment)
-    payment.generation += 1
-    payment.token_digest = links.digest(
-        links.token("payment", payment.pk, payment.generation)
-    )
-    payment.status, payment.link_requested_at = PaymentStatus.PENDING, None
-    start_payment_period(payment, at)
-    payment.save()
-    missing = Checkout.objects.missing(payment)
-    notify(*payment_request(report, payment, missing))
-
-
-EXPIRED = ("PAYMENT_EXPIRED", "Nobody paid in time.")
-
-
-def expire_payments() -> None:
-    sweep(_requested_payments().filter(expires_at__lte=now()), expire_payment)
-
-
-def remind_payers() -> None:
-    # Half of the time that was given for this link.
-    half, at = (F("expires_at") - F("link_made_at")) / 2, now()
-    due = _requested_payments().filter(reminded_at=None, expires_at__gt=at)
-    sweep(due.filter(expires_at__lte=at + half), _remind)
-
-
-@transaction.atomic
-def expire_payment(payment_id: UUID) -> None:
-    """Close a link that was not paid by; nothing happens to one that was.
-
-    Who is paying at this moment is waited for.
-    """
-    report, payment = lock_payment(payment_id)
-    at = now()
-    is_asked = payment.is_outstanding and report.status in PAYABLE_STATUSES
-    is_due = payment.expires_at is not None and payment.expires_at <= at
-    if not (is_asked and is_due) or _is_being_paid(payment):
-        return
-    payment.status = PaymentStatus.EXPIRED
-    payment.save(update_fields=["status"])
-    refund_parts(payment.pk)
-    cancel_payment_requests(payment)
-    if report.status == ReportStatus.PENDING_PAYMENT:
-        cause = f"payment:{payment.generation}"
-        code, message = EXPIRED
-        if told := blocked_check_reason(report):
-            message = f"Nobody could pay for it: {told}"
-        fail_report(report, (code, message), "payment expired", "service", cause, at)
+    def client_action_needed(self, report: Report, row: Payment, at: datetime) -> str:
+        closed = closed_reason(report, row, row.generation, at)
+        is_closed = closed in {PaymentStatus.EXPIRED, SOURCES_CHANGED}
+        if not is_closed or self.can_visitor_renew(report):
+            return ""
+        is_draft = report.status == ReportStatus.DRAFT
+        is_blocked = is_draft and blocked_check_reason(report)
+        return SOURCES_CHANGED if is_blocked else str(closed)
 
 
 def _is_being_paid(payment: Payment) -> bool:
     return Checkout.objects.filter(
         payment_id=payment.pk,
         status=CheckoutStatus.OPEN,
-        created_at__gt=now() - CHECKOUT_LIFETIME - timedelta(minutes=5),
+        created_at__gt=now() - CHECKOUT_LIFETIME - CHECKOUT_GRACE,
     ).exists()
 
 
-@transaction.atomic
-def _remind(payment_id: UUID) -> None:
-    report, payment = lock_payment(payment_id)
-    if (
-        payment.reminded_at
-        or not payment.is_outstanding
-        or report.status not in PAYABLE_STATUSES
-    ):
-        return
-    if blocked_check_reason(report):
-        # Should the sources come back in time, the payer is reminded then.
-        return
-    payment.reminded_at = now()
-    payment.save(update_fields=["reminded_at"])
-    notify(*payment_reminder(report, payment))
+payment_links = PaymentLinks()
 
 
-def _requested_payments() -> QuerySet[Payment]:
-    """Who waits for the subject's consent is not asked yet: its time begins then."""
-    return Payment.objects.filter(
-        status__in=Payment.OUTSTANDING, report__status__in=PAYABLE_STATUSES
-    )
+def expire_payments() -> None:
+    """Close the payment links that nobody paid by in time."""
+    payment_links.expire_due()
+
+
+def remind_payers() -> None:
+    """Remind payers who have not paid by half time."""
+    payment_links.remind_due()

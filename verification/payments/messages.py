@@ -18,6 +18,7 @@ from verification.payments.registry import (
     payment_methods,
     payment_methods_of,
 )
+from verification.reports.links import reminder_cause, request_cause
 from verification.reports.models import Report
 from verification.values.wire import utc_text
 from workspaces.models import Account, Environment
@@ -40,11 +41,11 @@ def payment_request(
     if payment is None or not payment.is_outstanding:
         return []
     about = _payment_context(report, payment, missing or payment.amount)
-    return _payer_messages(report, Kind.PAYMENT_REQUEST, _request_cause(payment), about)
+    return _payer_messages(report, Kind.PAYMENT_REQUEST, request_cause(payment), about)
 
 
 def payment_reminder(report: Report, payment: Payment) -> list[OutgoingMessage]:
-    cause = f"{_request_cause(payment)}:reminder"
+    cause = reminder_cause(payment)
     about = _payment_context(report, payment, Checkout.objects.missing(payment))
     return _payer_messages(report, Kind.PAYMENT_REMINDER, cause, about)
 
@@ -66,13 +67,7 @@ def payment_shortfall(
 
 def cancel_payment_requests(payment: Payment) -> None:
     """Send nothing more that asks for money by the present link."""
-    cancel(*request_causes(payment))
-
-
-def request_causes(payment: Payment) -> list[str]:
-    """Of all that asks for money by the present link."""
-    cause = _request_cause(payment)
-    return [cause, f"{cause}:reminder"]
+    cancel(request_cause(payment), reminder_cause(payment))
 
 
 def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]:
@@ -180,10 +175,6 @@ def _recorded_payer(checkout: Checkout) -> dict[str, str]:
 
 def _payment_link(report: Report) -> str:
     return links.payment_url(report.payment.pk, report.payment.generation)
-
-
-def _request_cause(payment: Payment) -> str:
-    return f"payment:{payment.pk}:{payment.generation}"
 
 
 def _payment_context(

@@ -1,4 +1,4 @@
-from verification.payments import alerts, links, refunds
+from verification.payments import alerts, refunds
 from verification.payments.alerts import purge_operator_alerts
 from verification.payments.polling import poll_due_checkouts
 from verification.payments.provider_events import (
@@ -22,16 +22,6 @@ def send_refunds() -> None:
 def refund_unfinished_parts() -> None:
     """Give payers back what was not done of reports that have ended."""
     refunds.refund_unfinished_parts()
-
-
-def expire_payments() -> None:
-    """Close the payment links that nobody paid by in time."""
-    links.expire_payments()
-
-
-def remind_payers() -> None:
-    """Remind payers who have not paid by half time."""
-    links.remind_payers()
 
 
 def reconcile_payments() -> None:

@@ -2,9 +2,10 @@ from django.contrib import admin, messages
 from django.db import transaction
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, link
-from verification.consents.links import ResendTooSoon
-from verification.references.answers import ReferenceClosed, resend_reference_link
+from verification.references.answers import ReferenceClosed
+from verification.references.links import reference_links
 from verification.references.models import Reference
+from verification.reports.links import ResendTooSoon
 
 
 @admin.register(Reference)
@@ -65,7 +66,7 @@ class ReferenceAdmin(ReadOnlyAdmin):
         for reference in references:
             try:
                 with transaction.atomic():
-                    resend_reference_link(reference.pk)
+                    reference_links.renew(reference.pk)
                     told = "sent a new link"
                     self.log_change(request, reference, told, verb="link-sent")
             except ReferenceClosed as e:

@@ -6,10 +6,9 @@ and takes no worker meanwhile. What the referee does wakes it (`ordering.referri
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils.timezone import now
@@ -30,6 +29,7 @@ from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.providers.referee import compare_employment
 from verification.references.models import Reference, ReferenceStatus
+from verification.reports.links import make_link, reminder_cause, request_cause
 from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
 from verification.values.wire import utc_text
@@ -63,23 +63,16 @@ def make_due(result_id: UUID, at: datetime) -> None:
     wake_up()
 
 
-def cause_of(reference: Reference, kind: Kind) -> str:
-    """One of each kind for each link."""
-    last = ":reminder" if kind == Kind.REFERENCE_REMINDER else ""
-    return f"reference:{reference.pk}:{reference.generation}{last}"
-
-
-def causes_of(reference: Reference) -> list[str]:
-    """Of all that asks for an answer by the present link."""
-    kinds = (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER)
-    return [cause_of(reference, kind) for kind in kinds]
+def cancel_reference_requests(reference: Reference) -> None:
+    """Cancel unsent messages that ask for an answer by the present link."""
+    cancel(request_cause(reference), reminder_cause(reference))
 
 
 def close_references(report: Report) -> None:
     """Nobody need answer about a report that was stopped. The caller holds it."""
     waiting = Reference.objects.filter(report=report, status=ReferenceStatus.PENDING)
     for reference in waiting:
-        cancel(*causes_of(reference))
+        cancel_reference_requests(reference)
     waiting.update(status=ReferenceStatus.EXPIRED)
 
 
@@ -87,10 +80,11 @@ def reference_message(
     kind: Kind, report: Report, reference: Reference
 ) -> OutgoingMessage:
     subject = report.subject or {}
+    cause = request_cause if kind == Kind.REFERENCE_REQUEST else reminder_cause
     return OutgoingMessage(
         kind,
         Channel.EMAIL,
-        cause_of(reference, kind),
+        cause(reference),
         subject["refereeEmail"],
         {
             **report.workspace.requester.message_context,
@@ -104,14 +98,6 @@ def reference_message(
         report.workspace_id,
         report.environment == Environment.SANDBOX,
     )
-
-
-def set_new_link(reference: Reference, at: datetime) -> None:
-    """Point the reference, whose generation is set, to a link that works from now."""
-    token = links.token("reference", reference.pk, reference.generation)
-    reference.token_digest = links.digest(token)
-    reference.link_made_at, reference.reminded_at = at, None
-    reference.expires_at = at + timedelta(days=settings.REFERENCE_LINK_DAYS)
 
 
 def _reference_of(claimed: Claim) -> Reference | None:
@@ -132,7 +118,7 @@ def _create_reference(claimed: Claim) -> Reference | None:
     reference = Reference(
         id=uuid7(), report=report, result_id=claimed.result_id, attempt=claimed.attempt
     )
-    set_new_link(reference, now())
+    make_link(reference, now())
     reference.save(force_insert=True)
     notify(reference_message(Kind.REFERENCE_REQUEST, report, reference))
     return reference

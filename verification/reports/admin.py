@@ -40,17 +40,16 @@ from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, ReadOnly
 from verification.backoffice.widgets import link
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import (
-    NotResendable,
-    ResendTooSoon,
-    resend_consent_link,
+    consent_links,
 )
 from verification.consents.models import ConsentRecord
 from verification.documents.report import report_pdf
 from verification.notifications.models import Notification
-from verification.payments.links import NotPayable, resend_payment_link
+from verification.payments.links import payment_links
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports.cancel import cancel
+from verification.reports.links import NotRenewable, ResendTooSoon
 from verification.reports.messages import message_causes
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
@@ -183,8 +182,7 @@ def _page(row: Model) -> str:
 REFUSALS = (
     NotCancellable,
     NotRetryable,
-    NotResendable,
-    NotPayable,
+    NotRenewable,
     ResendTooSoon,
     InsufficientBalance,
 )
@@ -425,7 +423,7 @@ class ReportAdmin(ReadOnlyAdmin):
     def resend_consent(
         self, request: HttpRequest, form: Any, object_id: str
     ) -> HttpResponse:
-        return self._act(request, object_id, resend_consent_link, "consent-link-sent")
+        return self._act(request, object_id, consent_links.resend, "consent-link-sent")
 
     @action(
         description="Resend payment link",
@@ -440,7 +438,7 @@ class ReportAdmin(ReadOnlyAdmin):
     def resend_payment(
         self, request: HttpRequest, form: Any, object_id: str
     ) -> HttpResponse:
-        return self._act(request, object_id, resend_payment_link, "payment-link-sent")
+        return self._act(request, object_id, payment_links.resend, "payment-link-sent")
 
     def _act(
         self,

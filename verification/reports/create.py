@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification import links
 from verification.checks.claims import assign_turns
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
@@ -31,6 +29,7 @@ from verification.notifications.outbox import OutgoingMessage, notification_rows
 from verification.payments.messages import payment_request
 from verification.payments.models import Payment, PaymentStatus
 from verification.payments.registry import LABELS, checkout_provider, minimum_amount
+from verification.reports.links import make_link
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -68,10 +67,7 @@ def build_consent(report: Report, order: Order, at: datetime) -> Consent | None:
     consent = Consent(id=uuid7(), report=report, mode=asked.mode.value)
     if asked.mode == Consent.Mode.SERVICE_HOSTED:
         consent.status = ConsentStatus.PENDING
-        consent.token_digest = links.digest(
-            links.token("consent", consent.pk, consent.generation)
-        )
-        consent.expires_at = at + timedelta(days=settings.CONSENT_LINK_DAYS)
+        make_link(consent, at)
         return consent
     consent.status = ConsentStatus.ATTESTED if asked.obtained else ConsentStatus.PENDING
     attested = asked.model_dump(
@@ -97,10 +93,7 @@ def build_payment(
     if not amount:
         return payment
     payment.status = PaymentStatus.PENDING
-    payment.expires_at = at + timedelta(days=settings.PAYMENT_LINK_DAYS)
-    payment.token_digest = links.digest(
-        links.token("payment", payment.pk, payment.generation)
-    )
+    make_link(payment, at)
     return payment
 
 

@@ -1,17 +1,19 @@
-"""Taking hold of reports for a verb, until the transaction ends.
-
-Taking hold of one report for a verb, until the transaction ends.
-"""
+"""Locks on reports, and on the rows that belong to them, until the transaction ends."""
 
 from __future__ import annotations
 
+from typing import TypeVar
 from uuid import UUID
 
 from django.db.models import QuerySet
 
+from verification.consents.models import Consent
 from verification.payments.models import Payment
+from verification.references.models import Reference
 from verification.reports.models import Report
 from workspaces.models import Client
+
+Row = TypeVar("Row", Consent, Payment, Reference)
 
 
 def locked_reports() -> QuerySet[Report]:
@@ -32,10 +34,14 @@ def lock_report(client: Client, report_id: UUID) -> Report:
     )
 
 
-def lock_payment(payment_id: UUID) -> tuple[Report, Payment]:
-    """Report and payment, locked; Payment.DoesNotExist when an edit replaced it."""
-    report_id = Payment.objects.values_list("report_id", flat=True).get(pk=payment_id)
+def lock_with_report(model: type[Row], row_id: UUID) -> tuple[Report, Row]:
+    """Lock a report, then its consent, payment or reference with this id.
+
+    Raises the model's DoesNotExist when an edit of the draft has replaced the row.
+    """
+    report_id = model.objects.values_list("report_id", flat=True).get(pk=row_id)
     report = locked_reports().get(pk=report_id)
-    payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
-    report.payment = payment
-    return report, payment
+    row = model.objects.select_for_update(no_key=True).get(pk=row_id)
+    # A report has one consent and one payment: this sets its side of them as well.
+    row.report = report
+    return report, row

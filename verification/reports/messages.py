@@ -6,24 +6,20 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from verification.consents.messages import code_cause, reminder_cause, request_cause
+from verification.consents.messages import code_cause
 from verification.notifications.models import Notification
-from verification.payments.messages import request_causes
-from verification.payments.models import Payment, Refund
-from verification.references import requests
+from verification.payments.models import Refund
+from verification.reports.links import reminder_cause, request_cause
 from verification.reports.models import Report
+
+LINK_CAUSES = (request_cause, reminder_cause)
 
 
 def client_messages(report: Report) -> QuerySet[Notification]:
     """Requests and reminders by the present links of the report, oldest first."""
-    causes: list[str] = []
-    if consent := getattr(report, "consent", None):
-        causes += [request_cause(consent), reminder_cause(consent)]
-    payment: Payment | None = getattr(report, "payment", None)
-    if payment:
-        causes += request_causes(payment)
-    for reference in report.references.all():
-        causes += requests.causes_of(reference)
+    rows = [getattr(report, name, None) for name in ("consent", "payment")]
+    rows += report.references.all()
+    causes = [cause(row) for row in rows if row for cause in LINK_CAUSES]
     return Notification.objects.filter(cause__in=causes).order_by("id")
 
 

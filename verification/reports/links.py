@@ -1,0 +1,271 @@
+"""The life of a hosted link, which belongs to a consent, a payment or a reference.
+
+- A link is made with its row. It expires CONSENT_LINK_DAYS, PAYMENT_LINK_DAYS or
+  REFERENCE_LINK_DAYS later; a job then closes it.
+- Its visitor is reminded once, after half of that time.
+- The client, staff, or the visitor of an expired link can renew it, once a minute.
+  The new link replaces the old one: the row's generation rises, unsent messages are
+  cancelled, and a trigger of the database stores the old digest as a RetiredLink. The
+  page of the old link then says that there is a newer one.
+- Where only the client can renew a link, its visitor can ask the client for that, once.
+
+The subclasses of HostedLinks in `consents.links`, `payments.links` and
+`references.links` hold what differs. Tokens and URLs are in `verification.links`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.urls import reverse
+from django.utils.timezone import now
+
+from verification import links
+from verification.consents.models import Consent
+from verification.jobs.batches import sweep
+from verification.notifications.models import Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
+from verification.payments.models import Payment
+from verification.references.models import Reference
+from verification.reports.locks import lock_report, lock_with_report
+from verification.reports.models import Report, ReportStatus
+from verification.reports.status import record_note
+from workspaces.models import Client, Environment
+
+RESEND_INTERVAL = timedelta(minutes=1)
+
+Row = TypeVar("Row", Consent, Payment, Reference)
+ClientRow = TypeVar("ClientRow", Consent, Payment)
+
+
+class NotRenewable(Exception):
+    """No new link can be sent; `status` is that of the consent or payment."""
+
+    noun: ClassVar[str]
+
+    def __init__(self, status: str, message: str = "") -> None:
+        super().__init__(message or f"A {self.noun} that is {status} needs no link.")
+        self.status = status
+
+
+class ResendTooSoon(Exception):
+    """The last link is less than a minute old; `seconds` are left."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"A link was made within the last minute; wait {seconds} s.")
+        self.seconds = seconds
+
+
+def require_resend_interval(last: datetime, at: datetime) -> None:
+    """Raise ResendTooSoon if the last link or code is less than a minute old."""
+    left = last + RESEND_INTERVAL - at
+    if left > timedelta():
+        raise ResendTooSoon(math.ceil(left.total_seconds()))
+
+
+def make_link(row: Consent | Payment | Reference, at: datetime) -> None:
+    """Set the digest and the period of the row's link, without saving the row."""
+    token = links.token(_purpose(row), row.pk, row.generation)
+    row.token_digest = links.digest(token)
+    start_period(row, at)
+
+
+def start_period(row: Consent | Payment | Reference, at: datetime) -> None:
+    """Let the time in which the link works begin now, without saving the row."""
+    days = {
+        Consent: settings.CONSENT_LINK_DAYS,
+        Payment: settings.PAYMENT_LINK_DAYS,
+        Reference: settings.REFERENCE_LINK_DAYS,
+    }
+    row.link_made_at, row.reminded_at = at, None
+    row.expires_at = at + timedelta(days=days[type(row)])
+
+
+def request_cause(row: Consent | Payment | Reference) -> str:
+    """Return the cause of the messages that bring the present link."""
+    return f"{_purpose(row)}:{row.pk}:{row.generation}"
+
+
+def reminder_cause(row: Consent | Payment | Reference) -> str:
+    return f"{request_cause(row)}:reminder"
+
+
+def _purpose(row: Consent | Payment | Reference) -> str:
+    """Return "consent", "payment" or "reference"."""
+    return str(row._meta.model_name)
+
+
+class HostedLinks(ABC, Generic[Row]):
+    """The links of one model."""
+
+    model: type[Row]
+
+    @abstractmethod
+    def waiting(self) -> QuerySet[Row]:
+        """Return the rows that wait for their visitor."""
+
+    @abstractmethod
+    def require_renewable(self, report: Report, row: Row, at: datetime) -> None:
+        """Raise an error that says why no new link can be sent."""
+
+    @abstractmethod
+    def cancel_messages(self, row: Row) -> None:
+        """Cancel unsent messages about the present link."""
+
+    @abstractmethod
+    def reset(self, row: Row) -> None:
+        """Reset the fields that belong to the old link, without saving the row."""
+
+    @abstractmethod
+    def request(self, report: Report, row: Row) -> list[OutgoingMessage]:
+        """Return the messages that bring the present link."""
+
+    @abstractmethod
+    def reminder(self, report: Report, row: Row) -> list[OutgoingMessage] | None:
+        """Return the reminders; None if a later run may still remind the visitor."""
+
+    @abstractmethod
+    def close(self, report: Report, row: Row, at: datetime) -> None:
+        """End a link whose time is up, unless its visitor was faster."""
+
+    def lock(self, row_id: UUID) -> tuple[Report, Row]:
+        return lock_with_report(self.model, row_id)
+
+    def lock_to_remind(self, row_id: UUID) -> tuple[Report, Row]:
+        return self.lock(row_id)
+
+    @transaction.atomic
+    def renew(self, row_id: UUID) -> Row:
+        """Send a new link for staff, or for the visitor of an expired one.
+
+        Raises what `require_renewable` raises, and ResendTooSoon.
+        """
+        report, row = self.lock(row_id)
+        self._replace(report, row)
+        return row
+
+    def _replace(self, report: Report, row: Row) -> None:
+        at = now()
+        self.require_renewable(report, row, at)
+        require_resend_interval(row.link_made_at, at)
+        self.cancel_messages(row)
+        row.generation += 1
+        make_link(row, at)
+        self.reset(row)
+        row.save()
+        notify(*self.request(report, row))
+
+    def expire_due(self) -> None:
+        sweep(self.waiting().filter(expires_at__lte=now()), self.expire)
+
+    @transaction.atomic
+    def expire(self, row_id: UUID) -> None:
+        report, row = self.lock(row_id)
+        at = now()
+        if row.expires_at is not None and row.expires_at <= at:
+            self.close(report, row, at)
+
+    def remind_due(self) -> None:
+        sweep(self.due_reminders(now()), self.remind)
+
+    def due_reminders(self, at: datetime) -> QuerySet[Row]:
+        """Return the rows whose link has spent half of its time."""
+        half = (F("expires_at") - F("link_made_at")) / 2
+        unreminded = self.waiting().filter(reminded_at=None, expires_at__gt=at)
+        return unreminded.filter(expires_at__lte=at + half)
+
+    @transaction.atomic
+    def remind(self, row_id: UUID) -> None:
+        report, row = self.lock_to_remind(row_id)
+        messages = None if row.reminded_at else self.reminder(report, row)
+        if messages is None:
+            return
+        row.reminded_at = now()
+        row.save(update_fields=["reminded_at"])
+        notify(*messages)
+
+
+class ClientLinks(HostedLinks[ClientRow]):
+    """Links that the client can send again through the API, and be asked for."""
+
+    asker: ClassVar[str]
+    not_renewable: ClassVar[type[NotRenewable]]
+
+    @abstractmethod
+    def can_visitor_renew(self, report: Report) -> bool:
+        """Return whether the page of an expired link offers a new one.
+
+        It does for a draft, as any other report has failed, and only if the message
+        reaches the visitor: otherwise they would lose the old link for nothing.
+        """
+
+    @abstractmethod
+    def client_action_needed(self, report: Report, row: ClientRow, at: datetime) -> str:
+        """Return why the link is of no use if only the client can send another one.
+
+        It is LOCKED, EXPIRED, or SOURCES_CHANGED since the subject agreed; else "".
+        """
+
+    @transaction.atomic
+    def resend(self, client: Client, report_id: UUID) -> Report:
+        """Send a new link for the client. Raises as `renew`, or Report.DoesNotExist."""
+        report = lock_report(client, report_id)
+        rows = self.model.objects.select_for_update(no_key=True)
+        row = rows.filter(report=report).first()
+        if row is None:
+            raise self.not_renewable("NOT_REQUIRED")
+        row.report = report
+        self._replace(report, row)
+        return report
+
+    @transaction.atomic
+    def ask_client(self, row_id: UUID, generation: int) -> None:
+        """Tell the client, once for each link, that the visitor asks for another one.
+
+        The report stays as it is: the client sends a link, or orders again.
+        """
+        report, row = self.lock(row_id)
+        at = now()
+        if row.generation != generation or row.link_requested_at:
+            return
+        if not (why := self.client_action_needed(report, row, at)):
+            return
+        row.link_requested_at = at
+        row.save(update_fields=["link_requested_at"])
+        record_note(report, f"{self.asker} asks for a new link", self.asker, at)
+        notify(self._client_message(report, row, why))
+
+    def _client_message(
+        self, report: Report, row: ClientRow, why: str
+    ) -> OutgoingMessage:
+        workspace = report.workspace
+        path = reverse(
+            "console:reports-detail", args=[workspace.pk, report.environment, report.pk]
+        )
+        context: dict[str, Any] = {
+            "workspace": workspace.name,
+            "reportId": str(report.pk),
+            "reference": report.reference or "",
+            "asker": self.asker,
+            "why": why,
+            # The client cannot send a link of a report that has failed.
+            "canResend": not report.is_ended,
+            "isDraft": report.status == ReportStatus.DRAFT,
+            "url": f"{settings.BASE_URL}{path}",
+        }
+        return OutgoingMessage(
+            Kind.NEW_LINK_WANTED,
+            Channel.EMAIL,
+            f"{request_cause(row)}:wanted",
+            workspace.contact_email,
+            context,
+            workspace_id=workspace.pk,
+            sandbox=report.environment == Environment.SANDBOX,
+        )
