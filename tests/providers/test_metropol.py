@@ -258,7 +258,7 @@ def test_what_an_error_code_becomes(metropol, code, failure, status, caplog):
         found(metropol, "CRB_SCORE")
 
     assert CODES.get(code, ("", ""))[1] in str(error.value)
-    assert ("not known" in caplog.text) == (code not in CODES)
+    assert ("unknown code" in caplog.text) == (code not in CODES)
     assert "Peter" not in str(error.value) + caplog.text
 
 

@@ -223,7 +223,7 @@ def test_what_a_code_becomes(prembly, envelope, failure, told, logged, check, ca
         found(prembly, check)
 
     assert told in error.value.message
-    assert ("not understood" in caplog.text) == logged
+    assert ("unknown code" in caplog.text) == logged
     assert "JANE" not in error.value.message + caplog.text
 
 
@@ -256,7 +256,7 @@ def test_what_a_status_becomes(prembly, status, body, failure, told, caplog):
         found(prembly)
 
     assert told in error.value.message
-    assert ("not known" in caplog.text) == (status == 409)
+    assert ("unknown status" in caplog.text) == (status == 409)
     assert "JANE" not in error.value.message + caplog.text
 
 

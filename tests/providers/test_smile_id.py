@@ -233,7 +233,7 @@ def test_what_a_result_code_becomes(smile_id: FakeSmileId, code, failure, told, 
 
     assert told in error.value.message
     if code not in RESULTS:
-        assert "not known" in caplog.text
+        assert "unknown code" in caplog.text
     for text in [error.value.message, caplog.text]:
         assert "JANE" not in text
         assert "00000000" not in text
@@ -249,7 +249,7 @@ def test_what_an_error_code_becomes(smile_id: FakeSmileId, code, status, caplog)
         found(smile_id)
 
     assert ERRORS.get(code, ("", f"status {status}"))[1] in error.value.message
-    assert ("not known" in caplog.text) == (code not in ERRORS)
+    assert ("unknown code" in caplog.text) == (code not in ERRORS)
     assert "JANE" not in error.value.message + caplog.text
 
 

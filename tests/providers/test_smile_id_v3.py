@@ -120,7 +120,7 @@ def test_consent_is_not_made_up(smile_id_v3, given, language, lacking):
     [{"lastName": None}, {"firstName": None}, {"email": None, "phone": None}],
 )
 def test_subject_of_whom_too_little_is_known_is_not_asked_about(smile_id_v3, changed):
-    with pytest.raises(Refused, match="has to be told the subject's"):
+    with pytest.raises(Refused, match="needs the subject's"):
         smile_id_v3.adapter().ask(asked(**changed))
 
     assert smile_id_v3.requests == []

@@ -2,8 +2,8 @@
 
 https://developer.company-information.service.gov.uk
 
-A key is the user name of HTTP Basic, without a password, and allows 600 requests in
-five minutes. What is known of a company takes three of them.
+The API key is the user name of HTTP Basic, without a password. It allows 600 requests
+in five minutes; one company takes three.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ from verification.providers.base import (
     Finding,
     Inquiry,
     NotTold,
-    Refused,
-    covers_subject,
 )
 from verification.providers.company_answers import (
     ACTIVE,
     DISSOLVED,
     Company,
     address_of,
-    clean_text,
     company_found,
     company_not_found,
     company_undecided,
-    iso_date,
-    normalize_code,
 )
 from verification.providers.http_api import (
-    FOREIGN,
-    REFUSED,
     Api,
     Reply,
     RequestRejected,
+    refused_error,
+    require_covered_country,
     unavailable_error,
+)
+from verification.providers.json_values import (
+    Record,
+    as_objects,
+    clean_text,
+    iso_date,
+    normalize_code,
 )
 from verification.providers.name_comparison import companies_alike
 from verification.providers.scoring import pending_error, stated_name
@@ -50,12 +52,11 @@ from verification.providers.scoring import pending_error, stated_name
 logger = logging.getLogger(__name__)
 
 SOURCE, COUNTRY = "Companies House", "GB"
-# Of one call, and of the three together: a check's lease is 60 seconds.
+# For each of the three calls: together they must end within a check's lease of 60 s.
 SECONDS = 10.0
-# The window of the limit, after which it is over whatever the answer says.
+# The limit's window in seconds: no wait is longer, whatever the answer says.
 WINDOW = 300.0
 MOST_PEOPLE, MOST_FOUND = 100, 20
-Record = Mapping[str, Any]
 
 STATUSES = {
     "active": ACTIVE,
@@ -65,21 +66,20 @@ STATUSES = {
     "closed": DISSOLVED,
     "converted-closed": DISSOLVED,
     "removed": DISSOLVED,
-    # The register's own words: somebody else has power over the company.
+    # The register's own words for companies that are under somebody else's control.
     "administration": "ADMINISTRATION",
     "insolvency-proceedings": "INSOLVENCY_PROCEEDINGS",
     "liquidation": "LIQUIDATION",
     "receivership": "RECEIVERSHIP",
     "voluntary-arrangement": "VOLUNTARY_ARRANGEMENT",
 }
-# Beside the status, of a company that is going to be none.
+# `company_status_detail` of a company that is about to be dissolved.
 ENDING = {"active-proposal-to-strike-off": "PROPOSAL_TO_STRIKE_OFF"}
 TYPES = {
     "ltd": "PRIVATE_LIMITED_COMPANY",
     "plc": "PUBLIC_LIMITED_COMPANY",
     "llp": "LIMITED_LIABILITY_PARTNERSHIP",
 }
-# What a 4xx stands for, beside its status.
 REFUSALS = {
     401: "does not take the key",
     403: "does not let this key, or this address, ask",
@@ -114,17 +114,22 @@ class CompaniesHouse:
         opened: Collection[str] = (),
     ) -> None:
         basic = "Basic " + b64encode(f"{api_key}:".encode()).decode()
-        headers = {"Authorization": basic}
-        self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
+        self._api = Api(
+            SOURCE,
+            url,
+            opened=opened,
+            headers={"Authorization": basic},
+            seconds=SECONDS,
+            refusals=REFUSALS,
+        )
 
     def ask(self, inquiry: Inquiry) -> Finding:
         subject = inquiry.subject
         stated = str(subject.get("registrationNumber") or "")
         if inquiry.check != "BUSINESS_VERIFICATION" or not stated:
-            raise Refused(REFUSED, f"{SOURCE} cannot be asked this.")
-        # A number of another register may be somebody else's in this one.
-        if not covers_subject(self, inquiry.subject):
-            raise Refused(REFUSED, FOREIGN.format(SOURCE))
+            raise refused_error(SOURCE, "cannot be asked this")
+        # Another register's number may belong to a different company in this one.
+        require_covered_country(self, subject, SOURCE)
         number = company_number(stated)
         if number is None:
             return self._by_name(inquiry)
@@ -135,13 +140,13 @@ class CompaniesHouse:
         return self._found(profile, reply, number, inquiry)
 
     def _by_name(self, inquiry: Inquiry) -> Finding:
-        """What is no number of this register: the name may be in it."""
+        """Search by name, for a number that cannot be one of this register."""
         name = stated_name(inquiry.subject)
         if not name:
-            raise Refused(REFUSED, f"{SOURCE} does not have numbers of this form.")
+            raise refused_error(SOURCE, "does not have numbers of this form")
         params = {"q": name, "items_per_page": str(MOST_FOUND)}
         answer, reply = self._get("/search/companies", inquiry, params)
-        items = [] if answer is None else _records(answer.get("items"))
+        items = [] if answer is None else as_objects(answer.get("items"))
         same = [
             number
             for item in items
@@ -149,10 +154,11 @@ class CompaniesHouse:
             and (number := company_number(str(item.get("company_number") or "")))
         ]
         if len(same) != 1:
-            told = SEVERAL if same else NO_NAME
-            digest = reply.digest
             return company_undecided(
-                inquiry.subject, self.name, told, response_digest=digest
+                inquiry.subject,
+                self.name,
+                SEVERAL if same else NO_NAME,
+                response_digest=reply.digest,
             )
         profile, reply = self._get(f"/company/{same[0]}", inquiry)
         if profile is None:
@@ -189,28 +195,25 @@ class CompaniesHouse:
     def _get(
         self, path: str, inquiry: Inquiry, params: Mapping[str, str] | None = None
     ) -> tuple[Record | None, Reply]:
-        """None where there is none, which the register tells with a 404."""
+        """Return the record and the reply; the record is None after a 404."""
         reply = self._api.fetch("GET", path, params=params)
         if reply.status == 429:
             late = f"{SOURCE} has allowed no more requests for too long."
             now = datetime.now(UTC)
             raise pending_error(inquiry, now, _until_reset(reply), late)
         try:
-            answer = self._api.read(reply)
+            return self._api.read_object(reply), reply
         except RequestRejected as e:
             if e.status == 404 and isinstance(e.answer, dict):
                 return None, reply
-            if e.status not in REFUSALS:
-                raise
-            told = f"{SOURCE} {REFUSALS[e.status]} (status {e.status})."
-            raise Refused(REFUSED, told) from None
-        if not isinstance(answer, dict):
-            raise unavailable_error(SOURCE, "answered with JSON that is no object")
-        return answer, reply
+            raise
 
 
 def company_number(stated: str) -> str | None:
-    """Eight signs, as 00445790 and SC123456; None if it cannot be such a number."""
+    """Return the number's eight characters, as 00445790 or SC123456, or None.
+
+    None stands for a number that cannot be one of this register.
+    """
     plain = re.sub(r"[\s-]", "", stated).upper()
     if re.fullmatch(r"\d{1,8}", plain, re.ASCII):
         return plain.zfill(8)
@@ -221,10 +224,10 @@ def company_number(stated: str) -> str | None:
 
 
 def _until_reset(reply: Reply) -> float:
-    """Seconds until more is allowed, by their clock, and no longer than a window."""
-    given = str(reply.headers.get("X-Ratelimit-Reset", ""))
-    left = float(given) - time.time() if given.isdecimal() else WINDOW
-    return min(max(left, 1.0), WINDOW)
+    """Return the seconds until the limit resets, between 1 and WINDOW."""
+    reset = str(reply.headers.get("X-Ratelimit-Reset", ""))
+    seconds = float(reset) - time.time() if reset.isdecimal() else WINDOW
+    return min(max(seconds, 1.0), WINDOW)
 
 
 def _company(
@@ -234,7 +237,7 @@ def _company(
     detail = clean_text(profile.get("company_status_detail")) or ""
     status = ENDING.get(detail) or STATUSES.get(word or "", normalize_code(word))
     if word and word not in STATUSES:
-        logger.warning("Companies House gave a status that is not known: %s", word[:40])
+        logger.warning("Companies House returned an unknown status: %s", word[:40])
     kind = clean_text(profile.get("type")) or ""
     return Company(
         name=clean_text(profile.get("company_name")),
@@ -248,7 +251,7 @@ def _company(
 
 
 def _directors(officers: Record | None) -> list[dict[str, Any]] | None:
-    """Those who are in office; None where the register did not show all of them."""
+    """Return the directors in office, or None if the answer lists only some."""
     if officers is None:
         return []
     if not _is_whole(officers):
@@ -260,20 +263,23 @@ def _directors(officers: Record | None) -> list[dict[str, Any]] | None:
             "nationality": clean_text(each.get("nationality")),
             "appointedOn": iso_date(each.get("appointed_on")),
         }
-        for each in _records(officers.get("items"))
+        for each in as_objects(officers.get("items"))
         if not each.get("resigned_on")
     ]
 
 
 def _shareholders(owners: Record | None) -> list[dict[str, Any]] | None:
-    """Who owns more than a quarter. The register tells bands and not shares."""
+    """Return the owners of more than a quarter, or None if the answer lists only some.
+
+    The register publishes bands of ownership, not numbers of shares.
+    """
     if owners is None:
         return []
     if not _is_whole(owners):
         return None
     return [
         {"fullName": clean_text(each.get("name")), "shares": None, "percent": None}
-        for each in _records(owners.get("items"))
+        for each in as_objects(owners.get("items"))
         if not each.get("ceased_on")
         and any(OWNER.match(str(word)) for word in each.get("natures_of_control") or ())
     ]
@@ -285,11 +291,6 @@ def _is_whole(answer: Record) -> bool:
 
 
 def _in_order(name: str | None) -> str | None:
-    """ "KAMAU, Jane Wanjiku" is how the register writes people."""
+    """Return "Jane Wanjiku KAMAU" for the register's "KAMAU, Jane Wanjiku"."""
     last, comma, first = (name or "").partition(", ")
     return f"{first} {last}" if comma and first else name
-
-
-def _records(value: Any) -> list[Record]:
-    found = value if isinstance(value, list) else []
-    return [each for each in found if isinstance(each, dict)]

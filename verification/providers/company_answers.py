@@ -5,14 +5,12 @@ A register gives `Company`; `found`, `not_found` and `undecided` make the findin
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 from verification.providers.base import Finding
+from verification.providers.json_values import as_object, clean_text
 from verification.providers.scoring import (
     NOT_COMPARED,
     build_finding,
@@ -22,8 +20,6 @@ from verification.providers.scoring import (
     name_match,
     worst_message,
 )
-
-logger = logging.getLogger(__name__)
 
 ACTIVE, DISSOLVED = "ACTIVE", "DISSOLVED"
 CLEAR = "The company is registered and active."
@@ -100,35 +96,11 @@ def company_undecided(
     )
 
 
-def plain_number(number: Any) -> str:
-    """So that one number written in two ways is one: "C.12345" and "c 12345"."""
-    return re.sub(r"[\W_]", "", str(number or "")).upper()
-
-
-def normalize_code(value: Any) -> str | None:
-    """A register's word in the form of ours: "converted-closed", CONVERTED_CLOSED."""
-    word = re.sub(r"\W+", "_", clean_text(value) or "").strip("_").upper()
-    return word or None
-
-
-def clean_text(value: Any) -> str | None:
-    if not isinstance(value, str):
-        return None
-    return " ".join(value.split())[:500] or None
-
-
-def iso_date(value: Any) -> str | None:
-    try:
-        return date.fromisoformat((clean_text(value) or "")[:10]).isoformat()
-    except ValueError:
-        return None
-
-
 def address_of(record: Any, keys: tuple[str, ...]) -> str | None:
     """The lines in order, without those that repeat the one before."""
     lines: list[str] = []
     for key in keys:
-        value = record.get(key) if isinstance(record, dict) else None
+        value = as_object(record).get(key)
         for each in value if isinstance(value, list) else [value]:
             line = clean_text(each)
             if line and line not in lines[-1:]:

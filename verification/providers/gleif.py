@@ -1,34 +1,43 @@
-"""Companies in the global register of legal entity identifiers, which anybody may ask.
+"""Companies in the public register of legal entity identifiers (GLEIF).
 
 https://www.gleif.org/en/lei-data/gleif-api
 
-Most companies have no identifier (LEI). Where none is found by number or name, that
-says nothing of the company, and the result has no score; only an LEI that is not there
-is one that does not exist.
+Most companies have no identifier (LEI). A number or name without a record therefore
+proves nothing, and the result has no score. A missing LEI is different: it does not
+exist.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, ClassVar
 
-from verification.providers.base import Finding, Inquiry, NotTold, Refused
+from verification.providers.base import Finding, Inquiry, NotTold
 from verification.providers.company_answers import (
     ACTIVE,
     DISSOLVED,
     Company,
     address_of,
-    clean_text,
     company_found,
     company_not_found,
     company_undecided,
+)
+from verification.providers.http_api import (
+    Api,
+    Reply,
+    refused_error,
+    unavailable_error,
+)
+from verification.providers.json_values import (
+    Record,
+    as_object,
+    clean_text,
     iso_date,
     normalize_code,
     plain_number,
 )
-from verification.providers.http_api import REFUSED, Api, Reply, unavailable_error
 from verification.providers.name_comparison import companies_alike
 from verification.providers.scoring import stated_name
 
@@ -36,21 +45,20 @@ logger = logging.getLogger(__name__)
 
 SOURCE = "GLEIF"
 SECONDS = 12.0
-# More records of one name than this are not told apart.
+# A search asks for one record more than this.
 MOST = 10
-Record = Mapping[str, Any]
 
-# What the entity is, by what its registration says.
+# Status of the company, by the record's `entity.status`.
 STATUSES = {"ACTIVE": ACTIVE, "INACTIVE": DISSOLVED}
-# Of the LEI itself. Others than these doubt what the record says of the company.
+# Status of the LEI. With any other the record may be wrong about the company.
 IN_ORDER = {"ISSUED", "PENDING_TRANSFER", "PENDING_ARCHIVAL", "TRANSFERRED"}
 DOUBTS = {
     "LAPSED": "The record has not been renewed: it may be out of date.",
     "PENDING_VALIDATION": "The record has not been validated yet.",
 }
-# The company is no more, or is another.
+# The company has ended, or is part of another.
 ENDED = {"MERGED", "RETIRED"}
-# The record is no record of a company.
+# The register has withdrawn the record.
 VOID = {"ANNULLED", "CANCELLED", "DUPLICATE"}
 LINES = ("addressLines", "city", "region", "postalCode", "country")
 NO_LEI = "No record was found. Most companies have no identifier there."
@@ -77,7 +85,7 @@ class Gleif:
         subject = inquiry.subject
         number = plain_number(subject.get("registrationNumber"))
         if inquiry.check != "BUSINESS_VERIFICATION" or not number:
-            raise Refused(REFUSED, f"{SOURCE} cannot be asked this.")
+            raise refused_error(SOURCE, "cannot be asked this")
         if is_lei(number):
             return self._by_lei(number, subject)
         country = str(subject.get("country") or "")
@@ -93,7 +101,7 @@ class Gleif:
         reply = self._api.fetch("GET", f"/lei-records/{lei}")
         if reply.status == 404 and isinstance(reply.parsed(), dict):
             return company_not_found(subject, self.name, response_digest=reply.digest)
-        record = _attributes(_object(self._api.read(reply)).get("data"))
+        record = _attributes(self._api.read_object(reply).get("data"))
         if record.get("lei") != lei:
             raise unavailable_error(SOURCE, "answered about something else")
         return self._found(subject, record, reply)
@@ -107,7 +115,7 @@ class Gleif:
         records, reply = self._search("entity.legalName", name, subject, country)
         same = [r for r in records if companies_alike(name, _name(r)) == "MATCH"]
         if len(same) > 1:
-            # One name in several places; the number tells which.
+            # Companies in several places share the name; the number decides.
             same = [record for record in same if _has_number(record, number)]
             if len(same) != 1:
                 return self._undecided(subject, SEVERAL, reply)
@@ -120,16 +128,16 @@ class Gleif:
         self, key: str, value: str, subject: Record, country: str
     ) -> tuple[list[Record], Reply]:
         if key == "entity.registeredAs":
-            # As it was written: the register compares it letter by letter.
+            # The register compares numbers letter by letter, so it gets ours unchanged.
             value = str(subject["registrationNumber"]).strip()
         params = {
             f"filter[{key}]": value,
             "filter[entity.legalAddress.country]": country,
             "page[size]": str(MOST + 1),
         }
-        given = {name: each for name, each in params.items() if each}
-        reply = self._api.fetch("GET", "/lei-records", params=given)
-        data = _object(self._api.read(reply)).get("data")
+        params = {name: each for name, each in params.items() if each}
+        reply = self._api.fetch("GET", "/lei-records", params=params)
+        data = self._api.read_object(reply).get("data")
         if not isinstance(data, list):
             raise unavailable_error(SOURCE, "answered without a list")
         return [_attributes(each) for each in data], reply
@@ -149,70 +157,61 @@ class Gleif:
             response_digest=reply.digest,
         )
 
-    def _undecided(self, subject: Record, told: str, reply: Reply) -> Finding:
-        return company_undecided(subject, self.name, told, response_digest=reply.digest)
+    def _undecided(self, subject: Record, summary: str, reply: Reply) -> Finding:
+        digest = reply.digest
+        return company_undecided(subject, self.name, summary, response_digest=digest)
 
 
 def is_lei(number: str) -> bool:
-    """Whether its two last digits are right (ISO 17442, ISO 7064 MOD 97-10)."""
+    """Check the form and the two check digits (ISO 17442, ISO 7064 MOD 97-10)."""
     if not re.fullmatch(r"[A-Z0-9]{18}\d\d", number, re.ASCII):
         return False
     return int("".join(str(int(sign, 36)) for sign in number)) % 97 == 1
 
 
 def _company(record: Record) -> Company | None:
-    """None where the register has withdrawn the record."""
-    entity, registration = (
-        _member(record, "entity"),
-        _member(record, "registration"),
-    )
-    of_lei, word = (
-        normalize_code(registration.get("status")),
-        normalize_code(entity.get("status")),
-    )
-    if of_lei in VOID:
+    """Return the company, or None if the register has withdrawn the record."""
+    entity, registration = _entity(record), as_object(record.get("registration"))
+    lei_status = normalize_code(registration.get("status"))
+    word = normalize_code(entity.get("status"))
+    if lei_status in VOID:
         return None
     status = STATUSES.get(word or "", word)
-    if of_lei in ENDED:
-        status = DISSOLVED if of_lei == "RETIRED" else of_lei
-    doubt = DOUBTS.get(of_lei or "", "")
-    if of_lei not in IN_ORDER | ENDED | DOUBTS.keys() or status not in {
+    if lei_status in ENDED:
+        status = DISSOLVED if lei_status == "RETIRED" else lei_status
+    doubt = DOUBTS.get(lei_status or "", "")
+    if lei_status not in IN_ORDER | ENDED | DOUBTS.keys() or status not in {
         *STATUSES.values(),
         *ENDED,
         None,
     }:
-        shown = f"{of_lei} {word}"[:40]
-        logger.warning("GLEIF gave a status that is not known: %s", shown)
+        shown = f"{lei_status} {word}"[:40]
+        logger.warning("GLEIF returned an unknown status: %s", shown)
         doubt = doubt or "The record does not say that it is in order."
     return Company(
         name=_name(record),
-        kind=normalize_code(_member(entity, "legalForm").get("other")),
+        kind=normalize_code(as_object(entity.get("legalForm")).get("other")),
         status=status,
         incorporated_on=iso_date(entity.get("creationDate")),
-        address=address_of(_member(entity, "legalAddress"), LINES),
+        address=address_of(entity.get("legalAddress"), LINES),
         doubt=doubt,
     )
 
 
 def _name(record: Record) -> str | None:
-    return clean_text(_member(_member(record, "entity"), "legalName").get("name"))
+    return clean_text(as_object(_entity(record).get("legalName")).get("name"))
 
 
 def _has_number(record: Record, number: str) -> bool:
-    told = plain_number(_member(record, "entity").get("registeredAs"))
-    return told == number
+    return plain_number(_entity(record).get("registeredAs")) == number
 
 
-def _attributes(record: Any) -> Record:
-    return _member(_object(record), "attributes")
+def _entity(record: Record) -> Record:
+    return as_object(record.get("entity"))
 
 
-def _member(record: Record, key: str) -> Record:
-    value = record.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _object(answer: Any) -> Record:
-    if not isinstance(answer, dict):
+def _attributes(resource: Any) -> Record:
+    """Return the record of a JSON:API resource."""
+    if not isinstance(resource, dict):
         raise unavailable_error(SOURCE, "answered with JSON that is no object")
-    return answer
+    return as_object(resource.get("attributes"))

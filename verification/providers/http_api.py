@@ -1,18 +1,17 @@
-"""How an adapter calls its source: JSON comes back, or the right error is raised.
+"""Call a source over HTTP: return its JSON, or raise the right error.
 
     api = Api("Paystack", "https://api.paystack.co", headers={"Authorization": ...})
     answer = api.call("POST", "/refund", json={...})
 
-An adapter that needs the bytes as they were sent or came uses the two halves of it,
-`fetch` and `read`.
+An adapter that needs the exact bytes uses the two halves of `call`: `fetch` and `read`.
 
-`Unavailable` stands for whatever may be over later: no connection, no answer in time,
+`Unavailable` stands for failures that may pass: no connection, no answer in time,
 statuses 408, 425, 429 and 5xx, redirects, and bodies that are not whole JSON (a login
-page, a proxy's error, half an answer). `Refused` stands for the rest. A request that
-changes something may have been taken although `Unavailable` is raised.
+page, a proxy's error, half an answer). `Refused` stands for all other failures. After
+`Unavailable` the source may still have carried out a request that changes something.
 
-Their texts name the source, the status and at most a code out of the source's own list,
-and nothing else of what was sent or received.
+Error texts name the source, the status and at most a code from the source's own list.
+They never repeat the request or the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ from __future__ import annotations
 import json as parser
 import re
 import socket
-from collections.abc import Collection, Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -30,34 +32,41 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from verification.outbound import client
 from verification.outbound.targets import Blocked
-from verification.providers.base import Refused, Unavailable
+from verification.providers.base import (
+    Provider,
+    Refused,
+    Unavailable,
+    covers_subject,
+)
 
 UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
-# The refusal for a subject whose country the named source does not cover.
-FOREIGN = "{} cannot be asked about subjects in this country."
-# Answers of the 4xx kind that another try may change.
+# Statuses 4xx after which another try may succeed.
 RETRYABLE_STATUSES = {408, 425, 429}
 CODE = re.compile(r"[a-z_]{1,40}")
 
 
 class RequestRejected(Refused):
-    """A 4xx; `answer` is its JSON, in which an adapter may find why."""
+    """A 4xx. `answer` is its JSON, which may tell the reason; `why` is our text."""
 
-    def __init__(self, source: str, status: int, answer: Any = None) -> None:
+    def __init__(
+        self, source: str, status: int, answer: Any = None, why: str = ""
+    ) -> None:
         code = answer.get("code") if isinstance(answer, dict) else None
         known = isinstance(code, str) and CODE.fullmatch(code)
-        told = f"{status} {code}" if known else str(status)
-        super().__init__(REFUSED, f"{source} answered with status {told}.")
+        text = f"answered with status {status}" + (f" {code}" if known else "")
+        if why:
+            text = f"{why} (status {status})"
+        super().__init__(REFUSED, f"{source} {text}.")
         self.status, self.answer = status, answer
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer as it came, of whatever status."""
+    """An answer of any status, with the bytes of its body."""
 
     status: int
     body: bytes
-    # Names in any case.
+    # Look-ups ignore the case of names.
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -65,7 +74,7 @@ class Reply:
         return sha256(self.body).hexdigest()
 
     def parsed(self) -> Any:
-        """Its JSON; None where it is none."""
+        """Return the body's JSON, or None if it is not JSON."""
         try:
             return parser.loads(self.body)
         except (ValueError, RecursionError):
@@ -73,7 +82,10 @@ class Reply:
 
 
 class Api:
-    """One source's HTTP interface; threads may share it."""
+    """One source's HTTP interface; threads may share it.
+
+    `refusals` are the source's reasons by status, as "does not take the key".
+    """
 
     def __init__(
         self,
@@ -83,13 +95,15 @@ class Api:
         opened: Collection[str] = (),
         headers: Mapping[str, str] | None = None,
         seconds: float = client.SECONDS,
+        refusals: Mapping[int, str] | None = None,
     ) -> None:
         self.source, self._url = source, url.rstrip("/")
+        self._refusals = refusals or {}
         self.session = client.create_session(opened, seconds=seconds)
         self.session.headers.update({"Accept": "application/json", **(headers or {})})
 
     def call(self, method: str, path: str, **sent: Any) -> Any:
-        """The parsed JSON of a 2xx. Raises Unavailable, Declined or Refused."""
+        """Return the JSON of a 2xx. Raises Unavailable, RequestRejected or Refused."""
         return self.read(self.fetch(method, path, **sent))
 
     def fetch(
@@ -104,10 +118,10 @@ class Api:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Whatever is answered; raises Unavailable or Refused where nothing is.
+        """Return the answer, whatever its status. Raises Unavailable or Refused.
 
-        `body` is sent as it is, and is JSON; `parts` are those of a multipart form,
-        texts or what becomes JSON.
+        `body` is JSON that is sent byte for byte. `parts` make a multipart form: texts
+        are sent as they are, other values as JSON.
         """
         if body is not None:
             headers = {"Content-Type": "application/json", **(headers or {})}
@@ -122,24 +136,53 @@ class Api:
                 headers=headers,
             )
         except (Blocked, requests.RequestException, HTTPError, OSError) as e:
-            # Without its cause, whose text may hold the URL with what is asked about.
+            # The cause's text may hold the URL, and with it the subject's number.
             raise to_provider_error(self.source, e) from None
         return Reply(response.status_code, response.content, response.headers)
 
     def read(self, reply: Reply) -> Any:
-        """The parsed JSON of a 2xx. Raises Unavailable or Declined."""
+        """Return the JSON of a 2xx. Raises Unavailable or RequestRejected."""
         status = reply.status
         if 300 <= status < 400 or status >= 500 or status in RETRYABLE_STATUSES:
-            told = f"answered with status {status}"
-            raise unavailable_error(self.source, told, may_be_charged=False)
+            why = f"answered with status {status}"
+            raise unavailable_error(self.source, why, may_be_charged=False)
         try:
             answer = parser.loads(reply.body)
         except (ValueError, RecursionError):
-            told = f"answered with status {status}, and not with JSON"
-            raise unavailable_error(self.source, told) from None
+            why = f"answered with status {status}, and not with JSON"
+            raise unavailable_error(self.source, why) from None
         if status >= 400:
-            raise RequestRejected(self.source, status, answer)
+            why = self._refusals.get(status, "")
+            raise RequestRejected(self.source, status, answer, why)
         return answer
+
+    def read_object(self, reply: Reply) -> dict[str, Any]:
+        """Return the JSON object of a 2xx. Raises Unavailable or RequestRejected."""
+        answer = self.read(reply)
+        if not isinstance(answer, dict):
+            raise unavailable_error(self.source, "answered with JSON that is no object")
+        return answer
+
+    def ask_token(
+        self, method: str, path: str, member: str, **sent: Any
+    ) -> tuple[str, dict[str, Any]]:
+        """Ask for an access token. Returns it and the whole answer.
+
+        `member` is the token's name in the answer. No source charges for tokens, so an
+        `Unavailable` from here never counts as one that may be charged.
+        """
+        try:
+            answer = self.call(method, path, **sent)
+        except RequestRejected as e:
+            why = f"does not take the credentials (status {e.status})"
+            raise refused_error(self.source, why) from None
+        except Unavailable as e:
+            raise Unavailable(e.code, e.message) from None
+        token = answer.get(member) if isinstance(answer, dict) else None
+        if not isinstance(token, str) or not token:
+            why = "answered without a token"
+            raise unavailable_error(self.source, why, may_be_charged=False)
+        return token, answer
 
 
 def _part(value: Any) -> tuple[None, str] | tuple[None, str, str]:
@@ -148,22 +191,85 @@ def _part(value: Any) -> tuple[None, str] | tuple[None, str, str]:
     return None, parser.dumps(value), "application/json"
 
 
+class TokenCache:
+    """An access token that all threads share until it expires.
+
+    One thread asks the source while the others wait; they share a failure as well.
+    `ask` returns a token and for how many seconds to use it; it takes at most
+    `seconds`.
+    """
+
+    def __init__(self, ask: Callable[[], tuple[str, float]], seconds: float) -> None:
+        self._ask, self._seconds = ask, seconds
+        self._lock = threading.Lock()
+        self._token: Future[str] | None = None
+        self._until = 0.0
+
+    def fetch(
+        self, send: Callable[[str], Reply], is_expired: Callable[[Reply], bool]
+    ) -> Reply:
+        """Send a request with the token; repeat it once if the token has expired."""
+        for _ in range(2):
+            bearer = self.bearer()
+            reply = send(bearer)
+            if not is_expired(reply):
+                break
+            self.drop(bearer)
+        return reply
+
+    def bearer(self) -> str:
+        mine: Future[str] | None = None
+        with self._lock:
+            token = self._token
+            if token is None or (token.done() and time.monotonic() >= self._until):
+                self._token = token = mine = Future()
+        if mine:
+            self._request(mine)
+        return token.result(timeout=2 * self._seconds)
+
+    def drop(self, bearer: str) -> None:
+        """Forget this token, unless another thread has replaced it already."""
+        with self._lock:
+            token = self._token
+            usable = token and token.done() and not token.exception()
+            if token and usable and token.result() == bearer:
+                self._token = None
+
+    def _request(self, token: Future[str]) -> None:
+        try:
+            bearer, life = self._ask()
+        except BaseException as e:
+            self._until = 0.0
+            token.set_exception(e)
+        else:
+            self._until = time.monotonic() + life
+            token.set_result(bearer)
+
+
+def require_covered_country(
+    provider: Provider, subject: Mapping[str, Any], source: str
+) -> None:
+    """Raise Refused if the provider does not cover the subject's country."""
+    if not covers_subject(provider, subject):
+        raise refused_error(source, "cannot be asked about subjects in this country")
+
+
 def to_provider_error(source: str, e: BaseException) -> Unavailable | Refused:
-    """What a call that ended without an answer is to its caller."""
+    """Return the error to raise for a call that ended without an answer."""
     if isinstance(e, Blocked):
         return Refused(REFUSED, f"{source} may not be called: {e}")
-    told = "could not be reached, or broke off"
+    why = "could not be reached, or broke off"
     if isinstance(e, requests.Timeout):
-        told = "did not answer in time"
+        why = "did not answer in time"
     if isinstance(e, requests.exceptions.SSLError):
-        told = "showed a certificate that is not valid for it"
+        why = "showed a certificate that is not valid for it"
     if isinstance(e, client.TooLarge):
-        told = "answered with too much"
-    return unavailable_error(source, told, may_be_charged=_was_sent(e))
+        why = "answered with too much"
+    return unavailable_error(source, why, may_be_charged=_was_sent(e))
 
 
 def _was_sent(e: BaseException) -> bool:
-    """Whether the question may have arrived: not where no connection was made."""
+    """Return whether the request may have arrived: False if no connection was made."""
     if isinstance(e, requests.ConnectTimeout | requests.exceptions.SSLError):
         return False
     cause = e.args[0] if e.args else None
@@ -174,8 +280,12 @@ def _was_sent(e: BaseException) -> bool:
 
 
 def unavailable_error(
-    source: str, told: str, *, may_be_charged: bool = True
+    source: str, why: str, *, may_be_charged: bool = True
 ) -> Unavailable:
-    """By default of an answer that is not understood, which may be charged."""
-    text = f"{source} {told}."
+    """Make the error. By default an answer that is not understood may be charged."""
+    text = f"{source} {why}."
     return Unavailable(UNAVAILABLE, text, may_be_charged=may_be_charged)
+
+
+def refused_error(source: str, why: str) -> Refused:
+    return Refused(REFUSED, f"{source} {why}.")

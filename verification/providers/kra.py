@@ -1,8 +1,8 @@
 """PINs at the Kenya Revenue Authority: GavaConnect, https://developer.go.ke
 
-Unlike its sandbox, production masks names and PINs ("J**h M**ua", "A***7Q"). An
-application there is for one product, so that "PIN by PIN" and "PIN by ID" may need a
-pair of credentials each.
+Production masks names and PINs ("J**h M**ua", "A***7Q"); its sandbox does not. An
+application there gets one product, so "PIN by PIN" and "PIN by ID" may each need
+their own pair of credentials.
 """
 
 from __future__ import annotations
@@ -15,21 +15,17 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import (
-    Finding,
-    Inquiry,
-    NotTold,
-    Refused,
-    covers_subject,
-)
+from verification.providers.base import Finding, Inquiry, NotTold
 from verification.providers.http_api import (
-    FOREIGN,
-    REFUSED,
     Api,
     Reply,
     RequestRejected,
+    TokenCache,
+    refused_error,
+    require_covered_country,
     unavailable_error,
 )
+from verification.providers.json_values import as_object, printable_code, upper_number
 from verification.providers.scoring import (
     build_finding,
     is_company,
@@ -38,17 +34,16 @@ from verification.providers.scoring import (
     name_flags,
     name_match,
 )
-from verification.providers.tokens import TokenCache
 
 logger = logging.getLogger(__name__)
 
 SOURCE = "KRA"
 TOKEN_PATH = "/v1/token/generate"  # noqa: S105
-# A check may need six calls: two tokens, two questions, and each of them again.
+# For each call. A check may need six: two tokens, two look-ups, a repeat of each.
 SECONDS = 9.0
-# Tokens are said to last an hour; one that dies on the way costs a call.
+# Seconds. KRA's tokens last about an hour; one that expires on the way costs a call.
 EARLY, LIFE = 60.0, 300.0
-# What is asked of each product, and its codes.
+# The paths of the two products, and the codes in their answers.
 BY_PIN, BY_ID = "/checker/v1/pinbypin", "/checker/v1/pin"
 Verdict = Literal["FOUND", "NOT_FOUND"]
 CODES: dict[str, Verdict] = {
@@ -76,7 +71,7 @@ MESSAGES = {
 @dataclass(frozen=True, slots=True)
 class _Answer:
     verdict: Verdict
-    # What it says of the taxpayer; empty where nobody was found.
+    # The taxpayer's members; empty if KRA found none.
     data: dict[str, Any]
     reply: Reply
 
@@ -108,32 +103,31 @@ class Kra:
 
     def ask(self, inquiry: Inquiry) -> Finding:
         if inquiry.check != "KRA_PIN":
-            raise Refused(REFUSED, f"{SOURCE} does not answer {inquiry.check}.")
-        if not covers_subject(self, inquiry.subject):
-            raise Refused(REFUSED, FOREIGN.format(SOURCE))
+            raise refused_error(SOURCE, f"does not answer {inquiry.check}")
         subject = inquiry.subject
+        require_covered_country(self, subject, SOURCE)
         if subject.get("kraPin"):
-            pin = re.sub(r"\s", "", subject["kraPin"]).upper()
+            pin = upper_number(subject["kraPin"])
             return _finding(subject, [self._by_pin(pin)])
         if is_company(subject) or not subject.get("idNumber"):
-            raise Refused(REFUSED, f"{SOURCE} needs a PIN, or a person's ID number.")
+            raise refused_error(SOURCE, "needs a PIN, or a person's ID number")
         found = self._by_id(subject["idNumber"])
         pin = str(found.data.get("KRAPIN") or "")
         if found.verdict == "NOT_FOUND" or not pin or "*" in pin:
             return _finding(subject, [found])
-        # By ID there is no status, and a suspended PIN is none to be content with.
+        # The answer by ID has no status, and the PIN may be suspended.
         return _finding(subject, [found, self._by_pin(pin)])
 
     def _by_pin(self, pin: str) -> _Answer:
         answer = self._look_up(BY_PIN, {"KRAPIN": pin})
-        told = answer.data.get("KRAPIN")
-        if told and not _may_match(str(told), pin):
+        returned = answer.data.get("KRAPIN")
+        if returned and not _may_match(str(returned), pin):
             raise unavailable_error(SOURCE, "answered about another PIN")
         return answer
 
     def _by_id(self, number: str) -> _Answer:
-        kind = {"TaxpayerType": "KE", "TaxpayerID": number.strip()}
-        answer = self._look_up(BY_ID, kind)
+        query = {"TaxpayerType": "KE", "TaxpayerID": number.strip()}
+        answer = self._look_up(BY_ID, query)
         data = {
             "KRAPIN": answer.data.get("TaxpayerPIN"),
             "Name": answer.data.get("TaxpayerName"),
@@ -141,118 +135,95 @@ class Kra:
         }
         return _Answer(answer.verdict, data, answer.reply)
 
-    def _look_up(self, path: str, asked: dict[str, str]) -> _Answer:
-        reply = self._fetch(path, asked)
+    def _look_up(self, path: str, query: dict[str, str]) -> _Answer:
+        def send(bearer: str) -> Reply:
+            headers = {"Authorization": f"Bearer {bearer}"}
+            return self._api.fetch("POST", path, json=query, headers=headers)
+
+        reply = self._tokens[path].fetch(send, _has_expired)
         try:
-            body = self._api.read(reply)
+            body = self._api.read_object(reply)
         except RequestRejected as e:
-            # An unknown number comes with 200 or with a 4xx.
+            # KRA answers an unknown number with a 200 or with a 4xx.
             if _code(e.answer) not in CODES:
                 raise
             body = e.answer
         return _parse_answer(path, body, reply)
 
     def _token(self, key: str, secret: str) -> TokenCache:
-        credentials = _basic(key, secret)
-        return TokenCache(lambda: _ask_token(self._api, credentials), SECONDS)
+        credentials = "Basic " + b64encode(f"{key}:{secret}".encode()).decode()
 
-    def _fetch(self, path: str, asked: dict[str, str]) -> Reply:
-        token = self._tokens[path]
-        for _ in range(2):
-            bearer = token.bearer()
-            headers = {"Authorization": f"Bearer {bearer}"}
-            reply = self._api.fetch("POST", path, json=asked, headers=headers)
-            if not _has_expired(reply):
-                break
-            token.drop(bearer)
-        return reply
+        def ask() -> tuple[str, float]:
+            bearer, answer = self._api.ask_token(
+                "GET",
+                TOKEN_PATH,
+                "access_token",
+                params={"grant_type": "client_credentials"},
+                headers={"Authorization": credentials},
+            )
+            return bearer, _life(answer.get("expires_in"))
+
+        return TokenCache(ask, SECONDS)
 
 
-def _ask_token(api: Api, credentials: str) -> tuple[str, float]:
+def _life(expires_in: object) -> float:
+    """Return for how many seconds to use a token. KRA writes a number or a text."""
     try:
-        answer = api.call(
-            "GET",
-            TOKEN_PATH,
-            params={"grant_type": "client_credentials"},
-            headers={"Authorization": credentials},
-        )
-    except RequestRejected as e:
-        told = f"{SOURCE} does not take the credentials (status {e.status})."
-        raise Refused(REFUSED, told) from None
-    bearer = answer.get("access_token") if isinstance(answer, dict) else None
-    if not isinstance(bearer, str) or not bearer:
-        raise unavailable_error(SOURCE, "answered without a token")
-    return bearer, _life(answer.get("expires_in"))
-
-
-def _life(seconds: object) -> float:
-    """A number or a text that is one."""
-    try:
-        told = float(str(seconds))
+        life = float(str(expires_in))
     except ValueError:
-        told = LIFE
-    return max(told - EARLY, told / 2)
+        life = LIFE
+    return max(life - EARLY, life / 2)
 
 
 def _has_expired(reply: Reply) -> bool:
-    """401, or the gateway's fault, which comes with status 500."""
+    """Return whether the token has expired: a 401, or a gateway's fault with 500."""
     if reply.status == 401:
         return True
-    body = reply.parsed() if reply.status == 500 else None
-    fault = body.get("fault") if isinstance(body, dict) else None
-    return isinstance(fault, dict) and "access_token_expired" in str(fault)
+    body = as_object(reply.parsed()) if reply.status == 500 else {}
+    return "access_token_expired" in str(as_object(body.get("fault")))
 
 
-def _basic(key: str, secret: str) -> str:
-    return "Basic " + b64encode(f"{key}:{secret}".encode()).decode()
-
-
-def _parse_answer(path: str, body: Any, reply: Reply) -> _Answer:
-    if not isinstance(body, dict):
-        raise unavailable_error(SOURCE, "answered with JSON that is no object")
+def _parse_answer(path: str, body: dict[str, Any], reply: Reply) -> _Answer:
     code = _code(body)
-    told = body.get("PINDATA") if path == BY_PIN else body
-    data = told if isinstance(told, dict) else {}
+    data = dict(as_object(body.get("PINDATA") if path == BY_PIN else body))
     has_data = bool(data.get("KRAPIN") or data.get("TaxpayerPIN"))
-    # Some answers by ID have the data alone.
+    # Some answers by ID have no code, only the data.
     verdict = CODES.get(code, "FOUND" if not code and path == BY_ID else None)
     if verdict == "NOT_FOUND" and not has_data:
         return _Answer(verdict, {}, reply)
     is_ok = str(body.get("Status") or "OK").upper() == "OK"
     if verdict == "FOUND" and has_data and is_ok:
         return _Answer(verdict, data, reply)
-    shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
-    logger.warning("KRA answered %s with code %s, which is not known", path, shown)
-    raise unavailable_error(
-        SOURCE, f"answered with code {shown}, which is not understood"
-    )
+    shown = printable_code(code)
+    logger.warning("KRA answered %s with the unknown code %s", path, shown)
+    why = f"answered with code {shown}, which is not understood"
+    raise unavailable_error(SOURCE, why)
 
 
 def _code(body: Any) -> str:
-    if not isinstance(body, dict):
-        return ""
     keys = ("ResponseCode", "responseCode", "ErrorCode", "errorCode")
-    return next((str(body[key]) for key in keys if body.get(key)), "")
+    answer = as_object(body)
+    return next((str(answer[key]) for key in keys if answer.get(key)), "")
 
 
-def _may_match(told: str, pin: str) -> bool:
-    parts = [re.escape(part) for part in re.split(r"\*+", told.strip().upper())]
+def _may_match(masked: str, pin: str) -> bool:
+    parts = [re.escape(part) for part in re.split(r"\*+", masked.strip().upper())]
     return re.fullmatch(".*".join(parts), pin) is not None
 
 
 def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
-    """What all answers say together; the last one knows most."""
+    """Make the finding from all answers; the last one knows most."""
     data: dict[str, Any] = {}
     for answer in answers:
         data |= {key: value for key, value in answer.data.items() if value}
-    # The PIN by ID may be whole where the one by PIN is masked, and so may the name.
-    whole = [answer.data for answer in answers[::-1]]
-    name = _clearest([each.get("Name") for each in whole])
+    # KRA may mask the PIN or the name in one answer and not in the other.
+    latest_first = [answer.data for answer in answers[::-1]]
+    name = _clearest([each.get("Name") for each in latest_first])
     match = name_match(subject, name)
     status = STATUSES.get(_plain(data.get("StatusOfPIN")))
     details = {
         "kraPin": _clearest(
-            [each.get("KRAPIN") for each in whole] + [subject.get("kraPin")]
+            [each.get("KRAPIN") for each in latest_first] + [subject.get("kraPin")]
         ),
         "taxpayerName": name,
         "taxpayerType": TYPES.get(_plain(data.get("TypeOfTaxpayer"))),
@@ -264,8 +235,9 @@ def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
     }
     found = all(answer.verdict == "FOUND" for answer in answers)
     by_pin = bool(subject.get("kraPin")) or len(answers) > 1
-    flags = name_flags(subject, match, OTHER_NAME)
-    flags = _flags(flags, status, found=found, status_is_told=by_pin)
+    flags = {"PIN_NOT_FOUND": "The revenue authority knows no such PIN or ID."}
+    if found:
+        flags = name_flags(subject, match, OTHER_NAME) | _status_flags(status, by_pin)
     return build_finding(
         Kra.name,
         summary=_summary(flags, status),
@@ -279,22 +251,14 @@ def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
     )
 
 
-def _flags(
-    of_name: dict[str, str],
-    status: str | None,
-    *,
-    found: bool,
-    status_is_told: bool,
-) -> dict[str, str]:
-    if not found:
-        return {"PIN_NOT_FOUND": "The revenue authority knows no such PIN or ID."}
-    flags = dict(of_name)
-    if status != "ACTIVE" and status_is_told:
-        if status is None:
-            logger.warning("KRA gave a PIN a status that is not known")
-        unknown = "The revenue authority does not say that the PIN is active."
-        flags["PIN_INACTIVE"] = MESSAGES.get(status or "", unknown)
-    return flags
+def _status_flags(status: str | None, by_pin: bool) -> dict[str, str]:
+    """Return the flag for an inactive PIN. Only answers by PIN have a status."""
+    if status == "ACTIVE" or not by_pin:
+        return {}
+    if status is None:
+        logger.warning("KRA returned an unknown status of a PIN")
+    unknown = "The revenue authority does not say that the PIN is active."
+    return {"PIN_INACTIVE": MESSAGES.get(status or "", unknown)}
 
 
 def _summary(flags: dict[str, str], status: str | None) -> str:
@@ -312,7 +276,7 @@ def _summary(flags: dict[str, str], status: str | None) -> str:
 
 
 def _clearest(values: list[Any]) -> str | None:
-    """The first that is not masked, else the first."""
+    """Return the first value without a mask, else the first one."""
     texts = [str(value) for value in values if value]
     masked = texts[0] if texts else None
     return next((text for text in texts if "*" not in text), masked)

@@ -1,33 +1,23 @@
-"""Sanctions and other lists at OpenSanctions, or at a yente of one's own.
+"""Sanctions and other lists at OpenSanctions, or at the operator's own yente.
 
 https://www.opensanctions.org/docs/api/matching/
 
-A yente of one's own wants no key. The hosted service does, and is paid for each query.
+The hosted service needs a key and charges each query. The operator's own yente, which
+is OpenSanctions' server software, needs none.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from verification.providers.base import (
-    Finding,
-    Inquiry,
-    NotTold,
-    Refused,
-    Unavailable,
-)
-from verification.providers.http_api import (
-    REFUSED,
-    Api,
-    Reply,
-    RequestRejected,
-    unavailable_error,
-)
+from verification.providers.base import Finding, Inquiry, NotTold, Unavailable
+from verification.providers.http_api import Api, refused_error, unavailable_error
+from verification.providers.json_values import Record, as_list, as_object, as_objects
 from verification.providers.scoring import is_company, stated_name
 from verification.providers.screening_answers import Hit, ListEdition, screening_finding
 
@@ -35,9 +25,9 @@ SOURCE = "OpenSanctions"
 SECONDS = 15.0
 ALGORITHM = "logic-v2"
 MOST = 20
-# How long an edition of the catalogue is believed.
+# How long the catalogue is cached.
 CATALOGUE_SECONDS = 60.0
-# 20261120061002-abc: when the index was made.
+# A version begins with the time of the index: 20261120061002-abc.
 VERSION = re.compile(r"\d{14}|\d{8}")
 REFUSALS = {
     401: "does not take the key",
@@ -45,7 +35,6 @@ REFUSALS = {
     403: "does not take the key",
     404: "does not have the dataset",
 }
-Record = Mapping[str, Any]
 
 
 class OpenSanctions:
@@ -64,10 +53,17 @@ class OpenSanctions:
         opened: Collection[str] = (),
         days: int = 7,
     ) -> None:
-        # Else a yente of the operator's own, which tells nobody.
+        # The operator's own yente sends no data outside.
         self.is_hosted = urlsplit(url).hostname == "api.opensanctions.org"
         headers = {"Authorization": f"ApiKey {api_key}"} if api_key else {}
-        self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
+        self._api = Api(
+            SOURCE,
+            url,
+            opened=opened,
+            headers=headers,
+            seconds=SECONDS,
+            refusals=REFUSALS,
+        )
         self._dataset, self._threshold = dataset, threshold
         self._age = timedelta(days=days)
         self._catalogue: tuple[float, ListEdition] | None = None
@@ -75,8 +71,8 @@ class OpenSanctions:
     def ask(self, inquiry: Inquiry) -> Finding:
         subject = inquiry.subject
         if inquiry.check != "AML_SCREENING" or not stated_name(subject):
-            raise Refused(REFUSED, f"{SOURCE} cannot be asked this.")
-        # Before anything is paid for.
+            raise refused_error(SOURCE, "cannot be asked this")
+        # The catalogue is free of charge; the query is not.
         edition = self._edition()
         params = {
             "limit": str(MOST),
@@ -86,7 +82,7 @@ class OpenSanctions:
         queries = {"queries": {"q": _query(subject)}}
         path = f"/match/{self._dataset}"
         reply = self._api.fetch("POST", path, params=params, json=queries)
-        results, count = _results(self._read(reply))
+        results, count = _results(self._api.read_object(reply))
         return screening_finding(
             subject,
             [_hit(each) for each in results if self._is_hit(each)],
@@ -99,39 +95,29 @@ class OpenSanctions:
         )
 
     def _is_hit(self, result: Record) -> bool:
-        """By its score as well as by its word: a doubt is a hit."""
+        """Count a result as a hit if its `match` or its score says so."""
         return result.get("match") is True or _score(result) >= self._threshold
 
-    def _read(self, reply: Reply) -> Record:
-        try:
-            answer = self._api.read(reply)
-        except RequestRejected as e:
-            told = REFUSALS.get(e.status)
-            if told is None:
-                raise
-            raise Refused(REFUSED, f"{SOURCE} {told} (status {e.status}).") from None
-        if not isinstance(answer, dict):
-            raise unavailable_error(SOURCE, "answered with JSON that is no object")
-        return answer
-
     def _edition(self) -> ListEdition:
-        """The edition that is searched. Raises Unavailable if it is too old, or is not
-        told: nobody is clean of lists that may be those of last year."""
+        """Return the edition of the index. Raises Unavailable if it is old or unknown.
+
+        A search of last year's lists would clear nobody.
+        """
         at = time.monotonic()
         if not self._catalogue or at - self._catalogue[0] >= CATALOGUE_SECONDS:
             version = _index_version(self._datasets(), self._dataset)
             self._catalogue = at, ListEdition(self._dataset, version, _made_at(version))
         edition = self._catalogue[1]
         if edition.age > self._age:
-            told = f"has an index that is {edition.age.days} days old"
-            raise unavailable_error(SOURCE, told, may_be_charged=False)
+            why = f"has an index that is {edition.age.days} days old"
+            raise unavailable_error(SOURCE, why, may_be_charged=False)
         return edition
 
     def _datasets(self) -> Record:
-        """The catalogue, which is free of charge."""
+        """Return the catalogue. It is free, so its failures cost nothing either."""
         try:
             reply = self._api.fetch("GET", "/catalog")
-            return {} if reply.status == 404 else self._read(reply)
+            return {} if reply.status == 404 else self._api.read_object(reply)
         except Unavailable as e:
             raise Unavailable(e.code, e.message) from None
 
@@ -151,25 +137,24 @@ def _query(subject: Record) -> dict[str, Any]:
         "country": country,
         "idNumber": subject.get("idNumber"),
     }
-    told = of_company if is_company(subject) else of_person
-    properties = {key: [value] for key, value in told.items() if value}
+    known = of_company if is_company(subject) else of_person
+    properties = {key: [value] for key, value in known.items() if value}
     schema = "Company" if is_company(subject) else "Person"
     return {"schema": schema, "properties": properties}
 
 
 def _results(answer: Record) -> tuple[list[Record], int]:
-    """The candidates, and how many there are in all."""
-    responses = answer.get("responses")
-    one = responses.get("q") if isinstance(responses, dict) else None
-    if not isinstance(one, dict) or one.get("status") != 200:
+    """Return the candidates, and their total number if more exist; else 0."""
+    one = as_object(as_object(answer.get("responses")).get("q"))
+    if one.get("status") != 200:
         raise unavailable_error(SOURCE, "could not answer the query")
-    results, total = one.get("results"), one.get("total")
+    results = one.get("results")
     if not isinstance(results, list) or not all(isinstance(r, dict) for r in results):
         raise unavailable_error(SOURCE, "answered without a list of results")
-    count = total.get("value") if isinstance(total, dict) else None
+    count = as_object(one.get("total")).get("value")
     if not isinstance(count, int) or len(results) < min(count, MOST):
         raise unavailable_error(SOURCE, "answered with less than it found")
-    # Where all are here, those below the threshold are not counted.
+    # If the answer holds all candidates, we count those above the threshold ourselves.
     return results, count if count > len(results) else 0
 
 
@@ -182,36 +167,32 @@ def _score(result: Record) -> float:
 
 
 def _hit(result: Record) -> Hit:
-    properties = result.get("properties")
-    of = properties if isinstance(properties, dict) else {}
+    properties = as_object(result.get("properties"))
     return Hit(
         lists=_texts(result.get("datasets")),
         entry=str(result.get("id") or "")[:200],
         name=str(result.get("caption") or "")[:200],
-        topics=_texts(of.get("topics")),
+        topics=_texts(properties.get("topics")),
         score=_score(result),
-        birth_dates=_texts(of.get("birthDate")),
+        birth_dates=_texts(properties.get("birthDate")),
         countries=[
             code.upper()
             for key in ("country", "nationality", "jurisdiction")
-            for code in _texts(of.get(key))
+            for code in _texts(properties.get(key))
         ],
     )
 
 
 def _index_version(answer: Record, dataset: str) -> str:
-    """The version of a dataset in the index: of a collection that has none, the oldest
-    of its parts."""
-    listed = answer.get("datasets")
-    datasets = {
-        str(one.get("name")): one
-        for one in (listed if isinstance(listed, list) else [])
-        if isinstance(one, dict)
-    }
-    of = datasets.get(dataset, {})
-    parts = [datasets.get(name, {}) for name in _texts(of.get("children"))]
-    found = [str(one["index_version"]) for one in parts if one.get("index_version")]
-    return str(of.get("index_version") or min(found, default=""))[:60]
+    """Return the index version of a dataset, or '' if it is unknown.
+
+    A collection without a version gets the oldest version of its parts.
+    """
+    datasets = {str(one.get("name")): one for one in as_objects(answer.get("datasets"))}
+    entry = datasets.get(dataset, {})
+    parts = [datasets.get(name, {}) for name in _texts(entry.get("children"))]
+    versions = [str(one["index_version"]) for one in parts if one.get("index_version")]
+    return str(entry.get("index_version") or min(versions, default=""))[:60]
 
 
 def _made_at(version: str) -> datetime:
@@ -220,10 +201,10 @@ def _made_at(version: str) -> datetime:
         digits = found[0].ljust(14, "0") if found else ""
         return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:
-        told = "does not tell which edition it searches"
-        raise unavailable_error(SOURCE, told, may_be_charged=False) from None
+        why = "does not tell which edition it searches"
+        raise unavailable_error(SOURCE, why, may_be_charged=False) from None
 
 
 def _texts(value: Any) -> list[str]:
-    given = value if isinstance(value, list) else []
-    return list(dict.fromkeys(str(each)[:200] for each in given[:20] if each))
+    texts = (str(each)[:200] for each in as_list(value)[:20] if each)
+    return list(dict.fromkeys(texts))

@@ -1,14 +1,14 @@
-"""What a payment provider is asked, and how it may answer.
+"""The interface of payment providers: requests, answers and the adapter's methods.
 
-An adapter opens hosted checkouts, sends prompts to phones, says what became of both,
-gives money back and reads the provider's events. It raises `Unavailable` (try again
-later) or `Refused` (this will never work), writes no rows, reads no settings, and does
-not retry. Amounts are Decimals in the currency's major unit with two decimals; an
-adapter turns them into its own.
+An adapter opens checkouts, sends prompts to phones, polls both, makes refunds and reads
+the provider's events. It raises `Unavailable` (try again later) or `Refused` (this will
+never work). It writes no rows, reads no settings, and does not retry. Amounts are
+Decimals in the currency's major unit with two decimals; an adapter converts them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,10 +17,18 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from verification.providers.base import BadSignature as BadSignature
-from verification.providers.base import Refused
+from verification.providers.base import ProviderError, Refused, Unavailable
 
-# A transaction's limit, in shillings.
+# M-Pesa's limit for a transaction, in shillings.
 MPESA_LIMIT = 250_000
+# Currencies of ISO 4217 without cents, then those with thousandths or smaller units.
+# Providers differ in how they write them: Stripe writes some with two decimals,
+# Paystack others. A wrong guess is wrong by a factor of a hundred, so we refuse them.
+NAMES = """
+    BIF CLP DJF GNF ISK JPY KMF KRW MGA MRU PYG RWF UGX UYI VND VUV XAF XOF XPF
+    BHD CLF IQD JOD KWD LYD OMR TND UYW
+"""
+WITHOUT_CENTS = frozenset(NAMES.split())
 
 
 class PaymentMethod(StrEnum):
@@ -31,16 +39,16 @@ class PaymentMethod(StrEnum):
 
 
 class CheckoutState(StrEnum):
-    # The payer has not ended it; also a provider's words that we do not know.
+    # The payer has not finished; also the state for words of a provider that we lack.
     OPEN = "OPEN"
     PAID = "PAID"
-    # It was paid, and all of it has gone back.
+    # The payer paid, and the whole amount has gone back.
     REVERSED = "REVERSED"
     # The last attempt to pay failed; some providers let the payer try again.
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
     EXPIRED = "EXPIRED"
-    # The provider has never heard of it.
+    # The provider does not know the checkout.
     UNKNOWN = "UNKNOWN"
 
 
@@ -53,9 +61,9 @@ class PromptFailure(StrEnum):
     TIMED_OUT = "TIMED_OUT"
     # The phone is off or out of reach, or has no M-Pesa.
     NOT_REACHED = "NOT_REACHED"
-    # Another payment by this phone is under way.
+    # The phone has another payment in progress.
     BUSY = "BUSY"
-    # The provider did not send one.
+    # The provider sent no prompt.
     NOT_SENT = "NOT_SENT"
 
 
@@ -67,10 +75,10 @@ class RefundState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckoutRequest:
-    """A checkout to be opened.
+    """A checkout to open.
 
-    `reference` is ours, unique, letters, digits and `-`; the same reference asked again
-    must not make a second checkout. `email` may be "" where the payer gave none.
+    `reference` is ours and unique: letters, digits and `-`. A repeat with the same
+    reference must not make a second checkout. `email` is "" if the payer gave none.
     """
 
     reference: str
@@ -86,7 +94,7 @@ class CheckoutRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckoutPage:
-    """Where the payer pays; `session` is the provider's own name for it, or ""."""
+    """The page where the payer pays; `session` is the provider's id of it, or ""."""
 
     url: str
     session: str
@@ -101,9 +109,9 @@ class DisputeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DisputeSnapshot:
-    """A dispute in the provider's books, as it stands now."""
+    """The present state of a dispute in the provider's books."""
 
-    # The provider's own name for it.
+    # The provider's id of the dispute.
     dispute: str
     transaction: str
     state: DisputeState
@@ -113,10 +121,10 @@ class DisputeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CheckoutSnapshot:
-    """What the provider's API says of a checkout at this moment.
+    """The present state of a checkout, from the provider's API.
 
-    `amount` and `currency` are what was paid for the order, without fees on top;
-    `transaction` is what a refund names. All three are only told of a PAID one.
+    `amount` and `currency` are the payment for the order, without fees on top. A refund
+    names the `transaction`. Only a PAID or REVERSED checkout has these three.
     """
 
     state: CheckoutState
@@ -125,17 +133,16 @@ class CheckoutSnapshot:
     transaction: str = ""
     # The provider's words for staff, at most 200 characters.
     message: str = ""
-    # Of a FAILED prompt, where the provider's words say why.
+    # Set for a FAILED prompt if the provider's words tell the reason.
     failure: PromptFailure | None = None
-    # Of a PAID or REVERSED one, whoever asked for it; None where the provider did not
-    # tell.
+    # Set for a PAID or REVERSED checkout, for refunds from any origin; None if unknown.
     refunded: Decimal | None = field(default=None, compare=False)
     disputes: tuple[DisputeSnapshot, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RefundRequest:
-    """Money to be given back; the same `reference` asked again gives it back once."""
+    """A refund to make; a repeat with the same `reference` makes no second refund."""
 
     reference: str
     checkout_reference: str
@@ -147,26 +154,26 @@ class RefundRequest:
 @dataclass(frozen=True, slots=True)
 class RefundSnapshot:
     state: RefundState
-    # The provider's own name for the refund.
+    # The provider's id of the refund.
     refund: str
     message: str = ""
-    # A PENDING one that waits for somebody at the provider's dashboard.
+    # A PENDING refund that needs a decision in the provider's dashboard.
     needs_somebody: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderEvent:
-    """An event whose signature was right. It is a hint to look, never a proof.
+    """An event with a valid signature: a hint to poll the checkout, not a proof.
 
-    `event_id` tells repeats of it; `reference` is our checkout's, or "" where the event
-    is about nothing of ours or names it by the provider's `transaction` alone.
+    Repeats of an event have the same `event_id`. `reference` is our checkout's, or ""
+    if the event names only the provider's `transaction` or is about something else.
     """
 
     event_id: str
     type: str
     reference: str
     transaction: str = ""
-    # The payer's bank takes the money back, or is about to.
+    # The payer's bank takes the money back, or may.
     is_dispute: bool = False
     is_refund: bool = False
     # The payer's bank suspects fraud.
@@ -186,14 +193,14 @@ class ProviderPayment:
 
 @dataclass(frozen=True, slots=True)
 class ProviderRefund:
-    """A refund in the provider's books that did not fail, whoever asked for it."""
+    """A refund from any origin in the provider's books; failed refunds are left out."""
 
-    # The provider's own name for it.
+    # The provider's id of the refund.
     refund: str
     transaction: str
     amount: Decimal
     currency: str
-    # What it was asked with; our reference is among them if we asked.
+    # Words of the request; our reference is among them if we made it.
     words: frozenset[str]
 
 
@@ -203,84 +210,133 @@ class CheckoutProvider(Protocol):
 
     @property
     def minimums(self) -> Mapping[str, Decimal]:
-        """The smallest amount that it takes, by currency; any where there is none."""
+        """The smallest amount by currency; a currency without one has no minimum."""
         ...
 
     @property
     def checkout_origin(self) -> str:
-        """Scheme and host of its pages, which a form of ours may lead to."""
+        """Scheme and host of the provider's pages, to which our forms may lead."""
         ...
 
     def begin(self, asked: CheckoutRequest) -> CheckoutPage: ...
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
-        """Whether `send_prompt` can ask for this amount."""
+        """Return whether `send_prompt` supports this amount."""
         ...
 
     def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
-        """Send a prompt to this phone (E.164): it is OPEN until the payer answers.
+        """Send a prompt to this phone (E.164): OPEN until the payer answers.
 
-        `look` says later what became of it. The same reference asked again must not
-        send a second prompt.
+        `look` returns its later state. A repeat with the same reference must not send a
+        second prompt.
         """
         ...
 
     def look(self, reference: str, session: str) -> CheckoutSnapshot:
-        """`session` is "" where the answer to `begin` was lost."""
+        """Poll the checkout. `session` is "" if the answer of `begin` was lost."""
         ...
 
     def refund(self, asked: RefundRequest) -> RefundSnapshot: ...
 
     def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
-        """What became of it; with refund "", whether it was ever asked. None: never."""
+        """Return the refund's state, or None if the provider does not know it.
+
+        With refund "", look for a refund with our reference.
+        """
         ...
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
-        """Raises BadSignature. Headers are found whatever their case."""
+        """Return the event. Raises BadSignature. Ignores the case of headers."""
         ...
 
     def payments_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderPayment]:
-        """Every payment in its books since `start` and before `end`."""
+        """Yield every payment in the provider's books from `start` to before `end`."""
         ...
 
     def refunds_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderRefund]:
-        """Every refund in its books that was made since `start` and before `end`."""
+        """Yield every refund made from `start` to before `end`."""
         ...
 
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
-        """Every refund of one payment."""
+        """Yield every refund of one payment."""
         ...
 
     def disputes_between(
         self, start: datetime, end: datetime
     ) -> Iterator[DisputeSnapshot]:
-        """Every dispute in its books that was opened since `start` and before `end`."""
+        """Yield every dispute opened from `start` to before `end`."""
         ...
 
     def expire(self, reference: str, session: str) -> None:
-        """Let nobody pay by it any more, where the provider can; else nothing."""
+        """Close the checkout to payments, if the provider supports that."""
         ...
 
 
 def is_mpesa_amount(amount: Decimal, currency: str) -> bool:
-    """Whether M-Pesa carries it at once: whole shillings, up to its limit."""
+    """Return whether M-Pesa takes the amount: whole shillings, up to its limit."""
     is_whole = amount == amount.to_integral_value()
     return currency == "KES" and is_whole and 1 <= amount <= MPESA_LIMIT
 
 
 def header(headers: Mapping[str, str], name: str) -> str:
-    """The value of a header whatever its case; "" where there is none."""
+    """Return a header's value, or "". The case of names does not matter."""
     found = (value for key, value in headers.items() if key.lower() == name)
     return next(found, "")
 
 
 def validate_page_url(url: Any, origin: str) -> str:
-    """The page of a provider's answer, if it is where our forms may lead to."""
+    """Return the page's URL. Raises Refused if our forms may not lead to its origin."""
     if not str(url).startswith(f"{origin}/"):
-        told = "The provider's page is not where the configuration says."
-        raise Refused("CHECKOUT_ELSEWHERE", told)
+        why = "The provider's page is not where the configuration says."
+        raise Refused("CHECKOUT_ELSEWHERE", why)
     return str(url)
+
+
+def already_begun_error() -> Refused:
+    why = "The reference was used before; its page cannot be had again."
+    return Refused("CHECKOUT_ALREADY_BEGUN", why)
+
+
+def sum_refunds(provider: CheckoutProvider, transaction: str) -> Decimal | None:
+    """Return the total of a payment's refunds, or None if the provider fails to tell.
+
+    The payment itself is known all the same.
+    """
+    try:
+        return sum((one.amount for one in provider.refunds_of(transaction)), Decimal(0))
+    except ProviderError:
+        return None
+
+
+def parse_json_object(body: bytes) -> dict[str, Any]:
+    """Return a signed body's JSON object, or {} if it holds none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def to_cents(amount: Decimal, currency: str) -> int:
+    """Return the amount in cents. Raises Refused if it has no exact number of cents."""
+    if currency in WITHOUT_CENTS:
+        raise Refused("CURRENCY_NOT_SUPPORTED", f"{currency} is not supported.")
+    cents = amount * 100
+    if not amount.is_finite() or cents <= 0 or cents != cents.to_integral_value():
+        raise Refused("AMOUNT_NOT_SUPPORTED", "The amount must be in whole cents.")
+    return int(cents)
+
+
+def from_cents(cents: Any) -> Decimal:
+    """Return the amount of so many cents, which some providers write as text."""
+    if isinstance(cents, str) and cents.isascii() and cents.isdigit():
+        cents = int(cents)
+    if not isinstance(cents, int) or isinstance(cents, bool):
+        raise Unavailable(
+            "SOURCE_UNAVAILABLE", "The provider's amount is not in whole cents."
+        )
+    return Decimal(cents).scaleb(-2)

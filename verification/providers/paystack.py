@@ -2,25 +2,24 @@
 
 What its answers do not say by themselves:
 
-- `status: true` around an answer says only that the call worked.
-- A transaction that nobody has tried to pay yet is "abandoned", and can still be paid;
-  one that "failed" can be tried again on the same page.
-- `amount` is what came in and `requested_amount` what was asked for. More than asked is
-  the fees where the customer bears them, and then exactly `fees`; any other difference
-  is what the payer paid too much or too little.
-- A reference is taken once. Whose answer was lost cannot have its page again:
-  `begin` raises Refused CHECKOUT_ALREADY_BEGUN, and another reference is to be used.
-- Refunds have no idempotency key. Ours is written into the note for the merchant and
-  looked for before asking, so of one refund only one may be asked at a time.
-- A page has no expiry of its own: `expires_at` is not told, and may be paid after.
-- An M-Pesa prompt (`POST /charge`) lives 180 seconds. Only its success makes an event;
-  `look` tells why it failed, in words of Safaricom's that Paystack does not list.
+- `status: true` around an answer means only that the call worked.
+- A transaction without an attempt to pay is "abandoned", and the payer can still pay
+  it. The payer can retry one that "failed" on the same page.
+- `amount` is the money that came in, `requested_amount` the price. If the customer
+  bears the fees, the difference is exactly `fees`. Any other difference means that the
+  payer paid too much or too little.
+- Paystack takes a reference once. If its answer is lost, the page is lost: `begin`
+  raises Refused CHECKOUT_ALREADY_BEGUN, and the caller uses another reference.
+- Refunds have no idempotency key. We write our reference into the merchant's note and
+  look for it first, so one refund must not be requested twice at the same time.
+- A page never expires: Paystack does not get `expires_at`, and a payer may pay later.
+- An M-Pesa prompt (`POST /charge`) lives 180 seconds. Only its success makes an event.
+  `look` finds why it failed, in words of Safaricom's that Paystack does not list.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -31,7 +30,7 @@ from urllib.parse import quote
 
 from verification.providers.base import ProviderError, Refused
 from verification.providers.http_api import Api, RequestRejected, unavailable_error
-from verification.providers.minor_units import from_cents, to_cents
+from verification.providers.json_values import Record, as_object
 from verification.providers.payment_provider import (
     BadSignature,
     CheckoutPage,
@@ -48,21 +47,26 @@ from verification.providers.payment_provider import (
     RefundRequest,
     RefundSnapshot,
     RefundState,
+    already_begun_error,
+    from_cents,
     header,
     is_mpesa_amount,
+    parse_json_object,
+    sum_refunds,
+    to_cents,
     validate_page_url,
 )
 
 REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
 PER_PAGE = 100
-# Not of one that was resolved, which is no news.
+# The event of a resolved dispute needs no reaction, so it is left out.
 DISPUTES = {"charge.dispute.create", "charge.dispute.remind"}
-# Before any dispute of ours.
+# Earlier than any dispute of ours.
 FIRST_DAY = "2020-01-01T00:00:00.000Z"
-# As many refunds as are looked through for one of ours, if Paystack lists all.
+# Pages of refunds to search for one of ours, in case Paystack lists all refunds.
 MAX_PAGES = 50
-# The first that fits the words of an answer. Safaricom's are of its result codes 1, 17,
-# 1001, 1019, 1025, 1032, 1037, 2001 and 9999.
+# The first pattern that fits an answer's words decides. Safaricom's words belong to its
+# result codes 1, 17, 1001, 1019, 1025, 1032, 1037, 2001 and 9999.
 PROMPT_FAILURES = (
     (re.compile("cancel"), PromptFailure.CANCELLED),
     (re.compile("insufficient|not enough|low balance"), PromptFailure.NO_MONEY),
@@ -81,12 +85,15 @@ PROMPT_FAILURES = (
 
 
 class Paystack:
-    """`fallback_email` is a domain of the operator's, as "pay.example.org".
+    """The adapter of Paystack.
 
-    Paystack asks for an e-mail address of every payer and sends receipts to it. Where
-    the payer gave none it is told the reference at that domain; without one, such a
-    checkout is refused. It lists payments by when they were begun, so `paid_between`
-    finds those that were paid `paid_within` that.
+    `fallback_email` is a domain of the operator, as "pay.example.org". Paystack
+    requires an e-mail address for every payer and sends receipts to it. For a payer
+    without one, the adapter sends the reference at that domain; without a domain it
+    raises Refused.
+
+    Paystack lists payments by the time they began, so `payments_between` finds payments
+    that took at most `paid_within`.
     """
 
     name: ClassVar[str] = "paystack"
@@ -143,8 +150,7 @@ class Paystack:
             begun = self._call("POST", "/transaction/initialize", json=body)
         except RequestRejected as e:
             if _says(e, "duplicate_reference", "duplicate transaction reference"):
-                told = "The reference was used before; its page cannot be had again."
-                raise Refused("CHECKOUT_ALREADY_BEGUN", told) from None
+                raise already_begun_error() from None
             raise
         url = validate_page_url(begun.get("authorization_url"), self.checkout_origin)
         return CheckoutPage(url, str(begun.get("access_code") or ""))
@@ -163,13 +169,12 @@ class Paystack:
             sent = self._call("POST", "/charge", json=body)
         except RequestRejected as e:
             if _says(e, "duplicate_reference", "duplicate transaction reference"):
-                # It was sent before.
+                # Paystack sent the prompt earlier.
                 return CheckoutSnapshot(CheckoutState.OPEN)
-            answer = e.answer if isinstance(e.answer, dict) else {}
-            data = answer.get("data")
-            # Some failed charges are answered by a status of 400.
-            failed = data if isinstance(data, dict) else {}
-            if not (failure := _failure(failed) or _failure(answer)):
+            answer = as_object(e.answer)
+            # Paystack answers some failed charges with status 400.
+            failure = _failure(as_object(answer.get("data"))) or _failure(answer)
+            if not failure:
                 raise
             return CheckoutSnapshot(CheckoutState.FAILED, failure=failure)
         if sent.get("reference") not in (None, asked.reference):
@@ -199,7 +204,7 @@ class Paystack:
             _currency(found),
             name,
             message,
-            refunded=self._refunded(name),
+            refunded=sum_refunds(self, name),
             disputes=self._disputes_of(name),
         )
 
@@ -233,17 +238,14 @@ class Paystack:
         ]
         if not any(hmac.compare_digest(signature, one) for one in expected):
             raise BadSignature
-        try:
-            event = json.loads(body)
-            kind, data = str(event["event"]), event["data"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            kind, data = "", None
-        # Its events have no names.
+        event = parse_json_object(body)
+        kind = str(event.get("event") or "")
+        # Paystack's events have no ids.
         digest = sha256(body).hexdigest()
         return ProviderEvent(
             digest,
             kind[:100],
-            _reference(kind, data),
+            _reference(kind, as_object(event.get("data"))),
             is_dispute=kind in DISPUTES,
             is_refund=kind.startswith("refund."),
         )
@@ -272,7 +274,7 @@ class Paystack:
     ) -> Iterator[ProviderRefund]:
         asked = {"from": _time(start), "to": _time(end)}
         for found in self._pages("/refund", asked):
-            # Whether Paystack keeps to the asked time is not relied upon.
+            # Paystack may ignore the times of the request.
             if start <= _created_at(found) < end:
                 yield from self._provider_refunds(found)
 
@@ -290,14 +292,14 @@ class Paystack:
                 yield _dispute_snapshot(found)
 
     def expire(self, reference: str, session: str) -> None:
-        """Paystack's pages have no end: what is paid in vain is given back."""
+        """Do nothing: Paystack's pages never expire, and late payments are refunded."""
 
     def _provider_refunds(self, found: dict[str, Any]) -> Iterator[ProviderRefund]:
-        seen = self._refund_snapshot(found)
-        # That of a dispute is the dispute itself.
-        if seen.state != RefundState.FAILED and not found.get("dispute"):
+        snapshot = self._refund_snapshot(found)
+        # The refund of a dispute is the dispute itself.
+        if snapshot.state != RefundState.FAILED and not found.get("dispute"):
             yield ProviderRefund(
-                refund=seen.refund,
+                refund=snapshot.refund,
                 transaction=_transaction_of(found),
                 amount=from_cents(found.get("amount")),
                 currency=_currency(found),
@@ -305,17 +307,17 @@ class Paystack:
             )
 
     def _disputes_of(self, transaction: str) -> tuple[DisputeSnapshot, ...] | None:
-        # Both times are asked for by some of its descriptions.
+        # Some of Paystack's pages require both times.
         asked = {"from": FIRST_DAY, "to": _time(datetime.now(UTC) + timedelta(days=1))}
         try:
             found = self._pages("/dispute", {"transaction": transaction, **asked})
-            seen = [_dispute_snapshot(one) for one in found]
-            return tuple(one for one in seen if one.transaction == transaction)
+            disputes = [_dispute_snapshot(one) for one in found]
+            return tuple(one for one in disputes if one.transaction == transaction)
         except ProviderError:
             return None
 
     def _order(self, asked: CheckoutRequest) -> dict[str, Any]:
-        """What both ways to pay are asked with."""
+        """Return the members that a page and a prompt have in common."""
         if not REFERENCE.fullmatch(asked.reference):
             raise Refused(
                 "REFERENCE_NOT_SUPPORTED", "Paystack takes no such reference."
@@ -337,33 +339,16 @@ class Paystack:
         return f"{asked.reference.lower()}@{self._fallback_email}"
 
     def _refund_noted(self, asked: RefundRequest) -> RefundSnapshot | None:
-        """The refund with our reference in its note.
+        """Return the refund with our reference in its note.
 
-        Whether Paystack keeps to the asked transaction is not relied upon.
+        Paystack may ignore the transaction of the request.
         """
         pages = self._pages("/refund", {"transaction": asked.transaction}, MAX_PAGES)
         for found in pages:
-            # Words are compared, as Paystack adds to notes.
+            # Compare whole words, because Paystack adds text to notes.
             if asked.reference in str(found.get("merchant_note") or "").split():
                 return self._refund_snapshot(found)
         return None
-
-    def _refunded(self, transaction: str) -> Decimal | None:
-        asked = {"transaction": transaction}
-        try:
-            return sum(
-                (
-                    from_cents(found.get("amount"))
-                    for found in self._pages("/refund", asked, MAX_PAGES)
-                    if _transaction_of(found) == transaction
-                    and not found.get("dispute")
-                    and self._refund_snapshot(found).state != RefundState.FAILED
-                ),
-                Decimal(0),
-            )
-        except ProviderError:
-            # That it was paid is known all the same.
-            return None
 
     def _refund_snapshot(self, found: dict[str, Any]) -> RefundSnapshot:
         word = str(found.get("status") or "")
@@ -374,25 +359,25 @@ class Paystack:
         return RefundSnapshot(state, str(found["id"]), word[:200], needs_somebody=waits)
 
     def _pages(
-        self, path: str, asked: dict[str, Any], most: int | None = None
+        self, path: str, params: dict[str, Any], most: int | None = None
     ) -> Iterator[dict[str, Any]]:
-        page, before = 1, None
+        page, previous = 1, None
         while True:
-            params = {**asked, "perPage": PER_PAGE, "page": page}
+            params = {**params, "perPage": PER_PAGE, "page": page}
             answer = self._envelope("GET", path, params=params)
             found = answer.get("data")
             if not isinstance(found, list):
                 raise unavailable_error("Paystack", "answered without a list")
             count = _page_count(answer)
-            # Where no pages are told, one that comes again is the last.
-            if not found or (count is None and found == before):
+            # Without a page count, a page that repeats is the last.
+            if not found or (count is None and found == previous):
                 return
             yield from found
             if count is not None and page >= count:
                 return
-            before = found
+            previous = found
             if page == most:
-                # To say that there is none would have it asked twice.
+                # Answering "no refund" would make the caller request it twice.
                 raise unavailable_error("Paystack", "has too many to look through")
             page += 1
 
@@ -412,8 +397,8 @@ class Paystack:
 
 
 def _says(e: RequestRejected, code: str, words: str) -> bool:
-    """The codes are young, so the message is read, too."""
-    answer = e.answer if isinstance(e.answer, dict) else {}
+    """Compare the code and, because Paystack's codes are new, the message."""
+    answer = as_object(e.answer)
     return answer.get("code") == code or words in str(answer.get("message")).lower()
 
 
@@ -428,12 +413,12 @@ def _description(asked: CheckoutRequest) -> list[dict[str, str]]:
 
 
 def _prompt_snapshot(sent: dict[str, Any]) -> CheckoutSnapshot:
-    """What the answer to a charge says; a success is for `look` to find."""
+    """Return the state in the answer to a charge; only `look` finds a success."""
     status = str(sent.get("status"))
     if Paystack.STATES.get(status) == CheckoutState.FAILED:
         return _failed(sent)
-    # A one-time code, a page and the like, which our page does not ask for. Any other
-    # word, known or not, may still become a payment.
+    # Paystack wants a one-time code or another page, which our page does not offer.
+    # Any other word, known or not, may still become a payment.
     if status.startswith(("send_", "open_url")):
         return CheckoutSnapshot(
             CheckoutState.FAILED, message=status[:200], failure=PromptFailure.NOT_SENT
@@ -442,14 +427,14 @@ def _prompt_snapshot(sent: dict[str, Any]) -> CheckoutSnapshot:
 
 
 def _failed(found: dict[str, Any]) -> CheckoutSnapshot:
-    told = [str(found.get(name) or "") for name in ("gateway_response", "message")]
-    message = "; ".join(dict.fromkeys(filter(None, told)))[:200]
+    texts = [str(found.get(name) or "") for name in ("gateway_response", "message")]
+    message = "; ".join(dict.fromkeys(filter(None, texts)))[:200]
     return CheckoutSnapshot(
         CheckoutState.FAILED, message=message, failure=_failure(found)
     )
 
 
-def _failure(answer: dict[str, Any]) -> PromptFailure | None:
+def _failure(answer: Record) -> PromptFailure | None:
     names = ("message", "gateway_response", "status")
     words = " ".join(str(answer.get(name)) for name in names).lower()
     fitting = (failure for said, failure in PROMPT_FAILURES if said.search(words))
@@ -457,12 +442,12 @@ def _failure(answer: dict[str, Any]) -> PromptFailure | None:
 
 
 def _paid(found: dict[str, Any]) -> Decimal:
-    """What was paid for the order, which is all that came in but fees on top."""
+    """Return the payment for the order, without fees that the payer paid on top."""
     paid, fees = from_cents(found.get("amount")), found.get("fees")
     if requested := found.get("requested_amount"):
-        asked = from_cents(requested)
-        if fees and paid - asked == from_cents(fees):
-            return asked
+        price = from_cents(requested)
+        if fees and paid - price == from_cents(fees):
+            return price
     return paid
 
 
@@ -476,26 +461,23 @@ def _transaction(found: dict[str, Any]) -> str:
     return str(found["id"])
 
 
-def _reference(kind: str, data: Any) -> str:
-    """Our checkout's, wherever this kind of event has it."""
-    if kind.startswith("charge.dispute.") and isinstance(data, dict):
-        data = data.get("transaction")
-    if not isinstance(data, dict):
-        return ""
+def _reference(kind: str, data: Record) -> str:
+    """Return our checkout's reference, from where this kind of event has it."""
+    if kind.startswith("charge.dispute."):
+        data = as_object(data.get("transaction"))
     member = "transaction_reference" if kind.startswith("refund.") else "reference"
     reference = data.get(member)
     return reference if isinstance(reference, str) else ""
 
 
 def _transaction_of(refund: dict[str, Any]) -> str:
-    of = refund.get("transaction")
-    return str(of.get("id") if isinstance(of, dict) else of)
+    payment = refund.get("transaction")
+    return str(payment.get("id") if isinstance(payment, dict) else payment)
 
 
 def _page_count(answer: dict[str, Any]) -> int | None:
-    """None where it is not told: then the list ends with an empty page."""
-    meta = answer.get("meta")
-    count = meta.get("pageCount") if isinstance(meta, dict) else None
+    """Return the number of pages, or None: then the list ends with an empty page."""
+    count = as_object(answer.get("meta")).get("pageCount")
     return count if isinstance(count, int) else None
 
 
@@ -525,7 +507,7 @@ def _dispute_state(found: dict[str, Any]) -> DisputeState:
     resolution = str(found.get("resolution"))
     if resolution == "declined":
         return DisputeState.WON
-    # "merchant-accepted" and "auto-accepted"; what else it may say is left open.
+    # "merchant-accepted" and "auto-accepted". An unknown word leaves the dispute open.
     is_lost = resolution.endswith("accepted")
     return DisputeState.LOST if is_lost else DisputeState.OPEN
 

@@ -2,41 +2,55 @@
 
 https://docs.prembly.com
 
-An answer is 200 whatever became of the question; `response_code` says what did, and
-`billing_info` whether it was charged. There is no reference of ours: what is asked
-twice is paid for twice.
+Every answer has status 200: `response_code` tells the outcome, and `billing_info`
+whether it was charged. Prembly takes no reference of ours, so each repeat is charged.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import (
-    Finding,
-    Inquiry,
-    NotTold,
-    Refused,
-    covers_subject,
-)
-from verification.providers.company_answers import plain_number
+from verification.providers import company_answers, person_answers
+from verification.providers.base import Finding, Inquiry, NotTold
+from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
 from verification.providers.http_api import (
-    FOREIGN,
-    REFUSED,
     Api,
     Reply,
     RequestRejected,
+    refused_error,
+    require_covered_country,
     unavailable_error,
 )
-from verification.providers.prembly_answers import business, identity, taxpayer
+from verification.providers.json_values import (
+    Record,
+    as_object,
+    as_objects,
+    clean_text,
+    iso_date,
+    normalize_code,
+    plain_number,
+    printable_code,
+    upper_number,
+)
+from verification.providers.person_answers import Person, is_death
+from verification.providers.scoring import (
+    NOT_COMPARED,
+    build_finding,
+    is_compared,
+    likeness_of,
+    name_flags,
+    name_match,
+    worst_message,
+)
 
 logger = logging.getLogger(__name__)
 
 SOURCE = "Prembly"
 SECONDS = 30.0
-Record = Mapping[str, Any]
 
 Outcome = Literal["FOUND", "NOT_FOUND", "LATER", "REFUSED"]
 CODES: dict[str, tuple[Outcome, str]] = {
@@ -45,7 +59,7 @@ CODES: dict[str, tuple[Outcome, str]] = {
     "02": ("LATER", "could not reach the register"),
     "03": ("REFUSED", "has no balance left to pay for this"),
 }
-# Beside the code; it must not say the contrary.
+# `verification.status` must agree with the code.
 VERIFIED = {"FOUND": {"VERIFIED", ""}, "NOT_FOUND": {"NOT-VERIFIED", ""}}
 PENDING = "PENDING"
 REFUSALS = {
@@ -56,13 +70,30 @@ REFUSALS = {
 }
 ID_PATH, PIN_PATH = "/verification/ke/national_id", "/verification/ke/tax/pin"
 COMPANY_PATH = "/verification/ke/brs/search/advanced"
-READERS = {
-    "IDENTITY": identity,
-    "KRA_PIN": taxpayer,
-    "BUSINESS_VERIFICATION": business,
-}
-# What is looked up, by how the number begins: companies (CR12) unless it says other.
+# The extract to ask for, by the letters that a number begins with; CR12 for companies.
 KINDS = {"BN": "CR13", "LLP": "LLP"}
+GENDERS = {"F": "FEMALE", "FEMALE": "FEMALE", "M": "MALE", "MALE": "MALE"}
+PIN_STATUSES = {
+    "ACTIVE": "ACTIVE",
+    "INACTIVE": "INACTIVE",
+    "SUSPENDED": "SUSPENDED",
+    "CANCELLED": "CANCELLED",
+    "STOPPED": "STOPPED",
+    "DORMANT": "DORMANT",
+}
+COMPANY_STATUSES = {
+    "REGISTERED": ACTIVE,
+    "ACTIVE": ACTIVE,
+    "DISSOLVED": DISSOLVED,
+    "STRUCK_OFF": DISSOLVED,
+    "DEREGISTERED": DISSOLVED,
+    "CEASED": DISSOLVED,
+}
+OTHER_TAXPAYER = "The revenue authority has another name for this PIN."
+PIN_CLEAR = "The PIN is active."
+PIN_LETTERS = {"A": "INDIVIDUAL", "P": "COMPANY"}
+# The type, by the letters that the number begins with: the extract does not tell it.
+TYPES = {"BN": "BUSINESS_NAME", "LLP": "LIMITED_LIABILITY_PARTNERSHIP"}
 
 
 class Prembly:
@@ -83,23 +114,29 @@ class Prembly:
         opened: Collection[str] = (),
     ) -> None:
         headers = {"app-id": app_id, "x-api-key": api_key}
-        self._api = Api(SOURCE, url, opened=opened, headers=headers, seconds=SECONDS)
+        self._api = Api(
+            SOURCE,
+            url,
+            opened=opened,
+            headers=headers,
+            seconds=SECONDS,
+            refusals=REFUSALS,
+        )
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        if not covers_subject(self, inquiry.subject):
-            raise Refused(REFUSED, FOREIGN.format(SOURCE))
-        path, asked = _question(inquiry)
-        reply = self._api.fetch("POST", path, json=asked)
+        require_covered_country(self, inquiry.subject, SOURCE)
+        path, query = _query(inquiry)
+        reply = self._api.fetch("POST", path, json=query)
         answer = self._read(reply)
         outcome, why = _outcome(answer)
         if outcome == "REFUSED":
-            raise Refused(REFUSED, f"{SOURCE} {why}.")
+            raise refused_error(SOURCE, why)
         if outcome == "LATER":
             raise unavailable_error(SOURCE, why, may_be_charged=_may_be_charged(answer))
         is_found = outcome == "FOUND"
         return READERS[inquiry.check](
             inquiry.subject,
-            _data(answer, next(iter(asked.values()))) if is_found else None,
+            _data(answer, next(iter(query.values()))) if is_found else None,
             source=self.name,
             provider_reference=_reference(answer),
             response_digest=reply.digest,
@@ -107,82 +144,206 @@ class Prembly:
 
     def _read(self, reply: Reply) -> Record:
         try:
-            answer = self._api.read(reply)
+            return self._api.read_object(reply)
         except RequestRejected as e:
-            # A code says more than the status, where there is one.
-            if _code(e.answer) not in CODES or _code(e.answer) == "00":
-                raise _failure(e) from None
-            answer = e.answer
-        if not isinstance(answer, dict):
-            raise unavailable_error(SOURCE, "answered with JSON that is no object")
-        return answer
+            # A known code tells more than the status.
+            if _code(e.answer) in CODES and _code(e.answer) != "00":
+                return as_object(e.answer)
+            if e.status not in REFUSALS:
+                logger.warning("Prembly refused with the unknown status %s", e.status)
+            raise
 
 
-def _question(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
+def _query(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
     subject, check = inquiry.subject, inquiry.check
     if check == "IDENTITY" and subject.get("idNumber"):
-        return ID_PATH, {"number": _plain(subject["idNumber"])}
+        return ID_PATH, {"number": upper_number(subject["idNumber"])}
     if check == "KRA_PIN" and subject.get("kraPin"):
-        return PIN_PATH, {"number": _plain(subject["kraPin"])}
+        return PIN_PATH, {"number": upper_number(subject["kraPin"])}
     if check == "BUSINESS_VERIFICATION" and subject.get("registrationNumber"):
-        number = _plain(subject["registrationNumber"])
+        number = upper_number(subject["registrationNumber"])
         kind = re.match(r"[A-Z]*", number)
         extract = KINDS.get(kind[0] if kind else "", "CR12")
         return COMPANY_PATH, {"company_id": number, "check_type": extract}
-    raise Refused(REFUSED, f"{SOURCE} cannot be asked this for {check}.")
+    raise refused_error(SOURCE, f"cannot be asked this for {check}")
 
 
 def _outcome(answer: Record) -> tuple[Outcome, str]:
     code = _code(answer)
     outcome, why = CODES.get(code, ("LATER", ""))
-    verification = answer.get("verification")
-    told = verification.get("status") if isinstance(verification, dict) else ""
-    status = str(told or "").upper().replace("_", "-").replace(" ", "-")
-    is_said = status in VERIFIED.get(outcome, {status})
-    if code in CODES and is_said:
+    verification = as_object(answer.get("verification"))
+    status = str(verification.get("status") or "").upper()
+    status = status.replace("_", "-").replace(" ", "-")
+    agrees = status in VERIFIED.get(outcome, {status})
+    if code in CODES and agrees:
         return outcome, why
     if code in CODES and status == PENDING:
         return "LATER", "has not come to an end with this"
-    shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
-    logger.warning("Prembly answered with code %s, which is not understood", shown)
+    shown = printable_code(code)
+    logger.warning("Prembly answered with the unknown code %s", shown)
     return "LATER", f"answered with code {shown}, which is not understood"
 
 
 def _may_be_charged(answer: Record) -> bool:
-    """What the answer says of that; else not where the register was not reached."""
-    billing = answer.get("billing_info")
-    told = billing.get("was_charged") if isinstance(billing, dict) else None
-    return told if isinstance(told, bool) else _code(answer) != "02"
-
-
-def _failure(e: RequestRejected) -> Exception:
-    if e.status not in REFUSALS:
-        logger.warning("Prembly refused with status %s, which is not known", e.status)
-        return e
-    return Refused(REFUSED, f"{SOURCE} {REFUSALS[e.status]} (status {e.status}).")
+    """Return `was_charged`; without it, True unless the register was out of reach."""
+    charged = as_object(answer.get("billing_info")).get("was_charged")
+    return charged if isinstance(charged, bool) else _code(answer) != "02"
 
 
 def _data(answer: Record, number: str) -> Record:
-    """The record, which must be about the number that was asked about."""
+    """Return the record. Raises Unavailable if it is about another number."""
     data = answer.get("data")
     if not isinstance(data, dict):
         raise unavailable_error(SOURCE, "found a record and did not give it")
     keys = ("id_number", "identity_number", "pin", "registrationNumber")
-    told = {plain_number(data[key]) for key in keys if data.get(key)}
-    if told and plain_number(number) not in told:
+    numbers = {plain_number(data[key]) for key in keys if data.get(key)}
+    if numbers and plain_number(number) not in numbers:
         raise unavailable_error(SOURCE, "answered about something else")
     return data
 
 
 def _code(answer: Any) -> str:
-    return str(answer.get("response_code") or "") if isinstance(answer, dict) else ""
+    return str(as_object(answer).get("response_code") or "")
 
 
 def _reference(answer: Record) -> str | None:
-    verification = answer.get("verification")
-    told = verification.get("reference") if isinstance(verification, dict) else None
-    return told[:64] if isinstance(told, str) and told else None
+    reference = as_object(answer.get("verification")).get("reference")
+    return reference[:64] if isinstance(reference, str) and reference else None
 
 
-def _plain(number: Any) -> str:
-    return re.sub(r"\s", "", str(number)).upper()
+def identity(subject: Record, data: Record | None, **evidence: Any) -> Finding:
+    found = data or {}
+    serial = clean_text(found.get("serial_number") or found.get("id_serial_number"))
+    person = Person(
+        name=_name(found),
+        born_on=_first_day(found, "date_of_birth", "dob"),
+        gender=GENDERS.get((clean_text(found.get("gender")) or "").upper()),
+        serial_number=serial,
+        citizenship=clean_text(found.get("citizenship")),
+        place_of_birth=clean_text(found.get("place_of_birth")),
+        is_dead=is_death(
+            clean_text(found.get("date_of_death")) or clean_text(found.get("dod")),
+            _first_day(found, "date_of_death", "dod"),
+        ),
+    )
+    return person_answers.identity(subject, person if data else None, **evidence)
+
+
+def taxpayer(
+    subject: Record, data: Record | None, *, source: str, **evidence: Any
+) -> Finding:
+    found = data or {}
+    name = clean_text(found.get("taxpayer_name"))
+    obligations = clean_text(found.get("obligation_details"))
+    match = name_match(subject, name)
+    status = PIN_STATUSES.get(normalize_code(found.get("pin_status")) or "")
+    pin = subject.get("kraPin")
+    letter = str(pin or "")[:1].upper()
+    details = {
+        "kraPin": pin,
+        "taxpayerName": name,
+        "taxpayerType": PIN_LETTERS.get(letter) if data else None,
+        "pinStatus": status,
+        "taxStation": None,
+        "registeredAddress": None,
+        "obligations": [obligations] if obligations else None,
+        "nameMatch": likeness_of(match),
+    }
+    flags = {"PIN_NOT_FOUND": "The revenue authority knows no such PIN."}
+    if data:
+        flags = name_flags(subject, match, OTHER_TAXPAYER)
+    if data and status != "ACTIVE":
+        if status is None:
+            logger.warning("Prembly returned an unknown status of a PIN")
+        unknown = "The revenue authority does not say that the PIN is active."
+        flags["PIN_INACTIVE"] = f"The PIN is {status.lower()}." if status else unknown
+    known = status is not None and is_compared(subject, match)
+    return build_finding(
+        source,
+        summary=worst_message(flags, PIN_CLEAR if known else NOT_COMPARED),
+        flags=flags,
+        details=details,
+        known=known,
+        match=match,
+        **evidence,
+    )
+
+
+def business(
+    subject: Record, data: Record | None, *, source: str, **evidence: Any
+) -> Finding:
+    if data is None:
+        return company_answers.company_not_found(subject, source, **evidence)
+    word = normalize_code(data.get("status"))
+    status = COMPANY_STATUSES.get(word or "", word)
+    # `verified` is False where the register does not confirm the record.
+    doubt = "" if data.get("verified") is not False else NOT_COMPARED
+    if word and word not in COMPANY_STATUSES:
+        logger.warning("Prembly returned an unknown status of a company")
+    number = str(subject.get("registrationNumber") or "").upper()
+    letters = re.match(r"[A-Z]*", number.strip())
+    address = clean_text(data.get("physicalAddress")) or clean_text(
+        data.get("postalAddress")
+    )
+    company = Company(
+        name=clean_text(data.get("businessName"))
+        or clean_text(data.get("companyName")),
+        kind=TYPES.get(letters[0]) if letters else None,
+        status=status,
+        incorporated_on=_first_day(data, "registrationDate"),
+        address=clean_text(address),
+        directors=_partners(data.get("partners")),
+        doubt=doubt,
+    )
+    return company_answers.company_found(subject, company, source, **evidence)
+
+
+def _partners(value: Any) -> list[dict[str, Any]] | None:
+    """Return the people of the extract. It has no uniform list of shares."""
+    if not isinstance(value, list):
+        return None
+    return [
+        {
+            "fullName": clean_text(each.get("name")),
+            "role": normalize_code(each.get("type")),
+            "nationality": clean_text(each.get("nationality")),
+            "appointedOn": None,
+        }
+        for each in as_objects(value)
+    ]
+
+
+def _name(found: Record) -> str | None:
+    """Return the name, from one member or put together from its parts."""
+    if whole := clean_text(found.get("identity_name")) or clean_text(
+        found.get("full_name")
+    ):
+        return whole
+    last = found.get("surname") or found.get("last_name")
+    parts = [found.get("first_name"), found.get("other_name"), last]
+    return " ".join(filter(None, map(clean_text, parts))) or None
+
+
+def _first_day(found: Record, *keys: str) -> str | None:
+    """Return the first date among these members as YYYY-MM-DD.
+
+    Prembly writes 1990-01-31, 31-01-1990, 31/01/1990 or 22 September 2001.
+    """
+    for key in keys:
+        text = clean_text(found.get(key)) or ""
+        if day := iso_date(text):
+            return day
+        for form in ("%d-%m-%Y", "%d/%m/%Y", "%d %B %Y"):
+            try:
+                parsed = datetime.strptime(text, form).date()  # noqa: DTZ007
+            except ValueError:
+                continue
+            return parsed.isoformat()
+    return None
+
+
+READERS = {
+    "IDENTITY": identity,
+    "KRA_PIN": taxpayer,
+    "BUSINESS_VERIFICATION": business,
+}

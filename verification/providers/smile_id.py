@@ -2,11 +2,13 @@
 
 https://docs.usesmileid.com/products/for-individuals-kyc/identity-lookup
 
-A job has an id of ours, and a second job of the same id is not begun: what was asked
-before a crash or a lost answer is read again instead of being paid for twice.
+We choose the id of a job, and Smile ID begins no second job with the same id. After a
+crash or a lost answer we therefore read the first job again instead of paying twice.
 
-With an address for callbacks jobs are only begun, and Smile ID asks the registers for
-as long as these need. Its callback is a hint: the answer is read from the job's status.
+With an address for callbacks we only begin jobs, and Smile ID waits for the registers.
+Its callback is a hint: we read the answer from the job's status.
+
+Absent values are texts: "Not Available" for people, "N/A" for companies.
 """
 
 from __future__ import annotations
@@ -22,28 +24,35 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from verification.providers.base import (
-    BadSignature,
-    Finding,
-    Inquiry,
-    NotTold,
-    Refused,
-    covers_subject,
-)
+from verification.providers import company_answers, person_answers
+from verification.providers.base import BadSignature, Finding, Inquiry, NotTold
+from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
 from verification.providers.http_api import (
-    FOREIGN,
-    REFUSED,
     Api,
     Reply,
     RequestRejected,
+    refused_error,
+    require_covered_country,
     unavailable_error,
 )
-from verification.providers.scoring import pending_error
-from verification.providers.smile_id_answers import (
-    business,
-    identity,
-    taxpayer,
-    text_or_none,
+from verification.providers.json_values import (
+    Record,
+    as_object,
+    as_objects,
+    clean_text,
+    iso_date,
+    normalize_code,
+    printable_code,
+    upper_number,
+)
+from verification.providers.person_answers import Person, is_death
+from verification.providers.scoring import (
+    build_finding,
+    likeness_of,
+    name_flags,
+    name_match,
+    pending_error,
+    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -51,10 +60,10 @@ logger = logging.getLogger(__name__)
 SOURCE = "Smile ID"
 ID_PATH, BUSINESS_PATH = "/v1/id_verification", "/v1/business_verification"
 STATUS_PATH = "/v1/job_status"
-# All calls of one check end before its lease does.
+# For one call, and for all calls of a check: they end within its lease.
 SECONDS, TOGETHER = 10.0, 35.0
+# Seconds until we ask for the status of a job: without callbacks, and with them.
 PAUSE = 10.0
-# How soon a job is asked about whose callback does not come.
 CALLBACK_WAIT = 60.0
 ASYNC = {
     ID_PATH: "/v1/async_id_verification",
@@ -70,7 +79,7 @@ RESULTS: dict[str, tuple[Outcome, str]] = {
     "1016": ("REFUSED", "has not activated this product for the account"),
     "0001": ("LATER", "answered with an error"),
 }
-# In answers of status 4xx. An unknown one is refused as well.
+# Codes in answers with status 4xx. An unknown code is a refusal as well.
 ERRORS: dict[str, tuple[Outcome, str]] = {
     "2201": ("LATER", "has an error of its own"),
     "2301": ("LATER", "has an error of its own"),
@@ -91,11 +100,24 @@ ERRORS: dict[str, tuple[Outcome, str]] = {
 KNOWN_JOB = "2215"
 VERIFIED = {ID_PATH: "Verify_ID_Number", BUSINESS_PATH: "Verify_Business"}
 KINDS = {ID_PATH: 5, BUSINESS_PATH: 7}
-READERS = {
-    "IDENTITY": identity,
-    "KRA_PIN": taxpayer,
-    "BUSINESS_VERIFICATION": business,
+ABSENT = {"not available", "n/a", "na", "none", "null"}
+GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
+DEATH = ("dateofdeath", "dod")
+TYPES = {
+    "PRIVATE_COMPANY_LIMITED_BY_SHARES": "PRIVATE_LIMITED_COMPANY",
+    "PRIVATE_COMPANY": "PRIVATE_LIMITED_COMPANY",
+    "PUBLIC_COMPANY_LIMITED_BY_SHARES": "PUBLIC_LIMITED_COMPANY",
+    "PUBLIC_COMPANY": "PUBLIC_LIMITED_COMPANY",
 }
+STATUSES = {
+    "ACTIVE": ACTIVE,
+    "REGISTERED": ACTIVE,
+    "DISSOLVED": DISSOLVED,
+    "STRUCK_OFF": DISSOLVED,
+    "DEREGISTERED": DISSOLVED,
+    "CEASED": DISSOLVED,
+}
+NO_PIN = "The revenue authority knows no such PIN or ID."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +125,7 @@ class _Job:
     path: str
     user_id: str
     job_id: str
-    asked: Mapping[str, str]
+    query: Mapping[str, str]
 
 
 class SmileId:
@@ -128,10 +150,9 @@ class SmileId:
         self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        if not covers_subject(self, inquiry.subject):
-            raise Refused(REFUSED, FOREIGN.format(SOURCE))
-        path, asked = _question(inquiry)
-        answer, reply = self._answered(path, asked, inquiry)
+        require_covered_country(self, inquiry.subject, SOURCE)
+        path, query = _query(inquiry)
+        answer, reply = self._answer(path, query, inquiry)
         return READERS[inquiry.check](
             inquiry.subject,
             answer if _outcome(answer) == "FOUND" else None,
@@ -141,33 +162,33 @@ class SmileId:
         )
 
     def read_callback(self, body: bytes) -> str:
-        """The job it is about, if it is signed with our key; raises BadSignature.
+        """Return the id of the job that ended. Raises BadSignature.
 
-        The signature does not cover the rest, so nothing else of it is read.
+        The signature does not cover the body, so we use nothing else of it.
         """
         try:
-            told = json.loads(body)
-            if not isinstance(told, dict) or not self._is_ours(told):
+            callback = json.loads(body)
+            if not isinstance(callback, dict) or not self._is_ours(callback):
                 raise BadSignature
         except (ValueError, RecursionError):
             raise BadSignature from None
-        params = told.get("PartnerParams")
-        job = str(params.get("job_id")) if isinstance(params, dict) else ""
+        job = str(as_object(callback.get("PartnerParams")).get("job_id") or "")
         return job if re.fullmatch(r"[A-Za-z0-9-]{1,64}", job) else ""
 
-    def _is_ours(self, told: Mapping[str, Any]) -> bool:
-        stamp, given = str(told.get("timestamp")), str(told.get("signature"))
-        wanted = signature(self._key, self._partner_id, stamp)
-        return hmac.compare_digest(given.encode(), wanted.encode())
+    def _is_ours(self, answer: Record) -> bool:
+        """Return whether the answer is signed with our API key."""
+        expected = signature(self._key, self._partner_id, str(answer.get("timestamp")))
+        signed = str(answer.get("signature"))
+        return hmac.compare_digest(signed.encode(), expected.encode())
 
-    def _answered(
-        self, path: str, asked: Mapping[str, str], inquiry: Inquiry
-    ) -> tuple[dict[str, Any], Reply]:
-        """The answer to the latest job; each try may begin one more than the last."""
+    def _answer(
+        self, path: str, query: Mapping[str, str], inquiry: Inquiry
+    ) -> tuple[Record, Reply]:
+        """Return the answer to the latest job; each attempt may begin one job more."""
         end = time.monotonic() + TOGETHER
         for nth in range(1, inquiry.attempt + 1):
             job_id = inquiry.reference if nth == 1 else f"{inquiry.reference}-{nth}"
-            job = _Job(path, str(inquiry.result_id), job_id, asked)
+            job = _Job(path, str(inquiry.result_id), job_id, query)
             answer, reply, is_new = self._begin(job, inquiry)
             self._check(answer, job)
             outcome = _outcome(answer)
@@ -175,16 +196,16 @@ class SmileId:
                 return answer, reply
             _, why = RESULTS.get(str(answer.get("ResultCode")), ("LATER", ""))
             if outcome == "REFUSED":
-                raise Refused(REFUSED, f"{SOURCE} {why}.")
+                raise refused_error(SOURCE, why)
             if is_new or time.monotonic() > end:
                 break
         raise unavailable_error(SOURCE, why or "gave an answer that is not understood")
 
-    def _begin(self, job: _Job, inquiry: Inquiry) -> tuple[dict[str, Any], Reply, bool]:
-        """Its answer, and whether the job has only now been begun."""
+    def _begin(self, job: _Job, inquiry: Inquiry) -> tuple[Record, Reply, bool]:
+        """Begin the job. Returns its answer, the reply, and whether the job is new."""
         params = {"job_id": job.job_id, "user_id": job.user_id}
         body = {
-            **job.asked,
+            **job.query,
             "partner_params": {**params, "job_type": KINDS[job.path]},
             "source_sdk": "rest_api",
             "source_sdk_version": "1.0.0",
@@ -200,21 +221,22 @@ class SmileId:
         except RequestRejected as e:
             if _error(e) != KNOWN_JOB:
                 raise _failure(e) from None
-            return *self._earlier(params, inquiry), False
+            return *self._job_status(params, inquiry), False
         _check_final(answer, inquiry)
         return answer, reply, True
 
-    def _earlier(
+    def _job_status(
         self, params: dict[str, str], inquiry: Inquiry
-    ) -> tuple[dict[str, Any], Reply]:
-        wanted = {**params, "image_links": False, "history": False}
-        reply = self._post(STATUS_PATH, wanted)
+    ) -> tuple[Record, Reply]:
+        """Return the answer to a job that was begun earlier."""
+        body = {**params, "image_links": False, "history": False}
+        reply = self._post(STATUS_PATH, body)
         try:
             status = self._signed(reply)
         except RequestRejected:
-            # The job may have been paid for: another one would be paid for again.
-            told = "knows the job, and does not tell its answer"
-            raise unavailable_error(SOURCE, told) from None
+            # Smile ID may have charged the job; another one would cost again.
+            why = "knows the job, and does not tell its answer"
+            raise unavailable_error(SOURCE, why) from None
         answer = status.get("result")
         if str(status.get("job_complete")).lower() != "true":
             raise _pending_error(inquiry)
@@ -233,26 +255,28 @@ class SmileId:
         }
         return self._api.fetch("POST", path, json={**signed, **body})
 
-    def _signed(self, reply: Reply) -> dict[str, Any]:
-        """The answer, if it is signed with our key. Raises Unavailable or Declined."""
-        answer = self._api.read(reply)
-        if not isinstance(answer, dict):
-            raise unavailable_error(SOURCE, "answered with JSON that is no object")
+    def _signed(self, reply: Reply) -> Record:
+        """Return the answer, checked for our signature.
+
+        Raises Unavailable or RequestRejected.
+        """
+        answer = self._api.read_object(reply)
         if not self._is_ours(answer):
             raise unavailable_error(SOURCE, "answered with a wrong signature")
         return answer
 
-    def _check(self, answer: dict[str, Any], job: _Job) -> None:
-        """That it is about what was asked: the signature does not cover the rest."""
-        params = answer.get("PartnerParams")
-        echoed = params.get("job_id") if isinstance(params, dict) else None
+    def _check(self, answer: Record, job: _Job) -> None:
+        """Raise Unavailable if the answer is about another job or number.
+
+        The signature covers neither.
+        """
+        echoed = as_object(answer.get("PartnerParams")).get("job_id")
         number = text_or_none(answer.get("IDNumber"))
-        if echoed != job.job_id or number not in {None, job.asked["id_number"]}:
+        if echoed != job.job_id or number not in {None, job.query["id_number"]}:
             raise unavailable_error(SOURCE, "answered about something else")
         if _outcome(answer) == "FOUND":
-            actions = answer.get("Actions")
-            done = actions.get(VERIFIED[job.path]) if isinstance(actions, dict) else ""
-            if done != "Verified":
+            actions = as_object(answer.get("Actions"))
+            if actions.get(VERIFIED[job.path]) != "Verified":
                 raise unavailable_error(SOURCE, "found a record and did not verify it")
 
 
@@ -261,10 +285,10 @@ def signature(api_key: str, partner_id: str, timestamp: str) -> str:
     return b64encode(hmac.digest(api_key.encode(), signed, "sha256")).decode()
 
 
-def _question(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
-    """The path, and which number is looked up as what."""
+def _query(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
+    """Return the path, and the number with the type under which to look it up."""
     subject = inquiry.subject
-    # A photo is of no use to any check, and a burden to whoever holds it.
+    # No check needs a photo, and keeping one would be a burden.
     kinds = {
         ("IDENTITY", "idNumber"): (ID_PATH, "NATIONAL_ID_NO_PHOTO"),
         ("KRA_PIN", "kraPin"): (ID_PATH, "TAX_INFORMATION"),
@@ -277,42 +301,42 @@ def _question(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
     for (check, key), (path, kind) in kinds.items():
         if check != inquiry.check or not subject.get(key):
             continue
-        number = re.sub(r"\s", "", str(subject[key])).upper()
-        asked = {"country": "KE", "id_type": kind, "id_number": number}
+        number = upper_number(subject[key])
+        query = {"country": "KE", "id_type": kind, "id_number": number}
         if path == BUSINESS_PATH and subject.get("postalAddress"):
-            # In Kenya the whole extract is given only to who knows the address.
-            asked["id_type"] = "BUSINESS_REGISTRATION"
-            asked["postal_address"] = str(subject["postalAddress"])
-            asked["postal_code"] = str(subject.get("postalCode") or "")
-        return path, asked
-    raise Refused(REFUSED, f"{SOURCE} cannot be asked this for {inquiry.check}.")
+            # Kenya's register gives the whole extract only for a known address.
+            query["id_type"] = "BUSINESS_REGISTRATION"
+            query["postal_address"] = str(subject["postalAddress"])
+            query["postal_code"] = str(subject.get("postalCode") or "")
+        return path, query
+    raise refused_error(SOURCE, f"cannot be asked this for {inquiry.check}")
 
 
-def _outcome(answer: Mapping[str, Any]) -> Outcome:
+def _outcome(answer: Record) -> Outcome:
     code = str(answer.get("ResultCode"))
     if code not in RESULTS:
-        shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
-        logger.warning("Smile ID answered with code %s, which is not known", shown)
+        shown = printable_code(code)
+        logger.warning("Smile ID answered with the unknown code %s", shown)
     return RESULTS.get(code, ("LATER", ""))[0]
 
 
 def _error(e: RequestRejected) -> str:
-    return str(e.answer.get("code")) if isinstance(e.answer, dict) else ""
+    return str(as_object(e.answer).get("code", ""))
 
 
 def _failure(e: RequestRejected) -> Exception:
     code = _error(e)
     if code not in ERRORS:
-        shown = code if re.fullmatch(r"\w{1,8}", code) else "?"
-        logger.warning("Smile ID refused with code %s, which is not known", shown)
+        shown = printable_code(code)
+        logger.warning("Smile ID refused with the unknown code %s", shown)
         return e
     outcome, why = ERRORS[code]
     if outcome == "LATER":
         return unavailable_error(SOURCE, why)
-    return Refused(REFUSED, f"{SOURCE} {why} (code {code}).")
+    return refused_error(SOURCE, f"{why} (code {code})")
 
 
-def _check_final(answer: Mapping[str, Any], inquiry: Inquiry) -> None:
+def _check_final(answer: Record, inquiry: Inquiry) -> None:
     if str(answer.get("IsFinalResult", "true")).lower() != "true":
         raise _pending_error(inquiry)
 
@@ -324,3 +348,131 @@ def _is_taken(reply: Reply) -> bool:
 def _pending_error(inquiry: Inquiry, pause: float = PAUSE) -> Exception:
     late = f"{SOURCE} has been at work on this for too long."
     return pending_error(inquiry, datetime.now(UTC), pause, late)
+
+
+def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
+    found = answer or {}
+    more = {
+        re.sub("[^a-z]", "", key.casefold()): value
+        for key, value in as_object(found.get("FullData")).items()
+    }
+    death = next(filter(None, (text_or_none(more.get(key)) for key in DEATH)), None)
+    person = Person(
+        name=text_or_none(found.get("FullName")),
+        born_on=parse_day(found.get("DOB")),
+        gender=parse_gender(found.get("Gender")),
+        serial_number=text_or_none(more.get("serialnumber")),
+        citizenship=text_or_none(more.get("citizenship")),
+        place_of_birth=text_or_none(more.get("placeofbirth")),
+        is_dead=is_death(death, parse_day(death)),
+    )
+    return person_answers.identity(subject, person if answer else None, **evidence)
+
+
+def taxpayer(
+    subject: Record, answer: Record | None, *, source: str, **evidence: Any
+) -> Finding:
+    """Make the finding of a PIN. Without the PIN's status it has no clear score."""
+    found = answer or {}
+    name = text_or_none(found.get("FullName"))
+    match = name_match(subject, name)
+    pin = subject.get("kraPin") or text_or_none(found.get("Secondary_ID_Number"))
+    details = {
+        "kraPin": pin,
+        "taxpayerName": name,
+        "taxpayerType": "INDIVIDUAL" if answer else None,
+        "pinStatus": None,
+        "taxStation": None,
+        "registeredAddress": text_or_none(found.get("Address")),
+        "obligations": None,
+        "nameMatch": likeness_of(match),
+    }
+    flags = name_flags(subject, match) if answer else {"PIN_NOT_FOUND": NO_PIN}
+    clear = "The PIN is registered; whether it is active is not known."
+    return build_finding(
+        source,
+        summary=worst_message(flags, clear),
+        flags=flags,
+        details=details,
+        known=False,
+        match=match,
+        **evidence,
+    )
+
+
+def business(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
+    if not answer:
+        return company_answers.company_not_found(subject, **evidence)
+    record = as_object(answer.get("company_information"))
+    word, kind = _code(record.get("status")), _code(record.get("company_type"))
+    if word and word not in STATUSES:
+        logger.warning("Smile ID returned an unknown status of a company")
+    company = Company(
+        name=text_or_none(record.get("legal_name")),
+        kind=TYPES.get(kind or "", kind),
+        status=STATUSES.get(word or "", word),
+        incorporated_on=parse_day(record.get("registration_date")),
+        address=text_or_none(record.get("address")),
+        directors=_directors(answer),
+        shareholders=_shareholders(answer),
+    )
+    return company_answers.company_found(subject, company, **evidence)
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a text or a number as text, or None for Smile ID's absent values."""
+    return clean_text(value, absent=ABSENT)
+
+
+def _directors(found: Record) -> list[dict[str, Any]]:
+    roles = {"directors": "DIRECTOR", "proprietors": "PROPRIETOR", "fiduciaries": None}
+    return [
+        {
+            "fullName": text_or_none(one.get("name")),
+            "role": role or _code(one.get("fiduciary_type")),
+            "nationality": text_or_none(one.get("nationality")),
+            "appointedOn": None,
+        }
+        for key, role in roles.items()
+        for one in as_objects(found.get(key))
+    ]
+
+
+def _shareholders(found: Record) -> list[dict[str, Any]]:
+    holders = []
+    for one in as_objects(found.get("beneficial_owners")):
+        shares = (text_or_none(one.get("shareholdings")) or "").replace(",", "")
+        amount = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?(%?)", shares)
+        number = float(amount[1]) if amount else None
+        is_percent = bool(amount and amount[2])
+        holders.append(
+            {
+                "fullName": text_or_none(one.get("name")),
+                "shares": None if is_percent or number is None else int(number),
+                "percent": number if is_percent else None,
+            }
+        )
+    return holders
+
+
+def _code(value: Any) -> str | None:
+    return normalize_code(text_or_none(value))
+
+
+def parse_gender(value: Any) -> str | None:
+    return GENDERS.get((text_or_none(value) or "").casefold())
+
+
+def parse_day(value: Any) -> str | None:
+    """Return YYYY-MM-DD for a text that begins so, or is written DD/MM/YYYY."""
+    text = text_or_none(value) or ""
+    if local := re.fullmatch(r"(\d\d)[/-](\d\d)[/-](\d{4})", text):
+        text = f"{local[3]}-{local[2]}-{local[1]}"
+    return iso_date(text)
+
+
+READERS = {
+    "IDENTITY": identity,
+    "KRA_PIN": taxpayer,
+    "BUSINESS_VERIFICATION": business,
+}

@@ -1,24 +1,25 @@
-"""People at Smile ID, by its interface V3: jobs whose answer comes by a callback alone.
+"""People at Smile ID, by its interface V3, which answers by callbacks only.
 
-A job is begun by a token, with the subject's consent in it, and has an id of theirs.
-Nothing can be begun under an id of ours, so nothing is begun twice: a job that may have
-been taken is waited for. Its status tells whether it still runs or has failed, and
-nothing of the person. A job that has ended without a callback here is asked to call
-back again; a check never completes by a status.
+We begin a job with a token and the subject's consent, and Smile ID chooses its id. We
+cannot begin a job under an id of our own, so we never begin one twice: we wait for a
+job that Smile ID may have taken. A job's status tells whether it runs or has failed,
+and nothing about the person. If a job has ended and no callback came, we ask Smile ID
+to send it again. A status alone never completes a check.
 
-The signature of a callback covers its time and our number, not its body. So each job is
-given a proof, made with the API key, which Smile ID repeats in `partner_params` of the
-body and nobody else can know.
+A callback's signature covers its time and our partner number, not its body. Each job
+therefore carries a proof made with the API key. Smile ID repeats it in the body's
+`partner_params`, and nobody else can know it.
 
-Confirmed by the published specification (github.com/smileidentity/api-reference,
-September 2026) and the official client `usesmileid` 12.1: token, job, status, replay,
-their errors, and that the job is a multipart form. Told by several clients that work,
-and quoted by them from docs.usesmileid.com: the headers and the signature of callbacks,
-`status`, `reason`, `partner_params` and `id_fields` in them. Not confirmed: which of
-`id_fields` come for a Kenyan ID number, all reasons to block, whether the signature is
-made with leading zeros in our number (both are taken), and what of a failed job is
-charged (it counts as charged). V3 knows no companies; what it answers about PINs is not
-published, so these stay with v1 (`smile_id`).
+The published specification (github.com/smileidentity/api-reference, September 2026) and
+the official client `usesmileid` 12.1 confirm: token, job, status, replay, their errors,
+and that the job is a multipart form. Several working clients, quoting
+docs.usesmileid.com, agree on callbacks: headers, signature, `status`, `reason`,
+`partner_params` and `id_fields`.
+
+Unconfirmed: which `id_fields` come for a Kenyan ID number; the full list of reasons to
+block; whether the signature uses leading zeros of our number (we accept both); what
+Smile ID charges for a failed job (we count it as charged). V3 has no companies, and its
+answers about PINs are unpublished, so these checks stay with v1 (`smile_id`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from verification.providers import person_answers
 from verification.providers.base import (
     AnswerPending,
     BadSignature,
@@ -42,38 +44,41 @@ from verification.providers.base import (
     NotTold,
     PendingInquiry,
     ProviderError,
-    Refused,
     Unavailable,
-    covers_subject,
 )
 from verification.providers.http_api import (
-    FOREIGN,
-    REFUSED,
     Api,
     Reply,
-    RequestRejected,
+    TokenCache,
+    refused_error,
+    require_covered_country,
     unavailable_error,
 )
+from verification.providers.json_values import Record, as_object, upper_number
+from verification.providers.person_answers import Person
 from verification.providers.scoring import MAX_WAIT, MEDIUM
-from verification.providers.smile_id import signature
-from verification.providers.smile_id_answers import identity_v3, text_or_none
-from verification.providers.tokens import TokenCache
+from verification.providers.smile_id import (
+    parse_day,
+    parse_gender,
+    signature,
+    text_or_none,
+)
 
 logger = logging.getLogger(__name__)
 
 SOURCE = "Smile ID (V3)"
-# A token and a job, and each of them again, end before the check's lease does.
+# For each call: a token, a job and one repeat of each end within the check's lease.
 SECONDS = 8.0
 # Tokens live for 15 minutes.
 TOKEN_LIFE = 14 * 60.0
-# How often a job is asked about whose callback does not come.
+# How long to wait before asking for the status of a job without a callback.
 PAUSE = timedelta(minutes=1)
-# Callbacks are signed when they are sent.
+# Smile ID signs a callback when it sends it; an older signature is refused.
 MAX_AGE = timedelta(hours=1)
 JOB = re.compile(r"job_[0-9a-z]{26}")
 NAME = re.compile(r"([A-Za-z0-9-]{1,64})-([1-9][0-9]{0,3})")
-# In answers to a job that is not begun. Those that are not here are refused as well.
-ERRORS = {
+# Refusals to begin a job, by status.
+REFUSALS = {
     400: "does not take a value of the request",
     401: "does not take the credentials",
     403: "has not enabled the product, our address or the callback's for the account",
@@ -90,7 +95,7 @@ UNSURE = "The record matches; Smile ID wants a person to look at it."
 class SmileIdV3:
     name: ClassVar[str] = "smile_id_v3"
     waits_on_network: ClassVar[bool] = True
-    # A job that is begun once more is paid for once more.
+    # Smile ID charges every job.
     repeats_are_free: ClassVar[bool] = False
     countries: ClassVar[frozenset[str]] = frozenset({"KE"})
     not_told: ClassVar[NotTold] = {
@@ -111,7 +116,7 @@ class SmileIdV3:
         self._partner_id, self._key = partner_id, api_key
         self._callback_url, self._policy_url = callback_url, policy_url
         self._attested_language = attested_language
-        self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS)
+        self._api = Api(SOURCE, url, opened=opened, seconds=SECONDS, refusals=REFUSALS)
         self._token = TokenCache(self._ask_token, SECONDS)
 
     def missing_requirement(
@@ -127,22 +132,21 @@ class SmileIdV3:
 
     def ask(self, inquiry: Inquiry) -> Finding:
         if inquiry.check != "IDENTITY":
-            raise Refused(REFUSED, f"{SOURCE} does not answer {inquiry.check}.")
-        if not covers_subject(self, inquiry.subject):
-            raise Refused(REFUSED, FOREIGN.format(SOURCE))
+            raise refused_error(SOURCE, f"does not answer {inquiry.check}")
+        require_covered_country(self, inquiry.subject, SOURCE)
         begun = inquiry.begun
         if begun is None:
             raise self._begin(inquiry)
         if begun.answer is None:
-            raise self._waits(begun)
+            raise self._wait(begun)
         return self._read(inquiry, begun.answer, begun.job)
 
     def read_callback(
         self, body: bytes, headers: Mapping[str, str], at: datetime
     ) -> Callback | None:
-        """Return the answer to keep, or None if it answers no job of ours.
+        """Return the answer to keep, or None if it is not about a job of ours.
 
-        Raises BadSignature unless signature and proof show that Smile ID sent it.
+        Raises BadSignature unless signature and proof are right.
         """
         if not self._is_signed(headers, at):
             raise BadSignature
@@ -165,9 +169,9 @@ class SmileIdV3:
 
     def _is_signed(self, headers: Mapping[str, str], at: datetime) -> bool:
         stamp = headers.get("Response-Timestamp", "")
-        given = headers.get("Response-Signature", "")
+        signed = headers.get("Response-Signature", "")
         numbers = {self._partner_id, self._partner_id.lstrip("0")}
-        if not any(_equals(given, signature(self._key, n, stamp)) for n in numbers):
+        if not any(_equals(signed, signature(self._key, n, stamp)) for n in numbers):
             return False
         try:
             return abs(at - datetime.fromisoformat(stamp)) <= MAX_AGE
@@ -179,25 +183,25 @@ class SmileIdV3:
         return hmac.digest(self._key.encode(), proved, "sha256").hex()
 
     def _begin(self, inquiry: Inquiry) -> Exception:
-        """Begin the job; what to raise until its callback has come."""
+        """Begin the job. Returns the exception to raise until its callback comes."""
         subject, given = inquiry.subject, inquiry.given
         lacking = self.missing_requirement(subject, given)
         if given is None or lacking:
-            return Refused(REFUSED, f"{SOURCE} has to be told {lacking}.")
+            return refused_error(SOURCE, f"needs {lacking}")
         name = f"{inquiry.reference}-{inquiry.attempt}"
-        reach = {"email": subject.get("email"), "phone_number": subject.get("phone")}
-        reached = next({key: value} for key, value in reach.items() if value)
+        contacts = {"email": subject.get("email"), "phone_number": subject.get("phone")}
+        contact = next({key: value} for key, value in contacts.items() if value)
         names = subject["firstName"], subject.get("middleName")
         parts = {
             "country": "KE",
-            # A photo is of no use to any check, and a burden to whoever holds it.
+            # No check needs a photo, and keeping one would be a burden.
             "id_type": "NATIONAL_ID_NO_PHOTO",
-            "id_number": _number(subject.get("idNumber")),
+            "id_number": upper_number(subject.get("idNumber")),
             "callback_url": self._callback_url,
             "user_details": {
                 "given_names": " ".join(filter(None, names)),
                 "last_name": subject["lastName"],
-                **reached,
+                **contact,
             },
             "consent": {
                 "granted": True,
@@ -214,27 +218,26 @@ class SmileIdV3:
             if not e.may_be_charged:
                 return e
             return _answer_pending()
-        return self._taken(reply)
+        return self._read_begun(reply)
 
-    def _taken(self, reply: Reply) -> Exception:
+    def _read_begun(self, reply: Reply) -> Exception:
+        """Return the exception for the answer to a new job."""
         if reply.status == NO_MONEY:
-            told_of = "has no balance left for the account"
-            return unavailable_error(SOURCE, told_of, may_be_charged=False)
+            why = "has no balance left for the account"
+            return unavailable_error(SOURCE, why, may_be_charged=False)
         try:
-            answer = self._api.read(reply)
-        except RequestRejected as e:
-            why = ERRORS.get(e.status)
-            return Refused(REFUSED, f"{SOURCE} {why} ({e.status}).") if why else e
+            job = as_object(self._api.read(reply)).get("job_id")
         except Unavailable as e:
-            # A 2xx that broke off was taken all the same.
+            # After a 2xx that broke off, the job exists all the same.
             return _answer_pending() if e.may_be_charged else e
-        job = answer.get("job_id") if isinstance(answer, dict) else None
+        except ProviderError as e:
+            return e
         return _answer_pending(
             job if isinstance(job, str) and JOB.fullmatch(job) else ""
         )
 
-    def _waits(self, begun: PendingInquiry) -> Exception:
-        """What to raise for a job whose callback has not come."""
+    def _wait(self, begun: PendingInquiry) -> Exception:
+        """Return the exception for a job whose callback has not come."""
         status = self._status(begun.job) if begun.job else ""
         if status in {"error", "not_found"}:
             return unavailable_error(SOURCE, f"ended the job with status {status}")
@@ -245,7 +248,7 @@ class SmileIdV3:
         return _answer_pending(begun.job)
 
     def _status(self, job: str) -> str:
-        """Blank where it is not told: the job may be at work all the same."""
+        """Return the job's status, or "" if it is unknown: the job may still run."""
         try:
             reply = self._fetch("GET", f"/v3/status/{job}")
         except ProviderError:
@@ -259,10 +262,10 @@ class SmileIdV3:
         try:
             self._fetch("POST", f"/v3/replay/{job}")
         except ProviderError as e:
-            logger.warning("%s is not asked to call back again: %s", SOURCE, e.code)
+            logger.warning("%s: no request for a new callback: %s", SOURCE, e.code)
 
     def _read(self, inquiry: Inquiry, body: str, job: str) -> Finding:
-        """The finding of a callback's body, which was shown to be Smile ID's."""
+        """Make the finding from the body of a callback with a valid proof."""
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -277,22 +280,22 @@ class SmileIdV3:
             "response_digest": reply.digest,
         }
         if status == "block" and reason == NOT_FOUND:
-            return identity_v3(inquiry.subject, None, **evidence)
+            return identity(inquiry.subject, None, **evidence)
         if status == "block":
             why = reason if reason in BLOCKED else "a reason that is not known"
-            raise Refused(REFUSED, f"{SOURCE} tells no record ({why}).")
+            raise refused_error(SOURCE, f"tells no record ({why})")
         fields = answer.get("id_fields")
         if status not in {"clear", "attention"} or not isinstance(fields, dict):
             why = f" ({reason})" if status == "error" and reason in TRIED else ""
             raise unavailable_error(SOURCE, f"could not answer{why}")
-        asked = _number(inquiry.subject.get("idNumber"))
+        asked = upper_number(inquiry.subject.get("idNumber"))
         number = text_or_none(fields.get("id_number"))
-        # Registers that keep numbers as such leave out leading zeros.
-        if number and _number(number).lstrip("0") != asked.lstrip("0"):
+        # Registers that store numbers as integers drop leading zeros.
+        if number and upper_number(number).lstrip("0") != asked.lstrip("0"):
             raise unavailable_error(SOURCE, "answered about something else")
-        found = identity_v3(inquiry.subject, fields, **evidence)
+        found = identity(inquiry.subject, fields, **evidence)
         if status == "attention" and (found.score or 0) < MEDIUM:
-            # Somebody there is in doubt: that is not a clean record.
+            # Smile ID is in doubt, so the record is not clean.
             summary = found.summary if found.flags else UNSURE
             return replace(found, score=None, summary=summary)
         return found
@@ -303,56 +306,57 @@ class SmileIdV3:
     def _fetch(
         self, method: str, path: str, parts: Mapping[str, Any] | None = None
     ) -> Reply:
-        """The answer to a call with a token, which is made anew where it has ended."""
-        for _ in range(2):
-            bearer = self._token.bearer()
+        def send(bearer: str) -> Reply:
             headers = {
                 "SmileID-Token": bearer,
                 "SmileID-Partner-ID": self._partner_id.lstrip("0"),
             }
-            reply = self._api.fetch(method, path, parts=parts, headers=headers)
-            if reply.status != 401:
-                break
-            self._token.drop(bearer)
-        return reply
+            return self._api.fetch(method, path, parts=parts, headers=headers)
+
+        return self._token.fetch(send, lambda reply: reply.status == 401)
 
     def _ask_token(self) -> tuple[str, float]:
         headers = {
             "smileid-partner-id": self._partner_id.lstrip("0"),
             "smileid-api-key": self._key,
         }
-        try:
-            answer = self._api.call("POST", "/v3/token", headers=headers)
-        except RequestRejected as e:
-            why = f"does not take the credentials (status {e.status})"
-            raise Refused(REFUSED, f"{SOURCE} {why}.") from None
-        except Unavailable as e:
-            # Nothing was asked yet that costs anything.
-            raise Unavailable(e.code, e.message) from None
-        bearer = answer.get("token") if isinstance(answer, dict) else None
-        if not isinstance(bearer, str) or not bearer:
-            why = "answered without a token"
-            raise unavailable_error(SOURCE, why, may_be_charged=False)
+        bearer, _ = self._api.ask_token("POST", "/v3/token", "token", headers=headers)
         return bearer, TOKEN_LIFE
 
 
-def _number(stated: Any) -> str:
-    return re.sub(r"\s", "", str(stated or "")).upper()
+def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
+    """Make the finding from `id_fields` of a callback.
+
+    Smile ID documents only names, birth and gender; it does not tell who has died.
+    """
+    found = answer or {}
+    parts = (
+        text_or_none(found.get(key))
+        for key in ("first_name", "other_names", "last_name")
+    )
+    person = Person(
+        name=text_or_none(found.get("full_name"))
+        or " ".join(filter(None, parts))
+        or None,
+        born_on=parse_day(found.get("date_of_birth")),
+        gender=parse_gender(found.get("gender")),
+    )
+    return person_answers.identity(subject, person if answer else None, **evidence)
 
 
 def _evidence(given: ConsentEvidence) -> list[dict[str, str]]:
-    """How consent was given, and to which text."""
-    kept = {
+    """Return how the subject consented, and to which text, as `metadata`."""
+    values = {
         "consent_method": given.how,
         "consent_notice_version": given.notice,
         "consent_notice_sha256": given.sha256,
     }
-    return [{"name": name, "value": value} for name, value in kept.items() if value]
+    return [{"name": name, "value": value} for name, value in values.items() if value]
 
 
-def _equals(given: str, wanted: str) -> bool:
-    """Compared in constant time. Header values may hold any character."""
-    return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())
+def _equals(received: str, expected: str) -> bool:
+    """Compare in constant time. A header's value may hold any character."""
+    return hmac.compare_digest(received.encode(errors="replace"), expected.encode())
 
 
 def _utc(at: datetime) -> str:

@@ -2,18 +2,17 @@
 
 What its answers do not say by themselves:
 
-- Whether money came is a session's `payment_status`; its `status` says whether the
-  payer went through the pages, which with some methods is days before the money.
-- The payer who goes back leaves the session open, and may come again.
-- Stripe remembers what was asked under an idempotency key for a day: `begin` asked
-  again within it returns the same session, even after its answer was lost.
-- A session lives from half an hour to a day; `expires_at` is brought between these.
+- A session's `payment_status` tells whether the money came. Its `status` tells whether
+  the payer finished the pages, with some methods days before the money.
+- A payer who goes back leaves the session open, and may return.
+- Stripe remembers the request of an idempotency key for a day: a repeated `begin`
+  returns the same session within that day, even if the first answer was lost.
+- A session lives from half an hour to a day; we move `expires_at` into that range.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -33,7 +32,7 @@ from verification.providers.http_api import (
     to_provider_error,
     unavailable_error,
 )
-from verification.providers.minor_units import from_cents, to_cents
+from verification.providers.json_values import Record, as_object
 from verification.providers.payment_provider import (
     BadSignature,
     CheckoutPage,
@@ -49,30 +48,35 @@ from verification.providers.payment_provider import (
     RefundRequest,
     RefundSnapshot,
     RefundState,
+    already_begun_error,
+    from_cents,
     header,
+    parse_json_object,
+    sum_refunds,
+    to_cents,
     validate_page_url,
 )
 
-# It would write an id into the home directory and tell of the machine.
+# Telemetry would write an id into the home directory and describe the machine.
 stripe.enable_telemetry = False
-# Below a warning it logs addresses, bodies and error texts with what was asked.
+# Below WARNING, Stripe's client logs URLs, bodies and error texts.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 
 PER_PAGE = 100
-# As many keys as a refund is asked for by, each after a stored error of the last.
+# Idempotency keys to try for a refund, each after a stored error of the last.
 MOST_KEYS = 10
-# How long ago a session may have been opened to be found without its name.
+# How far back to search for a session by our reference.
 SEARCHED = timedelta(days=7)
 LIVES_AT_LEAST, LIVES_AT_MOST = timedelta(minutes=30), timedelta(days=1)
-# For clocks that differ, and the time a request takes.
+# For differing clocks, and for the duration of a request.
 MARGIN = timedelta(minutes=1)
-# Of ours those that its pages speak; for others it goes by the browser.
+# Our languages that Stripe's pages have; for others Stripe follows the browser.
 LOCALES = {"en"}
-# Those of a dispute that was won, or that somebody has answered, are no news.
+# Events of a dispute that was won or answered need no reaction, so they are left out.
 DISPUTES = {"charge.dispute.created", "charge.dispute.funds_withdrawn"}
 LOST = ("charge.dispute.closed", "lost")
 REFUNDS = ("refund.", "charge.refund.")
-# An inquiry that was closed has taken nothing.
+# A closed inquiry ("warning_closed") takes no money.
 DISPUTE_STATES = {
     "won": DisputeState.WON,
     "warning_closed": DisputeState.WON,
@@ -85,7 +89,7 @@ class StripeCheckout:
     name: ClassVar[str] = "stripe"
     payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (PaymentMethod.CARD,)
     # https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts
-    # Shillings have to convert to 50 US cents; here at 150 for a dollar.
+    # Shillings must be worth at least 50 US cents; 150 shillings make a dollar here.
     MINIMUMS: ClassVar = {
         "KES": Decimal(75),
         "USD": Decimal("0.50"),
@@ -126,8 +130,7 @@ class StripeCheckout:
     def begin(self, asked: CheckoutRequest) -> CheckoutPage:
         session = self._created(asked)
         if session is None or not session.get("url"):
-            told = "The reference was used before; its page cannot be had again."
-            raise Refused("CHECKOUT_ALREADY_BEGUN", told)
+            raise already_begun_error()
         url = validate_page_url(session["url"], self.checkout_origin)
         return CheckoutPage(url, session["id"])
 
@@ -142,7 +145,7 @@ class StripeCheckout:
                 amount=from_cents(found.get("amount_total")),
                 currency=str(found.get("currency") or "").upper(),
                 transaction=_id(intent),
-                refunded=self._refunded(_id(intent)),
+                refunded=sum_refunds(self, _id(intent)),
                 disputes=self._disputes_of(_id(intent)),
             )
         message = _decline(intent)
@@ -152,7 +155,7 @@ class StripeCheckout:
         return CheckoutSnapshot(self.STATES.get(word, CheckoutState.OPEN), message=word)
 
     def refund(self, asked: RefundRequest) -> RefundSnapshot:
-        # Longer ago than Stripe remembers its idempotency keys.
+        # Stripe forgets idempotency keys after a day, so look for an earlier refund.
         if before := self.poll_refund(asked, ""):
             return before
         params: Any = {
@@ -166,8 +169,8 @@ class StripeCheckout:
         answer: ProviderError | None = None
         for number in range(MOST_KEYS):
             key = f"{asked.reference}-{number}" if number else asked.reference
-            # An error that is stored ended the request that got it. Where nothing of
-            # ours is listed since, another key is safe.
+            # A stored error ended its request. If Stripe lists no refund of ours since
+            # then, another key is safe.
             if number and (before := self.poll_refund(asked, "")):
                 return before
             try:
@@ -184,8 +187,7 @@ class StripeCheckout:
                     self._api.refunds.retrieve(refund).to_dict()
                 )
             return None
-        params: Any = {"payment_intent": asked.transaction, "limit": PER_PAGE}
-        for found in _pages(self._api.refunds, params):
+        for found in _pages(self._api.refunds, payment_intent=asked.transaction):
             if _metadata(found).get("refund") == asked.reference:
                 return self._refund_snapshot(found)
         return None
@@ -194,16 +196,14 @@ class StripeCheckout:
         signature = header(headers, "stripe-signature")
         if not any(_is_signed(body, signature, s) for s in self._webhook_secrets):
             raise BadSignature
-        event = _object(body)
+        event = parse_json_object(body)
         kind = str(event.get("type") or "")
-        data = event.get("data")
-        about = data.get("object") if isinstance(data, dict) else None
-        about = about if isinstance(about, dict) else {}
+        about = as_object(as_object(event.get("data")).get("object"))
         return ProviderEvent(
             str(event.get("id")),
             kind[:100],
             _reference(about),
-            # A dispute carries nothing of ours.
+            # A dispute has no reference of ours.
             _id(about.get("payment_intent")),
             is_dispute=kind in DISPUTES or (kind, about.get("status")) == LOST,
             is_refund=kind == "charge.refunded" or kind.startswith(REFUNDS),
@@ -213,9 +213,7 @@ class StripeCheckout:
     def payments_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderPayment]:
-        created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
-        params: Any = {"created": created, "limit": PER_PAGE}
-        for charge in _pages(self._api.charges, params):
+        for charge in _pages(self._api.charges, created=_span(start, end)):
             if charge.get("status") == "succeeded" and charge.get("paid"):
                 yield ProviderPayment(
                     reference=str(_metadata(charge).get("reference") or ""),
@@ -228,26 +226,21 @@ class StripeCheckout:
     def refunds_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderRefund]:
-        created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
-        params: Any = {"created": created, "limit": PER_PAGE}
-        for found in _pages(self._api.refunds, params):
-            seen = self._refund_snapshot(found)
-            if seen.state != RefundState.FAILED:
-                yield _provider_refund(seen.refund, found)
+        yield from self._refunds(created=_span(start, end))
 
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
-        params: Any = {"payment_intent": transaction, "limit": PER_PAGE}
-        for found in _pages(self._api.refunds, params):
-            seen = self._refund_snapshot(found)
-            if seen.state != RefundState.FAILED:
-                yield _provider_refund(seen.refund, found)
+        yield from self._refunds(payment_intent=transaction)
+
+    def _refunds(self, **params: Any) -> Iterator[ProviderRefund]:
+        for found in _pages(self._api.refunds, **params):
+            snapshot = self._refund_snapshot(found)
+            if snapshot.state != RefundState.FAILED:
+                yield _provider_refund(snapshot.refund, found)
 
     def disputes_between(
         self, start: datetime, end: datetime
     ) -> Iterator[DisputeSnapshot]:
-        created = {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
-        params: Any = {"created": created, "limit": PER_PAGE}
-        for found in _pages(self._api.disputes, params):
+        for found in _pages(self._api.disputes, created=_span(start, end)):
             yield _dispute_snapshot(found)
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
@@ -264,15 +257,13 @@ class StripeCheckout:
             with _translate_errors():
                 self._api.checkout.sessions.expire(name)
         except RequestRejected:
-            # It is paid or expired already, as the next look tells.
+            # The session is paid or expired already; the next `look` tells which.
             return
 
     def _disputes_of(self, intent: str) -> tuple[DisputeSnapshot, ...] | None:
-        params: Any = {"payment_intent": intent, "limit": PER_PAGE}
         try:
-            return tuple(
-                _dispute_snapshot(one) for one in _pages(self._api.disputes, params)
-            )
+            found = _pages(self._api.disputes, payment_intent=intent)
+            return tuple(_dispute_snapshot(one) for one in found)
         except ProviderError:
             return None
 
@@ -295,11 +286,11 @@ class StripeCheckout:
                     params, {"idempotency_key": asked.reference}
                 )
         except _KeyReused:
-            # The same checkout, with another limit of time for one.
+            # The earlier request was for the same checkout with another `expires_at`.
             return self._session_of(asked.reference)
         response = made.last_response
         if response and "Idempotent-Replayed" in response.headers:
-            # The answer of then; the session may have ended since.
+            # Stripe repeats its first answer; the session may have ended since.
             return self._session(made.id)
         return made.to_dict()
 
@@ -311,35 +302,19 @@ class StripeCheckout:
         return None
 
     def _session_of(self, reference: str) -> dict[str, Any] | None:
-        """The paid one of this reference, or else the newest."""
+        """Return the paid session of this reference, or else the newest."""
         since = int((datetime.now(UTC) - SEARCHED).timestamp())
-        params: Any = {
-            "created": {"gte": since},
-            "limit": PER_PAGE,
-            "expand": ["data.payment_intent"],
-        }
         newest = None
-        for found in _pages(self._api.checkout.sessions, params):
+        for found in _pages(
+            self._api.checkout.sessions,
+            created={"gte": since},
+            expand=["data.payment_intent"],
+        ):
             if found.get("client_reference_id") == reference:
                 if found.get("payment_status") == "paid":
                     return found
                 newest = newest or found
         return newest
-
-    def _refunded(self, intent: str) -> Decimal | None:
-        params: Any = {"payment_intent": intent, "limit": PER_PAGE}
-        try:
-            return sum(
-                (
-                    from_cents(found.get("amount"))
-                    for found in _pages(self._api.refunds, params)
-                    if self._refund_snapshot(found).state != RefundState.FAILED
-                ),
-                Decimal(0),
-            )
-        except ProviderError:
-            # That it was paid is known all the same.
-            return None
 
     def _refund_snapshot(self, found: dict[str, Any]) -> RefundSnapshot:
         word = str(found.get("status") or "")
@@ -372,7 +347,7 @@ def _dispute_snapshot(found: dict[str, Any]) -> DisputeSnapshot:
 def _is_signed(body: bytes, header: str, secret: str) -> bool:
     """https://docs.stripe.com/webhooks#verify-manually
 
-    By hand: Stripe's client reads the body as text first, and what is signed are bytes.
+    Stripe's client decodes the body first, but the signature covers its bytes.
     """
     parts = [part.partition("=") for part in header.split(",")]
     times = [value for name, _, value in parts if name == "t"]
@@ -382,22 +357,13 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
         return False
     signed = f"{times[0]}.".encode() + body
     expected = hmac.new(secret.encode(), signed, "sha256").hexdigest().encode()
-    given = [value.encode() for name, _, value in parts if name == "v1"]
-    return any(hmac.compare_digest(one, expected) for one in given)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    """An event, or {} where what was signed is none."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    signatures = [value.encode() for name, _, value in parts if name == "v1"]
+    return any(hmac.compare_digest(one, expected) for one in signatures)
 
 
 def _session_params(asked: CheckoutRequest) -> Any:
-    # On the payment, too, whose charges and their events carry it on.
-    named = {"reference": asked.reference}
+    # The payment has it as well, and passes it on to its charges and their events.
+    metadata = {"reference": asked.reference}
     params: dict[str, Any] = {
         "mode": "payment",
         "client_reference_id": asked.reference,
@@ -414,34 +380,39 @@ def _session_params(asked: CheckoutRequest) -> Any:
         "success_url": asked.return_url,
         "cancel_url": asked.cancel_url,
         "locale": asked.language if asked.language in LOCALES else "auto",
-        "metadata": named,
-        "payment_intent_data": {"metadata": named},
+        "metadata": metadata,
+        "payment_intent_data": {"metadata": metadata},
     }
     if asked.email:
         params["customer_email"] = asked.email
     now = datetime.now(UTC)
-    # A day is what it lives by itself; then the same is asked whenever it is asked.
+    # A session lives a day by default. Without `expires_at` a repeat is identical.
     if asked.expires_at < now + LIVES_AT_MOST - MARGIN:
         earliest = now + LIVES_AT_LEAST + MARGIN
         params["expires_at"] = int(max(asked.expires_at, earliest).timestamp())
     return params
 
 
-def _pages(service: Any, params: Any) -> Iterator[dict[str, Any]]:
+def _span(start: datetime, end: datetime) -> dict[str, int]:
+    return {"gte": int(start.timestamp()), "lt": int(end.timestamp())}
+
+
+def _pages(service: Any, **params: Any) -> Iterator[dict[str, Any]]:
     with _translate_errors():
-        for found in service.list(params).auto_paging_iter():
-            yield found.to_dict()
+        found = service.list({**params, "limit": PER_PAGE})
+        for each in found.auto_paging_iter():
+            yield each.to_dict()
 
 
 class _StoredError(Exception):
-    """The answer to an earlier request of this key, which Stripe repeats for a day."""
+    """An error that Stripe stored for this idempotency key and repeats for a day."""
 
     def __init__(self, answer: ProviderError) -> None:
         self.answer = answer
 
 
 class _KeyReused(Refused):
-    """The idempotency key was used before, for something else."""
+    """An earlier request used the idempotency key for something else."""
 
     def __init__(self) -> None:
         super().__init__(REFUSED, "Stripe was asked for another thing by this name.")
@@ -449,7 +420,7 @@ class _KeyReused(Refused):
 
 @contextmanager
 def _translate_errors(*, missing_is_none: bool = False) -> Iterator[None]:
-    """Turns the client's errors, which hold bodies, into ours."""
+    """Turn the client's errors into ours, which hold no bodies."""
     try:
         yield
     except stripe.IdempotencyError:
@@ -466,7 +437,7 @@ def _error(e: stripe.StripeError) -> ProviderError:
     if isinstance(e, stripe.APIConnectionError):
         return to_provider_error("Stripe", e.__cause__ or e)
     status = e.http_status
-    # 409: the same is being asked at this moment.
+    # 409: Stripe is handling the same request at this moment.
     later = RETRYABLE_STATUSES | {409}
     if status is None or status < 400 or status >= 500 or status in later:
         return unavailable_error("Stripe", f"answered with status {status}")
@@ -477,24 +448,23 @@ def _error(e: stripe.StripeError) -> ProviderError:
     return RequestRejected("Stripe", status, {"code": e.code})
 
 
-def _reference(about: dict[str, Any]) -> str:
-    """Our checkout's, of a session, a payment, a charge or a refund."""
+def _reference(about: Record) -> str:
+    """Return our checkout's reference, from a session, payment, charge or refund."""
     found = about.get("client_reference_id") or _metadata(about).get("reference")
     return found if isinstance(found, str) else ""
 
 
-def _metadata(found: dict[str, Any]) -> dict[str, Any]:
-    metadata = found.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
+def _metadata(found: Record) -> Record:
+    return as_object(found.get("metadata"))
 
 
 def _decline(intent: Any) -> str | None:
-    """Why the last attempt to pay failed, if one did."""
+    """Return why the last attempt to pay failed, or None."""
     if not isinstance(intent, dict) or not intent.get("last_payment_error"):
         return None
     return str(intent["last_payment_error"].get("message") or "")
 
 
 def _id(found: Any) -> str:
-    """Of an object that is there by its name or as a whole."""
+    """Return the id of an object, which Stripe gives as an id or as a whole."""
     return str((found.get("id") if isinstance(found, dict) else found) or "")
