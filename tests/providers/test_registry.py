@@ -43,7 +43,7 @@ ALLOWED = {
     "typing",
     "unicodedata",
     "uuid",
-    "verification.values.formats",
+    "verification.values.identifiers",
     "verification.providers.base",
     "verification.providers.sandbox_fixtures",
     "verification.providers.name_comparison",

@@ -20,7 +20,7 @@ from verification.providers.name_comparison import (
     without_particles,
 )
 from verification.reports.models import Report, SubjectType
-from verification.values.formats import normalise_identifier
+from verification.values.identifiers import normalise_identifier
 from verification.values.wire import NAIROBI
 
 ADULT_AGE = 18

@@ -25,7 +25,7 @@ from verification.providers.base import (
 )
 from verification.providers.name_comparison import DIFFERENT, SAME
 from verification.providers.sandbox_fixtures import Case, Fixture, prepare, seed_of
-from verification.values.formats import normalise_identifier
+from verification.values.identifiers import normalise_identifier
 
 DATA = tomllib.loads(Path(__file__).with_name("sandbox.toml").read_text("utf-8"))
 FAILURES = {

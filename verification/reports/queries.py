@@ -23,7 +23,7 @@ from verification.db.base import force_custom_plan
 from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
 from verification.reports.models import Report, SearchEntry
 from verification.reports.subject import Subject, fold_text
-from verification.values.formats import normalise_identifier
+from verification.values.identifiers import normalise_identifier
 
 SEARCH_ENTRY_COLUMNS = ["report_id", "terms"]
 GRAM_LENGTH = 3

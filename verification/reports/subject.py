@@ -10,7 +10,7 @@ from uuid import UUID
 
 from verification.db.encryption import keyed_hash, keyed_uuid
 from verification.reports.models import SubjectType
-from verification.values.formats import normalise_identifier
+from verification.values.identifiers import normalise_identifier
 
 # The members of the interface's Subject, in its order.
 MEMBERS = (

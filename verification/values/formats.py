@@ -6,7 +6,6 @@ Formats of single values; each raises a pydantic error that carries our code.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -17,13 +16,6 @@ import pycountry
 from email_validator import EmailNotValidError, validate_email
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
-
-
-def normalise_identifier(identifier: str) -> str:
-    """The number without case, spacing and punctuation, in compatibility form."""
-    text = unicodedata.normalize("NFKC", identifier).upper()
-    return re.sub(r"[\s\-./]", "", text)
-
 
 COUNTRIES = frozenset(country.alpha_2 for country in pycountry.countries)
 E164 = re.compile(r"\+[1-9][0-9]{6,14}")
