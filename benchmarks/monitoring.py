@@ -49,7 +49,8 @@ WHERE n.id = r.id AND n.number %% (%s::int) = 0
 LEFT = "SELECT count(*) FROM monitoring_rule WHERE next_run_at <= now()"
 RUNS = "SELECT count(*), count(DISTINCT (rule_id, due_at)) FROM monitoring_run"
 WAKE = """
-INSERT INTO jobs_job (function, arguments) VALUES ('monitoring.tasks.run_due', '[]')
+INSERT INTO jobs_job (function, arguments)
+VALUES ('monitoring.runs.launch_due_runs', '[]')
 """
 # The same again, of other times; what only a run needs is left out.
 MULTIPLY = """

@@ -23,3 +23,4 @@ os.environ.setdefault("METROPOL_URL", "https://127.0.0.1/v2_1")
 from verification.settings import *  # noqa: F403
 
 INSTALLED_APPS = [*INSTALLED_APPS, "benchmarks"]  # noqa: F405
+JOB_PACKAGES = {*JOB_PACKAGES, "benchmarks"}  # noqa: F405

@@ -2,11 +2,15 @@
 
 from django.db import connection
 
+from verification.jobs.queue import job
 
+
+@job
 def nothing(number: int) -> None:
     """A job that costs what the engine costs."""
 
 
+@job
 def stamp(number: int) -> None:
     """Say when it ran."""
     with connection.cursor() as cursor:

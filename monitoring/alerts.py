@@ -15,6 +15,7 @@ from django.db import transaction
 from monitoring.models import Alert, Rule
 from monitoring.queries import alerts_of
 from verification.jobs.batches import execute_in_batches
+from verification.jobs.queue import job
 from verification.values.wire import utc_text
 from webhooks.events import NewEvent
 from webhooks.models import Event
@@ -85,5 +86,7 @@ DELETE FROM monitoring_alert WHERE id IN (
 """
 
 
-def purge() -> None:
+@job
+def purge_alerts() -> None:
+    """Delete alerts that are older than their workspace keeps them."""
     execute_in_batches(DELETE)

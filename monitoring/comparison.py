@@ -30,6 +30,7 @@ from monitoring.pauses import locked_rules
 from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import insert
 from verification.jobs.batches import sweep
+from verification.jobs.queue import job
 from verification.values.wire import utc_text
 from webhooks.events import event_rows
 
@@ -47,18 +48,20 @@ class ComparisonFailed(Exception):
     """Some runs could not be compared; all others of the job were."""
 
 
-def compare(report_ids: Sequence[UUID]) -> None:
+@job
+def compare_runs(*report_ids: str) -> None:
     """Compare the runs that made these reports, and that still have their rule.
 
-    Raises NotCompared, so that the job is tried again for those.
+    Raises ComparisonFailed if some fail, so that the job runs again.
     """
-    failed = 0
-    for start in range(0, len(report_ids), BATCH_SIZE):
-        failed += _compare_all(report_ids[start : start + BATCH_SIZE])
+    ids = [UUID(report_id) for report_id in report_ids]
+    batches = range(0, len(ids), BATCH_SIZE)
+    failed = sum(_compare_all(ids[start : start + BATCH_SIZE]) for start in batches)
     if failed:
-        raise ComparisonFailed(f"{failed} of {len(report_ids)}")
+        raise ComparisonFailed(f"{failed} of {len(ids)}")
 
 
+@job
 def compare_lost_runs() -> None:
     """Those whose report has ended and whose job was given up, or had nothing to end
     with: the report was cancelled."""

@@ -12,13 +12,12 @@ from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule
 from verification.db.ids import uuid7
-from verification.jobs.queue import schedule_job
+from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.wire import one_line
 from workspaces.models import Environment, Workspace
 
-NOTIFY_PAUSED = "monitoring.tasks.notify_paused"
 # Those that nobody at the client has paused.
 NOTIFIED_REASONS = {
     PauseReason.CONSENT_WITHDRAWN,
@@ -34,9 +33,10 @@ MAX_NAMED_RULES = 10
 def schedule_message(reason: PauseReason, at: datetime) -> None:
     """With the caller's transaction, which has paused rules."""
     if reason in NOTIFIED_REASONS:
-        schedule_job(NOTIFY_PAUSED, at=at + GATHER_DELAY)
+        schedule_job(notify_paused, at=at + GATHER_DELAY)
 
 
+@job
 def notify_paused() -> None:
     """Any number of these may run at once; of one pause nobody is told twice."""
     groups = _unnotified().values_list("workspace", "environment", "pause_reason")

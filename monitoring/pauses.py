@@ -22,7 +22,8 @@ from verification.reports.request import ConsentInput
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client
 
-RUN_DUE = "monitoring.tasks.run_due"
+# A path, because `runs` imports this module.
+LAUNCH_JOB = "monitoring.runs.launch_due_runs"
 SUBJECT_ACTOR = "subject"
 # Reasons that may hold still when somebody resumes.
 RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
@@ -183,7 +184,7 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
         ]
     )
     # Not `wake_up_by`: a job that waits already may look before this is committed.
-    schedule_job(RUN_DUE, at=rule.next_run_at)
+    schedule_job(LAUNCH_JOB, at=rule.next_run_at)
 
 
 def _require_resolved(rule: Rule, definitions: Catalogue) -> None:

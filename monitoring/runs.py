@@ -27,7 +27,7 @@ from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, RuleStatus, Run, next_run_time
-from monitoring.pauses import RUN_DUE, locked_rules, pause
+from monitoring.pauses import locked_rules, pause
 from monitoring.rules import (
     RuleRequest,
     attestation,
@@ -40,7 +40,7 @@ from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
 from verification.jobs.batches import execute_in_batches
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import ensure_job_by, schedule_job
+from verification.jobs.queue import ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches, values_of
 from verification.reports.orders import Catalogue, Order, catalogue
 from workspaces.ledger import InsufficientBalance
@@ -230,6 +230,7 @@ UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
 """
 
 
+@job
 def launch_due_runs() -> None:
     """Launch the runs of all rules that are due."""
     busy = False
@@ -237,16 +238,17 @@ def launch_due_runs() -> None:
     for ids in _due_ids():
         busy = _launch(ids) < len(ids) or busy
         if not beat() or time.monotonic() > stop_at:
-            ensure_job_by(RUN_DUE, now())
+            ensure_job_by(launch_due_runs, now())
             return
     # Others hold some of them at this moment.
-    ensure_job_by(RUN_DUE, now() + BUSY_DELAY if busy else _next_launch_at())
+    ensure_job_by(launch_due_runs, now() + BUSY_DELAY if busy else _next_launch_at())
 
 
-def release_rules(workspace_id: UUID) -> None:
-    """The workspace was resumed: its rules that are due run now."""
-    execute_in_batches(RELEASE_RULES, workspace=workspace_id)
-    schedule_job(RUN_DUE)
+@job
+def release_rules(workspace_id: str) -> None:
+    """Make the rules that were put off while the workspace was suspended due."""
+    execute_in_batches(RELEASE_RULES, workspace=UUID(workspace_id))
+    schedule_job(launch_due_runs)
 
 
 def _due_ids() -> Iterator[list[UUID]]:

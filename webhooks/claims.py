@@ -19,6 +19,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from verification.jobs.queue import ensure_job_by
+from webhooks.configuration import SEND_DUE
 from webhooks.models import Configuration, Event
 from webhooks.sender import WAIT_SECONDS
 
@@ -44,7 +45,6 @@ class ClaimShares:
             self.grown.pop(configuration_id, None)
 
 
-SEND_DUE = "webhooks.tasks.send_due"
 LEASE_MARGIN_SECONDS = 15
 NO_SHARES: Mapping[UUID, int] = MappingProxyType({})
 

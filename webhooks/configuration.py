@@ -14,6 +14,8 @@ from verification.db import breaker
 from verification.jobs.queue import schedule_job
 from webhooks.models import Configuration, DeliveryStatus
 
+# A path, because this module is below `delivery`, which loads the HTTP client.
+SEND_DUE = "webhooks.delivery.send_due_deliveries"
 # How long the secret before signs beside the new one.
 SECRET_OVERLAP = timedelta(hours=24)
 HEALTHY_STATE: dict[str, Any] = {
@@ -61,7 +63,7 @@ def configure(
         setattr(configuration, name, value)
     configuration.save()
     if enabled:
-        schedule_job("webhooks.tasks.send_due")
+        schedule_job(SEND_DUE)
     return configuration, found is None
 
 

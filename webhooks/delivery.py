@@ -22,10 +22,9 @@ from django.utils.timezone import now
 
 from verification.db.encryption import UnknownKey
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import schedule_job, slot
+from verification.jobs.queue import job, schedule_job, slot
 from webhooks.claims import (
     MAX_CONCURRENT_REQUESTS,
-    SEND_DUE,
     Claim,
     ClaimShares,
     claim,
@@ -87,6 +86,7 @@ class _InFlight:
         return min(CLAIM_BATCH_SIZE, MAX_IN_FLIGHT - len(self.claims))
 
 
+@job
 def send_due_deliveries() -> None:
     """Send what is due until nothing is, or until another worker should go on.
 
@@ -104,7 +104,7 @@ def send_due_deliveries() -> None:
             )
             finished = _send_all(post, flight)
         if not finished:
-            schedule_job(SEND_DUE)
+            schedule_job(send_due_deliveries)
         post.recall()
         while flight.claims:
             beat()

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 
 from verification.db import breaker
 from verification.jobs.queue import schedule_job
+from webhooks.messages import notify_disabled, notify_failing
 from webhooks.models import Attempt, Configuration
 from webhooks.requests import Answer
 
@@ -78,7 +79,7 @@ def _count_failures(configuration: Configuration, failures: int, at: datetime) -
         return
     in_row, since = row
     if in_row - failures < NOTIFIES_AT <= in_row:
-        schedule_job("webhooks.tasks.notify_failing", configuration.pk)
+        schedule_job(notify_failing, configuration.pk)
     if in_row >= MIN_FAILURES_TO_DISABLE and since <= at - DISABLE_AFTER:
         _disable(configuration, Configuration.DisabledReason.FAILING, at)
 
@@ -91,7 +92,7 @@ def _disable(
         enabled=False, disabled_at=at, disabled_reason=reason
     )
     if disabled:
-        schedule_job("webhooks.tasks.notify_disabled", configuration.pk)
+        schedule_job(notify_disabled, configuration.pk)
 
 
 def _unless_replaced(

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.conf import settings
 
+from verification.jobs.queue import job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.wire import utc_text
@@ -13,6 +14,7 @@ from webhooks.models import Configuration
 from workspaces.models import Environment
 
 
+@job
 def notify_failing(configuration_id: str) -> None:
     """Unless it has recovered, was replaced or was removed since."""
     configuration = _find_configuration(configuration_id)
@@ -20,6 +22,7 @@ def notify_failing(configuration_id: str) -> None:
         _notify_owners(configuration, Kind.WEBHOOK_FAILING, configuration.failing_since)
 
 
+@job
 def notify_disabled(configuration_id: str) -> None:
     """Unless it was enabled again or removed since."""
     configuration = _find_configuration(configuration_id)

@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from verification.db.bulk_insert import insert
 from verification.jobs.queue import schedule_job
-from webhooks.configuration import get_configuration
+from webhooks.configuration import SEND_DUE, get_configuration
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Configuration, Delivery, DeliveryStatus, Event
 from workspaces import rate_limits
@@ -49,7 +49,7 @@ def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
     at = now()
     if delivery.leased_until is None or delivery.leased_until <= at:
         theirs.filter(pk=event_id).update(**_restarted_schedule(configuration, at))
-        schedule_job("webhooks.tasks.send_due")
+        schedule_job(SEND_DUE)
         delivery.refresh_from_db()
     return delivery
 
@@ -86,7 +86,7 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
         created_at__gte=since,
     ).update(**_restarted_schedule(configuration, now()))
     if count:
-        schedule_job("webhooks.tasks.send_due")
+        schedule_job(SEND_DUE)
     return count
 
 

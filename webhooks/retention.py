@@ -11,6 +11,7 @@ from django.db import connection
 from django.utils.timezone import now
 
 from verification.jobs.batches import execute_in_batches
+from verification.jobs.queue import job
 
 RETENTION = timedelta(days=30)
 # What still waits after a month, because its configuration is disabled, has failed.
@@ -42,7 +43,9 @@ UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
 """
 
 
-def purge() -> None:
+@job
+def purge_events() -> None:
+    """Erase the content of events and answers that are older than `RETENTION`."""
     before = now() - RETENTION
     with connection.cursor() as cursor:
         cursor.execute(ERASE_SECRETS)

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, QuerySet, When
 from django.utils.timezone import now
 
+from verification.jobs.queue import job
 from verification.links import top_up_url
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -23,7 +24,8 @@ SPENDABLE = F("balance") + Case(
 )
 
 
-def notify_owners() -> None:
+@job
+def notify_low_balances() -> None:
     """Any number of these may run at once; nobody is told of one crossing twice."""
     told = Account.objects.filter(low_balance_notified_at__isnull=False)
     told.exclude(pk__in=_low_accounts()).update(low_balance_notified_at=None)

@@ -20,6 +20,7 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
+from verification.jobs.queue import job
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.values.wire import utc_text
@@ -135,9 +136,20 @@ def withdraw_all_invitations(workspace: Workspace) -> None:
         _end_invitation(invitation)
 
 
-@transaction.atomic
+@job
 def end_expired_invitations() -> int:
-    """Forget the addresses of who did not come in time; how many there were."""
+    """End invitations that were not accepted in time, and return how many.
+
+    It goes in steps, so that no transaction holds many rows.
+    """
+    ended = 0
+    while count := _end_some_expired_invitations():
+        ended += count
+    return ended
+
+
+@transaction.atomic
+def _end_some_expired_invitations() -> int:
     expired = Invitation.objects.filter(expires_at__lte=now())
     found = list(_unanswered(expired).select_for_update(skip_locked=True)[:1000])
     for invitation in found:

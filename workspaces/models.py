@@ -9,12 +9,12 @@ from decimal import Decimal
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import ExpressionWrapper, F, Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
-from verification.jobs.queue import schedule_job
+from verification.jobs.queue import job, schedule_job
 from verification.values.wire import one_line
 
 
@@ -154,9 +154,10 @@ class Workspace(models.Model):
     @transaction.atomic
     def resume(self) -> bool:
         """False if it is not suspended. What waited for it goes on."""
-        schedule_job("webhooks.tasks.send_due")
-        schedule_job("verification.notifications.tasks.send_due")
-        schedule_job("monitoring.tasks.release_rules", self.pk)
+        # Paths, because these modules import this one.
+        schedule_job("webhooks.delivery.send_due_deliveries")
+        schedule_job("verification.notifications.delivery.send_due_notifications")
+        schedule_job("monitoring.runs.release_rules", self.pk)
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 
     def _set_suspension(self, suspended: bool, **changes: object) -> bool:
@@ -436,6 +437,15 @@ class Note(models.Model):
 
     def __str__(self) -> str:
         return f"note by {self.author}"
+
+
+@job
+def purge_notes() -> None:
+    """Erase notes that are older than the workspace keeps its results."""
+    days = F("workspace__retention_days") * timedelta(days=1)
+    retention = ExpressionWrapper(days, output_field=models.DurationField())
+    old = Note.objects.filter(text__isnull=False, created_at__lt=now() - retention)
+    Note.objects.filter(pk__in=old.values("pk")[:1000]).update(text=None)
 
 
 class Invitation(models.Model):

@@ -18,6 +18,7 @@ from django.db import connection
 from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
+from verification.jobs.queue import job
 from workspaces.models import RateCount
 
 WINDOW_SECONDS = 60
@@ -74,6 +75,7 @@ def count_for_address(address: str, purpose: str, limit: int) -> Rate:
     return count(f"{purpose}:{hashed}", limit)
 
 
+@job
 def purge_counts() -> int:
     """Delete the counts of past minutes, for a scheduled job to call."""
     deleted, _ = RateCount.objects.filter(minute__lt=now() - RETENTION).delete()

@@ -10,8 +10,8 @@ from django.utils.timezone import now
 
 from tests.accounts.visitor import SIGN_UP, is_logged_in, known, log_in, path_mailed_to
 from tests.world.members import PASSWORD, member, token_sent_to
-from verification.accounts.models import Session
-from verification.accounts.tasks import purge_sessions, purge_unconfirmed_users
+from verification.accounts.models import Session, purge_unconfirmed_users
+from verification.accounts.sessions import purge_sessions
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
 from workspaces import members

@@ -105,7 +105,7 @@ def test_a_sooner_wake_up_is_enough(api, one_check):
         {"due_at": now() + timedelta(days=1)},
         {"claimed_by": "a cluster that is at it"},
         {"gave_up_at": now()},
-        {"function": "verification.jobs.tasks.purge_failures"},
+        {"function": "verification.jobs.schedules.purge_failures"},
     ],
 )
 def test_a_job_that_will_not_look_in_time_is_no_wake_up(api, one_check, useless):

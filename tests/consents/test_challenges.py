@@ -14,8 +14,8 @@ from verification.consents.challenges import challenge_for_consent
 from verification.consents.decisions import grant
 from verification.consents.links import remind_subjects
 from verification.consents.models import Consent
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from verification.notifications.tasks import send_due
 
 
 def hosted(api: Api, **subject: str) -> Consent:
@@ -90,7 +90,7 @@ def lock(consent: Consent) -> timedelta | None:
 
 def test_each_lock_in_a_row_is_longer_and_the_fourth_is_for_good(api: Api):
     consent = hosted(api, email="wanjiku@kamau.test")
-    send_due()
+    send_due_notifications()
     mail.outbox.clear()
 
     locks = [lock(consent) for _ in range(3)]
@@ -98,12 +98,12 @@ def test_each_lock_in_a_row_is_longer_and_the_fourth_is_for_good(api: Api):
     minute = timedelta(minutes=1)
     for found, meant in zip(locks, Consent.LOCK_DURATIONS, strict=True):
         assert meant - minute < found <= meant
-    send_due()
+    send_due_notifications()
     assert mail.outbox == []
     assert lock(consent) is None
     with time_machine.travel(now() + timedelta(days=3)), pytest.raises(LinkLocked):
         answer_challenge(consent.pk, 1, "5678")
-    send_due()
+    send_due_notifications()
     (message,) = mail.outbox
     assert "Your link to the request of Acacia Lenders is locked" in message.subject
     assert message.to == ["wanjiku@kamau.test"]

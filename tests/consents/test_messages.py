@@ -12,8 +12,8 @@ from tests.world.orders import EMPLOYMENT
 from verification.consents.decisions import decline, grant, withdraw
 from verification.consents.links import remind_subjects
 from verification.consents.models import Consent
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from verification.notifications.tasks import send_due
 
 ADDRESS = "wanjiku@kamau.test"
 
@@ -26,7 +26,7 @@ def hosted(api: Api, **more: Any) -> Consent:
 def sent() -> list[Any]:
     """The messages that go out now."""
     mail.outbox.clear()
-    send_due()
+    send_due_notifications()
     return list(mail.outbox)
 
 

@@ -16,8 +16,8 @@ from tests.world.subject import words
 from verification.console import mailbox
 from verification.console.templatetags.console import linked
 from verification.development import mail as development_mail
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import THIRD_PARTY_KINDS, Kind, Notification
-from verification.notifications.tasks import send_due
 from verification.reports.models import Report
 from workspaces import members
 from workspaces.models import Role
@@ -29,7 +29,7 @@ LETTER = re.compile(r'<div class="card letter">(.*?)</div>', re.DOTALL)
 def ask(api: Api, **members) -> Notification:
     subject = {"email": STRANGER, "dateOfBirth": "1990-03-27", **members}
     api.create({**person(**subject), "consent": HOSTED})
-    send_due()
+    send_due_notifications()
     return Notification.objects.filter(kind=Kind.CONSENT_REQUEST).latest("id")
 
 

@@ -55,7 +55,7 @@ def _until_it_has_changed(service: Service, rule_id: str) -> None:
                 )
                 db.execute(
                     "INSERT INTO jobs_job (function, arguments)"
-                    " VALUES ('monitoring.tasks.run_due', '[]')"
+                    " VALUES ('monitoring.runs.launch_due_runs', '[]')"
                 )
 
 

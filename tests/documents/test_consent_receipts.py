@@ -11,9 +11,9 @@ from tests.world.clients import HOSTED, Api, person
 from tests.world.threads import at_once
 from verification.consents.models import ConsentRecord
 from verification.documents.receipts import consent_receipt_pdf
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
-from verification.notifications.tasks import send_due
 from verification.reports.models import Report
 from workspaces.models import Workspace
 
@@ -278,7 +278,7 @@ def test_the_receipt_is_attached_to_its_email(api: Api, language: str):
             language,
         )
     )
-    send_due()
+    send_due_notifications()
 
     (message,) = mail.outbox
     ((name, pdf, kind),) = message.attachments

@@ -8,7 +8,7 @@ from tests.world.clients import Api
 from tests.world.payments import candidate, end, opened, pay
 from tests.world.refunds import ask, send, topped_up
 from verification.documents.receipts import payment_receipt_pdf
-from verification.notifications.tasks import send_due
+from verification.notifications.delivery import send_due_notifications
 from verification.payments.checkouts import open_at_provider, open_checkout
 from verification.payments.models import Checkout, Payment
 
@@ -85,7 +85,7 @@ def test_it_goes_out_by_email_in_the_language_of_the_page(api: Api):
     checkout = open_checkout(payment.pk, payment.generation)
     open_at_provider(checkout, "sw")
     end(checkout)
-    send_due()
+    send_due_notifications()
 
     (letter,) = [one for one in mail.outbox if one.attachments]
     ((name, content, media_type),) = letter.attachments
@@ -116,7 +116,7 @@ def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
 
 def test_workspace_is_sent_the_receipt_of_a_top_up_and_a_notice_of_its_refund(api: Api):
     checkout = topped_up(api, 1000)
-    send_due()
+    send_due_notifications()
 
     (receipt,) = mail.outbox
     assert receipt.to == ["owner@acacia.test"]
@@ -127,7 +127,7 @@ def test_workspace_is_sent_the_receipt_of_a_top_up_and_a_notice_of_its_refund(ap
 
     ask(checkout, 400)
     send()
-    send_due()
+    send_due_notifications()
 
     _, notice = mail.outbox
     assert notice.to == ["owner@acacia.test"]

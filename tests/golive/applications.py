@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from tests.golive.files import pdf
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
-from verification.checks.tasks import run_due
+from verification.checks.engine import run_due_checks
 from verification.golive import applications, decisions
 from verification.golive.inspection import InspectedFile
 from verification.golive.models import Application, DocumentKind
@@ -77,5 +77,5 @@ def submitted(member: Member, **details: str) -> Application:
 def in_review(member: Member, **details: str) -> Application:
     """Its check has run, in the sandbox or against no source."""
     application = submitted(member, **details)
-    run_due()
+    run_due_checks()
     return decisions.take(application.pk, by(reviewer()))

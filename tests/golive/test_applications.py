@@ -24,7 +24,7 @@ from tests.golive.files import pdf, photo_with_place, picture
 from tests.golive.files import sent as file
 from tests.world.clients import approve
 from verification.backoffice.models import AuditEvent
-from verification.checks.tasks import run_due
+from verification.checks.engine import run_due_checks
 from verification.console import golive
 from verification.console.golive_forms import DOCUMENT_LABELS, FAULT_MESSAGES
 from verification.golive import applications, decisions, inspection
@@ -431,6 +431,6 @@ def test_the_page_tells_each_state_in_both_languages(owner, language):
     assert is_told(said[2])
     decisions.take(application.pk, by(reviewer()))
     assert is_told(said[3])
-    run_due()
+    run_due_checks()
     decisions.approve(application.pk, by(reviewer()))
     assert is_told(said[4])

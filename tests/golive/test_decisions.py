@@ -17,8 +17,8 @@ from tests.world.staff import change, listed_ids, listing, log_in, opened, revea
 from tests.world.threads import at_once
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER
+from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
-from verification.checks.tasks import run_due
 from verification.golive import decisions
 from verification.golive.models import Application
 from verification.golive.status import InvalidTransition
@@ -76,7 +76,7 @@ def test_a_reviewer_takes_reveals_and_approves_and_the_owner_has_a_key(
     owner, admin, office
 ):
     application = submitted(owner.member)
-    run_due()
+    run_due_checks()
 
     act(office, "take", application)
     reveal(office, application, "KYB")
@@ -200,7 +200,7 @@ def test_nothing_is_approved_while_the_check_runs(owner, office):
     assert status_of(application) == "IN_REVIEW"
     assert Workspace.objects.get(pk=owner.workspace.pk).go_live == "IN_REVIEW"
     assert not ApiKey.objects.filter(environment="production").exists()
-    run_due()
+    run_due_checks()
     act(office, "approve", application)
     assert status_of(application) == "APPROVED"
 
@@ -258,7 +258,7 @@ def test_of_two_who_approve_at_once_one_does(owner):
 @pytest.mark.parametrize("role", ["OWNER", "VIEWER"])
 def test_nobody_decides_about_a_workspace_of_their_own(owner, role):
     application = submitted(owner.member)
-    run_due()
+    run_due_checks()
     insider = staff(SUPERUSER, "insider")
     user = User.objects.get(username="insider")
     mine = Member.objects.create(workspace=owner.workspace, user=user, role=role)
@@ -344,7 +344,7 @@ def test_a_member_tampers_with_the_back_office_in_vain(owner):
 def test_opening_a_dialog_and_a_form_from_elsewhere_change_nothing(owner, verb):
     application = submitted(owner.member)
     if verb in {"approve", "reject"}:
-        run_due()
+        run_due_checks()
         decisions.take(application.pk, by(reviewer()))
     before = status_of(application)
     url = change(application).replace("/change/", f"/{verb}/")

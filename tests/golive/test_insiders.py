@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from tests.golive.applications import PDF, by, draft, reviewer
 from tests.world.members import member
 from verification.backoffice.models import ActorKind
-from verification.checks.tasks import run_due
+from verification.checks.engine import run_due_checks
 from verification.golive import applications, decisions
 from verification.golive.models import DocumentKind
 from workspaces.models import ApiKey
@@ -47,7 +47,7 @@ def test_nobody_decides_about_what_they_had_a_hand_in(owner, insider):
     acts = by(colleague.user, ActorKind.MEMBER)
     applications.upload_document(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)
     application = applications.submit(owner.member, by(owner.member.user))
-    run_due()
+    run_due_checks()
     user = insider(owner.member, colleague)
 
     with pytest.raises(decisions.OwnWorkspace):

@@ -16,7 +16,7 @@ from tests.world.subject import Visitor, words
 from verification.backoffice.models import AuditEvent
 from verification.golive import applications, decisions, names
 from verification.golive.models import NameChange
-from verification.notifications.tasks import send_due
+from verification.notifications.delivery import send_due_notifications
 from workspaces.models import Workspace
 from workspaces.operator import operator_account
 
@@ -84,7 +84,7 @@ def test_pages_mails_and_receipts_show_the_reviewed_name_and_both_contacts(api):
         assert shown in page
         assert f"{shown}, {api.workspace.contact}." in page
         assert "help@operator.test" in page
-    send_due()
+    send_due_notifications()
     assert mail.outbox
     for letter in mail.outbox:
         assert f"for {shown} ({api.workspace.contact})" in letter.body
@@ -170,7 +170,7 @@ def test_a_change_of_name_waits_for_staff_and_the_old_one_is_shown(approved, off
     assert told == "It is rejected; they are told."
     assert name_now(approved) == "Acacia Lenders Limited"
     assert "The register has another name" in approved.page("settings-name")
-    send_due()
+    send_due_notifications()
     (letter,) = mail.outbox
     assert letter.to == ["owner@people.test"]
     assert "Central Bank of Kenya (CBK)" in letter.body
@@ -188,7 +188,7 @@ def test_an_approved_change_of_name_is_shown(approved, office):
 
     assert name_now(approved) == "Acacia Bank Limited (CBK)"
     assert approved.workspace.name_changes.get().decided_by.username == "reviewer"
-    send_due()
+    send_due_notifications()
     assert "from now on" in mail.outbox[0].subject
 
 

@@ -3,7 +3,7 @@
 from tests.golive.applications import COMPANY, DETAILS, by, reviewer
 from tests.golive.files import pdf, sent
 from verification.backoffice.models import AuditEvent
-from verification.checks.tasks import run_due
+from verification.checks.engine import run_due_checks
 from verification.golive import decisions
 from verification.golive.models import Application, Document
 
@@ -19,7 +19,7 @@ def test_what_members_do_is_in_the_audit_trail(owner):
     owner.post("golive-company")
     owner.post("golive-hand-in", sent(b"<svg/>"), kind="cr12")
     owner.post("golive-submit", {"confirmed": "on"})
-    run_due()
+    run_due_checks()
     first = Application.objects.get()
     decisions.take(first.pk, by(reviewer()))
     decisions.reject(first.pk, by(reviewer()), "The CR12 is of last year")

@@ -10,9 +10,9 @@ from tests.world.subject import Visitor, words
 from verification import links
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
-from verification.notifications.tasks import send_due
 from verification.notifications.templates import write_email
 
 pytestmark = pytest.mark.django_db
@@ -249,7 +249,7 @@ def test_expired_link_lives_on_when_no_address_would_get_another(
         block(api.workspace.pk, [("EMAIL", email)], Block.Reason.UNWANTED)
     if why == "limit":
         settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
-        send_due()
+        send_due_notifications()
     expire(visitor)
     visitor.open()
     page = words(visitor.text())

@@ -44,10 +44,10 @@ from verification.payments.models import (
     Payment,
     Refund,
 )
+from verification.payments.provider_events import purge_payment_events
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.registry import provider_named
 from verification.payments.settlement import SENT_WITHIN
-from verification.payments.tasks import purge_payment_events
 from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from tests.world.referee import ANSWER, NO, PLACES, said
 from tests.world.referee import referee as referee
 from tests.world.subject import Visitor, words
 from verification.consents.models import Consent
-from verification.notifications.tasks import send_due
+from verification.notifications.delivery import send_due_notifications
 from verification.references.notices import VERSION
 
 
@@ -159,7 +159,7 @@ def test_a_scanner_that_gets_everything_changes_nothing(referee: Visitor):
 def test_a_referee_keeps_a_receipt_by_page_pdf_and_email(
     referee: Visitor, language: str, place: str, done: str, subject: str
 ):
-    send_due()
+    send_due_notifications()
     mail.outbox.clear()
     referee.open()
     referee.get(lang=language)
@@ -180,7 +180,7 @@ def test_a_referee_keeps_a_receipt_by_page_pdf_and_email(
     for known in ("Wanjiku", "Baraka", "Amina", "Always on time"):
         assert known not in read(pdf.content)
 
-    send_due()
+    send_due_notifications()
     (message,) = mail.outbox
     assert message.to == ["amina@baraka.test"]
     assert message.subject.startswith(subject)

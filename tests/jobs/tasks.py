@@ -4,18 +4,24 @@ import os
 import signal
 import time
 
+from verification.jobs.queue import job
 
+
+@job
 def nothing(*ids: object) -> None:
     pass
 
 
+@job
 def sleep(seconds: int) -> None:
     time.sleep(seconds)
 
 
+@job
 def fail() -> None:
     raise ValueError("This job always fails.")
 
 
+@job
 def kill_own_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

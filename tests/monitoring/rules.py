@@ -9,9 +9,10 @@ from typing import Any
 from django.db.models import F
 from django.utils.timezone import now
 
-from monitoring import tasks
+from monitoring.comparison import compare_runs
 from monitoring.models import Alert, Rule, Run, next_run_time
 from monitoring.rules import attestation, read_rule, set_subject
+from monitoring.runs import launch_due_runs
 from tests.world.clients import Api
 from tests.world.orders import report_in
 from verification.reports.models import Report
@@ -107,7 +108,7 @@ def launch(passed: timedelta = DAY) -> list[Run]:
     """The runs that are launched when this time has passed."""
     let_pass(passed)
     before = set(Run.objects.values_list("pk", flat=True))
-    tasks.run_due()
+    launch_due_runs()
     return list(Run.objects.exclude(pk__in=before).order_by("created_at", "id"))
 
 
@@ -122,10 +123,10 @@ def standing(made: Rule) -> tuple[str, str]:
 
 def work(api: Api) -> None:
     """What clusters do: launch what is due, ask sources, compare."""
-    tasks.run_due()
+    launch_due_runs()
     api.work()
     waiting = Run.objects.filter(compared_at=None, report__completed_at__isnull=False)
-    tasks.compare(*map(str, waiting.values_list("report_id", flat=True)))
+    compare_runs(*map(str, waiting.values_list("report_id", flat=True)))
 
 
 def alerts(api: Api, **query: Any) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from monitoring import tasks
 from monitoring.chart import Mark, describe_marks, timeline
 from monitoring.models import Alert, Rule, Run
+from monitoring.runs import launch_due_runs
 from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, work
 from tests.world.clients import Api
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
@@ -68,7 +68,7 @@ def test_a_page_of_very_many_runs_costs_the_same(
 ):
     for _ in range(5):
         let_pass(DAY)
-        tasks.run_due()
+        launch_due_runs()
 
     with django_assert_max_num_queries(12):
         opened(staff, change(watched))

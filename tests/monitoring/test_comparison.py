@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 from django.utils.timezone import now
 
-from monitoring import tasks
-from monitoring.comparison import ComparisonFailed
+from monitoring.comparison import ComparisonFailed, compare_lost_runs, compare_runs
 from monitoring.models import Alert, Baseline, Run
+from monitoring.runs import launch_due_runs
 from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
 from tests.world.clients import Api
 from tests.world.orders import REFUSED
@@ -27,12 +27,12 @@ DAY = timedelta(days=1)
 def due(api: Api) -> Run:
     """The run of a rule, launched a day later and not worked off."""
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
     return Run.objects.latest("number")
 
 
 def compare(*runs: Run) -> None:
-    tasks.compare(*(str(run.report_id) for run in runs))
+    compare_runs(*(str(run.report_id) for run in runs))
 
 
 def find(run: Run, **details: Any) -> None:
@@ -84,7 +84,7 @@ def test_an_end_is_told_to_a_job_that_compares_it(api: Api, made: dict[str, Any]
     run = due(api)
     api.work()
 
-    job = Job.objects.filter(function="monitoring.tasks.compare").latest("id")
+    job = Job.objects.filter(function="monitoring.comparison.compare_runs").latest("id")
     assert job.arguments == [str(run.report_id)]
 
 
@@ -175,12 +175,12 @@ def test_what_a_cancelled_run_had_found_is_compared_by_the_sweep(api: Api):
     api.work()
     assert api.post(f"/reports/{run.report_id}/cancel").status_code == 200
 
-    tasks.compare_lost_runs()
+    compare_lost_runs()
     assert alerts(api) == []
     long_ago = now() - timedelta(hours=1)
     Run.objects.update(created_at=long_ago)
     Report.objects.filter(completed_at__isnull=False).update(completed_at=long_ago)
-    tasks.compare_lost_runs()
+    compare_lost_runs()
 
     (alert,) = alerts(api)
     assert {change["checkName"] for change in alert["changes"]} == {"IDENTITY"}
@@ -195,8 +195,8 @@ def test_a_run_whose_job_was_lost_is_compared_by_the_sweep_once(api: Api):
     Run.objects.filter(compared_at=None).update(created_at=long_ago)
     Report.objects.update(completed_at=long_ago)
 
-    tasks.compare_lost_runs()
-    tasks.compare_lost_runs()
+    compare_lost_runs()
+    compare_lost_runs()
 
     assert Alert.objects.count() == 1
     assert not Run.objects.filter(compared_at=None).exists()
@@ -221,7 +221,7 @@ def test_a_rule_that_is_deleted_during_its_run_ends_without_an_alert(api: Api):
 
     api.work()
     compare(run)
-    tasks.compare_lost_runs()
+    compare_lost_runs()
 
     report = api.report(str(run.report_id))
     assert (report["status"], report["monitoringId"]) == ("READY", made["id"])
@@ -259,7 +259,7 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
     work(api)
     Baseline.objects.filter(rule=broken["id"]).update(said=b"nonsense")
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
     api.work()
     runs = list(Run.objects.filter(compared_at=None))
     assert len(runs) == 2
@@ -272,7 +272,7 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
     long_ago = now() - timedelta(minutes=3)
     Run.objects.update(created_at=long_ago)
     Report.objects.update(completed_at=long_ago)
-    tasks.compare_lost_runs()
+    compare_lost_runs()
     assert str(Run.objects.get(compared_at=None).rule_id) == broken["id"]
 
 

@@ -5,9 +5,10 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
-from monitoring import tasks
+from monitoring.messages import notify_paused
 from monitoring.models import PauseReason, Rule, Run
 from monitoring.pauses import pause, pause_for_staff, resume_for_staff
+from monitoring.runs import launch_due_runs
 from tests.monitoring.rules import CHANGING, let_pass, make, pay_in, stored, work
 from tests.world.clients import ATTESTED, HOSTED, Api, codes, person
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
@@ -18,8 +19,8 @@ from verification.consents.decisions import grant, withdraw
 from verification.consents.models import Consent
 from verification.consents.records import Evidence
 from verification.jobs.models import Job
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from verification.notifications.tasks import send_due
 from verification.reports.models import Report
 from verification.values.wire import utc_text
 from workspaces.models import Account
@@ -51,7 +52,7 @@ def standing(rule: Rule) -> tuple[str, str]:
 
 
 def told() -> list[Notification]:
-    tasks.notify_paused()
+    notify_paused()
     return list(Notification.objects.filter(kind="MONITORING_PAUSED").order_by("id"))
 
 
@@ -64,7 +65,7 @@ def test_a_paused_rule_makes_no_runs_and_says_why_and_since_when(api: Api):
     assert paused["pausedAt"]
     assert paused["nextRunAt"] is None
     let_pass(2 * DAY)
-    tasks.run_due()
+    launch_due_runs()
     assert Run.objects.count() == 1
     assert api.post(f"/monitoring/{made['id']}/pause").json() == paused
 
@@ -84,8 +85,8 @@ def test_a_rule_resumed_late_runs_once_and_then_at_its_times(api: Api):
     let_pass(timedelta(days=5, hours=3))
 
     assert resume(api, rule).status_code == 200
-    tasks.run_due()
-    tasks.run_due()
+    launch_due_runs()
+    launch_due_runs()
 
     rule.refresh_from_db()
     assert Run.objects.count() == 1
@@ -162,7 +163,7 @@ def test_a_consent_given_after_the_withdrawal_is_that_of_the_next_run(api: Api):
     assert resume(api, rule, consent).json()["status"] == "ACTIVE"
 
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
     report = Run.objects.get().report
     assert report.consent.attestation["evidenceReference"] == "form-2"
 
@@ -228,7 +229,7 @@ def test_a_rule_is_not_resumed_while_the_balance_does_not_cover_a_run(
 ):
     rule = stored(live_api)
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
     pay_in(live_api, 49)
 
     problem = live_api.refused(f"/monitoring/{rule.pk}/resume", {})
@@ -245,7 +246,7 @@ def test_a_rule_is_not_resumed_while_a_check_is_not_offered(api: Api, staff):
     definition = CheckDefinition.objects.filter(name="KRA_PIN")
     definition.update(active=False)
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
 
@@ -307,11 +308,11 @@ def test_who_was_paused_already_keeps_the_reason(api: Api):
 def test_one_message_tells_of_all_rules_that_one_job_paused(live_api: Api):
     rules = [stored(live_api, reference=f"loan-{n}") for n in range(12)]
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
 
     (message,) = told()
     assert told() == [message]
-    send_due()
+    send_due_notifications()
 
     (sent,) = mail.outbox
     assert sent.to == ["owner@acacia.test"]
@@ -331,7 +332,7 @@ def test_each_reason_environment_and_workspace_has_its_own_message(
     stored(api)
     let_pass(DAY)
     CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
-    tasks.run_due()
+    launch_due_runs()
     withdrawn(api)
 
     contexts = [n.context for n in told()]
@@ -353,7 +354,7 @@ def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
     pause_for_staff(stored(api).pk)
     over = stored(live_api)
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
     assert standing(over) == ("PAUSED", "INSUFFICIENT_BALANCE")
     pay_in(live_api, 50)
     resume(live_api, over)
@@ -364,12 +365,12 @@ def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
 def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
     rule = stored(live_api)
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
     assert len(told()) == 1
     lend(live_api, 50)
     resume(live_api, rule)
     lend(live_api, 0)
-    tasks.run_due()
+    launch_due_runs()
 
     assert len(told()) == 2
 
@@ -377,9 +378,9 @@ def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
 def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
     stored(live_api)
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
 
-    job = Job.objects.get(function="monitoring.tasks.notify_paused")
+    job = Job.objects.get(function="monitoring.messages.notify_paused")
     assert job.due_at < now() + timedelta(minutes=1)
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.db.models import F
 from django.utils.timezone import now
 
-from monitoring import tasks
+from monitoring.alerts import purge_alerts
 from monitoring.models import Alert, Rule
 from tests.monitoring.rules import alerts, raised, stored
 from tests.world.clients import Api, codes
@@ -249,9 +249,9 @@ def test_alerts_are_kept_as_long_as_their_workspace_says(api: Api, another_api: 
     month_ago = now() - timedelta(days=31)
     Alert.objects.filter(pk__in=[old.pk, others.pk]).update(created_at=month_ago)
 
-    tasks.purge_alerts()
+    purge_alerts()
 
     assert {a.pk for a in Alert.objects.all()} == {young.pk, others.pk}
     Alert.objects.update(created_at=F("created_at") - timedelta(days=400))
-    tasks.purge_alerts()
+    purge_alerts()
     assert not Alert.objects.exists()

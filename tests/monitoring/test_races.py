@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from monitoring import tasks
+from monitoring.comparison import compare_runs
+from monitoring.messages import notify_paused
 from monitoring.models import Alert, Rule, RuleStatus, Run
 from monitoring.pauses import pause_for_withdrawal
+from monitoring.runs import launch_due_runs
 from tests.monitoring.rules import CHANGING, let_pass, make, rule, stored
 from tests.world.clients import Api
 from tests.world.clients import workspace as workspace
@@ -55,7 +57,7 @@ def test_three_clusters_launch_500_due_rules_each_once(api: Api):
     def cluster(_: int) -> None:
         # As the schedule does, and the job that the last one asked for.
         for _ in range(3):
-            tasks.run_due()
+            launch_due_runs()
 
     assert at_once(3, cluster) == [None] * 3
 
@@ -72,15 +74,15 @@ def test_a_run_that_is_compared_by_three_at_once_is_told_once(api: Api):
     for _ in range(5):
         make(api, id_number=CHANGING)
     api.work()
-    tasks.compare(*map(str, Run.objects.values_list("report_id", flat=True)))
+    compare_runs(*map(str, Run.objects.values_list("report_id", flat=True)))
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
     api.work()
     runs = Run.objects.filter(compared_at=None).values_list("report_id", flat=True)
     forward = list(map(str, runs))
 
     def compare(number: int) -> None:
-        tasks.compare(*(forward if number % 2 else reversed(forward)))
+        compare_runs(*(forward if number % 2 else reversed(forward)))
 
     assert at_once(3, compare) == [None] * 3
     assert Alert.objects.count() == 5
@@ -95,7 +97,7 @@ def test_a_rule_deleted_while_it_is_launched_is_gone_or_has_run(api: Api):
         def act(number: int, made: Rule = made) -> Any:
             if number:
                 return api.delete(f"/monitoring/{made.pk}").status_code
-            return tasks.run_due()
+            return launch_due_runs()
 
         assert at_once(2, act) == [None, 204]
     assert Run.objects.count() == 0
@@ -124,9 +126,9 @@ def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_ot
 
         def act(number: int, report: Report | None = report, ended: Any = ended) -> Any:
             if number == 0:
-                return tasks.run_due()
+                return launch_due_runs()
             if number == 1:
-                return tasks.compare(*reversed(ended))
+                return compare_runs(*reversed(ended))
             with transaction.atomic():
                 return pause_for_withdrawal(report)
 
@@ -142,8 +144,8 @@ def test_a_balance_for_one_pays_for_one_of_two_clusters(live_api: Api):
     ledger.top_up(live_api.workspace, "production", Decimal(100), actor="t", note="")
     let_pass(DAY)
 
-    assert at_once(3, lambda _: tasks.run_due()) == [None] * 3
-    tasks.run_due()
+    assert at_once(3, lambda _: launch_due_runs()) == [None] * 3
+    launch_due_runs()
 
     assert live_api.account.balance == 0
     assert Run.objects.count() == 2
@@ -179,9 +181,9 @@ def test_several_tell_an_owner_once(live_api: Api):
     for _ in range(5):
         stored(live_api)
     let_pass(DAY)
-    tasks.run_due()
+    launch_due_runs()
 
-    at_once(4, lambda _: tasks.notify_paused())
+    at_once(4, lambda _: notify_paused())
 
     told = Notification.objects.get(kind="MONITORING_PAUSED")
     assert told.context["count"] == 5

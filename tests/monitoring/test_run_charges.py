@@ -4,8 +4,8 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from monitoring import runs as monitoring_runs
-from monitoring import tasks
 from monitoring.models import Rule, Run
+from monitoring.runs import launch_due_runs
 from tests.monitoring.rules import DAY, launch, let_pass, pay_in, standing, stored
 from tests.world.clients import Api
 from tests.world.logs import log_lines as log_lines
@@ -90,7 +90,8 @@ def test_money_that_others_spend_meanwhile_pauses_nobody(
     assert standing(made) == ("ACTIVE", "")
     assert not [line for line in log_lines() if line["level"] == "ERROR"]
     assert Job.objects.filter(
-        function="monitoring.tasks.run_due", due_at__lt=now() + timedelta(seconds=5)
+        function="monitoring.runs.launch_due_runs",
+        due_at__lt=now() + timedelta(seconds=5),
     ).exists()
     Account.objects.filter(pk=live_api.account.pk).update(balance=50)
     assert len(launch(timedelta(0))) == 1
@@ -105,7 +106,7 @@ def test_very_many_rules_without_money_cost_no_more_than_one(
     let_pass(DAY)
 
     with django_assert_max_num_queries(30):
-        tasks.run_due()
+        launch_due_runs()
 
     paused = Rule.objects.filter(pause_reason="INSUFFICIENT_BALANCE")
     assert (paused.count(), Run.objects.count()) == (28, 2)

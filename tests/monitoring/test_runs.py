@@ -6,8 +6,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from monitoring import runs as monitoring_runs
-from monitoring import tasks
 from monitoring.models import Rule, Run
+from monitoring.runs import launch_due_runs, release_rules
 from tests.monitoring.rules import DAY, launch, let_pass, make, standing, stored, work
 from tests.world.clients import Api, person
 from tests.world.logs import log_lines as log_lines
@@ -86,7 +86,7 @@ def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
     start = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
     Rule.objects.update(starts_at=start, next_run_at=datetime(2026, 2, 28, tzinfo=UTC))
 
-    tasks.run_due()
+    launch_due_runs()
 
     made.refresh_from_db()
     assert made.next_run_at > now()
@@ -101,8 +101,8 @@ def test_a_rule_whose_times_are_moved_by_a_cadence_alone_runs(api: Api):
             starts_at=F("starts_at") - DAY, next_run_at=F("next_run_at") - DAY
         )
         # The first time is now that of the baseline.
-        tasks.run_due()
-        tasks.run_due()
+        launch_due_runs()
+        launch_due_runs()
         assert Run.objects.filter(rule=made["id"]).count() == number
 
 
@@ -212,8 +212,8 @@ def test_a_rule_that_cannot_be_launched_is_tried_less_and_less_often(api: Api):
     let_pass(DAY)
     waits = []
     for _ in range(11):
-        tasks.run_due()
-        tasks.run_due()
+        launch_due_runs()
+        launch_due_runs()
         found = made_anew(broken)
         waits.append(round((found.launch_at - now()).total_seconds() / 60))
         let_pass(found.launch_at - now() + timedelta(milliseconds=1))
@@ -242,7 +242,7 @@ def test_more_broken_rules_than_one_job_gets_through_starve_no_other(
     let_pass(DAY)
 
     for _ in range(3):
-        tasks.run_due()
+        launch_due_runs()
 
     assert Run.objects.get().rule_id == well.pk
 
@@ -281,14 +281,14 @@ def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it
     assert now() < put_off < now() + timedelta(hours=2)
     # Neither looked at nor written again.
     with CaptureQueriesContext(connection) as queries:
-        tasks.run_due()
+        launch_due_runs()
     assert not any("UPDATE" in query["sql"] for query in queries)
     Job.objects.all().delete()
     workspace.resume()
 
-    job = Job.objects.get(function="monitoring.tasks.release_rules")
-    tasks.release_rules(*job.arguments)
-    assert Job.objects.filter(function="monitoring.tasks.run_due").exists()
+    job = Job.objects.get(function="monitoring.runs.release_rules")
+    release_rules(*job.arguments)
+    assert Job.objects.filter(function="monitoring.runs.launch_due_runs").exists()
     assert [run.rule_id for run in launch(timedelta(0))] == [made.pk]
     assert launch(timedelta(0)) == []
 
@@ -315,9 +315,9 @@ def test_the_job_ends_by_asking_for_the_next_time(api: Api):
     soon, late = stored(api), stored(api, cadence="MONTHLY")
     Job.objects.all().delete()
 
-    tasks.run_due()
+    launch_due_runs()
 
-    job = Job.objects.get(function="monitoring.tasks.run_due")
+    job = Job.objects.get(function="monitoring.runs.launch_due_runs")
     assert abs(job.due_at - soon.next_run_at) < timedelta(seconds=1)
     assert job.due_at < late.next_run_at
 
@@ -329,5 +329,5 @@ def test_a_job_that_has_no_time_left_hands_over(api: Api, monkeypatch):
     Job.objects.all().delete()
 
     assert len(launch()) == 1
-    job = Job.objects.get(function="monitoring.tasks.run_due")
+    job = Job.objects.get(function="monitoring.runs.launch_due_runs")
     assert job.due_at < now() + timedelta(seconds=2)

@@ -9,10 +9,10 @@ from tests.world.staff import log_in
 from tests.world.subject import words
 from verification.backoffice.models import AuditEvent
 from verification.notifications.admin import mask_recipient
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import cancel
 from verification.notifications.recipients import block
-from verification.notifications.tasks import send_due
 
 pytestmark = pytest.mark.django_db
 BLOCKS = reverse("admin:notifications_block_changelist")
@@ -54,9 +54,9 @@ def test_nothing_is_edited(admin_client: Client):
 
 def test_staff_send_again_what_was_sent(admin_client: Client):
     row = asked(wanted())
-    send_due()
+    send_due_notifications()
     (told,) = send_again(admin_client, row)
-    send_due()
+    send_due_notifications()
 
     assert told.endswith("is sent again.")
     assert len(mail.outbox) == 2
@@ -71,9 +71,9 @@ def test_what_waits_or_was_cancelled_is_not_sent_again(admin_client: Client):
 
 def test_who_may_only_look_sends_nothing_again():
     row = asked(wanted())
-    send_due()
+    send_due_notifications()
     send_again(staff("view_notification"), row)
-    send_due()
+    send_due_notifications()
     assert len(mail.outbox) == 1
 
 

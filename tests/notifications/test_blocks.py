@@ -16,6 +16,7 @@ from tests.world.orders import PAYER
 from tests.world.subject import Visitor, words
 from verification import links
 from verification.hosted.pages import DOTS
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import (
     BILINGUAL,
     Block,
@@ -23,9 +24,8 @@ from verification.notifications.models import (
     Kind,
     Notification,
 )
-from verification.notifications.outbox import notify, send_again
+from verification.notifications.outbox import notify, purge_recipients, send_again
 from verification.notifications.recipients import address_hash
-from verification.notifications.tasks import purge_recipients, send_due
 from verification.notifications.templates import write_email
 from workspaces.models import Workspace
 
@@ -54,7 +54,7 @@ def post(notification: Notification, **form: str) -> int:
 
 def sent() -> list[str]:
     mail.outbox.clear()
-    send_due()
+    send_due_notifications()
     return [one.to[0] for one in mail.outbox]
 
 
@@ -66,7 +66,7 @@ def status(notification: Notification) -> tuple[str, str]:
 def test_message_names_operator_and_has_block_link(ask, settings):
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
     row = ask(language=BILINGUAL)
-    send_due()
+    send_due_notifications()
 
     (message,) = mail.outbox
     assert "Uhakika (0800 111 222) sends this message for Acacia" in message.body
@@ -80,7 +80,7 @@ def test_message_names_operator_and_has_block_link(ask, settings):
 def test_message_to_owner_has_no_block_link(ask):
     context = {"workspace": "Acacia", "currency": "KES", "topUpUrl": ""}
     ask(kind=Kind.LOW_BALANCE, context=context)
-    send_due()
+    send_due_notifications()
 
     (message,) = mail.outbox
     assert "/b/" not in message.body
@@ -126,12 +126,12 @@ def test_blocked_sender_reaches_recipient_by_no_channel(ask, action):
 def test_block_stops_a_message_that_failed_and_waits(ask, mail_server):
     row = ask()
     mail_server.refuses[ADDRESS] = 451
-    send_due()
+    send_due_notifications()
     assert status(row)[0] == "PENDING"
     post(row, action="block")
     Notification.objects.update(next_attempt_at=row.created_at)
     mail_server.refuses.clear()
-    send_due()
+    send_due_notifications()
 
     assert mail_server.messages == []
     assert status(row) == ("WITHHELD", "BLOCKED")
@@ -213,7 +213,7 @@ def test_link_blocks_its_own_message_alone(ask):
 
 def test_recipient_of_an_sms_blocks_sender_by_its_link(ask, sms_gateway):
     row = ask(channel=Channel.SMS, recipient=NUMBER)
-    send_due()
+    send_due_notifications()
 
     ((_number, text),) = sms_gateway.sent
     assert f"{links.block_url(row.pk)} Sent by Verification reports" in text

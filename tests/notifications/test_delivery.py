@@ -20,31 +20,36 @@ from tests.world.threads import at_once
 from verification.db.bulk_insert import insert
 from verification.jobs.models import Job
 from verification.notifications import delivery
-from verification.notifications.delivery import MAX_ATTEMPTS, claim
+from verification.notifications.delivery import (
+    MAX_ATTEMPTS,
+    claim,
+    send_due_notifications,
+)
 from verification.notifications.mail import Mailer, message_id
 from verification.notifications.models import Notification, Outcome
 from verification.notifications.outbox import (
+    SEND_DUE,
     NotResendable,
     cancel,
     notification_rows,
     notify,
+    purge_recipients,
     send_again,
     wake_up_row,
 )
-from verification.notifications.tasks import purge_recipients, send_due
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
 
 
 def jobs() -> Any:
-    return Job.objects.filter(function__endswith="notifications.tasks.send_due")
+    return Job.objects.filter(function=SEND_DUE)
 
 
 def test_what_is_wanted_is_sent_once(mail_server: MailServer):
     row = asked(wanted())
-    send_due()
-    send_due()
+    send_due_notifications()
+    send_due_notifications()
 
     (message,) = mail_server.messages
     row.refresh_from_db()
@@ -60,7 +65,7 @@ def test_nothing_is_told_twice_for_one_cause():
     notify(wanted())
     notify(wanted(), wanted("consent:1:2"))
     notify(wanted("consent:1:2"))
-    send_due()
+    send_due_notifications()
 
     assert len(mail.outbox) == 2
 
@@ -69,7 +74,7 @@ def test_rows_that_go_with_others_are_sent_and_refuse_a_second_for_a_cause():
     at = now()
     insert(notification_rows([wanted()], at), wake_up_row(at))
     assert jobs()
-    send_due()
+    send_due_notifications()
     assert len(mail.outbox) == 1
 
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -80,7 +85,7 @@ def test_nothing_is_sent_of_what_was_rolled_back():
     with transaction.atomic():
         notify(wanted())
         transaction.set_rollback(True)
-    send_due()
+    send_due_notifications()
 
     assert mail.outbox == []
     assert not Job.objects.exists()
@@ -91,7 +96,7 @@ def test_two_senders_at_once_send_each_message_once(mail_server: MailServer):
     people = [f"p{n}@subject.test" for n in range(30)]
     notify(*[wanted(f"consent:{one}:1", recipient=one) for one in people])
 
-    at_once(3, lambda _: send_due())
+    at_once(3, lambda _: send_due_notifications())
 
     ids = [message["Message-ID"] for message in mail_server.messages]
     assert len(ids) == len(set(ids)) == 30
@@ -100,7 +105,7 @@ def test_two_senders_at_once_send_each_message_once(mail_server: MailServer):
 
 def test_messages_of_one_run_share_a_connection(mail_server: MailServer):
     notify(*[wanted(f"consent:{n}:1") for n in range(5)])
-    send_due()
+    send_due_notifications()
 
     assert (len(mail_server.messages), mail_server.connections) == (5, 1)
 
@@ -113,11 +118,11 @@ def test_a_message_whose_sender_died_is_sent_again_under_the_same_id(
     assert lost
     with Mailer() as mailer:
         delivery.attempt(lost, mailer)
-    send_due()
+    send_due_notifications()
     assert len(mail_server.messages) == 1
 
     let_time_pass()
-    send_due()
+    send_due_notifications()
 
     first, second = mail_server.messages
     assert first["Message-ID"] == second["Message-ID"] == message_id(lost)
@@ -128,7 +133,7 @@ def test_a_sender_that_comes_late_overwrites_nothing():
     late = claim()
     assert late
     let_time_pass()
-    send_due()
+    send_due_notifications()
 
     assert not delivery.record(
         late, Outcome(Notification.Error.REFUSED, permanent=True)
@@ -142,7 +147,7 @@ def test_a_claim_is_nobody_elses_until_its_lease_ends():
     assert claim()
     assert claim() is None
     Job.objects.all().delete()
-    send_due()
+    send_due_notifications()
     assert mail.outbox == []
     # Somebody looks when the lease has ended.
     row = Notification.objects.get()
@@ -154,7 +159,7 @@ def test_a_message_that_kills_every_sender_fails_in_the_end():
     for _ in range(MAX_ATTEMPTS):
         assert claim()
         let_time_pass()
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("FAILED", "INTERRUPTED")
@@ -166,12 +171,12 @@ def test_a_failure_is_tried_again_on_the_schedule(mail_server: MailServer):
     row = asked(wanted())
     waits = []
     for _ in range(5):
-        send_due()
+        send_due_notifications()
         row.refresh_from_db()
         assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
         waits.append(round((row.next_attempt_at - now()).total_seconds() / 60))
         let_time_pass()
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert waits == [1, 5, 30, 120, 360]
@@ -181,13 +186,13 @@ def test_a_failure_is_tried_again_on_the_schedule(mail_server: MailServer):
 def test_a_server_that_is_away_is_tried_again(settings: Any, mail_server: MailServer):
     row = asked(wanted())
     settings.EMAIL_PORT = 1
-    send_due()
+    send_due_notifications()
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "UNREACHABLE")
 
     settings.EMAIL_PORT = mail_server.port
     let_time_pass()
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("SENT", "")
@@ -197,7 +202,7 @@ def test_an_address_that_is_refused_for_good_fails_at_once(mail_server: MailServ
     mail_server.refuses[ADDRESS] = 550
     row = asked(wanted())
     another = asked(wanted("consent:2:1", recipient="kamau@subject.test"))
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     another.refresh_from_db()
@@ -208,7 +213,7 @@ def test_an_address_that_is_refused_for_good_fails_at_once(mail_server: MailServ
 def test_an_address_that_is_refused_for_now_is_tried_again(mail_server: MailServer):
     mail_server.refuses[ADDRESS] = 450
     row = asked(wanted())
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
@@ -218,7 +223,7 @@ def test_an_address_that_is_refused_for_now_is_tried_again(mail_server: MailServ
 def test_what_is_no_address_fails_at_once(mail_server: MailServer, address: str):
     row = asked(wanted(recipient=address))
     mail_server.refuses[address] = 553
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, mail_server.messages) == ("FAILED", [])
@@ -226,7 +231,7 @@ def test_what_is_no_address_fails_at_once(mail_server: MailServer, address: str)
 
 def test_a_message_that_cannot_be_written_is_tried_again(log_lines: LogLines):
     row = asked(wanted(context={**wanted().context, "expiresAt": "Wanjiku Kamau"}))
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_WRITTEN")
@@ -236,7 +241,7 @@ def test_a_message_that_cannot_be_written_is_tried_again(log_lines: LogLines):
 def test_nothing_personal_is_logged(mail_server: MailServer, log_lines: LogLines):
     mail_server.refuses[ADDRESS] = 550
     asked(wanted())
-    send_due()
+    send_due_notifications()
 
     (line,) = log_lines()
     assert line["message"].endswith("was not mailed: SMTPRecipientsRefused")
@@ -247,7 +252,7 @@ def test_cancelling_keeps_what_waits_from_being_sent():
     row = asked(wanted(), wanted("consent:2:1"))
     assert cancel("consent:1:1") == 1
     assert cancel("consent:1:1") == 0
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert row.status == "CANCELLED"
@@ -263,7 +268,7 @@ def test_what_a_suspended_workspace_would_send_waits_until_it_works_again(
     asked(wanted("consent:2:1", workspace_id=another_api.workspace.pk))
     asked(wanted("staff:1"))
     Job.objects.all().delete()
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.attempts, len(mail.outbox)) == ("PENDING", 0, 2)
@@ -272,7 +277,7 @@ def test_what_a_suspended_workspace_would_send_waits_until_it_works_again(
 
     workspace.resume()
     assert jobs().exists()
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, len(mail.outbox)) == ("SENT", 3)
@@ -288,9 +293,9 @@ def test_staff_send_again_what_ended_under_another_id(mail_server: MailServer):
     row = asked(wanted())
     with pytest.raises(NotResendable):
         send_again(row)
-    send_due()
+    send_due_notifications()
     send_again(row)
-    send_due()
+    send_due_notifications()
 
     first, second = mail_server.messages
     assert first["Message-ID"] != second["Message-ID"]
@@ -303,7 +308,7 @@ def test_who_it_went_to_is_forgotten_after_30_days_and_the_skeleton_stays(
     days: int, kept: bool
 ):
     row = asked(wanted())
-    send_due()
+    send_due_notifications()
     Notification.objects.update(created_at=now() - timedelta(days=days))
     purge_recipients()
 

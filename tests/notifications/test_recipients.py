@@ -14,6 +14,7 @@ from tests.notifications.messages import ADDRESS, NUMBER, asked, sms, wanted
 from tests.world.clients import HOSTED, READERS, Api, let_get_sandbox_messages, person
 from tests.world.members import member
 from tests.world.threads import at_once
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import (
     Block,
     DailyCount,
@@ -21,9 +22,13 @@ from verification.notifications.models import (
     Notification,
     SandboxAddress,
 )
-from verification.notifications.outbox import is_sendable, notify, send_again
+from verification.notifications.outbox import (
+    is_sendable,
+    notify,
+    purge_recipients,
+    send_again,
+)
 from verification.notifications.recipients import block
-from verification.notifications.tasks import purge_recipients, send_due
 from workspaces.models import Workspace
 from workspaces.signup import create_workspace
 
@@ -33,7 +38,7 @@ STRANGER = "stranger@elsewhere.test"
 def sent() -> list[str]:
     """Whom messages go to now."""
     mail.outbox.clear()
-    send_due()
+    send_due_notifications()
     return [one.to[0] for one in mail.outbox]
 
 
@@ -71,7 +76,7 @@ def test_flood_over_workspaces_and_senders_stays_within_the_limit(
         one = create_workspace(name=f"W{n}", owner_email="o@acacia.test")
         requests(one, 20, recipient=f"stranger+{n}@Elsewhere.test")
 
-    at_once(4, lambda _: send_due())
+    at_once(4, lambda _: send_due_notifications())
 
     assert len(mail_server.messages) == 10
     assert outcomes() == {("SENT", ""): 10, ("WITHHELD", "RECIPIENT_LIMIT"): 90}
@@ -123,7 +128,7 @@ def test_unconfirmed_address_gets_nothing_of_the_sandbox(api: Api):
 
 def test_sandbox_keeps_sms_for_the_mailbox_without_a_gateway(api: Api):
     api.create({**person(phone=NUMBER), "consent": HOSTED})
-    send_due()
+    send_due_notifications()
 
     row = Notification.objects.get()
     assert (row.channel, row.status, row.error) == ("SMS", "WITHHELD", "SANDBOX")
@@ -133,7 +138,7 @@ def test_sandbox_sends_sms_to_confirmed_numbers(api: Api, sms_gateway: SmsGatewa
     let_get_sandbox_messages(api.workspace, NUMBER)
     for phone in (NUMBER, "+254711000222"):
         api.create({**person(phone=phone), "consent": HOSTED})
-    send_due()
+    send_due_notifications()
 
     assert [number for number, _ in sms_gateway.sent] == [NUMBER]
 
@@ -166,10 +171,10 @@ def test_message_that_is_tried_again_counts_once(
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
     requests(workspace, 1)
     mail_server.refuses[ADDRESS] = 451
-    send_due()
+    send_due_notifications()
     Notification.objects.update(next_attempt_at="2026-01-01T00:00:00Z")
     mail_server.refuses.clear()
-    send_due()
+    send_due_notifications()
 
     assert len(mail_server.messages) == 1
 
@@ -312,7 +317,7 @@ def test_would_send_says_what_sending_does_and_counts_nothing(
     assert not DailyCount.objects.exists()
 
     notify(one)
-    send_due()
+    send_due_notifications()
     assert outcomes() == {("WITHHELD" if error else "SENT", error): 1}
 
 
@@ -324,6 +329,6 @@ def test_would_send_is_false_after_the_last_message_of_the_day(
     for sent_before in (0, 1):
         assert is_sendable(one)
         notify(replace(one, cause=f"consent:9:{sent_before}"))
-        send_due()
+        send_due_notifications()
 
     assert not is_sendable(one)

@@ -5,17 +5,17 @@ import pytest
 from tests.fakes.africastalking import KEY, USERNAME, SmsGateway
 from tests.notifications.messages import LINK, NUMBER, asked, let_time_pass, sms
 from tests.world.logs import LogLines
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 from verification.notifications.outbox import notify
 from verification.notifications.sms import gateway_url
-from verification.notifications.tasks import send_due
 
 pytestmark = pytest.mark.django_db
 
 
 def test_an_sms_is_sent_and_keeps_the_gateways_reference(sms_gateway: SmsGateway):
     row = asked(sms())
-    send_due()
+    send_due_notifications()
 
     ((number, text),) = sms_gateway.sent
     row.refresh_from_db()
@@ -29,7 +29,7 @@ def test_gateway_gets_account_number_text_and_sender(
 ):
     settings.SMS_FROM = "ACACIA"
     asked(sms())
-    send_due()
+    send_due_notifications()
 
     (form,), (headers,) = sms_gateway.requests, sms_gateway.headers
     assert LINK in form.pop("message")
@@ -67,7 +67,7 @@ def test_no_sms_is_wanted_where_no_gateway_is_configured():
 
 def test_an_sms_and_an_email_of_one_cause_are_both_sent(sms_gateway: SmsGateway):
     notify(sms(), sms(channel=Notification.Channel.EMAIL, recipient="a@b.test"), sms())
-    send_due()
+    send_due_notifications()
 
     assert len(sms_gateway.sent) == 1
     assert Notification.objects.filter(status="SENT").count() == 2
@@ -79,7 +79,7 @@ def test_a_number_that_is_refused_for_good_fails_at_once(
 ):
     sms_gateway.codes[NUMBER] = code
     row = asked(sms())
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("FAILED", "REFUSED")
@@ -89,13 +89,13 @@ def test_a_number_that_is_refused_for_good_fails_at_once(
 def test_what_may_pass_is_tried_again(sms_gateway: SmsGateway, code: int):
     sms_gateway.codes[NUMBER] = code
     row = asked(sms())
-    send_due()
+    send_due_notifications()
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
 
     sms_gateway.codes.clear()
     let_time_pass()
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert row.status == "SENT"
@@ -118,7 +118,7 @@ def test_an_answer_that_says_nothing_is_tried_again(
 ):
     sms_gateway.broken = broken
     row = asked(sms())
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
@@ -127,7 +127,7 @@ def test_an_answer_that_says_nothing_is_tried_again(
 def test_a_wrong_key_is_tried_again(sms_gateway: SmsGateway, settings: Any):
     settings.AFRICASTALKING_API_KEY = "another"
     row = asked(sms())
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
@@ -137,7 +137,7 @@ def test_gateway_that_leads_elsewhere_is_not_followed(sms_gateway: SmsGateway):
     with SmsGateway() as other:
         sms_gateway.leads_to = f"{other.url}/version1/messaging"
         row = asked(sms())
-        send_due()
+        send_due_notifications()
 
         row.refresh_from_db()
         assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
@@ -150,7 +150,7 @@ def test_gateway_is_called_without_the_proxy_of_the_environment(
     with SmsGateway() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         asked(sms())
-        send_due()
+        send_due_notifications()
 
     assert len(sms_gateway.sent) == 1
     assert proxy.requests == []
@@ -159,7 +159,7 @@ def test_gateway_is_called_without_the_proxy_of_the_environment(
 def test_an_unknown_sender_is_tried_again(sms_gateway: SmsGateway, settings: Any):
     settings.SMS_FROM = "UNKNOWN"
     row = asked(sms())
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
@@ -168,7 +168,7 @@ def test_an_unknown_sender_is_tried_again(sms_gateway: SmsGateway, settings: Any
 def test_a_gateway_that_is_away_is_tried_again(sms_gateway: SmsGateway, settings: Any):
     settings.SMS_URL = "http://127.0.0.1:1"
     row = asked(sms())
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "UNREACHABLE")
@@ -176,7 +176,7 @@ def test_a_gateway_that_is_away_is_tried_again(sms_gateway: SmsGateway, settings
 
 def test_what_is_no_number_fails_at_once(sms_gateway: SmsGateway):
     row = asked(sms(recipient="0711000111"))
-    send_due()
+    send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("FAILED", "REFUSED")
@@ -186,7 +186,7 @@ def test_what_is_no_number_fails_at_once(sms_gateway: SmsGateway):
 def test_no_number_is_logged(sms_gateway: SmsGateway, log_lines: LogLines):
     sms_gateway.codes[NUMBER] = 406
     asked(sms())
-    send_due()
+    send_due_notifications()
 
     assert "406" in str(log_lines())
     assert NUMBER[1:] not in str(log_lines())

@@ -20,20 +20,18 @@ from verification.notifications.templates import write_email
 from verification.payments.alerts import (
     clear_review_flag,
     count_refused_signature,
+    purge_operator_alerts,
     raise_review_flag,
+    send_daily_alerts,
+    send_urgent_alerts,
 )
 from verification.payments.checkouts import CheckoutNotOpened
 from verification.payments.models import Checkout, OperatorAlert, Refund, ReviewFlag
+from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.refunds import (
     refund_unfinished_parts,
     reject_refund,
     resolve_review_flags,
-)
-from verification.payments.tasks import (
-    purge_payment_events,
-    reconcile_payments,
-    send_daily_alerts,
-    send_urgent_alerts,
 )
 
 pytestmark = pytest.mark.django_db
@@ -139,7 +137,7 @@ def test_books_that_differ_are_told_once_however_often_they_are_read(
 
     for day, expected in ((1, lines), (2, [])):
         with time_machine.travel(now() + timedelta(days=day), tick=False):
-            reconcile_payments()
+            reconcile_yesterday()
             transaction.paid_at = now()
             assert told() == expected
 
@@ -149,7 +147,7 @@ def test_books_that_cannot_be_read_are_told(paystack_api: Api, paystack: FakePay
     yesterday = f"{now() - timedelta(days=1):%Y-%m-%d}"
 
     for _ in range(2):
-        reconcile_payments()
+        reconcile_yesterday()
 
     assert told() == [f"Books not read: paystack, {yesterday}: SOURCE_UNAVAILABLE"]
 
@@ -161,7 +159,7 @@ def test_a_difference_that_is_a_doubt_is_told_as_one(
     paystack.fail(checkout.reference)
 
     with time_machine.travel(now() + timedelta(days=1), tick=False):
-        reconcile_payments()
+        reconcile_yesterday()
         (line,) = told()
 
     assert line.endswith("The provider's books say something else")
@@ -195,7 +193,7 @@ def test_it_is_forgotten_after_three_months(api: Api):
 
     for days, left in ((89, 1), (91, 0)):
         with time_machine.travel(now() + timedelta(days=days)):
-            purge_payment_events()
+            purge_operator_alerts()
         assert OperatorAlert.objects.count() == left
 
 

@@ -22,9 +22,10 @@ from verification.jobs.models import Job
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.disputes import record_disputes
 from verification.payments.models import Checkout, Dispute, Refund
-from verification.payments.polling import POLL_JOB, poll_due_checkouts
+from verification.payments.polling import poll_due_checkouts
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.refunds import (
+    POLL_JOB,
     NotRefundable,
     record_refund_elsewhere,
     resolve_review_flags,

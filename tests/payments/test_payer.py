@@ -13,8 +13,8 @@ from tests.world.payments import EMAIL, PRICE, candidate, end, opened, pay, paym
 from tests.world.refunds import ask, send
 from verification.backoffice.roles import StaffActor
 from verification.documents.receipts import payment_receipt_pdf
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from verification.notifications.tasks import send_due
 from verification.payments.audit import DIFFERENCES
 from verification.payments.models import Checkout, Refund
 from verification.payments.refunds import reject_refund
@@ -97,7 +97,7 @@ def test_a_receipt_stays_as_it_was_paid(api: Api, paid_by_amina):
     assert "Loan application" in text
     assert "Acacia Lenders" in text
     assert "Something else" not in text
-    send_due()
+    send_due_notifications()
     (receipt,) = (one for one in mail.outbox if "receipt" in one.subject.lower())
     assert receipt.to == ["amina@payer.test"]
     assert "Loan application" in read(receipt.attachments[0][1])

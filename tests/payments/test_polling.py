@@ -25,7 +25,8 @@ from verification.payments.checkouts import (
     open_checkout,
 )
 from verification.payments.models import Checkout, Payment, SandboxCheckout
-from verification.payments.polling import POLL_JOB, poll_due_checkouts, poll_now
+from verification.payments.polling import poll_due_checkouts, poll_now
+from verification.payments.refunds import POLL_JOB
 from verification.payments.registry import _live, provider_named
 from verification.payments.sandbox import end_sandbox_checkout
 from verification.payments.settlement import settle

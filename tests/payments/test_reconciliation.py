@@ -24,7 +24,7 @@ from verification.payments.models import (
     Refund,
     SandboxCheckout,
 )
-from verification.payments.tasks import reconcile_payments
+from verification.payments.reconciliation import reconcile_yesterday
 
 pytestmark = pytest.mark.django_db
 
@@ -242,7 +242,7 @@ def test_the_job_logs_differences_and_goes_on_past_books_it_cannot_read(
     paystack.faults.status = 503
 
     with caplog.at_level(logging.ERROR):
-        reconcile_payments()
+        reconcile_yesterday()
 
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
     assert [record.getMessage() for record in errors] == [
@@ -269,13 +269,13 @@ def test_a_day_whose_books_could_not_be_read_is_read_later(paystack_api, paystac
     paystack.pay(checkout.reference)
     paystack.faults.status = 503
     with time_machine.travel(now() + timedelta(days=1)):
-        reconcile_payments()
+        reconcile_yesterday()
     assert Checkout.objects.get().next_poll_at is None
 
     paystack.faults.status = None
     for days in (4, 5):
         with time_machine.travel(now() + timedelta(days=days)):
-            reconcile_payments()
+            reconcile_yesterday()
 
     assert Checkout.objects.get().next_poll_at is not None
     compared = ReconciliationProgress.objects.get(provider="paystack")
@@ -311,7 +311,7 @@ def test_a_row_that_cannot_be_read_holds_up_no_other_provider(
     Checkout.objects.update(paid_at=now() - timedelta(days=1))
     paystack.fail(checkout.reference)
 
-    reconcile_payments()
+    reconcile_yesterday()
 
     assert "the books of paystack were not read: KeyError" in caplog.text
     assert "Canary" not in caplog.text

@@ -16,8 +16,8 @@ from tests.world.payments import candidate, look, opened
 from tests.world.payments import taker as taker
 from tests.world.refunds import ask, send
 from verification.payments.models import Checkout, Refund
+from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.registry import provider_named
-from verification.payments.tasks import reconcile_payments
 from verification.providers.payment_provider import RefundRequest
 
 pytestmark = pytest.mark.django_db
@@ -76,7 +76,7 @@ def test_the_daily_job_finds_it_where_nobody_has_looked(checkout: Checkout):
     given_back_there(checkout)
 
     with time_machine.travel(now() + timedelta(days=1)):
-        reconcile_payments()
+        reconcile_yesterday()
 
     assert doubt(checkout) == "REFUNDED_ELSEWHERE"
 
@@ -117,10 +117,10 @@ def test_what_the_provider_does_not_say_more_of_is_read_again_tomorrow(
     taker.faults.status = 503
 
     with time_machine.travel(now() + timedelta(days=1), tick=False):
-        reconcile_payments()
+        reconcile_yesterday()
         assert doubt(checkout) == ""
     taker.faults.status = None
     with time_machine.travel(now() + timedelta(days=2), tick=False):
-        reconcile_payments()
+        reconcile_yesterday()
 
     assert doubt(checkout) == "REFUNDED_ELSEWHERE"

@@ -20,7 +20,7 @@ from tests.world.refunds import paystack_api as paystack_api
 from tests.world.threads import at_once
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
-from verification.notifications.tasks import send_due
+from verification.notifications.delivery import send_due_notifications
 from verification.payments.alerts import clear_review_flag, raise_review_flag
 from verification.payments.models import (
     Checkout,
@@ -80,11 +80,11 @@ def test_payer_is_told_what_was_not_done_and_by_which_way_it_comes_back(
     paid(paystack_api, paystack)
     paystack_api.work()
     later()
-    send_due()
+    send_due_notifications()
     send()
     paystack.settle_refunds()
     send()
-    send_due()
+    send_due_notifications()
 
     (letter,) = [one for one in mail.outbox if "given back" in one.subject]
     assert "KES 250.00" in letter.subject

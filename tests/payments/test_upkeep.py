@@ -8,7 +8,7 @@ from django.utils.timezone import now
 
 from tests.world.payments import EMAIL
 from verification.payments.models import PaymentEvent
-from verification.payments.tasks import purge_payment_events
+from verification.payments.provider_events import purge_payment_events
 
 LIVE_KEY = "sk_live_of_no_worth"
 

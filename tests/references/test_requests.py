@@ -22,8 +22,8 @@ from verification.checks import inquiries
 from verification.checks.claims import claim
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
-from verification.notifications.tasks import send_due
 from verification.references import requests
 from verification.references.answers import ReferenceClosed, submit
 from verification.references.models import Reference
@@ -53,7 +53,7 @@ def test_the_referee_is_asked_once_by_a_link(paying_api: Api):
 
 def test_a_referee_is_asked_in_both_languages(paying_api: Api):
     asked(paying_api)
-    send_due()
+    send_due_notifications()
 
     (message,) = mail.outbox
     assert message.subject == (
@@ -197,7 +197,7 @@ def test_a_referee_who_answers_wakes_the_workers(paying_api: Api):
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
     woken = Job.objects.values_list("function", flat=True)
-    assert "verification.checks.tasks.run_due" in woken
+    assert "verification.checks.engine.run_due_checks" in woken
     assert only_result().next_attempt_at <= now()
 
 

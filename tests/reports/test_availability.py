@@ -14,7 +14,7 @@ from tests.world.clients import HOSTED, Api, codes, company, person
 from tests.world.orders import EMPLOYMENT, rows, told
 from tests.world.payer import payer
 from tests.world.payments import candidate, payment_of, taking
-from verification.notifications.tasks import send_due
+from verification.notifications.delivery import send_due_notifications
 from verification.payments.checkouts import open_top_up
 from verification.providers import registry
 from verification.reports.models import Report
@@ -201,7 +201,7 @@ def test_smaller_sums_can_be_paid_by_another_provider(live_api: Api, paystack):
 
 def test_pages_and_mails_name_the_ways_to_pay(live_api: Api, taker):
     page = payer(live_api).reads()
-    send_due()
+    send_due_notifications()
 
     is_mpesa_taken = isinstance(taker, FakePaystack)
     provider, ways = (

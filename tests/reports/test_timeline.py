@@ -5,7 +5,7 @@ import pytest
 
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import report_in, two_checks
-from verification.notifications.tasks import send_due
+from verification.notifications.delivery import send_due_notifications
 from verification.reports.models import StatusChange
 
 
@@ -91,7 +91,7 @@ def test_timeline_says_which_messages_were_not_sent(api: Api, another_api: Api):
     item = person(email="stranger@elsewhere.test", phone="+254712345678")
     made = api.create({**item, "consent": HOSTED, "paymentMode": "CANDIDATE"})
     other = api.create({**item, "consent": HOSTED})
-    send_due()
+    send_due_notifications()
     told = api.get(f"/reports/{made['id']}/events").json()["messages"]
 
     assert [(one["kind"], one["channel"]) for one in told] == [
@@ -110,7 +110,7 @@ def test_timeline_says_which_messages_were_not_sent(api: Api, another_api: Api):
 def test_timeline_names_messages_to_payers(api: Api):
     payer = {"name": "Amina", "email": "amina@payer.test"}
     made = api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
-    send_due()
+    send_due_notifications()
     (told,) = api.get(f"/reports/{made['id']}/events").json()["messages"]
 
     assert (told["kind"], told["status"]) == ("PAYMENT_REQUEST", "SENT")

@@ -26,7 +26,8 @@ UPDATE monitoring_run r SET due_at = due_at - interval '1 day' WHERE number = %s
 AND EXISTS (SELECT FROM monitoring_rule u WHERE u.id = rule_id AND workspace_id = %s)
 """
 WAKE = """
-INSERT INTO jobs_job (function, arguments) VALUES ('monitoring.tasks.run_due', '[]')
+INSERT INTO jobs_job (function, arguments)
+VALUES ('monitoring.runs.launch_due_runs', '[]')
 """
 RUNS = """
 SELECT count(*), count(compared_at), count(DISTINCT (rule_id, number)),

@@ -29,11 +29,11 @@ from tests.providers.test_smile_id_v3 import asked as inquiry_of_another
 from tests.sources.two import CHECK, calls
 from tests.world.clients import person
 from verification.checks import callbacks
+from verification.checks.callbacks import erase_unread_answers
 from verification.checks.claims import claim
 from verification.checks.dispatch import SourceQueues, admit_calls
 from verification.checks.inquiries import add_consent, call_provider, find_route
 from verification.checks.models import CheckResult
-from verification.checks.tasks import erase_callbacks
 from verification.providers import registry
 from verification.providers.base import AnswerPending
 from verification.settings.sources import Limit
@@ -437,11 +437,11 @@ def test_callback_that_comes_too_late_changes_nothing(paying_api, v3, settings, 
 
 def test_answer_that_nobody_reads_is_erased_after_a_day(v3, ordered, client):
     post(client, v3)
-    erase_callbacks()
+    erase_unread_answers()
     assert kept() == 1
 
     Call.objects.update(called_back_at=now() - callbacks.ANSWER_RETENTION)
-    erase_callbacks()
+    erase_unread_answers()
 
     assert kept() == 0
     assert Call.objects.exclude(called_back_at=None).count() == 1

@@ -23,11 +23,11 @@ def only(api: Api) -> Configuration:
 
 
 def forget_jobs() -> None:
-    Job.objects.filter(function="webhooks.tasks.send_due").delete()
+    Job.objects.filter(function="webhooks.delivery.send_due_deliveries").delete()
 
 
 def is_woken() -> bool:
-    return Job.objects.filter(function="webhooks.tasks.send_due").exists()
+    return Job.objects.filter(function="webhooks.delivery.send_due_deliveries").exists()
 
 
 def test_there_is_one_configuration_in_each_environment(api: Api, live_api: Api):

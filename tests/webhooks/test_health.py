@@ -15,9 +15,9 @@ from tests.webhooks.engine import (
 )
 from tests.webhooks.receiver import Receiver, Script
 from verification.jobs.models import Job
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from verification.notifications.tasks import send_due
-from webhooks import results, tasks
+from webhooks import messages, results
 from webhooks.claims import claim
 from webhooks.delivery import send_due_deliveries
 from webhooks.models import Configuration
@@ -41,10 +41,10 @@ def attempt(*statuses: int) -> Configuration:
 
 def run_mails() -> None:
     """Run the jobs that write to owners."""
-    for job in Job.objects.filter(function__startswith="webhooks.tasks.notify_"):
-        getattr(tasks, job.function.rpartition(".")[2])(*job.arguments)
+    for job in Job.objects.filter(function__startswith="webhooks.messages"):
+        getattr(messages, job.function.rpartition(".")[2])(*job.arguments)
         job.delete()
-    send_due()
+    send_due_notifications()
 
 
 def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
@@ -67,8 +67,8 @@ def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
     configured(workspace)
     happen(workspace, 9)
     configuration = attempt(500, 500, 500, 500)
-    tasks.notify_failing(str(configuration.pk))
-    tasks.notify_failing(str(configuration.pk))
+    messages.notify_failing(str(configuration.pk))
+    messages.notify_failing(str(configuration.pk))
     run_mails()
     assert Notification.objects.count() == len(mail.outbox) == 1
 
@@ -210,6 +210,4 @@ def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
         results.record_attempts([ended(one, 500 if number % 2 else 200)])
     configuration = Configuration.objects.get()
     assert (configuration.failures_in_row, configuration.resting_until) == (1, None)
-    assert not Job.objects.filter(
-        function__startswith="webhooks.tasks.notify_"
-    ).exists()
+    assert not Job.objects.filter(function__startswith="webhooks.messages").exists()

@@ -9,7 +9,7 @@ from tests.webhooks.receiver import Receiver
 from verification.jobs import batches
 from webhooks.delivery import send_due_deliveries
 from webhooks.models import Attempt, Configuration, Delivery, Event
-from webhooks.tasks import purge_events
+from webhooks.retention import purge_events
 from workspaces.models import Workspace
 
 

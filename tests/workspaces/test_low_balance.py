@@ -7,11 +7,11 @@ from django.db import IntegrityError
 from tests.world.clients import Api, company
 from tests.world.threads import at_once
 from verification.links import top_up_url
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from verification.notifications.tasks import send_due
 from workspaces import ledger
+from workspaces.low_balance import notify_low_balances
 from workspaces.models import Account
-from workspaces.tasks import notify_low_balances
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +40,7 @@ def low_api(live_api: Api) -> Api:
 
 def test_the_owner_is_told_what_is_left_and_where_it_is_little(low_api: Api):
     notify_low_balances()
-    send_due()
+    send_due_notifications()
 
     (message,) = mail.outbox
     assert message.to == ["owner@acacia.test"]
@@ -53,7 +53,7 @@ def test_the_owner_is_told_what_is_left_and_where_it_is_little(low_api: Api):
 def test_the_owner_is_led_to_where_money_is_taken(low_api: Api, settings):
     settings.PAYMENT_PROVIDER = "paystack"
     notify_low_balances()
-    send_due()
+    send_due_notifications()
     assert top_up_url(low_api.account.pk) in mail.outbox[0].body
 
 
@@ -95,7 +95,7 @@ def test_credit_can_be_spent_too(low_api: Api):
 
     low_api.create(company())
     notify_low_balances()
-    send_due()
+    send_due_notifications()
 
     (message,) = mail.outbox
     assert "KES 650.00. With your credit of KES 51.00" in message.body

@@ -11,8 +11,8 @@ from tests.notifications.messages import NUMBER
 from tests.world.clients import Api
 from tests.world.members import member
 from tests.world.threads import at_once
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Channel, Notification, SandboxAddress
-from verification.notifications.tasks import send_due
 from workspaces.members import NotAllowed
 from workspaces.models import Member
 from workspaces.sandbox_addresses import (
@@ -51,7 +51,7 @@ def is_confirmed() -> bool:
 
 def test_code_that_was_sent_confirms_the_address(admin: Member):
     code = added(admin)
-    send_due()
+    send_due_notifications()
     (letter,) = mail.outbox
     assert letter.to == [ADDRESS]
     assert code in letter.body
@@ -66,7 +66,7 @@ def test_code_that_was_sent_confirms_the_address(admin: Member):
 
 def test_code_is_sent_by_sms_to_a_number(admin: Member, sms_gateway):
     code = added(admin, NUMBER, Channel.SMS)
-    send_due()
+    send_due_notifications()
 
     ((number, text),) = sms_gateway.sent
     assert number == NUMBER
@@ -126,7 +126,7 @@ def test_code_of_another_workspace_is_not_found(admin: Member, api: Api):
 def test_removed_address_gets_no_code(admin: Member):
     added(admin)
     remove(admin, row().pk)
-    send_due()
+    send_due_notifications()
 
     assert mail.outbox == []
     assert not admin.workspace.sandbox_addresses.exists()

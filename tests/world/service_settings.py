@@ -3,3 +3,4 @@
 from verification.settings import *  # noqa: F403
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.jobs"]  # noqa: F405
+JOB_PACKAGES = {*JOB_PACKAGES, "tests"}  # noqa: F405

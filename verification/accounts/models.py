@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import User, UserManager
@@ -8,6 +9,10 @@ from django.db import models
 from django.utils.timezone import now
 
 from verification.db.ids import uuid7
+from verification.jobs.queue import job
+
+# A link that confirms an address works for three days; each login sends another one.
+UNCONFIRMED_LIFETIME = timedelta(days=30)
 
 
 class StaffManager(UserManager["Colleague"]):
@@ -104,3 +109,19 @@ class StaffInvitation(models.Model):
 
     def __str__(self) -> str:
         return f"invitation until {self.expires_at}"
+
+
+@job
+def purge_unconfirmed_users() -> None:
+    """Delete users who have confirmed no address and never logged in.
+
+    They keep `UNCONFIRMED_LIFETIME`, staff and members of workspaces for ever.
+    """
+    unused = User.objects.filter(
+        is_staff=False,
+        is_superuser=False,
+        last_login=None,
+        memberships=None,
+        date_joined__lt=now() - UNCONFIRMED_LIFETIME,
+    )
+    unused.exclude(emailaddress__verified=True).delete()

@@ -25,6 +25,7 @@ from django.utils.timezone import now
 
 from verification.accounts import lockout
 from verification.db.encryption import UnknownKey, keyed_hash, seal, unseal
+from verification.jobs.queue import job
 
 BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"
@@ -195,3 +196,9 @@ def _is_expired(session: Any, *, is_staff: bool) -> bool:
     return bool(
         moment - began > whole.total_seconds() or moment - seen > idle.total_seconds()
     )
+
+
+@job
+def purge_sessions() -> None:
+    """Delete the sessions that have expired."""
+    SessionStore.clear_expired()

@@ -15,6 +15,7 @@ from django.utils.timezone import now
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.schedule import wake_up
 from verification.jobs.batches import execute_in_batches
+from verification.jobs.queue import job
 from verification.providers.base import Callback
 from verification.sources.models import Call, CallOutcome
 
@@ -74,6 +75,7 @@ def store_answer(source: str, callback: Callback) -> bool:
     return True
 
 
+@job
 def erase_unread_answers() -> None:
     """Erase answers whose checks have ended otherwise, or wait for something else."""
     execute_in_batches(ERASE_ANSWERS, before=now() - ANSWER_RETENTION)

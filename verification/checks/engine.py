@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
+from django.conf import settings
 from django.db import connection
 from django.utils.timezone import now
 
@@ -28,8 +29,10 @@ from verification.checks.inquiries import add_consent, call_provider, find_route
 from verification.checks.models import CheckDefinition
 from verification.checks.outcomes import Cancelled, Completed, Failed, Outcome, Retry
 from verification.checks.results import EndedCheck, record_outcomes
+from verification.checks.schedule import schedule_next_run, wake_up
 from verification.db.encryption import UnknownKey
 from verification.jobs.heartbeat import beat
+from verification.jobs.queue import job, slot
 from verification.providers.registry import Route
 from verification.reports.models import ReportStatus
 from verification.sources.calls import close_calls
@@ -45,12 +48,29 @@ SUSPENDED_PAUSE = timedelta(minutes=5)
 Definitions = Mapping[Any, CheckDefinition]
 
 
-def run_due_checks(call_for_help: Callable[[], None]) -> bool:
-    """Run what is due until nothing is; False if time was up before that."""
+@job
+def run_due_checks() -> None:
+    """Run the checks that are due. Any number of these jobs may run at once.
+
+    Checks take all workers but two, so that slow sources hold up no webhook.
+    """
+    with slot("checks", max(1, settings.JOB_WORKERS - 2)) as is_free:
+        if not is_free:
+            return
+        is_idle = _run_checks()
+    # After the slot is given back: a job that found none relies on this look.
+    if is_idle:
+        schedule_next_run()
+    else:
+        wake_up()
+
+
+def _run_checks() -> bool:
+    """Run due checks until there are none; return False if time was up before that."""
     definitions = _definitions()
     with CallPool() as flight:
         try:
-            return _run_until_idle(flight, definitions, call_for_help)
+            return _run_until_idle(flight, definitions)
         except Exception:
             _record_in_flight(flight)
             raise
@@ -66,9 +86,7 @@ def _record_in_flight(flight: CallPool) -> None:
         record_outcomes(flight.collect(), definitions)
 
 
-def _run_until_idle(
-    flight: CallPool, definitions: Definitions, call_for_help: Callable[[], None]
-) -> bool:
+def _run_until_idle(flight: CallPool, definitions: Definitions) -> bool:
     stop_at = time.monotonic() + JOB_SECONDS
     helped = False
     while True:
@@ -78,7 +96,7 @@ def _run_until_idle(
         if claims and len(claims) == room and not helped:
             # There is more than one worker's share: let another begin as well.
             helped = True
-            call_for_help()
+            wake_up()
         claims += _claim_queued(flight, len(claims)) if in_time else []
         if any(claimed.definition_id not in definitions for claimed in claims):
             definitions = _definitions()

@@ -9,7 +9,7 @@ from verification.db.bulk_insert import Rows
 from verification.jobs.queue import ensure_job_by, job_row, schedule_job
 from verification.reports.models import Report
 
-RUN_DUE = "verification.checks.tasks.run_due"
+RUN_DUE = "verification.checks.engine.run_due_checks"
 
 
 def wake_up(at: datetime | None = None) -> None:

@@ -15,6 +15,7 @@ from verification.consents.messages import (
     is_reachable,
 )
 from verification.consents.models import Consent, ConsentStatus
+from verification.jobs.queue import job
 from verification.notifications.models import Kind
 from verification.notifications.outbox import OutgoingMessage
 from verification.reports.links import ClientLinks, NotRenewable
@@ -107,11 +108,13 @@ class ConsentLinks(ClientLinks[Consent]):
 consent_links = ConsentLinks()
 
 
+@job
 def expire_consents() -> None:
     """Close the consent links that nobody answered in time."""
     consent_links.expire_due()
 
 
+@job
 def remind_subjects() -> None:
     """Remind subjects who have not answered by half time."""
     consent_links.remind_due()

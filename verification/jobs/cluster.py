@@ -11,9 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from django.apps import apps
 from django.db import DatabaseError, connections
-from django.utils.module_loading import module_has_submodule
 from django_q import cluster
 from django_q.signals import post_execute_in_worker
 from django_q.worker import worker
@@ -23,6 +21,7 @@ from verification.jobs import processes as job_processes
 from verification.jobs.broker import BEAT_ID, retry_soon
 from verification.jobs.heartbeat import Inbox, MessageQueue, SharedFlag, WorkerTimer
 from verification.jobs.queue import cluster_name
+from verification.jobs.schedules import SCHEDULES
 
 # A few jobs: what waits in a cluster cannot run in another, nor be merged.
 WAITING_BYTES = 4096
@@ -67,9 +66,8 @@ class Sentinel(cluster.Sentinel):
 @cache
 def preload() -> None:
     """Load what jobs need before anything is forked, so that workers share it."""
-    for app in apps.get_app_configs():
-        if module_has_submodule(app.module, "tasks"):
-            import_module(f"{app.name}.tasks")
+    for schedule in SCHEDULES:
+        import_module(schedule.function.rpartition(".")[0])
     gc.collect()
     # What is frozen is not looked through by the collector, which would write to it.
     gc.freeze()

@@ -7,18 +7,26 @@ doing one thing.
 import json
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.apps import apps
+from django.conf import settings
 from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.db.bulk_insert import Rows
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+JobOrPath = Callable[..., Any] | str
+
+# The dotted paths of all jobs whose modules are loaded.
+_JOBS: set[str] = set()
 CHANNEL = "verification_jobs"
 MIN_PAUSE = timedelta(seconds=1)
 
@@ -34,24 +42,35 @@ SELECT EXISTS (
 """
 
 
-def schedule_job(task: str, *ids: str | int | UUID, at: datetime | None = None) -> None:
-    """Run the function at this dotted path soon after the current transaction commits.
+def job(function: Function) -> Function:
+    """Mark a function as a job, which `schedule_job` and a schedule may run.
 
-    With `at`, not before that time and within about a second of it.
-    It may run more than once, and calls without ids that wait at the same time run
-    as one: a job looks up what there is to do and leaves alone what is done.
+    A job takes nothing but ids. It may run more than once, and calls without ids that
+    wait at the same time run as one: a job looks up what there is to do and leaves
+    alone what is done.
     """
-    enqueue(task, _arguments(ids), at=at)
+    _JOBS.add(_path(function))
+    return function
 
 
-def job_row(task: str, *ids: str | int | UUID, at: datetime) -> Rows:
-    """The same as a row, which the caller inserts with its own in one statement."""
-    _require_job(task)
+def schedule_job(
+    function: JobOrPath, *ids: str | int | UUID, at: datetime | None = None
+) -> None:
+    """Run a job soon after the current transaction commits.
+
+    With `at`, the job runs at that time or up to a second later. A dotted path in
+    place of the function is for callers that cannot import it, as it lies above them.
+    """
+    enqueue(function, _arguments(ids), at=at)
+
+
+def job_row(function: JobOrPath, *ids: str | int | UUID, at: datetime) -> Rows:
+    """Like `schedule_job`, as a row that the caller inserts together with its own."""
     # Imported here, because the broker is loaded before there are models.
     from verification.jobs.models import Job
 
     columns = ["function", "arguments", "due_at"]
-    row = (task, _arguments(ids), at)
+    row = (_require_job(function), _arguments(ids), at)
     return Rows(Job, columns, [row], then=notify_on_commit)
 
 
@@ -63,39 +82,45 @@ def _arguments(ids: Sequence[str | int | UUID]) -> list[str | int]:
 
 
 @cache
-def is_job(function: str) -> bool:
-    """Jobs are the functions of our apps' `tasks` modules.
+def is_job(path: str) -> bool:
+    """Return whether this is the dotted path of a function with `@job` in our apps.
 
-    Nothing else runs, or whoever can write a row could call anything.
+    Nothing else runs, or a row in the table could call any function. No module but
+    one of an installed app in `JOB_PACKAGES` is imported to find out.
     """
-    app, _, name = function.rpartition(".tasks.")
-    return name.isidentifier() and apps.is_installed(app)
+    module, _, _ = path.rpartition(".")
+    app = apps.get_containing_app_config(module)
+    if app is None or app.name.partition(".")[0] not in settings.JOB_PACKAGES:
+        return False
+    with suppress(ImportError):
+        import_module(module)
+    return path in _JOBS
 
 
 def enqueue(
-    function: str, arguments: Sequence[str | int], *, at: datetime | None = None
+    function: JobOrPath, arguments: Sequence[str | int], *, at: datetime | None = None
 ) -> int:
-    _require_job(function)
+    path = _require_job(function)
     with connection.cursor() as cursor:
-        cursor.execute(ENQUEUE, [function, json.dumps(list(arguments)), at])
-        job = int(cursor.fetchone()[0])
+        cursor.execute(ENQUEUE, [path, json.dumps(list(arguments)), at])
+        job_id = int(cursor.fetchone()[0])
     notify_on_commit()
-    return job
+    return job_id
 
 
-def ensure_job_by(task: str, due: datetime | None) -> None:
-    """Run this job, which takes no ids, by then, unless it will run by then anyway.
+def ensure_job_by(function: JobOrPath, due: datetime | None) -> None:
+    """Run a job without ids by this time, unless it will run by then anyway.
 
-    A job ends with this to hand over what it has left, and None is nothing at all.
+    A job ends with this to hand over what it has left; None means that nothing is.
     """
     if due is None:
         return
     # What is due and was left is held by somebody else, or at a limit, at this moment.
     at = max(due, now() + MIN_PAUSE)
     with connection.cursor() as cursor:
-        cursor.execute(IS_SCHEDULED_BY, [task, at])
+        cursor.execute(IS_SCHEDULED_BY, [_require_job(function), at])
         if not cursor.fetchone()[0]:
-            schedule_job(task, at=at)
+            schedule_job(function, at=at)
 
 
 def notify_on_commit() -> None:
@@ -110,9 +135,15 @@ def notify_on_commit() -> None:
         transaction.on_commit(_notify_clusters, robust=True)
 
 
-def _require_job(function: str) -> None:
-    if not is_job(function):
-        raise ValueError(f"{function} is not in the tasks of an app")
+def _require_job(function: JobOrPath) -> str:
+    path = function if isinstance(function, str) else _path(function)
+    if not is_job(path):
+        raise ValueError(f"{path} is not a function with @job in one of our apps")
+    return path
+
+
+def _path(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def _notify_clusters() -> None:

@@ -1,10 +1,20 @@
-"""What runs by the clock. A missed time runs once, and any number of clusters run it
-once: each takes what is due under a lock, every half minute."""
+"""The jobs that run by the clock.
 
+A missed time runs once, however many clusters there are: every half minute each of
+them takes what is due under a lock.
+"""
+
+from datetime import timedelta
 from typing import NamedTuple
 
 from django.db import transaction
-from django_q.models import Schedule
+from django.utils.timezone import now
+from django_q.models import Failure, Schedule
+
+from verification.jobs.models import Heartbeat, Job
+from verification.jobs.queue import job
+
+FAILURE_RETENTION = timedelta(days=30)
 
 
 class ScheduledJob(NamedTuple):
@@ -14,88 +24,101 @@ class ScheduledJob(NamedTuple):
 
 
 SCHEDULES = [
-    ScheduledJob("Run due checks", 1, "verification.checks.tasks.run_due"),
+    ScheduledJob("Run due checks", 1, "verification.checks.engine.run_due_checks"),
     ScheduledJob("Expire consents", 1, "verification.consents.links.expire_consents"),
     ScheduledJob("Remind subjects", 10, "verification.consents.links.remind_subjects"),
     ScheduledJob(
-        "Chase references",
+        "Remind referees and expire references",
         10,
         "verification.references.links.remind_and_expire_references",
     ),
-    ScheduledJob("Look at checkouts", 1, "verification.payments.tasks.poll_checkouts"),
-    ScheduledJob("Send refunds", 1, "verification.payments.tasks.send_refunds"),
+    ScheduledJob(
+        "Look at checkouts", 1, "verification.payments.polling.poll_due_checkouts"
+    ),
+    ScheduledJob(
+        "Send refunds", 1, "verification.payments.refund_transfers.send_refunds"
+    ),
     ScheduledJob(
         "Give back what was not done",
         1,
-        "verification.payments.tasks.refund_unfinished_parts",
+        "verification.payments.refunds.refund_unfinished_parts",
     ),
     ScheduledJob("Expire payments", 1, "verification.payments.links.expire_payments"),
     ScheduledJob("Remind payers", 10, "verification.payments.links.remind_payers"),
     ScheduledJob(
-        "Reconcile payments", 24 * 60, "verification.payments.tasks.reconcile_payments"
+        "Reconcile payments",
+        24 * 60,
+        "verification.payments.reconciliation.reconcile_yesterday",
     ),
     ScheduledJob(
         "Alert operators of payments",
         1,
-        "verification.payments.tasks.send_urgent_alerts",
+        "verification.payments.alerts.send_urgent_alerts",
     ),
     ScheduledJob(
         "Tell operators of payments",
         24 * 60,
-        "verification.payments.tasks.send_daily_alerts",
+        "verification.payments.alerts.send_daily_alerts",
     ),
     ScheduledJob(
         "Purge events of payment providers",
         60,
-        "verification.payments.tasks.purge_payment_events",
+        "verification.payments.provider_events.purge_payment_events",
     ),
-    ScheduledJob("Run monitoring rules", 1, "monitoring.tasks.run_due"),
-    ScheduledJob("Compare what was left", 5, "monitoring.tasks.compare_lost_runs"),
-    ScheduledJob("Tell of paused rules", 10, "monitoring.tasks.notify_paused"),
-    ScheduledJob("Purge old alerts", 60, "monitoring.tasks.purge_alerts"),
-    ScheduledJob("Send due deliveries", 1, "webhooks.tasks.send_due"),
     ScheduledJob(
-        "Send due notifications", 1, "verification.notifications.tasks.send_due"
+        "Purge operator alerts",
+        60,
+        "verification.payments.alerts.purge_operator_alerts",
+    ),
+    ScheduledJob("Run monitoring rules", 1, "monitoring.runs.launch_due_runs"),
+    ScheduledJob("Compare what was left", 5, "monitoring.comparison.compare_lost_runs"),
+    ScheduledJob("Tell of paused rules", 10, "monitoring.messages.notify_paused"),
+    ScheduledJob("Purge old alerts", 60, "monitoring.alerts.purge_alerts"),
+    ScheduledJob("Send due deliveries", 1, "webhooks.delivery.send_due_deliveries"),
+    ScheduledJob(
+        "Send due notifications",
+        1,
+        "verification.notifications.delivery.send_due_notifications",
     ),
     ScheduledJob(
         "Purge recipients of old notifications",
         60,
-        "verification.notifications.tasks.purge_recipients",
+        "verification.notifications.outbox.purge_recipients",
     ),
-    ScheduledJob("Purge old events", 60, "webhooks.tasks.purge_events"),
+    ScheduledJob("Purge old events", 60, "webhooks.retention.purge_events"),
     ScheduledJob(
         "Purge used idempotency keys",
         60,
-        "verification.reports.tasks.purge_idempotency_keys",
+        "verification.reports.idempotency.purge_idempotency_records",
     ),
-    ScheduledJob("Tell low balances", 10, "workspaces.tasks.notify_low_balances"),
-    ScheduledJob("Purge old notes of staff", 24 * 60, "workspaces.tasks.purge_notes"),
+    ScheduledJob("Tell low balances", 10, "workspaces.low_balance.notify_low_balances"),
+    ScheduledJob("Purge old notes of staff", 24 * 60, "workspaces.models.purge_notes"),
     ScheduledJob(
-        "Purge counts of past minutes", 10, "workspaces.tasks.purge_rate_counts"
+        "Purge counts of past minutes", 10, "workspaces.rate_limits.purge_counts"
     ),
     ScheduledJob(
         "End expired invitations",
         24 * 60,
-        "workspaces.tasks.end_expired_invitations",
+        "workspaces.members.end_expired_invitations",
     ),
     ScheduledJob(
-        "Purge ended sessions", 24 * 60, "verification.accounts.tasks.purge_sessions"
+        "Purge ended sessions", 24 * 60, "verification.accounts.sessions.purge_sessions"
     ),
     ScheduledJob(
         "Purge sign-ups that nobody confirmed",
         24 * 60,
-        "verification.accounts.tasks.purge_unconfirmed_users",
+        "verification.accounts.models.purge_unconfirmed_users",
     ),
     ScheduledJob(
-        "Purge counts of sources", 60, "verification.sources.tasks.purge_minutes"
+        "Purge counts of sources", 60, "verification.sources.health.purge_old_minutes"
     ),
     ScheduledJob(
         "Erase callbacks that no check has read",
         60,
-        "verification.checks.tasks.erase_callbacks",
+        "verification.checks.callbacks.erase_unread_answers",
     ),
     ScheduledJob(
-        "Purge old job failures", 24 * 60, "verification.jobs.tasks.purge_failures"
+        "Purge old job failures", 24 * 60, "verification.jobs.schedules.purge_failures"
     ),
 ]
 
@@ -114,3 +137,12 @@ def sync_schedules() -> None:
                 "repeats": -1,
             },
         )
+
+
+@job
+def purge_failures() -> None:
+    """Delete failures, jobs that were given up and heartbeats of ended clusters."""
+    before = now() - FAILURE_RETENTION
+    Failure.objects.filter(stopped__lt=before).delete()
+    Job.objects.filter(gave_up_at__lt=before).delete()
+    Heartbeat.objects.filter(beat_at__lt=before).delete()

@@ -15,7 +15,7 @@ from django.db.models import Min, Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import ensure_job_by
+from verification.jobs.queue import ensure_job_by, job
 from verification.notifications.mail import Mailer
 from verification.notifications.models import (
     Channel,
@@ -24,7 +24,6 @@ from verification.notifications.models import (
     NotificationStatus,
     Outcome,
 )
-from verification.notifications.outbox import SEND_DUE
 from verification.notifications.recipients import CODE_KINDS, count_or_withhold
 from verification.notifications.sms import send_sms
 from verification.notifications.templates import write_email, write_sms
@@ -87,7 +86,8 @@ def schedule_next_run() -> None:
         Q(workspace=None) | Q(workspace__suspended_at=None),
         next_attempt_at__isnull=False,
     )
-    ensure_job_by(SEND_DUE, waiting.aggregate(due=Min("next_attempt_at"))["due"])
+    due_at = waiting.aggregate(due=Min("next_attempt_at"))["due"]
+    ensure_job_by(send_due_notifications, due_at)
 
 
 logger = logging.getLogger(__name__)
@@ -98,6 +98,7 @@ RUN_SECONDS = 60
 CODE_LIFETIME = timedelta(minutes=10)
 
 
+@job
 def send_due_notifications() -> None:
     """Send one after another until none is due. Any number of these may run at once."""
     end = time.monotonic() + RUN_SECONDS

@@ -24,7 +24,7 @@ from django.utils.translation import get_language
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
 from verification.jobs.batches import execute_in_batches
-from verification.jobs.queue import job_row, schedule_job
+from verification.jobs.queue import job, job_row, schedule_job
 from verification.notifications.models import (
     Channel,
     Kind,
@@ -38,7 +38,8 @@ from verification.notifications.recipients import (
 )
 from verification.notifications.sms import sms_is_configured
 
-SEND_DUE = "verification.notifications.tasks.send_due"
+# A path, because `delivery` imports this module.
+SEND_DUE = "verification.notifications.delivery.send_due_notifications"
 COLUMNS = [
     "id",
     "workspace_id",
@@ -246,7 +247,9 @@ DELETE FROM notifications_dailycount WHERE (subject, day) IN (
 """
 
 
-def purge() -> None:
+@job
+def purge_recipients() -> None:
+    """Erase recipients and content of notifications after `RETENTION`."""
     for statement in (GIVE_UP, ERASE_CONTENT):
         execute_in_batches(statement, before=now() - RETENTION)
     yesterday = now() - timedelta(days=1)

@@ -22,6 +22,7 @@ from django.db.models import F, Func, Q, QuerySet, Value
 from django.utils.timezone import now
 
 from verification.db.ids import uuid7
+from verification.jobs.queue import job
 from verification.notifications.models import Channel
 from verification.notifications.models import Kind as NotificationKind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -130,11 +131,13 @@ def recent_failed_openings() -> dict[str, int]:
     return dict(found)
 
 
+@job
 def send_urgent_alerts() -> None:
     """Send the e-mail about urgent troubles."""
     _send_email(OperatorAlert.objects.filter(kind__in=URGENT))
 
 
+@job
 def send_daily_alerts() -> None:
     """Send the daily e-mail about all troubles that no e-mail has named."""
     _send_email(OperatorAlert.objects.all())
@@ -172,8 +175,9 @@ def _send_email(among: QuerySet[OperatorAlert]) -> None:
     )
 
 
+@job
 def purge_operator_alerts() -> None:
-    """Delete troubles that are older than `KEPT`."""
+    """Delete alerts that are older than `RETENTION`."""
     OperatorAlert.objects.filter(created_at__lt=now() - RETENTION).delete()
 
 

@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from verification.consents.messages import is_reachable
+from verification.jobs.queue import job
 from verification.notifications.models import Kind
 from verification.notifications.outbox import OutgoingMessage
 from verification.payments.checkouts import (
@@ -132,11 +133,13 @@ def _is_being_paid(payment: Payment) -> bool:
 payment_links = PaymentLinks()
 
 
+@job
 def expire_payments() -> None:
     """Close the payment links that nobody paid by in time."""
     payment_links.expire_due()
 
 
+@job
 def remind_payers() -> None:
     """Remind payers who have not paid by half time."""
     payment_links.remind_due()

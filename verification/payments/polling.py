@@ -21,7 +21,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import ensure_job_by, schedule_job
+from verification.jobs.queue import ensure_job_by, job, schedule_job
 from verification.payments.disputes import record_disputes
 from verification.payments.models import (
     PROMPT_LIFETIME,
@@ -33,7 +33,7 @@ from verification.payments.models import (
     PaymentStatus,
     ReviewFlag,
 )
-from verification.payments.refunds import POLL_JOB, flag_refunds_elsewhere
+from verification.payments.refunds import flag_refunds_elsewhere
 from verification.payments.registry import is_built_in, provider_named
 from verification.payments.settlement import settle
 from verification.providers.base import ProviderError, Unavailable
@@ -77,7 +77,7 @@ def schedule_poll(at: datetime) -> None:
 
     By a job of their own: one that waits already may run before the commit.
     """
-    schedule_job(POLL_JOB, at=at)
+    schedule_job(poll_due_checkouts, at=at)
 
 
 def poll_now(*checkout_ids: UUID) -> None:
@@ -126,13 +126,15 @@ def _is_claimed(checkout: Checkout) -> bool:
     return looked_at is not None and checkout.next_poll_at == looked_at + LEASE
 
 
+@job
 def poll_due_checkouts() -> None:
+    """Poll the checkouts that are due, for `JOB_SECONDS` at most."""
     stop_at = time.monotonic() + JOB_SECONDS
     while beat() and time.monotonic() < stop_at and (due := _claim()):
         _poll(due)
     waiting = Checkout.objects.filter(next_poll_at__isnull=False)
     times = waiting.order_by("next_poll_at").values_list("next_poll_at", flat=True)
-    ensure_job_by(POLL_JOB, times.first())
+    ensure_job_by(poll_due_checkouts, times.first())
 
 
 @transaction.atomic

@@ -20,6 +20,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.jobs.batches import execute_in_batches
+from verification.jobs.queue import job
 from verification.payments.alerts import raise_review_flag
 from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
 from verification.payments.polling import poll_now
@@ -88,9 +89,8 @@ UPDATE payments_checkout SET phone = NULL WHERE id IN (
 """
 
 
-def purge_event_bodies() -> None:
+@job
+def purge_payment_events() -> None:
+    """Erase bodies of provider events and phones of prompts after `RETENTION`."""
     execute_in_batches(PURGE_BODIES, before=now() - RETENTION)
-
-
-def purge_prompt_phones() -> None:
     execute_in_batches(PURGE_PHONES, before=now() - RETENTION)

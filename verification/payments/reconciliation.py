@@ -17,6 +17,7 @@ from django.db.models import F, Q
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
+from verification.jobs.queue import job
 from verification.payments.alerts import raise_review_flag, record_alert
 from verification.payments.disputes import required_hold
 from verification.payments.models import (
@@ -77,6 +78,7 @@ def day_bounds(first: date, last: date) -> tuple[datetime, datetime]:
     return start, datetime.combine(last, time(), UTC) + timedelta(days=1)
 
 
+@job
 def reconcile_yesterday() -> None:
     """Compare the books of yesterday, and of earlier days that could not be read.
 

@@ -9,10 +9,9 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import advisory_lock, ensure_job_by
+from verification.jobs.queue import advisory_lock, ensure_job_by, job
 from verification.payments.models import Refund, RefundStatus, ReviewFlag
 from verification.payments.refunds import (
-    REFUND_JOB,
     end_refund,
     flag_refund,
     lock_refund,
@@ -34,6 +33,7 @@ LONGEST_WAIT = timedelta(hours=6)
 STUCK_AFTER = timedelta(days=3)
 
 
+@job
 def send_refunds() -> None:
     """Ask providers for what was approved, and about what they have not done yet."""
     while beat() and (refund := _claim()):
@@ -48,7 +48,7 @@ def send_refunds() -> None:
     waiting = Refund.objects.filter(next_try_at__isnull=False)
     times = waiting.order_by("next_try_at").values_list("next_try_at", flat=True)
     if next_at := times.first():
-        ensure_job_by(REFUND_JOB, next_at)
+        ensure_job_by(send_refunds, next_at)
 
 
 def _send(refund: Refund) -> None:

@@ -25,7 +25,7 @@ from verification.backoffice.roles import SERVICE, StaffActor, is_second_person
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
 from verification.jobs.batches import sweep
-from verification.jobs.queue import schedule_job
+from verification.jobs.queue import job, schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import (
     alert_about_review_flag,
@@ -68,8 +68,9 @@ REFUSED_CONSENTS = [
 ]
 # The list of unfinished parts goes back this far, by the time of payment.
 LISTED_FOR = timedelta(days=90)
-REFUND_JOB = "verification.payments.tasks.send_refunds"
-POLL_JOB = "verification.payments.tasks.poll_checkouts"
+# Paths, because the modules of these jobs import this one.
+REFUND_JOB = "verification.payments.refund_transfers.send_refunds"
+POLL_JOB = "verification.payments.polling.poll_due_checkouts"
 
 
 class NotRefundable(Exception):
@@ -189,6 +190,7 @@ def try_refunds_now(checkout_id: UUID) -> None:
         schedule_job(REFUND_JOB)
 
 
+@job
 def refund_unfinished_parts() -> None:
     """Refund the unfinished parts of reports that have ended.
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
+from verification.jobs.queue import job
 from verification.notifications.models import Kind
 from verification.notifications.outbox import OutgoingMessage
 from verification.references.answers import closed_status, is_awaited, require_open
@@ -67,6 +68,7 @@ class ReferenceLinks(HostedLinks[Reference]):
 reference_links = ReferenceLinks()
 
 
+@job
 def remind_and_expire_references() -> None:
     """Remind referees after three days, and close links that nobody answered."""
     reference_links.remind_due()

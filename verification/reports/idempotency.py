@@ -21,6 +21,7 @@ from django.utils.timezone import now
 from verification.db.bulk_insert import Rows, insert
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
+from verification.jobs.queue import job
 from verification.reports.models import IdempotencyRecord
 from workspaces.models import Client
 
@@ -147,6 +148,7 @@ def _run_once_for_key(
     return IdempotentResponse(body, replayed=False)
 
 
+@job
 def purge_idempotency_records() -> int:
     """Delete the answers that are not remembered any more."""
     before = now() - timedelta(hours=settings.IDEMPOTENCY_HOURS)

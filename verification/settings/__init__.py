@@ -335,6 +335,8 @@ REST_FRAMEWORK = {
 }
 
 JOB_WORKERS = env.int("JOB_WORKERS", 4)
+# A job is a function with `@job` in an app of these packages.
+JOB_PACKAGES = {"verification", "workspaces", "webhooks", "monitoring"}
 # More processes than processors would answer fewer requests.
 WEB_WORKERS = env.int("WEB_WORKERS", min(2, os.cpu_count() or 1))
 Q_CLUSTER = {

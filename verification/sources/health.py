@@ -20,6 +20,7 @@ from django.utils.timezone import now
 
 from verification.db import breaker
 from verification.jobs.batches import execute_in_batches
+from verification.jobs.queue import job
 from verification.sources.models import CallOutcome, Source, SourceMinute
 
 # Upper ends in milliseconds, each a quarter above the last; beyond the last one it is
@@ -153,8 +154,9 @@ def health_by_source(at: datetime | None = None) -> dict[str, Health]:
     return {source: _summarize(minutes) for source, minutes in rows.items()}
 
 
+@job
 def purge_old_minutes() -> None:
-    """Nobody looks at minutes of the day before yesterday."""
+    """Delete the counts of minutes that are older than `RETENTION`."""
     execute_in_batches(PURGE, before=now() - RETENTION)
 
 

@@ -18,7 +18,7 @@ BEGIN
     FOR KEY SHARE OF c;
     IF FOUND THEN
         INSERT INTO jobs_job (function, arguments)
-        VALUES ('webhooks.tasks.send_due', '[]');
+        VALUES ('webhooks.delivery.send_due_deliveries', '[]');
     END IF;
     RETURN NULL;
 END $$;
