@@ -14,10 +14,10 @@ from verification.payments import polling
 from verification.payments.models import Checkout
 from verification.payments.polling import (
     MIN_POLL_INTERVAL,
-    POLL_JOB,
     poll_due_checkouts,
     poll_soon,
 )
+from verification.payments.refunds import POLL_JOB
 from verification.payments.sandbox import end_sandbox_checkout
 from verification.payments.settlement import settle
 from verification.providers.payment_provider import CheckoutState
