@@ -10,43 +10,53 @@ from django.views.decorators.http import require_POST
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
-from rest_framework.viewsets import ViewSet
 
-from verification.api.body import refuse_body, refuse_unknown_parameters
+from verification.api.body import refuse_body
+from verification.api.operations import OperationViewSet, operation
+from verification.reports.request import RequestShape
 from verification.urls import urlpatterns as all_urls
+from verification.values.wire import Shape
 from workspaces.keys import issue
-from workspaces.models import ApiKey, Environment, Workspace
+from workspaces.models import ApiKey, Environment, Scope, Workspace
 from workspaces.signup import create_workspace
 
 
-class Things(ViewSet):
-    required_scopes = {
-        "list": "reports:read",
-        "retrieve": None,
-        "create": "reports:create",
-        "destroy": "reports:create",
-    }
-    rate_buckets = {"create": "create"}
+class ThingQuery(Shape):
+    page: str | None = None
+    search: str | None = None
 
-    def list(self, request: Request) -> Response:
-        refuse_unknown_parameters(request, {"page", "search"})
-        return Response({"content": []})
 
-    def retrieve(self, request: Request, pk: str) -> Response:
+class ThingRequest(RequestShape):
+    """Never validated: the API answers with the body that it read."""
+
+
+class Things(OperationViewSet):
+    @operation("listThings", "List things", scope=Scope.REPORTS_READ, query=ThingQuery)
+    def list(self, request: Request) -> dict[str, Any]:
+        return {"content": []}
+
+    @operation("getThing", "Get a thing", scope=None)
+    def retrieve(self, request: Request, pk: str) -> None:
         {"crash": _crash, "slow": _time_out, "away": _lose_database}[pk]()
-        return Response()
 
-    def create(self, request: Request) -> Response:
-        return Response(request.data, status=201)
+    @operation(
+        "createThing",
+        "Create a thing",
+        scope=Scope.REPORTS_CREATE,
+        body=ThingRequest,
+        validates_body=False,
+        rate_bucket="create",
+        status=201,
+    )
+    def create(self, request: Request) -> Any:
+        return self.body
 
-    def destroy(self, request: Request, pk: str) -> Response:
+    @operation("deleteThing", "Delete", scope=Scope.REPORTS_CREATE, status=204)
+    def destroy(self, request: Request, pk: str) -> None:
         refuse_body(request)
-        return Response(status=204)
 
 
-class Unscoped(ViewSet):
-    required_scopes: dict[str, Any] = {}
-
+class Unscoped(OperationViewSet):
     def list(self, request: Request) -> Response:
         return Response()
 

@@ -3,14 +3,13 @@ from typing import Any
 import pytest
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
-from drf_spectacular.utils import extend_schema
 from pydantic import Field
-from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
-from rest_framework.viewsets import ViewSet
 
 from verification.api.docs import document
+from verification.api.operations import OperationViewSet, operation
 from verification.values.wire import Shape, Timestamp
+from workspaces.models import Scope
 
 
 class Part(Shape):
@@ -30,18 +29,22 @@ class Receipt(Shape):
     created_at: Timestamp
 
 
-class Orders(ViewSet):
-    required_scopes = {"create": "reports:create", "retrieve": None}
-    problem_codes = {"create": ["insufficient-balance"]}
-
-    @extend_schema(summary="Order", request=Order, responses={201: Receipt})
-    def create(self, request: Any) -> Response:
+class Orders(OperationViewSet):
+    @operation(
+        "createOrder",
+        "Order",
+        scope=Scope.REPORTS_CREATE,
+        body=Order,
+        status=201,
+        answer=Receipt,
+        problems=("insufficient-balance",),
+    )
+    def create(self, request: Any) -> None:
         """Orders parts."""
-        return Response(None)
 
-    @extend_schema(summary="Look", responses=Receipt)
-    def retrieve(self, request: Any, order_id: str) -> Response:
-        return Response(None)
+    @operation("getOrder", "Look", scope=None, answer=Receipt)
+    def retrieve(self, request: Any, order_id: str) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -117,5 +120,5 @@ def test_the_schema_needs_no_key_and_comes_as_json_or_yaml(client: Client) -> No
 
 def test_every_operation_says_which_scope_it_needs() -> None:
     for path in document()["paths"].values():
-        for operation in path.values():
-            assert operation["security"]
+        for described in path.values():
+            assert described["security"]

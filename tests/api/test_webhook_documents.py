@@ -4,7 +4,7 @@ from tests.api.webhooks import configure
 from tests.world.clients import Api
 from verification.api import examples
 from verification.api.docs import document
-from verification.api.event_shapes import EVENTS
+from verification.api.events import EVENTS, EXAMPLES
 from verification.api.webhook_shapes import (
     DeliveryBody,
     DeliverySummary,
@@ -27,13 +27,13 @@ def test_every_event_is_described_with_its_envelope_and_an_example():
         assert set(described["required"]) == {"event", "timestamp", "data"}
         assert described["properties"]["event"]["const"] == name
         (example,) = content["examples"].values()
-        assert example["value"] == examples.EVENTS[name]
+        assert example["value"] == EXAMPLES[name]
         assert "2XX" in operation["responses"]
 
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_the_example_of_an_event_has_its_shape(name: str):
-    example = examples.EVENTS[name]
+    example = EXAMPLES[name]
 
     read = EVENTS[name].model_validate(example)
 

@@ -18,8 +18,7 @@ from tests.webhooks.deliveries import SECRET, configured
 from tests.world.clients import Api
 from tests.world.service import Service, free_port
 from verification.api import examples
-from verification.api import examples as report_examples
-from verification.api.event_shapes import EVENTS
+from verification.api.events import EVENTS, EXAMPLES
 from verification.db import breaker
 from webhooks import health, results, retention
 from webhooks.events import envelope
@@ -67,9 +66,9 @@ def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
 def raised(api: Api) -> dict[str, Event]:
     """name -> what the service recorded for the reports of the examples."""
     configured(api.workspace)
-    refused = copy.deepcopy(report_examples.CREATE_REQUEST)
+    refused = copy.deepcopy(examples.CREATE_REQUEST)
     refused["reports"][0]["subject"]["idNumber"] = "90000008"
-    for body in (report_examples.CREATE_REQUEST, refused):
+    for body in (examples.CREATE_REQUEST, refused):
         assert api.post("/reports", body).status_code == 201
     api.work()
     assert api.post("/webhooks/test").status_code == 202
@@ -96,7 +95,7 @@ def test_what_is_sent_has_the_shape_of_the_openapi_document(
 
 
 def test_every_event_is_shown_as_in_the_openapi_document():
-    assert examples.EVENTS == SHOWN
+    assert EXAMPLES == SHOWN
     assert list(SHOWN) == list(Event.Name.values)
     assert {name: label for name, label, _ in SECTIONS} == {
         name.value: name.label for name in Event.Name

@@ -14,7 +14,7 @@ from tests.world.clients import Api
 from tests.world.orders import REFUSED
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.staff import change, opened
-from verification.api.event_shapes import EVENTS
+from verification.api.events import EVENTS
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
 from verification.reports.models import Report

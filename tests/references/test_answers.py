@@ -20,7 +20,7 @@ from tests.references.employment import (
 from tests.webhooks.deliveries import configured
 from tests.world.clients import Api
 from tests.world.threads import at_once
-from verification.api.event_shapes import EVENTS
+from verification.api.events import EVENTS
 from verification.notifications.models import Notification
 from verification.references.answers import (
     ReferenceClosed,

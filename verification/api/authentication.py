@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -18,9 +18,6 @@ from verification.web.client_address import client_address
 from verification.web.request_log import bearer_token
 from workspaces import keys, rate_limits
 from workspaces.models import ApiKey, Environment, Workspace
-
-if TYPE_CHECKING:
-    from rest_framework.views import APIView
 
 INVALID_TOKEN = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
@@ -81,17 +78,20 @@ def key_of(request: Request) -> ApiKey:
 
 
 class HasScope(BasePermission):
-    """The view's `required_scopes` names a scope, or None, for each of its actions."""
+    """The declared operation names the scope of its key, or None."""
 
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        if not _is_handled(request, view):
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if not view.is_method_allowed:
             return True  # about to be answered with method-not-allowed
-        scope = required_scope(view, action_of(request, view))
+        declared = getattr(view, "operation", None)
+        if declared is None:
+            name = f"{type(view).__name__}.{view.action}"
+            raise AssertionError(f"{name} declares no operation")
         key = key_of(request)
-        if scope is None or scope in key.scopes:
+        if declared.scope is None or declared.scope in key.scopes:
             return True
         throttling.count_request(request, view, key)
-        raise _insufficient_scope(scope)
+        raise _insufficient_scope(declared.scope)
 
 
 def _insufficient_scope(scope: str) -> Problem:
@@ -102,20 +102,3 @@ def _insufficient_scope(scope: str) -> Problem:
         headers={"WWW-Authenticate": challenge},
         requiredScope=scope,
     )
-
-
-def _is_handled(request: Request, view: APIView) -> bool:
-    return hasattr(view, (request.method or "").lower()) and request.method != "OPTIONS"
-
-
-def action_of(request: Request, view: Any) -> str:
-    """The action of a viewset, or the method in lower case of any other view."""
-    return getattr(view, "action", None) or (request.method or "").lower()
-
-
-def required_scope(view: Any, action: str) -> str | None:
-    scopes = getattr(view, "required_scopes", {})
-    if action not in scopes:
-        name = type(view).__name__
-        raise AssertionError(f"{name}.required_scopes says nothing about {action!r}")
-    return scopes[action]

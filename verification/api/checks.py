@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import Http404
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
-from verification.api.body import client_of, refuse_unknown_parameters
+from verification.api import examples
 from verification.api.check_shapes import (
     CheckDefinitionBody,
     CheckDefinitionPage,
@@ -15,57 +15,76 @@ from verification.api.check_shapes import (
     ReservedSubject,
     ReservedSubjectPage,
 )
-from verification.api.operations import describe_checks, describe_sandbox
-from verification.api.query import build_page, read_query
+from verification.api.operations import OperationViewSet, operation
+from verification.api.query import PageEnvelope, build_page
 from verification.checks.models import CheckDefinition
 from verification.providers.sandbox import list_reserved_numbers
 from workspaces.models import Environment
 
 
-@describe_checks
-class CheckDefinitionViewSet(ViewSet):
+class CheckDefinitionViewSet(OperationViewSet):
     """The checks that can be requested."""
 
     http_method_names = ["get", "head"]
     lookup_url_kwarg = "checkName"
-    required_scopes = {"retrieve": None, "list": None}
+    lookup_description = "The name of the check, such as KRA_PIN."
 
-    def list(self, request: Request) -> Response:
+    @operation(
+        "listCheckDefinitions",
+        "List the checks on offer",
+        scope=None,
+        query=CheckDefinitionQuery,
+        answer=CheckDefinitionPage,
+        example=examples.DEFINITIONS,
+    )
+    def list(self, request: Request) -> PageEnvelope:
         """List the checks that are offered, with their prices and inputs."""
-        country = read_query(request, CheckDefinitionQuery).country
         offered = CheckDefinition.objects.filter(active=True)
-        where = (client_of(request).environment, country)
-        content = [CheckDefinitionBody.of(each, *where) for each in offered]
-        return Response(_whole(CheckDefinitionPage, content))
+        content = [self._definition_body(each) for each in offered]
+        return _single_page(CheckDefinitionPage, content)
 
-    def retrieve(self, request: Request, checkName: str) -> Response:
+    @operation(
+        "getCheckDefinition",
+        "Get a check definition",
+        scope=None,
+        query=CheckDefinitionQuery,
+        answer=CheckDefinitionBody,
+        example=examples.DEFINITION,
+    )
+    def retrieve(self, request: Request, checkName: str) -> CheckDefinitionBody:
         """Get one check: who it is for, what it needs, costs and answers."""
-        country = read_query(request, CheckDefinitionQuery).country
         definition = CheckDefinition.objects.filter(name=checkName).first()
         if definition is None:
             raise Http404
-        where = (client_of(request).environment, country)
-        return Response(CheckDefinitionBody.of(definition, *where))
+        return self._definition_body(definition)
+
+    def _definition_body(self, definition: CheckDefinition) -> CheckDefinitionBody:
+        return CheckDefinitionBody.of(
+            definition, self.client.environment, self.query.country
+        )
 
 
-@describe_sandbox
-class SandboxSubjectViewSet(ViewSet):
+class SandboxSubjectViewSet(OperationViewSet):
     """The reserved numbers of the sandbox."""
 
     http_method_names = ["get", "head"]
 
-    required_scopes = {"list": None}
-
-    def list(self, request: Request) -> Response:
+    @operation(
+        "listSandboxSubjects",
+        "List the sandbox's reserved subjects",
+        scope=None,
+        answer=ReservedSubjectPage,
+        example=examples.RESERVED_SUBJECTS,
+    )
+    def list(self, request: Request) -> PageEnvelope:
         """List the reserved numbers and how a check on them ends. Test keys only."""
-        refuse_unknown_parameters(request, ())
-        if client_of(request).environment != Environment.SANDBOX:
+        if self.client.environment != Environment.SANDBOX:
             raise Http404
         content = [
             ReservedSubject.model_validate(row) for row in list_reserved_numbers()
         ]
-        return Response(_whole(ReservedSubjectPage, content))
+        return _single_page(ReservedSubjectPage, content)
 
 
-def _whole(shape, content):  # type: ignore[no-untyped-def]
+def _single_page(shape: type[PageEnvelope], content: list[Any]) -> PageEnvelope:
     return build_page(shape, content, len(content), page=0, size=max(1, len(content)))

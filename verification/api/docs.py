@@ -86,7 +86,7 @@ class SchemaView(SpectacularAPIView):
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        refuse_unknown_parameters(request, {"format"})
+        refuse_unknown_parameters(request, ["format"])
         return Response(document())
 
 

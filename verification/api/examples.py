@@ -265,8 +265,56 @@ RESERVED_SUBJECTS: dict[str, Any] = {
         }
     ],
 }
-
-
+RULE_ID = "019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f"
+ALERT_ID = "019a5b2c-b2c3-7d4e-8f50-6b7c8d9e0f1a"
+RULE_REQUEST: dict[str, Any] = {
+    "subject": SUBJECT,
+    "checkNames": ["IDENTITY"],
+    "cadence": "MONTHLY",
+    "reference": "loan-4711",
+}
+ALERT: dict[str, Any] = {
+    "id": ALERT_ID,
+    "monitoringId": RULE_ID,
+    "title": "IDENTITY: risk level changed",
+    "message": "IDENTITY: risk level went from LOW to HIGH.",
+    "severity": "CRITICAL",
+    "read": False,
+    "actioned": False,
+    "reportId": REPORT_ID,
+    "changes": [
+        {"checkName": "IDENTITY", "field": "riskLevel", "old": "LOW", "new": "HIGH"}
+    ],
+    "createdAt": ENDED_AT,
+}
+RULE: dict[str, Any] = {
+    "id": RULE_ID,
+    "subject": {
+        **SUBJECT,
+        "firstName": "Wanjiku",
+        "middleName": None,
+        "lastName": "Kamau",
+        "registrationNumber": None,
+        "email": None,
+    },
+    "checkNames": ["IDENTITY"],
+    "cadence": "MONTHLY",
+    "status": "ACTIVE",
+    "pauseReason": None,
+    "pausedAt": None,
+    "nextRunAt": "2026-12-21T08:15:30.123456Z",
+    "launchError": None,
+    "reference": "loan-4711",
+    "recentAlerts": [ALERT],
+    "createdAt": CREATED_AT,
+}
+PAUSED_RULE: dict[str, Any] = {
+    **RULE,
+    "status": "PAUSED",
+    "pauseReason": "BY_CLIENT",
+    "pausedAt": ENDED_AT,
+    "nextRunAt": None,
+}
 WORKSPACE_ID = "019a5b2b-11aa-7d02-8c1b-5a4e3d2c1b0a"
 SUBJECT_ID = "90931303-f7cd-8498-a04e-3957c7bb93e0"
 DEFINITION_ID = "019a5b2c-0000-7000-8000-000000000002"
@@ -343,166 +391,4 @@ TEST_DELIVERY: dict[str, Any] = {
     "reportId": None,
     "nextAttemptAt": ENDED_AT,
     "attempts": [],
-}
-
-
-def _report_data(
-    status: str, check_status: str, *, payment_mode: str = "SELF"
-) -> dict[str, Any]:
-    return {
-        "workspaceId": WORKSPACE_ID,
-        "reportId": REPORT_ID,
-        "report": {
-            "id": REPORT_ID,
-            "workspaceId": WORKSPACE_ID,
-            "status": status,
-            "createdAt": CREATED_AT,
-            "selfVerification": False,
-            "paymentMode": payment_mode,
-            "consentStatus": "ATTESTED",
-            "checksRequested": ["IDENTITY"],
-            "checkStack": [
-                {
-                    "checkName": "IDENTITY",
-                    "status": check_status,
-                    "checkResultId": RESULT_ID,
-                }
-            ],
-        },
-        "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
-    }
-
-
-def _check_data(
-    status: str, level: str, score: int | None, **end: Any
-) -> dict[str, Any]:
-    check = {
-        "id": RESULT_ID,
-        "resultId": RESULT_ID,
-        "definitionId": DEFINITION_ID,
-        "type": "IDENTITY",
-        "name": "IDENTITY",
-        "displayName": "National identity",
-        "description": "Looks the ID number up in the national register of persons and "
-        "compares the name, and the date of birth when it is given.",
-        "category": "IDENTITY",
-        "status": status,
-        "riskLevel": level,
-        "riskScore": score,
-        "flags": [],
-        "executedAt": "2026-11-21T08:15:30.123610Z",
-        "durationMs": 48,
-        "reused": False,
-        **end,
-    }
-    return {
-        "check": check,
-        "checkId": RESULT_ID,
-        "checkResultId": RESULT_ID,
-        "checkType": "IDENTITY",
-        "checkName": "IDENTITY",
-        "checkDefinitionId": DEFINITION_ID,
-        "status": status,
-        "riskLevel": level,
-        "riskScore": score,
-    }
-
-
-UNKNOWN_RISK: dict[str, Any] = {"riskScore": None, "riskLevel": "UNKNOWN"}
-REFUSED_SUMMARY = "The source refused the request."
-DATA: dict[str, dict[str, Any]] = {
-    "report.created": {**_report_data("PROCESSING", "PENDING"), **UNKNOWN_RISK},
-    "report.ready": {
-        **_report_data("READY", "COMPLETED"),
-        "riskScore": 5,
-        "riskLevel": "LOW",
-    },
-    "report.failed": {
-        **_report_data("FAILED", "FAILED"),
-        **UNKNOWN_RISK,
-        "failure": {
-            "code": "CHECKS_FAILED",
-            "message": "1 of 1 checks could not be completed.",
-        },
-    },
-    "check.completed": {
-        **_report_data("READY", "COMPLETED"),
-        **_check_data(
-            "COMPLETED",
-            "LOW",
-            5,
-            summary=RESULT["summary"],
-            details={**RESULT["details"], "gender": "MALE"},
-        ),
-    },
-    "check.failed": {
-        **_report_data("FAILED", "FAILED"),
-        **_check_data(
-            "FAILED",
-            "UNKNOWN",
-            None,
-            summary=REFUSED_SUMMARY,
-            details={},
-            failure={
-                "code": "SOURCE_REFUSED",
-                "message": REFUSED_SUMMARY,
-                "retryable": False,
-            },
-        ),
-    },
-    "reference.submitted": {
-        **_report_data("PROCESSING", "RUNNING"),
-        "checkResultId": RESULT_ID,
-        "reference": {
-            "id": "019a5b2c-9a10-7e21-8f32-1a2b3c4d5e6f",
-            "refereeName": "Amina Said",
-            "submittedAt": ENDED_AT,
-        },
-    },
-    "monitoring.alert.created": {
-        "workspaceId": WORKSPACE_ID,
-        "monitoringId": "019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f",
-        "reportId": REPORT_ID,
-        "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
-        "alert": {
-            "id": "019a5b2c-b2c3-7d4e-8f50-6b7c8d9e0f1a",
-            "kind": "CHANGE",
-            "title": "IDENTITY: risk level changed",
-            "message": "IDENTITY: risk level went from LOW to HIGH.",
-            "severity": "CRITICAL",
-            "read": False,
-            "actioned": False,
-            "reportId": REPORT_ID,
-            "changes": [
-                {
-                    "checkName": "IDENTITY",
-                    "field": "riskLevel",
-                    "old": "LOW",
-                    "new": "HIGH",
-                }
-            ],
-            "createdAt": ENDED_AT,
-        },
-    },
-    "payment.paid": {
-        **_report_data("PROCESSING", "PENDING", payment_mode="CANDIDATE"),
-        "payment": {
-            "status": "PAID",
-            "amount": {"amount": 50.0, "currency": "KES"},
-            "paidAt": ENDED_AT,
-            "paymentUrl": None,
-            "expiresAt": None,
-        },
-    },
-    "webhook.test": {
-        "workspaceId": WORKSPACE_ID,
-        "test": True,
-        "message": "This is a test event: your receiver works when it answers with "
-        "2xx.",
-    },
-}
-RAISED_AT = {"report.created": CREATED_AT}
-EVENTS: dict[str, dict[str, Any]] = {
-    name: {"event": name, "timestamp": RAISED_AT.get(name, ENDED_AT), "data": data}
-    for name, data in DATA.items()
 }

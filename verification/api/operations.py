@@ -1,222 +1,162 @@
-"""What the OpenAPI document says of each operation beyond its code: names, shapes,
-headers and examples. Prose is in the docstrings of the views."""
+"""Operations of the API: each is declared once, beside its code.
+
+`OperationViewSet` reads and refuses requests by the declaration, and `schema.py` makes
+the OpenAPI document from it. The prose of the document is the docstring of the action.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import (
-    OpenApiExample,
-    OpenApiParameter,
-    OpenApiResponse,
-    extend_schema,
-    extend_schema_view,
-)
+from django.http.response import HttpResponseBase
+from pydantic import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
 
-from verification.api import examples
-from verification.api.check_shapes import (
-    CheckDefinitionBody,
-    CheckDefinitionPage,
-    CheckDefinitionQuery,
-    ReservedSubjectPage,
+from verification.api.body import (
+    body_of,
+    client_of,
+    refuse_body,
+    refuse_unknown_parameters,
 )
-from verification.api.query import ReportQuery
-from verification.api.quote_shapes import (
-    Quote,
-)
-from verification.api.report_shapes import (
-    ConsentState,
-    CreatedReports,
-    PaymentState,
-    ReportBody,
-    ReportPage,
-    Timeline,
-)
-from verification.api.schema import json_schema
-from verification.reports.request import DraftEdit, ReportsRequest
+from verification.api.query import PageEnvelope, build_page, parameter_names, read_query
+from verification.api.throttling import count_checks
+from verification.reports.idempotency import IdempotencyKey, run_once
+from verification.reports.request import InvalidRequest, shape_faults
 from verification.values.wire import Shape
+from workspaces.models import Client, Scope
 
-REPORT_ID = OpenApiParameter(
-    "reportId",
-    OpenApiTypes.UUID,
-    OpenApiParameter.PATH,
-    description="The id of the report.",
-)
-CHECK_NAME = OpenApiParameter(
-    "checkName",
-    OpenApiTypes.STR,
-    OpenApiParameter.PATH,
-    description="The name of the check, such as KRA_PIN.",
-)
-IDEMPOTENCY_KEY = OpenApiParameter(
-    "Idempotency-Key",
-    {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[ -~]+$"},
-    OpenApiParameter.HEADER,
-    description="A repeated request with the same key gets the first answer again "
-    "and creates nothing. Remembered for 72 hours.",
-)
-REPLAYED = OpenApiParameter(
-    "Idempotent-Replayed",
-    {"type": "string", "enum": ["true"]},
-    OpenApiParameter.HEADER,
-    response=[201],
-    description="There when the answer is an earlier one, given again.",
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What an action takes, what it answers and which problems it can end in."""
+
+    name: str
+    """The operationId. PUT as the alias of PATCH gets the suffix `ByPut`."""
+    summary: str
+    scope: Scope | None
+    """None: any valid key may use it."""
+    answer: Any = None
+    """The shape of the answer, a type of drf-spectacular, or None without a body."""
+    example: dict[str, Any] | None = None
+    status: int = 200
+    outcome: str = ""
+    """What the document says of the answer, if it is not the summary."""
+    media_type: str = ""
+    """Of an answer that is not JSON."""
+    query: type[Shape] | None = None
+    body: Any = None
+    """The shape of the body. None: the body of a POST, PUT or PATCH must be empty."""
+    body_example: dict[str, Any] | None = None
+    validates_body: bool = True
+    """False where the verb validates the body, with what only the verb knows."""
+    rate_bucket: str = "rest"
+    counts_checks: bool = False
+    """An order of many checks counts as several requests."""
+    idempotent_as: str = ""
+    """The name of the request under which its Idempotency-Keys are remembered."""
+    problems: tuple[str, ...] = ()
+    """Codes beside those that every operation of its kind can end in."""
+    parameters: tuple[str, ...] = ()
+    """The names of the query parameters, which `operation` takes from `query`."""
 
 
 def operation(
-    name: str,
-    summary: str,
-    shape: Any,
-    example: dict[str, Any],
-    *,
-    status: int = 200,
-    request: Any = None,
-    request_example: dict[str, Any] | None = None,
-    parameters: list[OpenApiParameter] | None = None,
-) -> Any:
-    sent = OpenApiExample("Answer", example, response_only=True)
-    received = OpenApiExample("Request", request_example or {}, request_only=True)
-    return extend_schema(
-        operation_id=name,
+    name: str, summary: str, *, query: type[Shape] | None = None, **declared: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """Declare the operation that an action of an `OperationViewSet` is."""
+    declaration = Operation(
+        name=name,
         summary=summary,
-        request=request,
-        responses={status: OpenApiResponse(shape, description=summary + ".")},
-        parameters=parameters or [],
-        examples=[sent, received] if request_example else [sent],
+        query=query,
+        parameters=parameter_names(query) if query else (),
+        **declared,
     )
 
+    def declare(action: Callable[..., Any]) -> Any:
+        action.operation = declaration  # type: ignore[attr-defined]
+        return action
 
-def query_parameters(shape: type[Shape]) -> list[OpenApiParameter]:
-    schema = json_schema(shape, is_request=True)
-    return [
-        OpenApiParameter(
-            name,
-            _inline_references(member, schema.get("$defs", {})),
-            OpenApiParameter.QUERY,
-            description=member.get("description", ""),
-        )
-        for name, member in schema["properties"].items()
-    ]
+    return declare
 
 
-def _inline_references(
-    member: dict[str, Any], definitions: dict[str, Any]
-) -> dict[str, Any]:
-    """A parameter is absent rather than null, and its enumeration stands in it."""
-    for option in member.get("anyOf", [member]):
-        if "$ref" in option:
-            return dict(definitions[option["$ref"].rpartition("/")[2]])
-        if option.get("type") != "null":
-            kept = {k: v for k, v in option.items() if k != "description"}
-            return kept | (
-                {"default": member["default"]}
-                if member.get("default") is not None
-                else {}
+class OperationViewSet(GenericViewSet):
+    """Reads requests by the declaration of their action, and refuses what breaks it.
+
+    The refusals come in this order: authentication, scope, rate (all three by the
+    framework's hooks), query parameters, body. An action returns the shape that it
+    answers with, or a response.
+    """
+
+    lookup_value_converter = "str"
+    lookup_description: ClassVar[str] = ""
+    """What the document says of the parameter in the path."""
+    client: Client
+    query: Any
+    """The query parameters in the declared shape."""
+    body: Any
+    """The body in the declared shape, or as JSON if the verb validates it."""
+
+    @property
+    def operation(self) -> Operation:
+        """The declaration of the action; AttributeError if there is none."""
+        declared: Operation = getattr(self, self.action or "").operation
+        return declared
+
+    @property
+    def is_method_allowed(self) -> bool:
+        return hasattr(self, self.action or "")
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if not self.is_method_allowed:
+            return
+        declared = self.operation
+        self.client = client_of(request)
+        refuse_unknown_parameters(request, declared.parameters)
+        if declared.query:
+            self.query = read_query(request, declared.query)
+        if declared.body:
+            self.body = _read_body(request, declared)
+        elif request.method in {"POST", "PUT", "PATCH"}:
+            refuse_body(request)
+        if declared.counts_checks:
+            count_checks(request, self, self.body.get("reports"))
+
+    def finalize_response(
+        self, request: Request, response: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        if not isinstance(response, HttpResponseBase):
+            response = Response(response, status=self.operation.status)
+        return super().finalize_response(request, response, *args, **kwargs)
+
+    def run_once(self, create: Callable[[], dict[str, Any]]) -> Response:
+        """Run `create`, or give the answer to an earlier request with the same key."""
+        declared = self.operation
+        header = self.request.headers.get("Idempotency-Key")
+        key = None
+        if header is not None:
+            key = IdempotencyKey.read(
+                header, self.client, declared.idempotent_as, self.body
             )
-    raise TypeError("a parameter that can only be null")
+        answer = run_once(key, create)
+        headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
+        return Response(answer.body, status=declared.status, headers=headers)
+
+    def page_of(self, content: list[Any], total: int) -> PageEnvelope:
+        """The page that was requested, in the envelope that the operation declares."""
+        page, size = self.query.page, self.query.size
+        return build_page(self.operation.answer, content, total, page=page, size=size)
 
 
-def _report_operation(name: str, summary: str) -> Any:
-    return operation(name, summary, ReportBody, examples.REPORT, parameters=[REPORT_ID])
-
-
-describe_reports = extend_schema_view(
-    create=operation(
-        "createReports",
-        "Create reports",
-        CreatedReports,
-        examples.CREATE_RESPONSE,
-        status=201,
-        request=ReportsRequest,
-        request_example=examples.CREATE_REQUEST,
-        parameters=[IDEMPOTENCY_KEY, REPLAYED],
-    ),
-    list=operation(
-        "listReports",
-        "List reports",
-        ReportPage,
-        examples.PAGE,
-        parameters=query_parameters(ReportQuery),
-    ),
-    retrieve=_report_operation("getReport", "Get a report"),
-    launch=_report_operation("launchReport", "Launch a draft"),
-    draft=operation(
-        "editDraft",
-        "Edit a draft",
-        ReportBody,
-        examples.REPORT,
-        request=DraftEdit,
-        request_example={"checksRequested": ["IDENTITY"]},
-        parameters=[REPORT_ID],
-    ),
-    cancel=_report_operation("cancelReport", "Cancel a report"),
-    retry=_report_operation("retryReport", "Run failed checks again"),
-    quote=operation(
-        "quoteReports",
-        "Quote reports",
-        Quote,
-        examples.QUOTE,
-        request=ReportsRequest,
-        request_example=examples.CREATE_REQUEST,
-    ),
-    consent_state=operation(
-        "getConsentState",
-        "Get the consent state of a report",
-        ConsentState,
-        examples.CONSENT,
-        parameters=[REPORT_ID],
-    ),
-    consent_resend=operation(
-        "resendConsent",
-        "Send the subject a new consent link",
-        ConsentState,
-        examples.CONSENT,
-        parameters=[REPORT_ID],
-    ),
-    pdf=extend_schema(
-        operation_id="getReportPdf",
-        summary="Get a report as a PDF",
-        responses={(200, "application/pdf"): OpenApiTypes.BINARY},
-        parameters=[REPORT_ID],
-    ),
-    payment_resend=operation(
-        "resendPayment",
-        "Send the payer a new payment link",
-        PaymentState,
-        examples.PENDING_PAYMENT,
-        parameters=[REPORT_ID],
-    ),
-    events=operation(
-        "getTimeline",
-        "Get the timeline of a report",
-        Timeline,
-        examples.TIMELINE,
-        parameters=[REPORT_ID],
-    ),
-)
-describe_checks = extend_schema_view(
-    list=operation(
-        "listCheckDefinitions",
-        "List the checks on offer",
-        CheckDefinitionPage,
-        examples.DEFINITIONS,
-        parameters=query_parameters(CheckDefinitionQuery),
-    ),
-    retrieve=operation(
-        "getCheckDefinition",
-        "Get a check definition",
-        CheckDefinitionBody,
-        examples.DEFINITION,
-        parameters=[CHECK_NAME, *query_parameters(CheckDefinitionQuery)],
-    ),
-)
-describe_sandbox = extend_schema_view(
-    list=operation(
-        "listSandboxSubjects",
-        "List the sandbox's reserved subjects",
-        ReservedSubjectPage,
-        examples.RESERVED_SUBJECTS,
-    ),
-)
+def _read_body(request: Request, declared: Operation) -> Any:
+    body = body_of(request)
+    if not declared.validates_body:
+        return body
+    try:
+        return declared.body.model_validate(body)
+    except ValidationError as e:
+        raise InvalidRequest(shape_faults(e)) from e

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.http import HttpRequest
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
@@ -20,6 +19,7 @@ from rest_framework.views import APIView
 
 from verification.api import throttling
 from verification.api.body import check_content_length, read_limited
+from verification.api.operations import operation
 from verification.api.problems import Problem
 from verification.api.schema import OperationSchema
 from verification.payments.alerts import count_refused_signature
@@ -83,15 +83,13 @@ class PaymentEventView(APIView):
     http_method_names = ["post"]
     schema = _EventSchema()
 
-    @extend_schema(
-        operation_id="receivePaymentEvent",
-        summary="Take in an event of the payment provider",
-        request={"application/json": OpenApiTypes.OBJECT},
-        responses={
-            200: OpenApiResponse(
-                {"type": "object", "maxProperties": 0}, description="Received."
-            )
-        },
+    @operation(
+        "receivePaymentEvent",
+        "Take in an event of the payment provider",
+        scope=None,
+        body={"application/json": OpenApiTypes.OBJECT},
+        answer={"type": "object", "maxProperties": 0},
+        outcome="Received.",
     )
     def post(self, request: Request) -> Response:
         """For the payment provider, not for clients: it takes no API key.

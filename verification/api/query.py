@@ -1,7 +1,4 @@
-"""The envelope around one page of a list.
-
-Query parameters of lists: each is known, and right, or told.
-"""
+"""Query parameters, and the envelope around one page of a list."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError
 from rest_framework.request import Request
 
-from verification.api.body import refuse_unknown_parameters
 from verification.api.problems import MemberError, validation_failed
 from verification.reports.models import ReportStatus, SubjectType
 from verification.reports.queries import Filters
@@ -91,10 +87,13 @@ class ReportQuery(PageQuery):
         )
 
 
+def parameter_names(query: type[Shape]) -> tuple[str, ...]:
+    """The names of the query parameters, sorted."""
+    return tuple(sorted(f.alias or name for name, f in query.model_fields.items()))
+
+
 def read_query(request: Request, query: type[Query]) -> Query:
-    """The query parameters as this shape, or validation-failed."""
-    names = [f.alias or name for name, f in query.model_fields.items()]
-    refuse_unknown_parameters(request, names)
+    """Read the query parameters, all of them known, as this shape."""
     values: dict[str, Any] = request.query_params.dict()
     try:
         return query.model_validate(values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID
@@ -33,6 +33,8 @@ from verification.reports.models import (
     StatusChange,
     SubjectType,
 )
+from verification.reports.pricing import total
+from verification.reports.quote import OrderQuote
 from verification.values.wire import CURRENCY, Money, Shape, Timestamp
 
 Score = Annotated[int, Field(ge=0, le=100)]
@@ -394,6 +396,45 @@ class Timeline(Shape):
     messages: list[MessageBody]
 
 
+class QuotedCheck(Shape):
+    check_name: str
+    price: Money
+    reused: bool
+    """True when an earlier, still fresh result would be used again, for nothing."""
+    reused_from_result_id: UUID | None
+
+
+class QuotedReport(Shape):
+    price: Money
+    checks: list[QuotedCheck]
+    gates: list[str]
+    """What would hold the report up: CONSENT, PAYMENT."""
+    status: ReportStatus
+    """Where the report would start."""
+
+
+class Quote(Shape):
+    """What the same request would cost and do if it were sent to create reports."""
+
+    count: int
+    total: Money
+    payable_by_workspace: Money
+    """The part that would be charged to the workspace's own balance."""
+    reports: list[QuotedReport]
+
+    @classmethod
+    def of(cls, quoted: Sequence[OrderQuote]) -> Self:
+        by_workspace = [q for q in quoted if q.order.payment_mode == PaymentMode.SELF]
+        return cls(
+            count=len(quoted),
+            total=_money(sum((total(q.lines) for q in quoted), Decimal(0))),
+            payable_by_workspace=_money(
+                sum((total(q.lines) for q in by_workspace), Decimal(0))
+            ),
+            reports=[_quoted_report(one) for one in quoted],
+        )
+
+
 def _is_payable(payment: Payment, report: Report) -> bool:
     in_time = payment.expires_at is not None and payment.expires_at > now()
     return payment.is_outstanding and in_time and report.status in PAYABLE_STATUSES
@@ -425,3 +466,24 @@ def _failure(report: Report) -> Failure | None:
     if not report.failure_code:
         return None
     return Failure(code=report.failure_code, message=report.failure_message)
+
+
+def _quoted_report(quoted: OrderQuote) -> QuotedReport:
+    return QuotedReport(
+        price=_money(total(quoted.lines)),
+        checks=[
+            QuotedCheck(
+                check_name=line.definition.name,
+                price=_money(line.price),
+                reused=line.reused_from_id is not None,
+                reused_from_result_id=line.reused_from_id,
+            )
+            for line in quoted.lines
+        ],
+        gates=quoted.gates,
+        status=quoted.status,
+    )
+
+
+def _money(amount: Decimal) -> Money:
+    return Money(amount=amount, currency=CURRENCY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -10,22 +9,14 @@ from uuid import UUID
 from django.db.models import Count
 from django.http import HttpResponse
 from django.utils.timezone import now
+from drf_spectacular.types import OpenApiTypes
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import GenericViewSet
 
-from verification.api.body import (
-    body_of,
-    client_of,
-    refuse_body,
-    refuse_unknown_parameters,
-)
-from verification.api.operations import describe_reports
-from verification.api.query import ReportQuery, build_page, read_query
-from verification.api.quote_shapes import (
-    quote_body,
-)
+from verification.api import examples
+from verification.api.operations import OperationViewSet, operation
+from verification.api.query import PageEnvelope, ReportQuery
 from verification.api.rendering import PdfNegotiation
 from verification.api.report_shapes import (
     ConsentState,
@@ -33,13 +24,13 @@ from verification.api.report_shapes import (
     CreatedReports,
     MessageBody,
     PaymentState,
+    Quote,
     ReportBody,
     ReportPage,
     ReportSummary,
     StatusChangeBody,
     Timeline,
 )
-from verification.api.throttling import count_checks
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import consent_links
 from verification.documents.report import report_pdf
@@ -47,7 +38,6 @@ from verification.payments.links import payment_links
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
-from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.launch import launch, quote_lines
 from verification.reports.messages import client_messages
 from verification.reports.models import Report, ReportStatus
@@ -55,47 +45,48 @@ from verification.reports.orders import catalogue, read_orders
 from verification.reports.pricing import total
 from verification.reports.queries import list_reports
 from verification.reports.quote import quote
+from verification.reports.request import DraftEdit, ReportsRequest
 from verification.reports.retry import retry
 from workspaces.models import Client, Scope
 
 
-@describe_reports
-class ReportViewSet(GenericViewSet):
+def _report_operation(
+    name: str, summary: str, *, scope: Scope = Scope.REPORTS_CREATE, **declared: Any
+) -> Any:
+    """Declare an operation that answers with the whole report."""
+    return operation(
+        name,
+        summary,
+        scope=scope,
+        answer=ReportBody,
+        example=examples.REPORT,
+        **declared,
+    )
+
+
+class ReportViewSet(OperationViewSet):
     """Reports of the key's workspace, in the key's environment."""
 
     http_method_names = ["get", "head", "post"]
     lookup_url_kwarg = "reportId"
     lookup_value_converter = "uuid"
-    required_scopes = {
-        "create": Scope.REPORTS_CREATE,
-        "retrieve": Scope.REPORTS_READ,
-        "list": Scope.REPORTS_READ,
-        "launch": Scope.REPORTS_CREATE,
-        "draft": Scope.REPORTS_CREATE,
-        "cancel": Scope.REPORTS_CREATE,
-        "retry": Scope.REPORTS_CREATE,
-        "quote": Scope.REPORTS_CREATE,
-        "consent_state": Scope.REPORTS_READ,
-        "consent_resend": Scope.REPORTS_CREATE,
-        "payment_resend": Scope.REPORTS_CREATE,
-        "events": Scope.REPORTS_READ,
-        "pdf": Scope.REPORTS_READ,
-    }
-    rate_buckets = {"create": "create"}
-    problem_codes = {
-        "create": (
-            "insufficient-balance",
-            "idempotency-in-progress",
-            "idempotency-key-reused",
-        ),
-        "launch": ("report-not-launchable", "insufficient-balance"),
-        "draft": ("report-not-editable",),
-        "cancel": ("report-not-cancellable",),
-        "retry": ("report-not-retryable", "insufficient-balance"),
-        "consent_resend": ("consent-not-resendable",),
-        "payment_resend": ("payment-not-resendable",),
-    }
+    lookup_description = "The id of the report."
 
+    @operation(
+        "createReports",
+        "Create reports",
+        scope=Scope.REPORTS_CREATE,
+        body=ReportsRequest,
+        body_example=examples.CREATE_REQUEST,
+        validates_body=False,
+        rate_bucket="create",
+        counts_checks=True,
+        idempotent_as="POST /reports",
+        status=201,
+        answer=CreatedReports,
+        example=examples.CREATE_RESPONSE,
+        problems=("insufficient-balance",),
+    )
     def create(self, request: Request) -> Response:
         """Create up to 500 reports, and launch them unless they are drafts.
 
@@ -103,144 +94,199 @@ class ReportViewSet(GenericViewSet):
         `Idempotency-Key` a repeated request gets the first answer again, for 72 hours,
         and creates nothing.
         """
-        refuse_unknown_parameters(request, ())
-        client, body = client_of(request), body_of(request)
-        count_checks(request, self, body.get("reports"))
-        answer = run_once(
-            idempotency_key(request, client), lambda: _create(client, body)
-        )
-        headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
-        return Response(answer.body, status=201, headers=headers)
+        return self.run_once(self._create_reports)
 
-    def list(self, request: Request) -> Response:
+    def _create_reports(self) -> dict[str, Any]:
+        orders = read_orders(self.body, self.client.environment, catalogue())
+        made = create_reports(self.client, orders)
+        answer = CreatedReports(
+            count=len(made), reports=[CreatedReport.of(one) for one in made]
+        )
+        return answer.model_dump(mode="json", by_alias=True)
+
+    @operation(
+        "listReports",
+        "List reports",
+        scope=Scope.REPORTS_READ,
+        query=ReportQuery,
+        answer=ReportPage,
+        example=examples.PAGE,
+    )
+    def list(self, request: Request) -> PageEnvelope:
         """List reports, newest first. The results come with each single report."""
-        query = read_query(request, ReportQuery)
-        client = client_of(request)
         found = list_reports(
-            client.workspace.pk,
-            client.environment,
-            query.filters(),
-            page=query.page,
-            size=query.size,
+            self.client.workspace.pk,
+            self.client.environment,
+            self.query.filters(),
+            page=self.query.page,
+            size=self.query.size,
         )
-        summaries = _summaries(found.reports)
-        return Response(
-            build_page(
-                ReportPage, summaries, found.total, page=query.page, size=query.size
-            )
-        )
+        return self.page_of(_summaries(found.reports), found.total)
 
-    def retrieve(self, request: Request, reportId: UUID) -> Response:
+    @_report_operation("getReport", "Get a report", scope=Scope.REPORTS_READ)
+    def retrieve(self, request: Request, reportId: UUID) -> ReportBody:
         """Get a report with its results."""
-        refuse_unknown_parameters(request, ())
-        client = client_of(request)
-        return Response(_body(client, _get_report(client, reportId)))
+        return _report_body(self.client, reportId)
 
     @action(detail=True, methods=["post"])
-    def launch(self, request: Request, reportId: UUID) -> Response:
+    @_report_operation(
+        "launchReport",
+        "Launch a draft",
+        problems=("report-not-launchable", "insufficient-balance"),
+    )
+    def launch(self, request: Request, reportId: UUID) -> ReportBody:
         """Launch a draft: this is the billable moment.
 
         Refused with 409 and nothing changed while consent or payment is outstanding.
         """
-        return self._run_action(launch, request, reportId)
+        launch(self.client, reportId)
+        return _report_body(self.client, reportId)
 
     @action(detail=True, methods=["post"])
-    def draft(self, request: Request, reportId: UUID) -> Response:
+    @_report_operation(
+        "editDraft",
+        "Edit a draft",
+        body=DraftEdit,
+        body_example={"checksRequested": ["IDENTITY"]},
+        validates_body=False,
+        problems=("report-not-editable",),
+    )
+    def draft(self, request: Request, reportId: UUID) -> ReportBody:
         """Edit a draft. Nothing is billed and no check runs.
 
         Members left out stay; `subject` and `checksRequested` are replaced whole. An
         edit of subject, checks or purpose voids a consent the subject gave.
         """
-        refuse_unknown_parameters(request, ())
-        client = client_of(request)
-        edit_draft(client, reportId, body_of(request))
-        return Response(_body(client, _get_report(client, reportId)))
+        edit_draft(self.client, reportId, self.body)
+        return _report_body(self.client, reportId)
 
     @action(detail=True, methods=["post"])
-    def cancel(self, request: Request, reportId: UUID) -> Response:
+    @_report_operation(
+        "cancelReport", "Cancel a report", problems=("report-not-cancellable",)
+    )
+    def cancel(self, request: Request, reportId: UUID) -> ReportBody:
         """Cancel a report that has not ended.
 
         Checks that have not run are credited; those that ran stay billed.
         """
-        return self._run_action(cancel, request, reportId)
+        cancel(self.client, reportId)
+        return _report_body(self.client, reportId)
 
     @action(detail=True, methods=["post"])
-    def retry(self, request: Request, reportId: UUID) -> Response:
+    @_report_operation(
+        "retryReport",
+        "Run failed checks again",
+        problems=("report-not-retryable", "insufficient-balance"),
+    )
+    def retry(self, request: Request, reportId: UUID) -> ReportBody:
         """Run the failed checks of an ended report again.
 
         Only what completes is billed.
         """
-        return self._run_action(retry, request, reportId)
+        retry(self.client, reportId)
+        return _report_body(self.client, reportId)
 
     @action(detail=False, methods=["post"])
-    def quote(self, request: Request) -> Response:
+    @operation(
+        "quoteReports",
+        "Quote reports",
+        scope=Scope.REPORTS_CREATE,
+        body=ReportsRequest,
+        body_example=examples.CREATE_REQUEST,
+        validates_body=False,
+        counts_checks=True,
+        answer=Quote,
+        example=examples.QUOTE,
+    )
+    def quote(self, request: Request) -> Quote:
         """Say what the same request would cost and do. Nothing is stored."""
-        refuse_unknown_parameters(request, ())
-        client, body = client_of(request), body_of(request)
-        count_checks(request, self, body.get("reports"))
-        orders = read_orders(body, client.environment, catalogue())
-        return Response(quote_body(quote(client, orders)))
+        orders = read_orders(self.body, self.client.environment, catalogue())
+        return Quote.of(quote(self.client, orders))
 
     @action(detail=True, methods=["get"], url_path="consent/state")
-    def consent_state(self, request: Request, reportId: UUID) -> Response:
+    @operation(
+        "getConsentState",
+        "Get the consent state of a report",
+        scope=Scope.REPORTS_READ,
+        answer=ConsentState,
+        example=examples.CONSENT,
+    )
+    def consent_state(self, request: Request, reportId: UUID) -> ConsentState:
         """Get where the subject is in the consent workflow."""
-        refuse_unknown_parameters(request, ())
-        report = _get_report(client_of(request), reportId)
-        return Response(ConsentState.of(getattr(report, "consent", None), report))
+        return _consent_state(self.client, reportId)
 
     @action(detail=True, methods=["post"], url_path="consent/resend")
-    def consent_resend(self, request: Request, reportId: UUID) -> Response:
+    @operation(
+        "resendConsent",
+        "Send the subject a new consent link",
+        scope=Scope.REPORTS_CREATE,
+        answer=ConsentState,
+        example=examples.CONSENT,
+        problems=("consent-not-resendable",),
+    )
+    def consent_resend(self, request: Request, reportId: UUID) -> ConsentState:
         """Send the subject a new link; the old one is dead from then on.
 
         At most once a minute, while the consent waits for an answer, or when that of a
         draft has expired.
         """
-        refuse_unknown_parameters(request, ())
-        refuse_body(request)
-        client = client_of(request)
-        consent_links.resend(client, reportId)
-        report = _get_report(client, reportId)
-        return Response(ConsentState.of(getattr(report, "consent", None), report))
+        consent_links.resend(self.client, reportId)
+        return _consent_state(self.client, reportId)
 
     @action(detail=True, methods=["post"], url_path="payment/resend")
-    def payment_resend(self, request: Request, reportId: UUID) -> Response:
+    @operation(
+        "resendPayment",
+        "Send the payer a new payment link",
+        scope=Scope.REPORTS_CREATE,
+        answer=PaymentState,
+        example=examples.PENDING_PAYMENT,
+        problems=("payment-not-resendable",),
+    )
+    def payment_resend(self, request: Request, reportId: UUID) -> PaymentState:
         """Send the payer a new link; the old one is dead from then on.
 
         At most once a minute, while the payment waits, or when that of a draft has
         expired. The time to pay begins anew.
         """
-        refuse_unknown_parameters(request, ())
-        refuse_body(request)
-        client = client_of(request)
-        payment_links.resend(client, reportId)
-        report = _get_report(client, reportId)
-        return Response(PaymentState.of(report.payment, report, report.payment.amount))
+        payment_links.resend(self.client, reportId)
+        report = _get_report(self.client, reportId)
+        return PaymentState.of(report.payment, report, report.payment.amount)
 
     @action(detail=True, methods=["get"])
-    def events(self, request: Request, reportId: UUID) -> Response:
+    @operation(
+        "getTimeline",
+        "Get the timeline of a report",
+        scope=Scope.REPORTS_READ,
+        answer=Timeline,
+        example=examples.TIMELINE,
+    )
+    def events(self, request: Request, reportId: UUID) -> Timeline:
         """Get the timeline of a report: every move it made, oldest first.
 
         `messages` says of each request to the subject, the payer or the referee whether
         it was sent, and why not.
         """
-        refuse_unknown_parameters(request, ())
-        report = _get_report(client_of(request), reportId)
-        return Response(
-            Timeline(
-                events=[StatusChangeBody.of(c) for c in report.status_changes.all()],
-                messages=[MessageBody.of(one) for one in client_messages(report)],
-            )
+        report = _get_report(self.client, reportId)
+        return Timeline(
+            events=[StatusChangeBody.of(c) for c in report.status_changes.all()],
+            messages=[MessageBody.of(one) for one in client_messages(report)],
         )
 
     @action(detail=True, methods=["get"], content_negotiation_class=PdfNegotiation)
+    @operation(
+        "getReportPdf",
+        "Get a report as a PDF",
+        scope=Scope.REPORTS_READ,
+        answer=OpenApiTypes.BINARY,
+        media_type="application/pdf",
+    )
     def pdf(self, request: Request, reportId: UUID) -> HttpResponse:
         """Get the report as a PDF (PDF/UA) that can be handed on.
 
         It shows the report as it stands, and a code by which who was handed it can see
         that it is genuine.
         """
-        refuse_unknown_parameters(request, ())
-        report = _get_report(client_of(request), reportId)
+        report = _get_report(self.client, reportId)
         return HttpResponse(
             report_pdf(report),
             content_type="application/pdf",
@@ -248,31 +294,6 @@ class ReportViewSet(GenericViewSet):
                 "Content-Disposition": f'attachment; filename="report-{report.pk}.pdf"'
             },
         )
-
-    def _run_action(
-        self, verb: Callable[[Client, UUID], Report], request: Request, report_id: UUID
-    ) -> Response:
-        refuse_unknown_parameters(request, ())
-        refuse_body(request)
-        client = client_of(request)
-        verb(client, report_id)
-        return Response(_body(client, _get_report(client, report_id)))
-
-
-def _create(client: Client, body: Any) -> dict[str, Any]:
-    orders = read_orders(body, client.environment, catalogue())
-    made = create_reports(client, orders)
-    answer = CreatedReports(
-        count=len(made), reports=[CreatedReport.of(one) for one in made]
-    )
-    return answer.model_dump(mode="json", by_alias=True)
-
-
-def idempotency_key(request: Request, client: Client) -> IdempotencyKey | None:
-    header = request.headers.get("Idempotency-Key")
-    if header is None:
-        return None
-    return IdempotencyKey.read(header, client, "POST /reports", body_of(request))
 
 
 def _get_report(client: Client, report_id: UUID) -> Report:
@@ -282,14 +303,20 @@ def _get_report(client: Client, report_id: UUID) -> Report:
     )
 
 
-def _body(client: Client, report: Report) -> ReportBody:
+def _report_body(client: Client, report_id: UUID) -> ReportBody:
+    report = _get_report(client, report_id)
     results = list(report.results.all())
     price = sum((result.price for result in results), Decimal(0))
     if report.status == ReportStatus.DRAFT and report.subject:
         definitions = catalogue()
-        asked = [definitions[name] for name in report.checks_requested]
-        price = total(quote_lines(client, report, asked, now()))
+        requested = [definitions[name] for name in report.checks_requested]
+        price = total(quote_lines(client, report, requested, now()))
     return ReportBody.of(report, results, price)
+
+
+def _consent_state(client: Client, report_id: UUID) -> ConsentState:
+    report = _get_report(client, report_id)
+    return ConsentState.of(getattr(report, "consent", None), report)
 
 
 def _summaries(reports: list[Report]) -> list[ReportSummary]:

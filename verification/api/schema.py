@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from drf_spectacular.drainage import set_override
 from drf_spectacular.extensions import (
@@ -20,11 +20,12 @@ from drf_spectacular.extensions import (
 )
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
-# Registered by being imported.
-from verification.api.authentication import required_scope
+from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
 
@@ -126,6 +127,7 @@ KEY_CODES = (
     "workspace-suspended",
     "rate-limited",
 )
+IDEMPOTENCY_CODES = ("idempotency-in-progress", "idempotency-key-reused")
 BODY_CODES = (
     "malformed-body",
     "request-timeout",
@@ -235,32 +237,125 @@ class BearerScheme(OpenApiAuthenticationExtension):
         }
 
     def get_security_requirement(self, auto_schema: AutoSchema) -> Schema:
-        scope = getattr(auto_schema, "required_scope", None)
+        scope = auto_schema.operation.scope  # type: ignore[attr-defined]
         return {"Bearer": [scope] if scope else []}
 
 
+IDEMPOTENCY_PARAMETERS = [
+    OpenApiParameter(
+        "Idempotency-Key",
+        {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[ -~]+$"},
+        OpenApiParameter.HEADER,
+        description="A repeated request with the same key gets the first answer again "
+        "and creates nothing. Remembered for 72 hours.",
+    ),
+    OpenApiParameter(
+        "Idempotent-Replayed",
+        {"type": "string", "enum": ["true"]},
+        OpenApiParameter.HEADER,
+        response=[201],
+        description="There when the answer is an earlier one, given again.",
+    ),
+]
+
+
+def query_parameters(shape: type[BaseModel]) -> list[OpenApiParameter]:
+    schema = json_schema(shape, is_request=True)
+    return [
+        OpenApiParameter(
+            name,
+            _inline_references(member, schema.get("$defs", {})),
+            OpenApiParameter.QUERY,
+            description=member.get("description", ""),
+        )
+        for name, member in schema["properties"].items()
+    ]
+
+
+def _inline_references(member: Schema, definitions: Schema) -> Schema:
+    """A parameter is absent rather than null, and its enumeration stands in it."""
+    for option in member.get("anyOf", [member]):
+        if "$ref" in option:
+            return dict(definitions[option["$ref"].rpartition("/")[2]])
+        if option.get("type") != "null":
+            inlined = {k: v for k, v in option.items() if k != "description"}
+            if member.get("default") is not None:
+                inlined["default"] = member["default"]
+            return inlined
+    raise TypeError("a parameter that can only be null")
+
+
 class OperationSchema(AutoSchema):
-    """Views add what is their own: `problem_codes` by action, beside the usual ones."""
+    """Describes an operation by its declaration (`operations.py`)."""
 
     @property
     def action(self) -> str:
         return getattr(self.view, "action", None) or self.method.lower()
 
     @property
+    def operation(self) -> Operation:
+        declared: Operation = getattr(self.view, self.action).operation
+        return declared
+
+    @property
     def takes_key(self) -> bool:
         return bool(self.view.get_authenticators())
 
-    @property
-    def required_scope(self) -> str | None:
-        return required_scope(self.view, self.action) if self.takes_key else None
+    def get_operation_id(self) -> str:
+        # drf-spectacular calls this on the schemas of webhooks too, which have none.
+        name: str = getattr(getattr(self, "operation", None), "name", "")
+        # PUT is an alias of PATCH, and every operation has an id of its own.
+        return f"{name}ByPut" if self.method == "PUT" else name
+
+    def get_summary(self) -> str:
+        return self.operation.summary
+
+    def get_request_serializer(self) -> Any:
+        return self.operation.body
+
+    def get_response_serializers(self) -> Any:
+        declared = self.operation
+        if declared.media_type:
+            return {(declared.status, declared.media_type): declared.answer}
+        description = declared.outcome or f"{declared.summary}."
+        answer = OpenApiResponse(declared.answer, description=description)
+        return {declared.status: answer}
+
+    def get_override_parameters(self) -> list[Any]:
+        declared, view = self.operation, cast(Any, self.view)
+        parameters = query_parameters(declared.query) if declared.query else []
+        if declared.idempotent_as:
+            parameters += IDEMPOTENCY_PARAMETERS
+        lookup = getattr(view, "lookup_url_kwarg", "")
+        if lookup and f"{{{lookup}}}" in self.path:
+            is_uuid = view.lookup_value_converter == "uuid"
+            parameters.append(
+                OpenApiParameter(
+                    lookup,
+                    OpenApiTypes.UUID if is_uuid else OpenApiTypes.STR,
+                    OpenApiParameter.PATH,
+                    description=view.lookup_description,
+                )
+            )
+        return parameters
+
+    def get_examples(self) -> list[OpenApiExample]:
+        declared = self.operation
+        answer, body = declared.example, declared.body_example
+        examples = []
+        if answer:
+            examples.append(OpenApiExample("Answer", answer, response_only=True))
+        if body:
+            examples.append(OpenApiExample("Request", body, request_only=True))
+        return examples
 
     def get_description(self) -> str:  # type: ignore[override]
         text = super().get_description()
-        scope = self.required_scope
+        scope = self.operation.scope
         return f"{text}\n\nNeeds the scope `{scope}`." if scope else text
 
     def get_extensions(self) -> Schema:
-        scope = self.required_scope
+        scope = self.operation.scope
         extensions = dict(super().get_extensions())
         return {**extensions, "x-required-scope": scope} if scope else extensions
 
@@ -285,13 +380,15 @@ class OperationSchema(AutoSchema):
         yield from COMMON_CODES
         if self.takes_key:
             yield from KEY_CODES
-        if self.required_scope:
+        if self.operation.scope:
             yield from ("insufficient-scope", "https-required")
         if self.method in {"POST", "PUT", "PATCH"}:
             yield from BODY_CODES
         if "{" in self.path:
             yield "not-found"
-        yield from getattr(self.view, "problem_codes", {}).get(self.action, ())
+        if self.operation.idempotent_as:
+            yield from IDEMPOTENCY_CODES
+        yield from self.operation.problems
 
     def _problems(self) -> dict[str, Schema]:
         codes = set(self._codes())

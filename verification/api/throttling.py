@@ -21,11 +21,7 @@ CHECKS_PER_REQUEST = 100
 
 
 class ApiKeyThrottle(BaseThrottle):
-    """Counts in the bucket of the view's action.
-
-    `rate_buckets` of the view says which actions count as `create`; all others are
-    `rest`.
-    """
+    """Counts a request in the bucket that its operation declares."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         if isinstance(request.auth, ApiKey):
@@ -57,8 +53,8 @@ def count_checks(request: Request, view: APIView, reports: object) -> None:
 def _count_in_bucket(
     request: Request, view: APIView, key: ApiKey, by: int
 ) -> rate_limits.Rate:
-    buckets = getattr(view, "rate_buckets", {})
-    bucket = buckets.get(getattr(view, "action", None), "rest")
+    declared = getattr(view, "operation", None)
+    bucket = declared.rate_bucket if declared else "rest"
     limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
     rate = rate_limits.count(f"{bucket}:{key.id}", limit, by)
     # Told by the middleware, in whatever response it comes to.

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypeVar
 from uuid import UUID
 
-from pydantic import ValidationError
 from rest_framework.decorators import action
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.viewsets import GenericViewSet, ViewSet
 
-from verification.api.body import (
-    body_of,
-    client_of,
-    refuse_body,
-    refuse_unknown_parameters,
-)
-from verification.api.query import build_page, read_query
-from verification.api.webhook_operations import (
-    describe_configuration,
-    describe_deliveries,
-    describe_sending,
-)
+from verification.api import examples
+from verification.api.operations import OperationViewSet, operation
+from verification.api.query import PageEnvelope
 from verification.api.webhook_shapes import (
     AttemptBody,
     DeliveryBody,
@@ -35,144 +22,165 @@ from verification.api.webhook_shapes import (
     WebhookConfiguration,
     WebhookConfigurationRequest,
 )
-from verification.reports.request import InvalidRequest, RequestShape, shape_faults
 from webhooks.configuration import configure, remove
 from webhooks.models import Configuration
 from webhooks.queries import deliveries_of, list_deliveries
 from webhooks.redelivery import recover, redeliver, send_test
 from workspaces.models import Client, Scope
 
-Body = TypeVar("Body", bound=RequestShape)
 
-
-@describe_configuration
-class WebhookConfigurationViewSet(ViewSet):
+class WebhookConfigurationViewSet(OperationViewSet):
     """The configuration of the key's workspace, in the key's environment."""
 
     http_method_names = ["get", "head", "post", "delete"]
-    required_scopes = {
-        "create": Scope.WEBHOOKS_MANAGE,
-        "retrieve": Scope.WEBHOOKS_MANAGE,
-        "destroy": Scope.WEBHOOKS_MANAGE,
-    }
-    problem_codes = {"retrieve": ("not-found",), "destroy": ("not-found",)}
 
-    def create(self, request: Request) -> Response:
+    @operation(
+        "configureWebhooks",
+        "Create or replace the configuration",
+        scope=Scope.WEBHOOKS_MANAGE,
+        body=WebhookConfigurationRequest,
+        body_example=examples.CONFIGURATION_REQUEST,
+        answer=WebhookConfiguration,
+        example=examples.CONFIGURATION,
+    )
+    def create(self, request: Request) -> WebhookConfiguration:
         """Create the configuration, or replace it wholesale.
 
         The complete list of events is sent, not a change. Replacing it forgets the
         failures there were, and sends what has waited while it was disabled.
         """
-        refuse_unknown_parameters(request, ())
-        asked = _parse_body(WebhookConfigurationRequest, request)
         configuration, _ = configure(
-            *_client_key(client_of(request)),
-            url=asked.url,
-            enabled=asked.enabled,
-            events=asked.events,
-            secret=asked.secret,
+            *_client_key(self.client),
+            url=self.body.url,
+            enabled=self.body.enabled,
+            events=self.body.events,
+            secret=self.body.secret,
         )
-        return Response(WebhookConfiguration.of(configuration))
+        return WebhookConfiguration.of(configuration)
 
-    def retrieve(self, request: Request) -> Response:
+    @operation(
+        "getWebhookConfiguration",
+        "Get the configuration",
+        scope=Scope.WEBHOOKS_MANAGE,
+        answer=WebhookConfiguration,
+        example=examples.CONFIGURATION,
+        problems=("not-found",),
+    )
+    def retrieve(self, request: Request) -> WebhookConfiguration:
         """Get where events are delivered, which ones, and how that goes."""
-        refuse_unknown_parameters(request, ())
-        return Response(WebhookConfiguration.of(_get_configuration(client_of(request))))
+        return WebhookConfiguration.of(_get_configuration(self.client))
 
-    def destroy(self, request: Request) -> Response:
+    @operation(
+        "deleteWebhookConfiguration",
+        "Delete the configuration",
+        scope=Scope.WEBHOOKS_MANAGE,
+        status=204,
+        outcome="Deleted.",
+        problems=("not-found",),
+    )
+    def destroy(self, request: Request) -> None:
         """Delete the configuration. What still waited for it has failed."""
-        refuse_unknown_parameters(request, ())
-        client = client_of(request)
-        _get_configuration(client)
-        remove(*_client_key(client))
-        return Response(status=204)
+        _get_configuration(self.client)
+        remove(*_client_key(self.client))
 
 
-@describe_deliveries
-class DeliveryViewSet(GenericViewSet):
+class DeliveryViewSet(OperationViewSet):
     """Deliveries of the key's workspace, in the key's environment."""
 
     http_method_names = ["get", "head", "post"]
     lookup_url_kwarg = "deliveryId"
     lookup_value_converter = "uuid"
-    required_scopes = {
-        "list": Scope.WEBHOOKS_MANAGE,
-        "retrieve": Scope.WEBHOOKS_MANAGE,
-        "redeliver": Scope.WEBHOOKS_MANAGE,
-    }
-    problem_codes = {
-        "redeliver": ("webhook-not-configured", "webhook-disabled", "event-purged"),
-    }
+    lookup_description = "The id of the delivery: its event's id, and its `webhook-id`."
 
-    def list(self, request: Request) -> Response:
+    @operation(
+        "listDeliveries",
+        "List deliveries",
+        scope=Scope.WEBHOOKS_MANAGE,
+        query=DeliveryQuery,
+        answer=DeliveryPage,
+        example=examples.DELIVERIES,
+    )
+    def list(self, request: Request) -> PageEnvelope:
         """List deliveries, newest first. The attempts come with each single one."""
-        query = read_query(request, DeliveryQuery)
         found = list_deliveries(
-            *_client_key(client_of(request)),
-            event=query.event,
-            status=query.status,
-            page=query.page,
-            size=query.size,
+            *_client_key(self.client),
+            event=self.query.event,
+            status=self.query.status,
+            page=self.query.page,
+            size=self.query.size,
         )
         summaries = [DeliverySummary.of(delivery) for delivery in found.deliveries]
-        return Response(
-            build_page(
-                DeliveryPage, summaries, found.total, page=query.page, size=query.size
-            )
-        )
+        return self.page_of(summaries, found.total)
 
-    def retrieve(self, request: Request, deliveryId: UUID) -> Response:
+    @operation(
+        "getDelivery",
+        "Get a delivery",
+        scope=Scope.WEBHOOKS_MANAGE,
+        answer=DeliveryBody,
+        example=examples.DELIVERY,
+    )
+    def retrieve(self, request: Request, deliveryId: UUID) -> DeliveryBody:
         """Get a delivery with every attempt."""
-        refuse_unknown_parameters(request, ())
-        return Response(_body(client_of(request), deliveryId))
+        return _delivery_body(self.client, deliveryId)
 
     @action(detail=True, methods=["post"])
-    def redeliver(self, request: Request, deliveryId: UUID) -> Response:
+    @operation(
+        "redeliver",
+        "Send an event again",
+        scope=Scope.WEBHOOKS_MANAGE,
+        status=202,
+        answer=DeliveryBody,
+        example=examples.PENDING_DELIVERY,
+        problems=("webhook-not-configured", "webhook-disabled", "event-purged"),
+    )
+    def redeliver(self, request: Request, deliveryId: UUID) -> DeliveryBody:
         """Send an event again, whatever became of it, on a new schedule.
 
         One that is being sent at this moment is left alone.
         """
-        refuse_unknown_parameters(request, ())
-        refuse_body(request)
-        client = client_of(request)
-        redeliver(*_client_key(client), deliveryId)
-        return Response(_body(client, deliveryId), status=202)
+        redeliver(*_client_key(self.client), deliveryId)
+        return _delivery_body(self.client, deliveryId)
 
 
-@describe_sending
-class WebhookSendingViewSet(ViewSet):
+class WebhookSendingViewSet(OperationViewSet):
     """Sending on request."""
 
     http_method_names = ["post"]
-    required_scopes = {
-        "test": Scope.WEBHOOKS_MANAGE,
-        "recover": Scope.WEBHOOKS_MANAGE,
-    }
-    problem_codes = {
-        "test": ("webhook-not-configured", "webhook-disabled"),
-        "recover": ("webhook-not-configured", "webhook-disabled"),
-    }
 
     @action(detail=False, methods=["post"])
-    def test(self, request: Request) -> Response:
+    @operation(
+        "sendTestEvent",
+        "Send a test event",
+        scope=Scope.WEBHOOKS_MANAGE,
+        status=202,
+        answer=DeliveryBody,
+        example=examples.TEST_DELIVERY,
+        problems=("webhook-not-configured", "webhook-disabled"),
+    )
+    def test(self, request: Request) -> DeliveryBody:
         """Send a `webhook.test` event, which needs not be enabled.
 
         Five a minute at most.
         """
-        refuse_unknown_parameters(request, ())
-        refuse_body(request)
-        client = client_of(request)
-        delivery = send_test(*_client_key(client))
-        return Response(_body(client, delivery.pk), status=202)
+        delivery = send_test(*_client_key(self.client))
+        return _delivery_body(self.client, delivery.pk)
 
     @action(detail=False, methods=["post"])
-    def recover(self, request: Request) -> Response:
+    @operation(
+        "recoverDeliveries",
+        "Send again what failed",
+        scope=Scope.WEBHOOKS_MANAGE,
+        body=RecoverRequest,
+        body_example={"since": "2026-01-15T08:00:00Z"},
+        status=202,
+        answer=Recovered,
+        example={"count": 12},
+        problems=("webhook-not-configured", "webhook-disabled"),
+    )
+    def recover(self, request: Request) -> Recovered:
         """Send everything again that was recorded since a time and has failed."""
-        refuse_unknown_parameters(request, ())
-        asked = _parse_body(RecoverRequest, request)
-        since = datetime.fromisoformat(asked.since)
-        count = recover(*_client_key(client_of(request)), since)
-        return Response(Recovered(count=count), status=202)
+        since = datetime.fromisoformat(self.body.since)
+        return Recovered(count=recover(*_client_key(self.client), since))
 
 
 def _client_key(client: Client) -> tuple[UUID, str]:
@@ -185,16 +193,8 @@ def _get_configuration(client: Client) -> Configuration:
     )
 
 
-def _body(client: Client, delivery_id: UUID) -> DeliveryBody:
+def _delivery_body(client: Client, delivery_id: UUID) -> DeliveryBody:
     """A stranger's delivery is not found, like one that does not exist."""
     delivery = deliveries_of(*_client_key(client)).get(pk=delivery_id)
     attempts = [AttemptBody.of(attempt) for attempt in delivery.attempt_set.all()]
     return DeliveryBody.of(delivery, attempts=attempts)
-
-
-def _parse_body(shape: type[Body], request: Request) -> Body:
-    body: Any = body_of(request)
-    try:
-        return shape.model_validate(body)
-    except ValidationError as e:
-        raise InvalidRequest(shape_faults(e)) from e

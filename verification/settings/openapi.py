@@ -18,20 +18,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "sandbox", "description": "Subjects with a known outcome."},
         {"name": "webhooks", "description": "Events, pushed to your own receiver."},
     ],
-    "WEBHOOKS": [
-        f"verification.api.webhook_operations.{name}"
-        for name in (
-            "REPORT_CREATED",
-            "REPORT_READY",
-            "REPORT_FAILED",
-            "CHECK_COMPLETED",
-            "CHECK_FAILED",
-            "REFERENCE_SUBMITTED",
-            "MONITORING_ALERT_CREATED",
-            "PAYMENT_PAID",
-            "WEBHOOK_TEST",
-        )
-    ],
+    "WEBHOOKS": "verification.api.events.WEBHOOKS",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": [],
