@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-import gc
 import os
 import sys
 
@@ -7,8 +6,6 @@ from verification.db import embedded
 
 
 def main() -> None:
-    # What is loaded stays: the collector need not look through it again and again.
-    gc.set_threshold(50_000, 20, 100)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
     embedded.start_if_needed(sys.argv)
 

@@ -11,8 +11,6 @@ application = get_wsgi_application()
 # Here, and not in the first request.
 import_module(settings.ROOT_URLCONF)
 
-# What is loaded by now stays: the collector need not look through it at each of the
-# thousands of rows that a large request makes.
+# What is loaded by now stays: the collector need not look through it again.
 gc.collect()
 gc.freeze()
-gc.set_threshold(50_000, 20, 100)

@@ -145,7 +145,7 @@ def test_opening_and_replacing_a_link_at_once_leaves_one_that_works(api: Api):
 
     assert payment_of(made).generation == 2
     refused = {type(a).__name__ for a in answers if isinstance(a, Exception)}
-    assert refused <= {"TooSoon", "PaymentClosed"}
+    assert refused <= {"ResendTooSoon", "PaymentClosed"}
     end_sandbox_checkout(opened(made).reference, PAID)
     settled()
     is_consistent(made)

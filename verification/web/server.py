@@ -5,7 +5,6 @@ main process loads Django before it forks them: they share that memory, and one 
 killed is replaced at once.
 """
 
-import gc
 import os
 import sys
 from importlib import import_module
@@ -33,8 +32,6 @@ STOP_SECONDS = 8
 def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, once the other end of that pipe is closed."""
     bind_children_to_parent()
-    # `wsgi.py` sets the same threshold, but only after Django is loaded.
-    gc.set_threshold(50_000, 20, 100)
     try:
         import_module(APPLICATION)
     except (ImproperlyConfigured, EnvError) as e:
