@@ -1,4 +1,4 @@
-# Imported for what it registers, some of which is replaced here.
+# Imported because it registers admin classes; some are replaced here.
 import django_q.admin  # noqa: F401
 from django.contrib import admin, messages
 from django.db import transaction
@@ -40,14 +40,14 @@ class JobAdmin(BackofficeAdmin):
         self.message_user(request, f"{count} jobs will run again.", messages.SUCCESS)
 
 
-# Results of finished jobs are not kept; what failed for good is a job that gave up.
+# Finished jobs leave no results, and a job that failed for good is a row of `Job`.
 for model in (Success, Failure, Schedule):
     admin.site.unregister(model)
 
 
 @admin.register(Schedule)
 class ScheduleAdmin(ReadOnlyAdmin):
-    """To be looked at: `setup_schedules` owns them."""
+    """Show the schedules, which `setup_schedules` alone changes."""
 
     list_display = ["name", "func", "minutes", "next_run"]
     search_ids = ()

@@ -1,6 +1,7 @@
-"""Dealing with all rows that are due, in jobs that run by the clock.
+"""Process all rows that are due, in jobs that run by the clock.
 
-Both functions end when the cluster is about to stop; the next run finds what is left.
+Both functions end when the cluster is about to stop; the next run goes on with the
+rest.
 
     sweep(Consent.objects.filter(status="PENDING", expires_at__lte=now()), expire)
     in_steps("DELETE FROM t WHERE id IN (... LIMIT %(limit)s)", before=now() - KEPT)
@@ -20,17 +21,17 @@ from verification.jobs.heartbeat import beat
 
 logger = logging.getLogger(__name__)
 
-# Ids that are read by one statement, and rows that one step changes.
+# The ids that one statement reads, and the rows that one step changes.
 PAGE_SIZE = 200
 BATCH_SIZE = 2_000
 
 
 def sweep(due: QuerySet[Any], verb: Callable[[Any], object]) -> None:
-    """Call the verb with the id of each row that is due, once, in the order of ids.
+    """Call the verb once with the id of each due row, in the order of ids.
 
-    The verb opens its own transaction and looks whether the row is still due: others
-    may have been faster. A row that it fails for is logged and holds up no other; the
-    next run comes to it again. Call this outside any transaction.
+    The verb opens its own transaction and checks that the row is still due, because
+    another worker may have been faster. If it fails, the row is logged, the others go
+    on, and the next run tries the row again. Call this outside any transaction.
     """
     for pk in _ids(due):
         if not beat():
@@ -38,19 +39,19 @@ def sweep(due: QuerySet[Any], verb: Callable[[Any], object]) -> None:
         try:
             verb(pk)
         except ObjectDoesNotExist:
-            # It went while it waited for its turn.
+            # The row was deleted after its id was read.
             continue
         except Exception as e:
-            # Not the message, which may hold personal data.
+            # The message is left out, because it may hold personal data.
             name, why = due.model._meta.label, type(e).__name__
             logger.error("%s %s is left for the next run: %s", name, pk, why)
             if not connection.in_atomic_block:
-                # One that was lost is opened anew for the others.
+                # The next row opens another connection if this one is lost.
                 connection.close_if_unusable_or_obsolete()
 
 
 def _ids(due: QuerySet[Any]) -> Iterator[Any]:
-    """Onward from the last one, so that none that stays due is met twice."""
+    """Yield each id once, in pages that begin after the last id."""
     rows = due.order_by("pk").values_list("pk", flat=True)
     ids = list(rows[:PAGE_SIZE])
     while ids:
@@ -59,10 +60,10 @@ def _ids(due: QuerySet[Any]) -> Iterator[Any]:
 
 
 def execute_in_batches(statement: str, **values: Any) -> None:
-    """Execute a statement until it changes fewer rows than its %(limit)s, our step.
+    """Execute a statement until it changes fewer rows than its %(limit)s.
 
-    Small steps, so that nobody waits long for a row. What it has changed it must not
-    find again.
+    Each step locks its rows for a short time. The statement must not match rows that it
+    has changed.
     """
     with connection.cursor() as cursor:
         while beat():

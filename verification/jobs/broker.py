@@ -17,19 +17,19 @@ from verification.jobs import heartbeat, processes
 from verification.jobs.models import Job
 from verification.jobs.queue import CHANNEL, cluster_name, enqueue, is_job
 
-# A job that was claimed so often and never ended kills its workers.
+# A job that was claimed this often and never ended probably kills its workers.
 MAX_ATTEMPTS = 5
 BEAT_SECONDS = 1
 HOUSEKEEPING_SECONDS = 5
-# A cluster without a heartbeat for so long is dead: its jobs come due at once.
+# A cluster without a heartbeat for this long is dead, and its jobs are due at once.
 DEAD_AFTER_SECONDS = 20
 RECONNECT_SECONDS = 0.5
 BEAT_ID = -1
 
-# Of the wake-ups that wait for the same function one is claimed and the rest deleted:
-# its run sees whatever they were enqueued for. One enqueued from now on is not seen
-# here and runs on its own. The one claimed least often is kept, or a wake-up that was
-# hit by several crashes would take new ones with it when it is given up.
+# Jobs without arguments that wait for the same function are merged: the claim takes one
+# and deletes the others, as its run does the work of all. A job that is enqueued after
+# this statement runs on its own. The claim takes the one with the fewest attempts:
+# otherwise new jobs would be given up together with one that several crashes have hit.
 CLAIM = """
 WITH next AS (
     SELECT id, function, arguments, attempts FROM jobs_job
@@ -57,7 +57,8 @@ UPDATE jobs_job SET gave_up_at = now()
 WHERE gave_up_at IS NULL AND due_at <= now() AND attempts >= %s
 RETURNING id, function
 """
-# A new pusher takes back what the one before it claimed and may not have passed on.
+# A new pusher takes back the jobs that its predecessor claimed, as it may not have
+# passed them on.
 TAKE_BACK = """
 UPDATE jobs_job SET due_at = now(), claimed_by = ''
 WHERE claimed_by = %s AND due_at > now() AND gave_up_at IS NULL
@@ -84,9 +85,9 @@ class ClaimedJob(NamedTuple):
     arguments: list[str | int]
 
     def package(self) -> tuple[int, str]:
-        """As django-q2's pusher wants it."""
+        """Return the job in the form that django-q2's pusher expects."""
         task = {
-            # The same for each attempt, so that failures share a row.
+            # Each attempt has the same id, so that failures share a row.
             "id": f"{self.id & 0xFFFFFFFFFFFFFFFF:032x}",
             "name": self.function[-100:],
             "func": self.function,
@@ -103,7 +104,7 @@ BEAT = ClaimedJob(BEAT_ID, heartbeat.BEAT, [])
 class WakeUpBroker(Broker):
     def __init__(self, list_key: str | None = None) -> None:
         super().__init__(list_key)
-        # Opened by the process that uses it: pusher and monitor, each its own.
+        # The pusher and the monitor each open their own connection.
         self._private: psycopg.Connection[Any] | None = None
         self._beat_at = 0.0
         self._housekeeping_at = 0.0
@@ -111,7 +112,7 @@ class WakeUpBroker(Broker):
         self.on_sentinel_round: Callable[[], None] = lambda: None
 
     def enqueue(self, task: str) -> int:
-        """Take a package of django-q2: its scheduler's and its admin's."""
+        """Take a package from django-q2's scheduler or admin."""
         package = SignedPackage.loads(task)
         function = get_func_repr(package["func"])
         # One wrong schedule must not keep the scheduler from the others.
@@ -121,7 +122,7 @@ class WakeUpBroker(Broker):
         return enqueue(function, package["args"])
 
     def dequeue(self) -> list[tuple[int, str]]:
-        """Jobs to run now, or nothing after waiting a while."""
+        """Return jobs to run now, or an empty list after a wait."""
         if time.monotonic() >= self._beat_at:
             self._beat_at = time.monotonic() + BEAT_SECONDS
             return [BEAT.package()]
@@ -138,7 +139,7 @@ class WakeUpBroker(Broker):
         return [job.package() for job in jobs]
 
     def claim(self) -> list[ClaimedJob]:
-        """Lease a batch of what is due, and count the attempt."""
+        """Lease a batch of due jobs, and count the attempts."""
         values = {
             "limit": Conf.BULK,
             "lease": Conf.RETRY,
@@ -179,7 +180,8 @@ class WakeUpBroker(Broker):
         return "PostgreSQL"
 
     def set_stat(self, key: str, value: str, timeout: int) -> None:
-        # The sentinel saves its state at each round; nobody reads that, we count it.
+        # The sentinel saves its state at each round. The state is not used; the call is
+        # a sign of life.
         self.on_sentinel_round()
 
     def _delete(self, task_id: int) -> None:
@@ -203,7 +205,7 @@ class WakeUpBroker(Broker):
         self._housekeeping_at = time.monotonic() + HOUSEKEEPING_SECONDS
         conn = self._connection()
         if not self._settled:
-            # Others take the jobs of a cluster without a heartbeat.
+            # Other clusters take the jobs of a cluster without a heartbeat.
             conn.execute(heartbeat.WRITE, [cluster_name()])
             conn.execute(TAKE_BACK, [cluster_name()])
             self._settled = True
@@ -219,8 +221,8 @@ class WakeUpBroker(Broker):
             # Django reads JSON as text.
             values.pop("context", None)
             self._private = psycopg.connect(**values, autocommit=True)
-            # A claim or an acknowledgement that a crash of the server undoes only
-            # makes a job run again.
+            # If a crash of the server undoes a claim or an acknowledgement, the job
+            # only runs again.
             self._private.execute("SET synchronous_commit = off")
             self._private.execute(f"LISTEN {CHANNEL}")
         return self._private
@@ -232,6 +234,6 @@ class WakeUpBroker(Broker):
 
 
 def retry_soon(job_id: int) -> None:
-    """Let a job whose run failed or died come due before its lease ends."""
+    """Make a job whose run failed or died due before its lease ends."""
     with connection.cursor() as cursor:
         cursor.execute(RETRY_SOON, [job_id])

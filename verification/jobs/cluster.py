@@ -23,7 +23,8 @@ from verification.jobs.heartbeat import Inbox, MessageQueue, SharedFlag, WorkerT
 from verification.jobs.queue import cluster_name
 from verification.jobs.schedules import SCHEDULES
 
-# A few jobs: what waits in a cluster cannot run in another, nor be merged.
+# Room for a few jobs, because a job that waits in a cluster cannot run in another or be
+# merged.
 WAITING_BYTES = 4096
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class Sentinel(cluster.Sentinel):
         # django-q2's queue; a pusher that is killed may hold the one of its event.
         self.task_queue = MessageQueue(WAITING_BYTES)
         self.result_queue = MessageQueue()
-        # A new one, as a cluster forked before this one may have set its own.
+        # A new flag, because a cluster that was forked before may have set its own.
         self.event_out = heartbeat.stopping = SharedFlag()
         self.broker.on_sentinel_round = self._report
         super().start()
@@ -69,7 +70,8 @@ def preload() -> None:
     for schedule in SCHEDULES:
         import_module(schedule.function.rpartition(".")[0])
     gc.collect()
-    # What is frozen is not looked through by the collector, which would write to it.
+    # The collector skips frozen objects; it would write to them and so copy shared
+    # memory.
     gc.freeze()
 
 

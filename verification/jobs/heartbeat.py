@@ -1,13 +1,13 @@
-"""What the processes of a cluster share, without any lock.
+"""State that the processes of a cluster share without any lock.
 
 django-q2 shares through `multiprocessing`, whose queues and values hold locks: a
 process killed with -9 at the wrong moment keeps the lock, and the cluster hangs.
 
-The heartbeat of the clusters: work that really flowed, not a process that lives.
+The heartbeat of a cluster shows that jobs are done, and not only that a process lives.
 
-A beat is a job of its own, made once a second by the broker, that goes the way of
-every job: pusher, worker, monitor. The worker writes it here for `/readyz`; the
-monitor's acknowledgement tells the cluster's supervisor.
+Once a second the broker makes a beat, a job that passes through the pusher, a worker
+and the monitor as every job does. The worker records it in the table for `/readyz`. The
+monitor's acknowledgement signals the cluster's supervisor.
 """
 
 import errno
@@ -57,7 +57,7 @@ class WorkerTimer:
 
     @property
     def value(self) -> float:
-        """Seconds left of the running job; not positive when idle."""
+        """Return the seconds left of the running job; 0 or less when idle."""
         return float(self._timer.unpack_from(self._memory)[0])
 
     @value.setter
@@ -79,9 +79,8 @@ class WorkerTimer:
 class MessageQueue:
     """A queue between processes that the kernel hands out message by message.
 
-    Stands in for `django_q.queues.Queue`. Nobody waits with a lock in hand, so any
-    process may die at any moment. `buffer` bounds the bytes that wait; a putter
-    waits while it is full.
+    It replaces `django_q.queues.Queue`. It has no locks, so any process may die at any
+    moment. `buffer` limits the bytes that wait; `put` waits while it is full.
     """
 
     def __init__(self, buffer: int = MESSAGE_BYTES) -> None:
@@ -142,9 +141,11 @@ _written_at = 0.0
 
 
 def beat() -> bool:
-    """Show that work flows; False when the cluster is stopping and we should end.
+    """Record that work flows; return False if the job should end.
 
-    Work that takes long calls it at each step, from its own thread and outside any
+    The cluster is stopping then.
+
+    Long jobs call this at each step, from the job's own thread and outside any
     transaction. It writes at most once a second.
     """
     global _written_at
@@ -159,13 +160,14 @@ def beat() -> bool:
 
 
 def age_seconds() -> float | None:
-    """How long ago work last flowed in any cluster; None when it never has."""
+    """Return the age of the newest heartbeat of all clusters, or None."""
     age = Heartbeat.objects.aggregate(age=Now() - Max("beat_at"))["age"]
     return None if age is None else max(0.0, age.total_seconds())
 
 
 def signal_supervisor(sign: bytes) -> None:
     if pipe := os.environ.get("JOB_SUPERVISOR_PIPE"):
-        # Full or closed: the supervisor is slow, or gone and we shall be as well.
+        # The pipe is full or closed: the supervisor is slow, or it has ended and this
+        # process will end too.
         with suppress(OSError):
             os.write(int(pipe), sign)

@@ -3,10 +3,10 @@ from django.db.models.functions import Now
 
 
 class Job(models.Model):
-    """A call of `function` with ids, waiting to run or running; it ends by deletion.
+    """A call of `function` with ids that waits or runs. Finished jobs are deleted.
 
-    A claim moves `due_at` to the end of its lease, so that the job of a claimer that
-    died comes due again by itself.
+    A claim moves `due_at` to the end of its lease, so the job of a dead worker becomes
+    due again by itself.
     """
 
     function = models.CharField(max_length=200)
@@ -14,7 +14,8 @@ class Job(models.Model):
     due_at = models.DateTimeField(db_default=Now())
     attempts = models.PositiveSmallIntegerField(db_default=0)
     claimed_by = models.CharField(max_length=100, blank=True, db_default="")
-    # Claimed as often as allowed and never finished: kept for the operator.
+    # Set when the job was claimed as often as allowed and never finished. The row stays
+    # for the operator.
     gave_up_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
 
@@ -26,7 +27,7 @@ class Job(models.Model):
                 condition=models.Q(gave_up_at=None),
                 name="jobs_due",
             ),
-            # What staff look at.
+            # The list of the admin.
             models.Index(
                 fields=["id"],
                 condition=models.Q(gave_up_at__isnull=False),
@@ -45,7 +46,7 @@ class Job(models.Model):
 
 
 class Heartbeat(models.Model):
-    """The last time that work flowed through this cluster."""
+    """The last time that a job passed through this cluster."""
 
     cluster = models.CharField(max_length=100, primary_key=True)
     beat_at = models.DateTimeField(db_default=Now())

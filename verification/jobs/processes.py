@@ -1,6 +1,6 @@
-"""What a cluster's processes tell its supervisor, a byte each.
+"""The signs that a cluster's processes send to its supervisor, a byte each.
 
-No process of ours outlives the one that started it, however that one ended.
+No process of the service outlives its parent, even if the parent is killed.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ SENTINEL_ALIVE = b"g"  # the sentinel goes round
 ALL_BUSY = b"b"  # so it does, and every worker is in a job that may still take its time
 
 
-# A machine is slow when each processor has to serve more processes than these.
+# A machine is slow when more processes than this wait for each processor.
 PROCESSES_PER_CPU = 3
-# A process is waited for at most so many times longer than on a machine at rest.
+# On a slow machine the time limits grow at most by this factor.
 MAX_SLOWNESS = 10
-# A watcher that is later than this was not given a processor itself.
+# A watcher that is later than this had no processor itself.
 MAX_ROUND_SECONDS = 1
 
 PR_SET_PDEATHSIG = 1
@@ -38,7 +38,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def die_with_parent(parent: int) -> None:
-    """Have this process killed when `parent`, which has just forked it, ends."""
+    """Let the kernel kill this process when `parent` ends, which has forked it."""
     if _libc is None:
         return
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -47,22 +47,23 @@ def die_with_parent(parent: int) -> None:
 
 
 def parent_death_hook() -> Callable[[], None]:
-    """A `preexec_fn` for what this process starts."""
+    """Return a `preexec_fn` for programs that this process starts."""
     parent = os.getpid()
     return lambda: die_with_parent(parent)
 
 
 def fork(name: str, work: Callable[..., object], *arguments: object) -> ForkProcess:
-    """Run `work` in a process that has all that this one has loaded, and dies with it.
+    """Run `work` in a forked process that dies with this one.
 
-    It leads a session: signals for us are not for it, and killing its group kills all
-    of it. This process has one thread, and no connection that both would use.
+    The fork leads a session, so it does not get this process's signals, and killing its
+    group kills all of it. Call this while the process has one thread and no open
+    connection.
     """
     context = multiprocessing.get_context("fork")
     process = context.Process(
         target=_run_as_leader, args=(os.getpid(), name, work, *arguments), name=name
     )
-    # One that came before it is ready would be for what this process does then.
+    # A signal that arrives earlier would run this process's handlers.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         process.start()
@@ -85,17 +86,20 @@ def _run_as_leader(
 
 
 def has_ended(process: ForkProcess) -> bool:
-    """Without reaping it, so that its number keeps naming its group."""
+    """Return whether the process has ended, without reaping it.
+
+    Its id still names its group then.
+    """
     flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, cast("int", process.pid), flags) is not None
 
 
 def kill_group(leader: ForkProcess) -> None:
-    """Return when no child of ours is left in its group; see `adopt_orphans`."""
+    """Kill the process's group, and return when none of our children is left in it."""
     pid = cast("int", leader.pid)
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    # It may not lead one yet.
+    # It may not lead a group yet.
     leader.kill()
     leader.join()
     with suppress(ChildProcessError):
@@ -104,7 +108,7 @@ def kill_group(leader: ForkProcess) -> None:
 
 
 def bind_children_to_parent() -> None:
-    """Have every process that this one forks, and its descendants, die with it."""
+    """Make every process that this one forks, and its descendants, die with it."""
     forking = os.getpid()
 
     def remember() -> None:
@@ -117,28 +121,31 @@ def bind_children_to_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants that lose theirs, so that we can await them."""
+    """Become the parent of orphaned descendants, to be able to wait for them."""
     if _libc is not None:
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def limit_arenas(most: int) -> None:
-    """Have threads share so many of glibc's arenas, unless MALLOC_ARENA_MAX is set."""
+    """Limit glibc to this many arenas, unless MALLOC_ARENA_MAX is set."""
     if "MALLOC_ARENA_MAX" not in os.environ and hasattr(_libc, "mallopt"):
         _libc.mallopt(M_ARENA_MAX, most)  # type: ignore[union-attr]
 
 
 def trim_memory() -> None:
-    """What was freed, much of which glibc keeps after hundreds of threads."""
+    """Return freed memory to the system.
+
+    After hundreds of threads glibc keeps much of it.
+    """
     if trim := getattr(_libc, "malloc_trim", None):
         trim(0)
 
 
 class LoadAdjustedClock:
-    """Seconds of a machine that is not slow, to judge what others do in time.
+    """A clock that slows down with the machine, for time limits of other processes.
 
-    It is read several times a second, and is slower than time while many processes wait
-    for a processor.
+    It runs slower than real time while many processes wait for a processor. Read it
+    several times a second.
     """
 
     def __init__(self) -> None:
@@ -153,7 +160,7 @@ class LoadAdjustedClock:
 
 
 def slowness() -> float:
-    """How many times longer than usual a process waits for a processor now, from 1."""
+    """Return how many times longer processes wait for a processor now; at least 1."""
     try:
         # 0.20 0.18 0.12 1/80 11206: one of 80 runs or waits for a processor.
         running = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]

@@ -1,7 +1,7 @@
-"""Enqueueing jobs, and naming the cluster that runs them.
+"""The job queue: mark functions as jobs, schedule them, and limit how many run at once.
 
-Keeping one kind of job from taking every worker of a cluster, and two workers from
-doing one thing.
+`slot` keeps one kind of job from taking all workers of a cluster. `advisory_lock` keeps
+two workers from doing the same work.
 """
 
 import json
@@ -46,8 +46,7 @@ def job(function: Function) -> Function:
     """Mark a function as a job, which `schedule_job` and a schedule may run.
 
     A job takes nothing but ids. It may run more than once, and calls without ids that
-    wait at the same time run as one: a job looks up what there is to do and leaves
-    alone what is done.
+    wait at the same time run as one: a job reads from the database what there is to do.
     """
     _JOBS.add(_path(function))
     return function
@@ -111,11 +110,12 @@ def enqueue(
 def ensure_job_by(function: JobOrPath, due: datetime | None) -> None:
     """Run a job without ids by this time, unless it will run by then anyway.
 
-    A job ends with this to hand over what it has left; None means that nothing is.
+    A job calls this at its end for the work that is left. Nothing happens if `due` is
+    None.
     """
     if due is None:
         return
-    # What is due and was left is held by somebody else, or at a limit, at this moment.
+    # Work that is due and was left is locked by another worker or waits for a limit.
     at = max(due, now() + MIN_PAUSE)
     with connection.cursor() as cursor:
         cursor.execute(IS_SCHEDULED_BY, [_require_job(function), at])
@@ -124,13 +124,13 @@ def ensure_job_by(function: JobOrPath, due: datetime | None) -> None:
 
 
 def notify_on_commit() -> None:
-    """Have clusters look for jobs once this transaction has committed.
+    """Make clusters look for jobs after this transaction commits.
 
-    Whoever inserts a job does this; it calls once, however often it is asked.
+    Code that inserts jobs calls this. Clusters are notified once in a transaction.
     """
-    # Not in the transaction: PostgreSQL lets those that notify commit only one after
-    # another, each waiting for the disk. A process that dies before it has called costs
-    # a second, because clusters also look by themselves.
+    # After the commit, because PostgreSQL commits transactions with NOTIFY one after
+    # another, and each waits for the disk. If the process dies before it notifies, the
+    # job starts up to a second later, as clusters also look once a second.
     if not any(call is _notify_clusters for _, call, *_ in connection.run_on_commit):
         transaction.on_commit(_notify_clusters, robust=True)
 
@@ -152,7 +152,7 @@ def _notify_clusters() -> None:
 
 
 def cluster_name() -> str:
-    """The cluster this process belongs to; its supervisor keeps it over restarts."""
+    """Return the name of this process's cluster; a restart keeps it."""
     return os.environ.get("JOB_CLUSTER") or f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -162,10 +162,10 @@ UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
 @contextmanager
 def slot(kind: str, most: int) -> Iterator[bool]:
-    """Hold one of the cluster's `most` slots of this kind; False if all are taken.
+    """Hold one of the cluster's `most` slots of this kind; yield False if none is free.
 
-    The database takes back the slot of a worker that dies. Whoever finds none leaves
-    the work to those who have one: they look once more after they have given it back.
+    The database frees the slot of a worker that dies. A worker without a slot leaves
+    the work to the others, which look for work once more after they free their slot.
     """
     names = [f"{cluster_name()}:{kind}:{number}" for number in range(most)]
     taken = next((name for name in names if _execute_lock(TRY_LOCK, name)), None)
@@ -178,9 +178,9 @@ def slot(kind: str, most: int) -> Iterator[bool]:
 
 @contextmanager
 def advisory_lock(name: str) -> Iterator[bool]:
-    """Hold what has this name; False if somebody else does, in whichever cluster.
+    """Hold the lock with this name; yield False if a worker of any cluster holds it.
 
-    Unlike a claim with a time limit it does not lapse while its holder lives.
+    Unlike a lease, the lock does not end while its holder lives.
     """
     is_mine = _execute_lock(TRY_LOCK, name)
     try:

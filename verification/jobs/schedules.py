@@ -1,7 +1,7 @@
 """The jobs that run by the clock.
 
-A missed time runs once, however many clusters there are: every half minute each of
-them takes what is due under a lock.
+A missed time runs once, however many clusters there are: every half minute each of them
+claims the due schedules under a lock.
 """
 
 from datetime import timedelta
@@ -125,7 +125,7 @@ SCHEDULES = [
 
 @transaction.atomic
 def sync_schedules() -> None:
-    """Make the stored schedules those of this file, keeping when each is next due."""
+    """Store the schedules of this file, and keep the next time of each."""
     Schedule.objects.exclude(name__in=[s.name for s in SCHEDULES]).delete()
     for schedule in SCHEDULES:
         Schedule.objects.update_or_create(

@@ -1,13 +1,12 @@
-"""Keeps one job cluster working: watches its heartbeat, ends it whole, starts it anew.
+"""The supervisor of a job cluster: it watches the cluster, and replaces one that hangs.
 
-The cluster's processes write what happens to a pipe (`heartbeat`). Whatever the
-fault, a process that died and was not replaced, one that hangs, a lock that nobody
-lets go, the sign is the same: work no longer flows. The supervisor measures silence by
-a clock that slows down with the machine: a cluster that waits for a processor is slow,
-and starting it again would make it slower.
+The cluster's processes write signs to a pipe (`heartbeat`). Every fault shows in the
+same way: no signs come, because a process died or hangs, or a lock is held for ever.
+The supervisor measures the silence by a clock that slows down with the machine: on a
+busy machine the cluster is only slow, and a restart would make it slower.
 
 The supervisor loads the modules that jobs need and forks each cluster from itself: a
-killed cluster is replaced without loading anything, and shares that memory.
+new cluster starts without loading anything, and shares that memory.
 """
 
 import logging
@@ -33,7 +32,7 @@ GRACE_SECONDS = 10
 MIN_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10
 ROUND_SECONDS = 0.25
-# Hundreds of threads share these, in place of 16 that fill up.
+# Hundreds of threads share these arenas; glibc's 16 would all fill up.
 ARENAS = 2
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,8 @@ logger = logging.getLogger(__name__)
 
 class Supervisor:
     def __init__(self, cluster: str = "") -> None:
-        # The jobs of a killed cluster come due at once where the next has its name.
+        # With the same name, the next cluster takes back the jobs of a killed one at
+        # once.
         self._cluster = cluster or f"{socket.gethostname()}-{os.urandom(4).hex()}"
         self._clock = LoadAdjustedClock()
         self._stopping = False
@@ -52,7 +52,7 @@ class Supervisor:
         self._flowed_at = self._guarded_at = 0.0
 
     def run(self) -> None:
-        """Return when told to stop, by `stop` or a signal, and the cluster is gone."""
+        """Run clusters until `stop` or a signal; return when the last one has ended."""
         for sign in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sign, lambda *_: self.stop())
         processes.adopt_orphans()
@@ -77,7 +77,8 @@ class Supervisor:
         self._process = processes.fork("job cluster", self._run_cluster, theirs)
         os.close(theirs)
         self._worked = False
-        # In the future: the first signs take a while to come.
+        # These times lie in the future, because a cluster needs some time for its first
+        # signs.
         self._flowed_at = self._guarded_at = self._clock.now() + STARTING_SECONDS
 
     def _run_cluster(self, pipe: int) -> None:
@@ -119,7 +120,7 @@ class Supervisor:
         return ""
 
     def _request_stop(self) -> None:
-        """Workers finish the jobs they are in; no new ones are taken."""
+        """Stop the cluster after its workers have finished their jobs."""
         self._process.terminate()
         deadline = time.monotonic() + GRACE_SECONDS
         while not processes.has_ended(self._process) and time.monotonic() < deadline:
@@ -130,7 +131,8 @@ class Supervisor:
         os.close(self._pipe)
 
     def _wait_before_next(self) -> None:
-        # One that worked was hit by something; one that never did is tried less often.
+        # A cluster that worked is replaced soon; one that never worked is tried less
+        # and less often.
         longer = 0.0 if self._worked else min(2 * self._pause, MAX_PAUSE_SECONDS)
         self._pause = max(longer, MIN_PAUSE_SECONDS)
         until = time.monotonic() + self._pause

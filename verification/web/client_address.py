@@ -1,5 +1,7 @@
-"""Who sends a request: from where, behind proxies that are believed and others, and
-with which browser."""
+"""The address and the browser of a client.
+
+The address counts only behind the proxies that TRUSTED_PROXIES names.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ USER_AGENT_LENGTH = 500
 
 
 def client_address(request: HttpRequest) -> Address | None:
-    """The nearest address that is not one of TRUSTED_PROXIES.
+    """Return the nearest address that is not one of TRUSTED_PROXIES.
 
     X-Forwarded-For is read from the right: each trusted proxy vouches for the entry
     to its left, and what a client writes itself stands further left.
@@ -30,7 +32,7 @@ def client_address(request: HttpRequest) -> Address | None:
 
 
 def user_agent(request: HttpRequest) -> str:
-    """As much of what the browser calls itself as is kept as evidence."""
+    """Return the browser's User-Agent, cut to the length that evidence keeps."""
     return request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH]
 
 

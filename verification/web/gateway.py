@@ -1,9 +1,9 @@
 """The gate in front of Django, which makes an ASGI application of its WSGI one.
 
-The gate reads a request whole before a thread of Django sees it, so a client that
-sends its body drop by drop holds a connection and no thread. It answers at once with
-503 what no thread would take within WAIT_SECONDS. It hands on header names that mean
-one thing: to Django, `X_Forwarded_For` would be `X-Forwarded-For`.
+The gate reads a request whole before a thread of Django sees it, so a client that sends
+its body drop by drop holds a connection and no thread. It answers 503 if no thread is
+free within WAIT_SECONDS. It drops headers with `_` in the name, because Django would
+read `X_Forwarded_For` as `X-Forwarded-For`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ THREADS = 8
 # A body may take this long, and a second more for each SLOWEST_RATE bytes of it.
 BODY_SECONDS = 20
 SLOWEST_RATE = 1000
-# Of all bodies that are read or worked on in this process at one time.
+# The limit for all request bodies in this process at one time.
 MAX_BODIES_BYTES = 128 * 1024 * 1024
 WAIT_SECONDS = 2
 # A client that stops reading an answer in pieces gives its thread back after this.
 PIECE_SECONDS = 30
-# More than these at one time are refused without a page.
+# Above this number of refusals at one time, a refusal has no page.
 MAX_REFUSALS = 32
 RETRY_AFTER = "5"
-# Of the refusal without a page, which no middleware sees.
+# The headers of a refusal without a page, which passes no middleware.
 BARE_HEADERS = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -45,7 +45,7 @@ BARE_HEADERS = [
     (b"retry-after", RETRY_AFTER.encode()),
 ]
 LIVENESS_PATH = "/healthz"
-# Beside the API, these are called by programs.
+# These paths are for programs, as the API is.
 PROGRAM_PATHS = ("/metrics", "/callbacks/")
 REFUSAL = "verification.refusal"
 
@@ -68,7 +68,7 @@ class Response:
     status: int = 500
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
-    # The answer was sent in pieces already.
+    # The response has been sent in pieces.
     is_sent: bool = False
 
 
@@ -91,7 +91,8 @@ class Gateway:
         self.held = 0
         self.refusals = 0
         self.threads = ThreadPoolExecutor(threads, "django")
-        # For what needs no database, and so is quick whatever the others wait for.
+        # This thread serves requests that need no database, while the others may wait
+        # for it.
         self.reserve_thread = ThreadPoolExecutor(1, "porter")
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -139,7 +140,7 @@ class Gateway:
         work = threads.submit(self._answer, environ, send, loop)
         waited = asyncio.wrap_future(work)
         await asyncio.wait([waited], timeout=wait_seconds)
-        # What a thread has begun cannot be cancelled, and is waited for.
+        # A request that a thread has begun cannot be cancelled.
         if not waited.done() and work.cancel():
             raise _RequestRefused("unavailable")
         return await waited
@@ -190,7 +191,7 @@ class _Body:
         self.size = 0
 
     async def read_for(self, environ: Environ) -> None:
-        """Put the body into the environ, or raise _Refused."""
+        """Put the body into the environ, or raise _RequestRefused."""
         length = environ.get("CONTENT_LENGTH", "")
         coding = environ.pop("HTTP_TRANSFER_ENCODING", None)
         if coding is None and length in {"", "0"}:
@@ -199,7 +200,7 @@ class _Body:
             raise _RequestRefused("unsupported-media-type")
         if not (length.isdigit() if coding is None else length == ""):
             raise _RequestRefused("malformed-body")
-        # A body that says it is too large need not come; Django refuses it unread.
+        # Django refuses a body whose stated length is too large, so it is not read.
         if coding is None and int(length) > settings.MAX_UPLOAD_BYTES:
             return
         pieces = await self._pieces()
@@ -217,7 +218,7 @@ class _Body:
                         raise _ClientDisconnected
                     pieces.append(message.get("body", b""))
                     self._hold(len(pieces[-1]))
-                    # Enough for Django to see that it is too large.
+                    # Django needs no more to see that the body is too large.
                     is_last = not message.get("more_body", False)
                     if is_last or self.size > settings.MAX_UPLOAD_BYTES:
                         return pieces
@@ -237,11 +238,12 @@ class _Body:
 
 
 def build_environ(scope: Any) -> Environ:
-    """The environ of WSGI, without its body."""
+    """Return the environ of WSGI, without the body."""
     environ: Environ = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
-        # Bytes as WSGI has them: the path of the scope has lost what was no UTF-8.
+        # WSGI has bytes here; the scope's decoded path has lost bytes that are not
+        # UTF-8.
         "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
@@ -282,7 +284,7 @@ async def _send_message(send: Send, message: Message) -> None:
 
 
 class RefusalMiddleware:
-    """Answers what the gate refuses, with the headers and the log of any answer."""
+    """Answer requests that the gate refuses, with the usual headers and log line."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -302,10 +304,11 @@ class RefusalMiddleware:
 
 
 class TransportMiddleware(SecurityMiddleware):
-    """Leads pages to HTTPS and refuses the API without it.
+    """Redirect pages to HTTPS, and refuse requests of programs without it.
 
-    A client that was led would go on sending its key in the clear, and not know. The
-    same holds for what asks for metrics and for sources that call back."""
+    A program that followed a redirect would keep sending its key in the clear,
+    unnoticed. This holds for the API, metrics and callbacks.
+    """
 
     def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
         redirect = super().process_request(request)

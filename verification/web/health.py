@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether the service can do its work."""
+"""Health checks: `/healthz` for the process, `/readyz` for the service."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """503 with the part that is not ready; figures to watch in any case."""
+    """Return figures of the service, or 503 with the part that is not ready."""
     age = in_doubt = refunds = unopened = None
     try:
         parts = {"database": "ok", "migrations": _migrations()}
-        # Its table is there once migrations are.
+        # The table exists once the migrations are applied.
         if parts["migrations"] == "ok":
             age = heartbeat.age_seconds()
             doubted = Checkout.objects.exclude(review_flags=[])
@@ -63,7 +63,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
 
 def _migrations() -> str:
-    # Asked in any case, so that a database that has gone away is noticed.
+    # Query in any case, to notice a lost database.
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     try:
@@ -79,7 +79,9 @@ class _MigrationsMissing(Exception):
 
 @cache
 def _require_applied_migrations() -> None:
-    """Found applied once, they stay so for this process: new ones come with new code.
+    """Raise an error until all migrations are applied.
+
+    They stay applied while this process lives: new ones come with new code.
 
     An exception is not cached.
     """

@@ -1,7 +1,7 @@
 """Figures for a monitoring system, in the text format of Prometheus.
 
-They show how the business does, so that the page wants METRICS_TOKEN. They come from
-counters: a scrape costs five queries, however many checks have run.
+They are business figures, so the page requires METRICS_TOKEN. They come from counters:
+a scrape costs five queries, however many checks have run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the pages for people share: language, headers, errors, and the front page."""
+"""Language, headers and error pages of all pages, and the front page."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ View = Callable[..., HttpResponse]
 
 ONE_YEAR = 365 * 24 * 3600
 RETRY_AFTER_SECONDS = "60"
-# What mail programs and people leave at the end of a link.
+# Characters that mail programs and people append to a link by mistake.
 LINK_ENDINGS = "/.,;:!?'\")>]}*_»”\u2019… \t\r\n"
-# Statement and lock timeouts and deadlocks are OperationalErrors, too.
+# Statement timeouts, lock timeouts and deadlocks are OperationalErrors, too.
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 
 
 def page(view: View) -> View:
-    """In the reader's language; one chosen on the page is remembered."""
+    """Show a view in the reader's language, and remember one chosen on the page."""
 
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -57,7 +57,7 @@ def page(view: View) -> View:
 
 
 def private_page(view: View) -> View:
-    """The same, kept by nobody and found by nobody."""
+    """Like `page()`, with `no-store` and `noindex`."""
 
     @page
     @wraps(view)
@@ -71,7 +71,7 @@ def private_page(view: View) -> View:
 
 
 def language_of(request: HttpRequest) -> str:
-    """The one chosen on a page (`?lang=sw`, then a cookie), or else the browser's."""
+    """Return the chosen language (`?lang=sw`, then a cookie), or the browser's."""
     chosen = request.GET.get("lang")
     if chosen in dict(settings.LANGUAGES):
         return chosen
@@ -90,7 +90,7 @@ def remember_language(response: HttpResponse, language: str) -> None:
 
 
 def minutes_until(moment: datetime | None) -> int:
-    """At least one, rounded up; 0 if there is no such moment."""
+    """Return the minutes until then, rounded up, at least 1; 0 if `moment` is None."""
     if moment is None:
         return 0
     return max(1, math.ceil((moment - now()).total_seconds() / 60))
@@ -107,12 +107,12 @@ def landing(request: HttpRequest) -> HttpResponse:
 
 
 def operator_context(request: HttpRequest | None = None) -> dict[str, Any]:
-    """What every page names: who runs the service."""
+    """Return the operator's name and contact, which every page names."""
     return {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}
 
 
 def _render_error(name: str, status: int, **context: Any) -> HttpResponse:
-    """A page that no context processor, and so no query, has a part in."""
+    """Render an error page without context processors, and so without queries."""
     return HttpResponse(
         render_to_string(f"{name}.html", operator_context() | context), status=status
     )
@@ -132,7 +132,7 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 @private_page
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form without its cookie: the browser keeps none, or another site sent it."""
+    """Refuse a form without its cookie, which the browser lost or another site sent."""
     return _render_error("403_csrf", 403)
 
 
@@ -168,10 +168,10 @@ def is_api(request: HttpRequest) -> bool:
 
 
 class PageMiddleware:
-    """Leads links that were copied badly to their page, and answers errors with ours.
+    """Redirect links that were copied badly, and answer errors with our pages.
 
-    The API is left alone. A missing page and a database that is away are answered alike
-    with DEBUG on; other errors then show Django's own page, which names their cause.
+    The API has its own errors. With DEBUG on, errors other than a missing page or an
+    unreachable database show Django's own page, which names the cause.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -202,7 +202,7 @@ class PageMiddleware:
 
 
 def store_error(request: HttpRequest | None = None, **signal: Any) -> None:
-    """Keep what a view or a middleware raised, for the middleware further out."""
+    """Store the exception of a view or a middleware for the middleware further out."""
     if request is not None:
         request.error = sys.exc_info()[1]  # type: ignore[attr-defined]
 
@@ -212,7 +212,7 @@ def error_of(request: HttpRequest) -> BaseException | None:
 
 
 def _redirect_bad_link(request: HttpRequest) -> HttpResponse | None:
-    """To the page that the link was meant for, if its end alone is wrong."""
+    """Redirect to the intended page if only the end of the link is wrong."""
     path = request.path_info
     bare = path.rstrip(LINK_ENDINGS)
     if request.method not in {"GET", "HEAD"} or (bare == path and is_valid_path(path)):

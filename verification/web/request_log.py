@@ -1,13 +1,9 @@
-"""How a line of the log is written, by every process: one JSON object.
+"""The log: one JSON object for each line, in every process.
 
-Finds what must not be in a log: keys, webhook secrets, addresses, numbers.
-
-The id of the request that is being answered, for whoever writes it down.
-
-One log line a request, its id everywhere, and nothing personal anywhere.
-
-What is logged is chosen, not filtered: the route's pattern in place of the path, and
-ids. `SecretsFilter` is the second net, for what other code and libraries log.
+Each request has one line, with an id that other lines of the request repeat. No line
+holds personal data or secrets: `RequestLogMiddleware` logs only ids and chosen fields,
+such as the route's pattern in place of the path, and `SecretsFilter` masks keys,
+webhook secrets, addresses and numbers in the lines of other code.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from django.http import HttpRequest, HttpResponse
 FORMAT: dict[str, Any] = {
     "fmt": "%(levelname)s %(name)s %(message)s",
     "rename_fields": {"levelname": "level"},
-    # In UTC, with its offset, whatever the zone of the host.
+    # Times are in UTC with their offset, in any time zone of the host.
     "timestamp": "time",
 }
 
@@ -61,14 +57,14 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def current_request_id() -> str:
-    """Empty outside of a request."""
+    """Return the id of the current request, or "" outside of a request."""
     return request_id.get()
 
 
 log = logging.getLogger("verification.request")
 
 VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-# A method is the client's own text, as long as nobody has checked it.
+# A method is text of the client, unless it is one of these.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 TEST_PREFIX = "vrf_test_"
 PROBES = {"/healthz", "/readyz"}
@@ -77,7 +73,7 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 def bearer_token(request: HttpRequest) -> str | None:
-    """What follows `Bearer` in Authorization, or None when it is not of that form."""
+    """Return the token after `Bearer` in Authorization, or None without one."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip(" ")
     if scheme.lower() != "bearer" or not token or re.search(r"[\s,]", token):
@@ -86,7 +82,7 @@ def bearer_token(request: HttpRequest) -> str | None:
 
 
 class RequestLogMiddleware:
-    """Outermost: sees every response, whoever made it."""
+    """Log each request and its response. This middleware is the outermost."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -137,7 +133,7 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
 
 
 def _user_id(request: HttpRequest) -> str | None:
-    """Of who is logged in, if the answer depended on it; nobody is looked up for it."""
+    """Return the logged-in user's id if the response depended on it; make no query."""
     user = getattr(request, "_cached_user", None)
     return str(user.pk) if user and user.is_authenticated else None
 
@@ -145,7 +141,7 @@ def _user_id(request: HttpRequest) -> str | None:
 def _level(request: HttpRequest, response: HttpResponse) -> int:
     if response.status_code >= 500:
         return logging.ERROR
-    # Asked every few seconds, by a load balancer or by ourselves.
+    # Load balancers and the service itself request these every few seconds.
     return logging.DEBUG if request.path_info in PROBES else logging.INFO
 
 
@@ -159,7 +155,7 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"request_id"}
 
 
 class SecretsFilter(logging.Filter):
-    """Masks what looks personal or secret in messages, and cuts tracebacks.
+    """Mask values that look personal or secret in messages, and shorten tracebacks.
 
     The message of an exception often quotes the values that caused it (a database
     error quotes the whole row), so a traceback keeps types, places and the code of a
@@ -176,7 +172,7 @@ class SecretsFilter(logging.Filter):
         for name in record.__dict__.keys() - _STANDARD:
             value = record.__dict__[name]
             if value is not None and not isinstance(value, int | float):
-                # Django adds the request itself, whose text holds its path.
+                # Django adds the request, whose text holds the path.
                 record.__dict__[name] = redact(str(value))
         return True
 

@@ -9,19 +9,19 @@ from django.http.response import HttpResponseBase
 
 
 def allow(response: HttpResponseBase, **sources: list[str]) -> None:
-    """Let this answer have more: `form_action=["https://pay.example"]`."""
+    """Allow more sources for this response: `form_action=["https://pay.example"]`."""
     more = {name.replace("_", "-"): these for name, these in sources.items()}
     before = getattr(response, "_csp_update", {})
     response._csp_update = {**before, **more}  # type: ignore[attr-defined]
 
 
 class PolicyMiddleware(CSPMiddleware):
-    """The strict one of the settings; for the admin, with what its files need."""
+    """Send the strict policy of the settings, and the admin's own on its pages."""
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
-        # The library makes the policy before it asks whether it is wanted.
+        # The library builds the policy before it looks at the exclusions.
         excluded = settings.CONTENT_SECURITY_POLICY["EXCLUDE_URL_PREFIXES"]
         if request.path_info.startswith(tuple(excluded)):
             return response

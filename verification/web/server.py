@@ -1,8 +1,8 @@
 """The web server: `python -m verification.web.server`.
 
-WEB_WORKERS processes; `gateway.py` gives each request a thread once it is read. The
-main process loads Django before it forks them: they share that memory, and one that was
-killed is replaced at once.
+It has WEB_WORKERS processes, in which `gateway.py` gives each request a thread once it
+is read. The main process loads Django before it forks them: they share that memory, and
+a killed one is replaced at once.
 """
 
 import os
@@ -30,7 +30,7 @@ STOP_SECONDS = 8
 
 
 def main(gate: int | None = None) -> None:
-    """Serve requests; with a `gate`, once the other end of that pipe is closed."""
+    """Serve requests; with a `gate`, wait until that pipe's other end is closed."""
     bind_children_to_parent()
     try:
         import_module(APPLICATION)
@@ -45,10 +45,12 @@ def main(gate: int | None = None) -> None:
         address=os.environ.get("HOST") or HOST,
         port=int(os.environ.get("PORT") or PORT),
         interface=Interfaces.ASGINL,
-        # Deciding between HTTP 1 and 2 waits for a first byte without a limit.
+        # To choose between HTTP 1 and 2, the server waits for a first byte without a
+        # limit.
         http=HTTPModes.http1,
         workers=settings.WEB_WORKERS,
-        # Counts connections, idle ones too: few would let some clients shut out all.
+        # The limit counts idle connections too; with a low one, few clients could shut
+        # out all others.
         backpressure=CONNECTIONS,
         backlog=CONNECTIONS,
         http1_settings=HTTP1Settings(header_read_timeout=IDLE_MILLISECONDS),
@@ -61,7 +63,7 @@ def main(gate: int | None = None) -> None:
 
 
 def _check_database() -> None:
-    """Connect to the database once. One that is away may come back."""
+    """Exit if the database refuses this service; continue if it is unreachable."""
     try:
         connection.ensure_connection()
     except DatabaseRefused as e:

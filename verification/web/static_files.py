@@ -1,9 +1,9 @@
 """Static files: addresses that change with their content, and compression.
 
 There is no collect step: files are served from where they are installed. `{% static %}`
-gives `/static/v-<hash of the content>/<name>`, which browsers keep for a year; any
-other address of a file, such as those within stylesheets, is asked for again. During an
-update a server of the other version answers with its own file, which is not kept.
+gives `/static/v-<hash of the content>/<name>`, which browsers keep for a year; browsers
+revalidate other addresses of a file, such as those within stylesheets. During an update
+a server of the other version answers with its own file, which browsers do not keep.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StaticMiddleware(WhiteNoiseMiddleware):
         file = self.find_file(path) if self.autorefresh else self.files.get(path)
         if file is None:
             return self.get_response(request)
-        # Compression has made it weak.
+        # Compression makes the ETag weak.
         seen = request.META.get("HTTP_IF_NONE_MATCH", "")
         request.META["HTTP_IF_NONE_MATCH"] = seen.removeprefix("W/")
         response: HttpResponseBase = self.serve(file, request)
@@ -54,10 +54,10 @@ class StaticMiddleware(WhiteNoiseMiddleware):
 
 
 class CompressionMiddleware(GZipMiddleware):
-    """Compresses pages and static files, and leaves calls with a key to the proxy.
+    """Compress pages and static files; API responses are left to the proxy.
 
-    Pages can hold secrets beside what a visitor typed (BREACH): Django masks the token
-    of its forms anew each time, and adds random bytes to what it compresses.
+    Pages can hold secrets next to a visitor's input (BREACH). Django masks the token of
+    each form differently each time, and adds random bytes to compressed pages.
     """
 
     def process_response(
@@ -71,7 +71,7 @@ class CompressionMiddleware(GZipMiddleware):
 
 
 def version_of(name: str) -> str | None:
-    """The hash of a file's content as it is now, or None if there is no such file."""
+    """Return the hash of a file's present content, or None if there is no such file."""
     if not (path := _path_of(name)):
         return None
     status = os.stat(path)
@@ -87,7 +87,7 @@ def _find_path(name: str) -> str:
 
 
 def _path_of(name: str) -> str | None:
-    # An exception is not cached: anybody can ask for names that are not there.
+    # An exception is not cached, because anybody can request names that do not exist.
     try:
         return _find_path(name)
     except FileNotFoundError:

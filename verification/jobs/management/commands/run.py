@@ -32,7 +32,7 @@ from verification.web.server import HOST
 READY_SECONDS = 60
 PORT_SECONDS = 2
 STOP_SECONDS = 15
-# A part that ends so often within a minute does not work at all.
+# A part that ends this often within a minute does not work at all.
 MAX_RESTARTS = 3
 
 ORDER = settings.BASE_DIR / "docs" / "order.json"
@@ -52,9 +52,9 @@ DEMO = r"""  Console   {ownerUrl}
 
 
 class Part:
-    """One of the two halves of the service: a process forked from this one.
+    """One of the two parts of the service: a process that is forked from this one.
 
-    What both need is loaded by then, so one that was killed is soon replaced.
+    This process has loaded what both need, so a killed part is replaced quickly.
     """
 
     def __init__(self, name: str, work: Callable[..., None]) -> None:
@@ -65,7 +65,7 @@ class Part:
         self._process: ForkProcess | None = None
 
     def prepare(self) -> None:
-        """Start it, to load the rest and then wait for `start`."""
+        """Start the process, which loads the rest and then waits for `start`."""
         theirs, self._gate = os.pipe()
         self._start(self._wait_at_gate, theirs, self._gate)
         os.close(theirs)
@@ -113,14 +113,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, _exit)
-        # Nobody else has this port of this machine.
+        # Only one service on this machine can have this port.
         jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
         web_server = Part("web server", server.main)
         self.parts = [web_server, Part("supervisor", jobs.run)]
         _require_free_port()
         preload()
         try:
-            # It takes as long as what we do meanwhile.
+            # Loading takes as long as the preparations that run at the same time.
             web_server.prepare()
             self._prepare()
             for part in self.parts:
@@ -143,7 +143,7 @@ class Command(BaseCommand):
     def _lasting(
         self, work: Callable[..., object], *arguments: str, **options: Any
     ) -> None:
-        """Do it, again if the embedded database was killed meanwhile."""
+        """Run the work, and repeat it if the embedded database is killed during it."""
         for attempt in range(MAX_RESTARTS):
             try:
                 work(*arguments, **options)
@@ -157,7 +157,8 @@ class Command(BaseCommand):
 
     def _wait_until_ready(self) -> None:
         started_at, clock = time.monotonic(), LoadAdjustedClock()
-        # By the first beat, as each request too early would be logged as an error.
+        # Wait for the first beat, because each earlier request would be logged as an
+        # error.
         while not (_has_beat_since(started_at) and _status("/readyz") == 200):
             self._restart_ended()
             if clock.now() > READY_SECONDS:
@@ -173,13 +174,13 @@ class Command(BaseCommand):
             self._lasting(call_command, "setup_demo", stdout=output)
             told = json.loads(output.getvalue().splitlines()[-1])
             self.stdout.write(DEMO.format(url=url, order=relpath(ORDER), **told))
-        # It may go to a file or a pipe, and is wanted now.
+        # Flush, because the output may go to a file or a pipe.
         self.stdout.flush()
         if settings.DEBUG and embedded.is_used() and os.environ.get("DEMO") != "0":
             subprocess.Popen(
                 [sys.executable, "manage.py", "fill_demo"],
                 cwd=settings.BASE_DIR,
-                # What it orders is no news to whoever reads the start-up text.
+                # Log lines of this request would only disturb the start-up text.
                 env=os.environ | {"LOG_LEVEL": "WARNING"},
                 start_new_session=True,
                 preexec_fn=parent_death_hook(),
@@ -242,7 +243,7 @@ def _has_beat_since(started_at: float) -> bool:
     try:
         age = heartbeat.age_seconds()
     except OperationalError:
-        # It was killed meanwhile, and is started again.
+        # The embedded database was killed; start it again.
         connections.close_all()
         return False
     return age is not None and age < time.monotonic() - started_at
@@ -253,7 +254,7 @@ def _require_free_port() -> None:
     deadline = time.monotonic() + PORT_SECONDS
     while error := _bind_error(host, port):
         if error.errno == errno.EADDRINUSE:
-            # What was killed a moment ago may still have it.
+            # A process that was killed a moment ago may still hold the port.
             if time.monotonic() < deadline:
                 time.sleep(0.1)
                 continue
