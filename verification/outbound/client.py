@@ -1,20 +1,19 @@
-"""The one HTTP client for calls whose answer is waited for.
+"""The HTTP client for all synchronous calls to other systems.
 
-    answer = session(opened).post(url, json=..., timeout=5)
+    answer = create_session(opened).post(url, json=..., timeout=5)
 
-What differs from a plain `requests.Session`:
+Its differences from a plain `requests.Session`:
 
-- A name is looked up once for each connection, every address it has is vetted, and the
-  connection goes to a vetted one. Certificates are checked against the name.
-- Only https is spoken, save to the `opened` hosts of a development setting.
-- The environment's proxies and .netrc are not used, cookies not kept, redirects not
-  followed: an answer of 3xx is an answer.
-- The timeout is for the whole call from the first packet to the last byte, however
-  slowly they drip, and is never more than `seconds`. (Looking a name up takes what the
-  system's resolver takes.)
-- An answer of more than `limit` bytes, unpacked, is an error; `stream` changes nothing.
+- Each connection resolves the name once, checks every address, and goes to a checked
+  one. Certificates must fit the name.
+- It speaks only https, except to the `opened` hosts of a development setting.
+- It ignores the environment's proxies and .netrc, drops cookies, and returns answers
+  with status 3xx instead of following redirects.
+- The timeout covers the whole call, from the first packet to the last byte, and is at
+  most `seconds`. The system's resolver has its own timeout.
+- An unpacked answer of more than `limit` bytes is an error, with `stream` as well.
 
-Raises `targets.Blocked` and what `requests` raises. Never retries.
+A call raises `targets.Blocked` or the errors of `requests`. It never retries.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ from verification.outbound import targets
 SECONDS = 20.0
 MAX_BODY_BYTES = 2 * 1024 * 1024
 CHUNK = 65536
-# Connections that are kept open to one host: as many as threads ask it at once.
+# Open connections to one host: as many as threads that call it at once.
 POOL_SIZE = 128
 
-# By time.monotonic(), when the call that is under way has to be over.
+# The end of the current call, on the clock of time.monotonic().
 _deadline: ContextVar[float] = ContextVar("_end")
 
 
 class TooLarge(requests.RequestException):
-    """The answer is longer than any that is expected."""
+    """The answer exceeds the limit of bytes."""
 
 
 def create_session(
@@ -60,14 +59,14 @@ def create_session(
     seconds: float = SECONDS,
     limit: int = MAX_BODY_BYTES,
 ) -> requests.Session:
-    """A session of its own for one other service; threads may share it."""
-    made = _Session()
-    made.trust_env = False
-    made.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    """Make a session for one other system; threads may share it."""
+    session = _Session()
+    session.trust_env = False
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     adapter = _Adapter(frozenset(opened), seconds, limit)
-    made.mount("https://", adapter)
-    made.mount("http://", adapter)
-    return made
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+    return session
 
 
 class _Session(requests.Session):
@@ -126,14 +125,14 @@ class _Adapter(HTTPAdapter):
                 if len(body) > self._limit:
                     raise TooLarge("The answer is too large.")
         except BaseException:
-            # At once, and not when the garbage is collected.
+            # Close now instead of when the garbage is collected.
             response.close()
             raise
         return bytes(body)
 
 
 class _GuardedConnection:
-    """Makes a connection of urllib3 go to vetted addresses, and keep to the end."""
+    """Limit a connection of urllib3 to allowed addresses and to the call's deadline."""
 
     opened: ClassVar[frozenset[str]]
     sock: Any
@@ -143,15 +142,15 @@ class _GuardedConnection:
     def _new_conn(self: Any) -> socket.socket:
         failure: OSError | None = None
         for family, kind, protocol, _, address in self._addresses():
-            made = socket.socket(family, kind, protocol)
+            sock = socket.socket(family, kind, protocol)
             try:
-                made.settimeout(_remaining_seconds())
-                made.connect(address)
-                # The TLS handshake comes next.
-                made.settimeout(_remaining_seconds())
-                return made
+                sock.settimeout(_remaining_seconds())
+                sock.connect(address)
+                # For the TLS handshake, which comes next.
+                sock.settimeout(_remaining_seconds())
+                return sock
             except OSError as e:
-                made.close()
+                sock.close()
                 failure = e
         if isinstance(failure, TimeoutError):
             raise ConnectTimeoutError(self, "The connection timed out.")
@@ -179,9 +178,9 @@ def _pool(pool: type, connection: type, opened: frozenset[str]) -> type:
 
 
 class _DeadlineSocket:
-    """A socket whose every wait ends when the call has to.
+    """A socket that waits at most until the call's deadline.
 
-    A timeout of a socket begins anew with each packet.
+    A plain socket restarts its timeout with each packet.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -201,7 +200,7 @@ class _DeadlineSocket:
 class _Reader(io.RawIOBase):
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        # Keeps the socket open for reading after the connection has let go of it.
+        # Keeps the socket readable after the connection has closed its own reference.
         self._file = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
@@ -217,7 +216,7 @@ class _Reader(io.RawIOBase):
 
 
 def _remaining_seconds() -> float:
-    left = _deadline.get() - time.monotonic()
-    if left <= 0:
+    seconds = _deadline.get() - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError("The call takes too long.")
-    return left
+    return seconds

@@ -1,8 +1,8 @@
-"""Which addresses the service may call.
+"""Allow calls to public addresses only.
 
-Receivers are named by clients, so a name is never trusted: `check_url` looks at what
-was written, and `GuardedResolver` at what the name resolves to, each time a connection
-is made. Nothing is resolved again between that and connecting.
+Clients choose their receivers, so no name is trusted: `check_url` checks the URL, and
+`GuardedResolver` checks the addresses of the name at each connection. The connection
+uses these addresses without another look-up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 MAX_URL = 2048
 PORTS = {443, 8443}
 
-# Names that only have a meaning inside somebody's network.
+# Domains with a meaning only inside a private network.
 INTERNAL_DOMAINS = (
     "corp",
     "home",
@@ -38,11 +38,11 @@ INTERNAL_DOMAINS = (
     "private",
 )
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# As the last label it makes the whole an address: 127.1, 0x7f.1, 2130706433.
+# A host whose last label fits is an address: 127.1, 0x7f.1, 2130706433.
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 # Special-purpose ranges of IANA's registries, and every form of IPv6 that carries an
-# IPv4 address. `is_global` alone lets many of them pass, which ones depends on Python.
+# IPv4 address. `is_global` alone accepts some of them, depending on Python's version.
 DENIED = [
     ip_network(text)
     for text in (
@@ -82,19 +82,19 @@ DENIED = [
     )
 ]
 
-# As `loop.getaddrinfo`: it is given host and port, and returns its list of tuples.
+# A function like `loop.getaddrinfo`: takes host and port, returns a list of tuples.
 Lookup = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 
 
 class Blocked(Exception):
-    """The target may not be called. Its text says why, and shows no address."""
+    """The target is forbidden. The text gives the reason and shows no address."""
 
 
 def check_url(url: str, opened: Collection[str] = ()) -> yarl.URL:
-    """The URL to call, put together from the parts that were checked; or `Blocked`.
+    """Return the URL to call, built from checked parts. Raises Blocked.
 
     `opened` are hosts of a development setting, each `host` or `host:port` in lower
-    case; of these only https and a well-formed URL are asked.
+    case; these need only https and a well-formed URL.
     """
     parts = _split(url)
     host = _encoded(parts.hostname or "")
@@ -103,7 +103,7 @@ def check_url(url: str, opened: Collection[str] = ()) -> yarl.URL:
         if port not in PORTS:
             raise Blocked("The port must be 443 or 8443.")
         _check_name(host)
-    # Built and marked as encoded: no second parser may read another host out of it.
+    # Marked as encoded, so that no second parser can find another host in it.
     return yarl.URL.build(
         scheme="https",
         host=f"[{host}]" if ":" in host else host,
@@ -145,9 +145,9 @@ def _port(parts: SplitResult) -> int:
 
 
 def _encoded(host: str) -> str:
-    """The name as DNS knows it: lower case, IDNA, without the dot at its end."""
+    """Return the host as DNS writes it: lower case, IDNA, without a final dot."""
     if ":" in host:
-        # Between brackets there is an address; only an opened one may follow.
+        # An IPv6 address from between brackets; only an opened one is allowed.
         return host.lower()
     if not host.isascii():
         try:
@@ -170,7 +170,7 @@ def _check_name(host: str) -> None:
 
 
 def check_address(address: str) -> None:
-    """Raise `Blocked` unless the address is a public one of a single host."""
+    """Raise Blocked unless the address is a public one of a single host."""
     try:
         ip: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
     except ValueError:
@@ -182,10 +182,10 @@ def check_address(address: str) -> None:
 
 
 class GuardedResolver(AbstractResolver):
-    """Looks a name up once and vets all of its addresses: one bad one blocks it.
+    """Resolve a name once and check all its addresses: one bad address blocks it.
 
-    aiohttp connects to what is returned here. Raises `Blocked`, or `OSError` when the
-    name is not known. `lookup` stands in for the loop's getaddrinfo.
+    aiohttp connects to the addresses that `resolve` returns. It raises Blocked, or
+    OSError if the name is unknown. `lookup` replaces the loop's getaddrinfo.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""What a source of checks is asked, and how it may answer.
+"""The interface of sources: inquiries, findings and errors.
 
-A provider takes an `Inquiry` and returns a `Finding`, or raises one of three errors:
-`Unavailable` (try again later), `Refused` (this will never work) and `NotYet` (the
-answer is on its way). It writes no rows, reads no settings, and does not retry.
+A provider takes an `Inquiry` and returns a `Finding`, or raises one of three
+exceptions: `Unavailable` (try again later), `Refused` (this will never work) and
+`AnswerPending` (the answer comes later). It leaves rows, settings and retries to its
+caller.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from uuid import UUID
 
 Severity = Literal["LOW", "MEDIUM", "HIGH"]
-# Check -> names of output fields.
+# Check -> names of the output fields that a source never fills.
 NotTold = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsentEvidence:
-    """The consent that a check is asked under, as its record tells it.
+    """The consent on which a check is based, as its record holds it.
 
-    `notice` is the version of the text that was agreed to, `sha256` its digest, and
-    `language` its language in lower case. The last two are blank where the client
-    attests the consent; `notice` is then the client's own version.
+    `notice` is the version of the text that the subject agreed to, `sha256` its digest,
+    and `language` its language in lower case. If the client attests the consent, the
+    last two are blank and `notice` is the client's own version.
     """
 
     at: datetime
@@ -37,10 +38,10 @@ class ConsentEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PendingInquiry:
-    """A question that the source has taken in this round and not answered by itself.
+    """An inquiry of this round that the source has accepted and not answered directly.
 
-    `job` is the source's own name of it, blank where that is not known; `answer` is
-    the body of its callback, None where none came.
+    `job` is the source's id of it, or "" if unknown. `answer` is the body of the
+    callback, or None before it comes.
     """
 
     at: datetime
@@ -50,9 +51,9 @@ class PendingInquiry:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """A callback that was shown to be the source's, about a question of ours."""
+    """A callback of proven origin about an inquiry of ours."""
 
-    # The inquiry and its `attempt` that it answers, and the source's name of the job.
+    # Reference and attempt of the inquiry, and the source's id of the job.
     reference: str
     attempt: int
     job: str
@@ -64,18 +65,19 @@ class Inquiry:
     """One question about one subject, for one check."""
 
     check: str
-    # The interface's Subject members and check inputs, in camelCase; phone in E.164.
+    # The API's members of Subject and check inputs, in camelCase; phone in E.164.
     subject: dict[str, Any]
-    # Names the run of the check to the provider; the same when the run is repeated
-    # after a crash, so that a provider with idempotency keys bills it once.
+    # The idempotency key of this run of the check. A repeat after a crash has the same
+    # reference, so that the provider charges it once.
     reference: str
     result_id: UUID
-    # 1, and one more each time the source was unavailable.
+    # Begins at 1 and grows each time the source is unavailable.
     attempt: int
-    # When the source was first asked in this run.
+    # Time of the first call in this run.
     asked_at: datetime
-    # For a source that answers by callbacks, and for one that is told the consent.
+    # Only for sources that answer by callbacks.
     begun: PendingInquiry | None = None
+    # Only for sources that require the consent.
     given: ConsentEvidence | None = None
 
 
@@ -92,8 +94,8 @@ class Flag:
 class Finding:
     """A source's answer in our words.
 
-    `details` has exactly the output fields of the check's definition; `score` is 0 to
-    100, higher is riskier, or None where the answer supports no score.
+    `details` has exactly the output fields of the check definition. `score` is 0 to
+    100, higher is riskier, or None if the answer supports no score.
     """
 
     summary: str
@@ -102,16 +104,16 @@ class Finding:
     provider: str
     flags: list[Flag] = field(default_factory=list)
     provider_reference: str | None = None
-    # SHA-256 of the source's answer as it came, in hex.
+    # SHA-256 of the source's original answer, in hex.
     response_digest: str | None = None
-    # How the stated name was compared with the source's, where it was.
+    # The comparison of the stated name with the source's.
     name_comparison: dict[str, Any] | None = None
-    # Which edition of each list was searched, where lists were.
+    # The editions of the lists that a screening searched.
     editions: list[dict[str, Any]] | None = None
 
 
 class ProviderError(Exception):
-    """The check could not be done. `code` is the failure code the client sees."""
+    """The check failed. `code` is the failure code that the client sees."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -121,8 +123,8 @@ class ProviderError(Exception):
 class Unavailable(ProviderError):
     """The source is down or overloaded; the retry policy decides about another try.
 
-    `may_be_charged` says that it may have done what it was asked: the question was
-    sent, and no whole answer came that says that it failed.
+    `may_be_charged` means that the source may have done the work: the request was sent,
+    and no whole answer reports a failure.
     """
 
     def __init__(
@@ -133,13 +135,13 @@ class Unavailable(ProviderError):
 
 
 class Refused(ProviderError):
-    """The source will not answer this inquiry; trying again changes nothing."""
+    """The source will never answer this inquiry."""
 
 
 class AnswerPending(Exception):
-    """The source took the inquiry and has no answer yet: ask again at `ask_at`.
+    """The source has accepted the inquiry and answers later: ask again at `ask_at`.
 
-    `job` is the source's own name of it; the next inquiry has it in `begun`.
+    `job` is the source's id of it; the next inquiry has it in `begun`.
     """
 
     def __init__(self, ask_at: datetime, job: str = "") -> None:
@@ -148,27 +150,27 @@ class AnswerPending(Exception):
 
 
 def covers_subject(provider: Provider, subject: Mapping[str, Any]) -> bool:
-    """Whether the subject is of a country whose numbers the provider can be asked."""
+    """Return whether the provider covers the subject's country."""
     return not provider.countries or subject.get("country") in provider.countries
 
 
 class BadSignature(Exception):
-    """Who has sent this cannot be shown to be the one it claims to be."""
+    """The signature is missing or wrong."""
 
 
 class Provider(Protocol):
     """A source of one or more checks.
 
-    `waits_on_network` is False for a provider that answers from memory: it is then
-    asked in the job's own thread instead of the pool's.
+    `waits_on_network` is False for a provider that answers from memory: its caller then
+    uses the job's own thread instead of the pool's.
 
-    `repeats_are_free` says that an inquiry may be asked again with the same reference
-    for nothing, because the source gives the earlier answer or never costs anything.
-    Where it may not, one whose answer was lost in a crash is left to a person.
+    `repeats_are_free` means that a repeat with the same reference costs nothing,
+    because the source repeats its earlier answer or is free of charge. If it is False,
+    a person decides about an inquiry whose answer was lost in a crash.
 
-    `countries` are those whose numbers it can be asked about, all where it is empty: it
-    refuses any other before it makes a call. `not_told` has the output fields of each
-    check that it never tells.
+    `countries` are the countries that the provider covers; an empty set means all. It
+    refuses other countries before it makes a call. `not_told` has the output fields of
+    each check that the source never fills.
     """
 
     name: ClassVar[str]
@@ -178,16 +180,16 @@ class Provider(Protocol):
     not_told: ClassVar[NotTold]
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        """The answer; raises Unavailable, Refused or NotYet."""
+        """Return the finding. Raises Unavailable, Refused or AnswerPending."""
         ...
 
 
 @runtime_checkable
 class ConsentAware(Protocol):
-    """A provider that is told the consent, and more of the subject than a number."""
+    """A provider that requires the consent and more details of the subject."""
 
     def missing_requirement(
         self, subject: Mapping[str, Any], given: ConsentEvidence | None
     ) -> str:
-        """Return what the source requires and we do not know; '' if it can be asked."""
+        """Name the first detail that the source requires and we lack, or return ''."""
         ...

@@ -210,9 +210,9 @@ class CompaniesHouse:
 
 
 def company_number(stated: str) -> str | None:
-    """Return the number's eight characters, as 00445790 or SC123456, or None.
+    """Return the number's eight characters, as 00445790 or SC123456.
 
-    None stands for a number that cannot be one of this register.
+    A number that cannot be one of this register gives None.
     """
     plain = re.sub(r"[\s-]", "", stated).upper()
     if re.fullmatch(r"\d{1,8}", plain, re.ASCII):

@@ -1,6 +1,6 @@
-"""What a register's record of a company becomes: our fields, flags and scores.
+"""Turn a register's record of a company into a finding: fields, flags and score.
 
-A register gives `Company`; `found`, `not_found` and `undecided` make the finding.
+An adapter reads a `Company` out of the answer; the functions here make the finding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BY_NAME = "A company of this name was found, and not under this number."
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """A record in our words; None is what the register does not tell."""
+    """A record in our words; a field that the register does not fill is None."""
 
     name: str | None
     kind: str | None
@@ -38,7 +38,7 @@ class Company:
     address: str | None
     directors: list[dict[str, Any]] | None = None
     shareholders: list[dict[str, Any]] | None = None
-    # Why an active company is not clear, where the register says so.
+    # The register's reason why an active company is not clear.
     doubt: str = ""
 
 
@@ -50,11 +50,14 @@ def company_found(
     by_name: bool = False,
     **evidence: Any,
 ) -> Finding:
-    """`by_name`: it has the name that was stated, and not the number."""
+    """Make the finding of a record.
+
+    `by_name` means that the record has the stated name and another number.
+    """
     match = name_match(subject, company.name)
     flags = name_flags(subject, match)
-    if told := _not_active(company):
-        flags["COMPANY_DISSOLVED"] = told
+    if message := _inactive_message(company):
+        flags["COMPANY_DISSOLVED"] = message
     known = is_compared(subject, match) and company.status is not None
     known = known and not company.doubt
     clear = BY_NAME if by_name else company.doubt or (CLEAR if known else NOT_COMPARED)
@@ -72,23 +75,23 @@ def company_found(
 def company_not_found(
     subject: Mapping[str, Any], source: str, **evidence: Any
 ) -> Finding:
-    told = "The business register has no such number."
+    message = "The business register has no such number."
     return build_finding(
         source,
-        summary=told,
-        flags={"COMPANY_NOT_FOUND": told},
+        summary=message,
+        flags={"COMPANY_NOT_FOUND": message},
         details=_details(subject, NOTHING, None),
         **evidence,
     )
 
 
 def company_undecided(
-    subject: Mapping[str, Any], source: str, told: str, **evidence: Any
+    subject: Mapping[str, Any], source: str, summary: str, **evidence: Any
 ) -> Finding:
-    """Neither found nor surely absent: nothing is said of any company, no score."""
+    """Make a finding without score and details: the company may exist or not."""
     return build_finding(
         source,
-        summary=told,
+        summary=summary,
         flags={},
         details=_details(subject, NOTHING, None),
         known=False,
@@ -97,7 +100,7 @@ def company_undecided(
 
 
 def address_of(record: Any, keys: tuple[str, ...]) -> str | None:
-    """The lines in order, without those that repeat the one before."""
+    """Join the lines of an address; skip a line that repeats the one before."""
     lines: list[str] = []
     for key in keys:
         value = as_object(record).get(key)
@@ -111,7 +114,7 @@ def address_of(record: Any, keys: tuple[str, ...]) -> str | None:
 NOTHING = Company(None, None, None, None, None)
 
 
-def _not_active(company: Company) -> str:
+def _inactive_message(company: Company) -> str:
     if company.status == DISSOLVED:
         return "The business register records the company as dissolved."
     if company.status in {None, ACTIVE}:

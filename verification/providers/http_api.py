@@ -74,7 +74,7 @@ class Reply:
         return sha256(self.body).hexdigest()
 
     def parsed(self) -> Any:
-        """Return the body's JSON, or None if it is not JSON."""
+        """Return the body's JSON, or None if it is malformed."""
         try:
             return parser.loads(self.body)
         except (ValueError, RecursionError):

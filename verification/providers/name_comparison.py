@@ -30,10 +30,10 @@ _TABLE: dict[str, Any] = tomllib.loads(
 
 
 class Reason(StrEnum):
-    """Why two names are as alike as they are."""
+    """The reason for the likeness of two names."""
 
     SAME = "SAME"
-    # The same words, in another order.
+    # Both names have the same words in different order.
     OTHER_ORDER = "OTHER_ORDER"
     # Usual spellings or short forms of the same words.
     OTHER_SPELLING = "OTHER_SPELLING"
@@ -47,7 +47,7 @@ class Reason(StrEnum):
     DIFFERENT = "DIFFERENT"
 
 
-# How much each reason is worth, 0 to 100.
+# Strength of each reason, 0 to 100.
 STRENGTHS = {
     Reason.SAME: 100,
     Reason.OTHER_ORDER: 95,
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def _compared(*reasons: Reason, partial: bool = False) -> Comparison:
-    """The weakest reason decides. `partial` allows no MATCH."""
+    """Make the comparison. The weakest reason decides; `partial` allows no MATCH."""
     weakest = min(reasons, key=STRENGTHS.__getitem__)
     likeness: Likeness = "PARTIAL_MATCH"
     if weakest == Reason.DIFFERENT:
@@ -91,12 +91,12 @@ def _compared(*reasons: Reason, partial: bool = False) -> Comparison:
 
 SAME, DIFFERENT = _compared(Reason.SAME), _compared(Reason.DIFFERENT)
 
-# Below this many letters a slip makes another word of most: "sales" and "dales".
+# Shorter words become other words by one slip: "sales" and "dales".
 LONG_WORD = 6
 VOWELS = frozenset("aeiou")
-# Names that one of two people's names may have more.
+# How many more words one of two people's names may have.
 MOST_LEFT_OUT = 3
-# Of jobs
+# The least likeness of two words of job titles.
 ALIKE = 0.85
 SHORT_FORMS = {
     "sr": "senior",
@@ -111,9 +111,9 @@ SHORT_FORMS = {
     "cfo": "chief financial officer",
 }
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
-# All that people and keyboards use for an apostrophe.
+# The characters that people and keyboards use as an apostrophe.
 APOSTROPHES = "'`\u00b4\u2018\u2019\u201b\u02b9\u02bb\u02bc\u02bd\u02c8\u2032\uff07"
-# Letters that are no letter with an accent to Unicode.
+# Letters that Unicode does not decompose into a letter and an accent.
 LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe"}
     | {"\u0131": "i", "ħ": "h", "ŋ": "ng", "ß": "ss"}
@@ -144,10 +144,10 @@ def companies_alike(stated: str | None, given: str | None) -> Likeness | None:
 
 
 class _Fit(IntEnum):
-    """How well two words of names go together."""
+    """The likeness of two words of names."""
 
     NOT = 0
-    # As far as an initial, or a mask that hides all but one letter, can show.
+    # One word is an initial, or a mask that shows one letter, and fits the other.
     INITIAL = 1
     SLIP = 2
     SPELT = 3
@@ -163,20 +163,20 @@ REASONS = {
 
 
 def compare_people(stated: str | None, given: str | None) -> Comparison | None:
-    """Compare a stated name with `given`, a register's. None if one of them is blank.
+    """Compare a stated name with a register's; return None if either is blank.
 
     The order of words, accents, titles, particles and usual spellings make no
-    difference. The likeness is partial if all that one name shows is in the other and
-    something is missing: names left out, initials, masked letters, one slip. One name
-    in common is nothing: brothers have two.
+    difference. The likeness is partial if one name contains the other and something is
+    missing: omitted names, initials, masked letters, one slip. One name in common
+    proves nothing: brothers have two.
     """
     ours, theirs = person_words(stated or ""), person_words(given or "")
-    # Where all of it is hidden there is nothing to compare.
+    # The register may mask the whole name.
     if not ours or not "".join(theirs).strip("*"):
         return None
     mine, other = without_particles(ours), without_particles(theirs)
     found = [_people(mine, other)]
-    # A mask fits almost any two names that are made one.
+    # A mask would fit almost any two joined words.
     if "*" not in "".join(ours + theirs):
         found += [_people(each, other, joined=True) for each in _joined(ours)]
         found += [_people(mine, each, joined=True) for each in _joined(theirs)]
@@ -184,8 +184,8 @@ def compare_people(stated: str | None, given: str | None) -> Comparison | None:
 
 
 def person_words(name: str) -> list[str]:
-    """The words of a person's name, in plain letters and without titles."""
-    # Unlike those of companies, initials are words: "J.W. Kamau".
+    """Return the words of a person's name, in plain letters and without titles."""
+    # Initials of people are words ("J.W. Kamau"); those of companies are not.
     parted = re.sub(f"[{APOSTROPHES}]", "'", name).replace(".", " ")
     return [word for word in words_of(parted) if word not in TITLES]
 
@@ -195,7 +195,7 @@ def without_particles(words: list[str]) -> list[str]:
 
 
 def normalize_spelling(word: str) -> str:
-    """One spelling for all usual spellings of a name."""
+    """Return one spelling for all usual spellings of a name."""
     sounds = _sounds(word)
     return SPELLINGS.get(sounds, sounds)
 
@@ -205,7 +205,7 @@ def _sounds(word: str) -> str:
 
 
 def _joined(words: list[str]) -> Iterator[list[str]]:
-    """The words with two neighbours as one: "Abdi Rahman" is "Abdirahman"."""
+    """Yield the words with two neighbours joined: "Abdi Rahman" is "Abdirahman"."""
     for i, (word, following) in enumerate(pairwise(words)):
         if len(word) > 1 and len(following) > 1:
             one = normalize_spelling(word) + normalize_spelling(following)
@@ -215,7 +215,7 @@ def _joined(words: list[str]) -> Iterator[list[str]]:
 def _people(ours: list[str], theirs: list[str], *, joined: bool = False) -> Comparison:
     fewer, more = sorted([ours, theirs], key=len)
     fits = _pairs(fewer, more)
-    # Two names made one are so long that one letter proves nothing.
+    # A joined word is so long that a slip of one letter proves nothing.
     if _Fit.NOT in fits or (joined and _Fit.SLIP in fits):
         return DIFFERENT
     reasons = [REASONS[fit] for fit in fits]
@@ -235,24 +235,25 @@ def _people(ours: list[str], theirs: list[str], *, joined: bool = False) -> Comp
         return _compared(*reasons)
     if len(more) - len(fewer) > MOST_LEFT_OUT:
         return DIFFERENT
-    # What the register hides is no doubt of ours; initials alone prove nothing.
-    seen = sum(fit > _Fit.INITIAL for fit in fits)
+    # Letters that the register masks raise no doubt; initials alone prove nothing.
+    visible = sum(fit > _Fit.INITIAL for fit in fits)
     all_masked = all("*" in word for word in theirs) and is_whole
-    enough = seen and len(fewer) > 1 and fits.count(_Fit.SLIP) < 2
+    enough = visible and len(fewer) > 1 and fits.count(_Fit.SLIP) < 2
     return _compared(*reasons) if enough or all_masked else DIFFERENT
 
 
 def _pairs(fewer: list[str], more: list[str]) -> list[_Fit]:
-    """The best fit for each of `fewer`, the surest first; a word is used once."""
-    left, fits = list(more), []
-    waiting = list(fewer)
-    while waiting:
+    """Return the best fits, the surest first; each word has one partner."""
+    unpaired, candidates = list(fewer), list(more)
+    fits = []
+    while unpaired:
         fit, mine, other = max(
-            ((_fit(a, b), a, b) for a in waiting for b in left), key=lambda t: t[0]
+            ((_fit(a, b), a, b) for a in unpaired for b in candidates),
+            key=lambda t: t[0],
         )
         fits.append(fit)
-        waiting.remove(mine)
-        left.remove(other)
+        unpaired.remove(mine)
+        candidates.remove(other)
     return fits
 
 
@@ -270,7 +271,7 @@ def _fit(ours: str, theirs: str) -> _Fit:
 
 
 def _masked_fit(word: str, mask: str) -> _Fit:
-    """Stars stand for any number of letters: not all sources print one for each."""
+    """Match a word with a mask; stars stand for any number of letters."""
     pattern = ".*".join(re.escape(part) for part in re.split(r"\*+", mask))
     if "*" in word or not re.fullmatch(pattern, word):
         return _Fit.NOT
@@ -278,11 +279,11 @@ def _masked_fit(word: str, mask: str) -> _Fit:
 
 
 def _is_slip(ours: str, theirs: str, known: frozenset[str]) -> bool:
-    """Whether a long word has one letter too many, two swapped, or another vowel.
+    """Return whether two long words differ by a slip.
 
-    Two known words are never a slip of each other, and another consonant or another
-    letter at either end is none: Wanjiku and Wanjiru, Otieno and Atieno, Njeri and
-    Njeru are different people.
+    A slip is one letter too many, two swapped letters, or another vowel. Two known
+    words, another consonant, and another first or last letter are no slips: Wanjiku and
+    Wanjiru, Otieno and Atieno, Njeri and Njeru are different people.
     """
     if min(len(ours), len(theirs)) < LONG_WORD or OSA.distance(ours, theirs) != 1:
         return False
@@ -293,7 +294,7 @@ def _is_slip(ours: str, theirs: str, known: frozenset[str]) -> bool:
     if len(ours) != len(theirs):
         return True
     changed = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
-    # Two of them are a swap.
+    # Two changed letters are a swap.
     return len(changed) > 1 or {*changed[0]} <= VOWELS
 
 
@@ -301,11 +302,11 @@ def _is_slip(ours: str, theirs: str, known: frozenset[str]) -> bool:
 
 
 def compare_companies(stated: str | None, given: str | None) -> Comparison | None:
-    """Compare a stated name of a company with `given`, a register's.
+    """Compare a stated company name with a register's; return None if either is blank.
 
-    None if one of them is blank. Legal forms make no difference. Words are compared in
-    their order. A trade or a place says less than what a company calls itself: "Bata"
-    is part of "Bata Shoe (Kenya)", and "Kenya" is nothing of "Kenya Airways".
+    Legal forms make no difference; the order of words does. A trade or a place counts
+    less than the company's own word: "Bata" is part of "Bata Shoe (Kenya)", but "Kenya"
+    is no part of "Kenya Airways".
     """
     if not stated or not given:
         return None
@@ -330,14 +331,14 @@ def compare_companies(stated: str | None, given: str | None) -> Comparison | Non
 
 
 def company_words(name: str) -> list[str]:
-    """The words of a company's name without its legal form."""
+    """Return the words of a company's name without its legal form."""
     words = words_of(name)
-    # One whose name is nothing else ("The Company Ltd") keeps it.
+    # "The Company Ltd" has no other words, so it keeps them.
     return [word for word in words if word not in LEGAL_FORMS] or words
 
 
 def _firm_words(name: str) -> list[str]:
-    """The words that are compared, each in one form."""
+    """Return the words to compare, each in one form."""
     written = re.sub(
         r"\(\s*(k|ke)\s*\)|\bk(?=[\s.]+(ltd|limited)\b)",
         " kenya ",
@@ -345,7 +346,7 @@ def _firm_words(name: str) -> list[str]:
         flags=re.IGNORECASE,
     )
     text = " ".join(words_of(written))
-    # Twice: a short form may be part of a longer one.
+    # Two rounds, because a short form may be part of a longer one.
     for _ in range(2):
         text = PHRASES.sub(lambda found: PHRASE[found[0]], text)
     words = text.split()
@@ -366,17 +367,17 @@ def _aligned(ours: list[str], theirs: list[str]) -> Comparison:
     slips = sum(fit == _Fit.SLIP for _, _, fit in pairs)
     only_ours = _left_over(ours, {i for i, _, _ in pairs})
     only_theirs = _left_over(theirs, {j for _, j, _ in pairs})
-    left = only_ours or only_theirs
+    extra = only_ours or only_theirs
     if (only_ours and only_theirs) or slips > 1:
         return DIFFERENT
     # "Toyota Kenya" is not "Toyota Uganda".
-    if HOME & {*ours} ^ HOME & {*theirs} and PLACES & {*left}:
+    if HOME & {*ours} ^ HOME & {*theirs} and PLACES & {*extra}:
         return DIFFERENT
     shared = [ours[i] for i, _, _ in pairs]
     own = sum(_is_own(word) for word in shared)
     if own:
         # "Kamau" is not "Kamau Otieno"; "Coca Cola" may be "Coca Cola Sabco".
-        is_enough = 2 * sum(map(_is_own, left)) <= own
+        is_enough = 2 * sum(map(_is_own, extra)) <= own
     else:
         # "National Bank" and "Kenya Power", in one piece; not "Kenya" alone.
         is_enough = any(word in TRADES for word in shared) and len(shared) > 1
@@ -392,7 +393,7 @@ def _aligned(ours: list[str], theirs: list[str]) -> Comparison:
 def _longest_alignment(
     ours: Sequence[str], theirs: Sequence[str]
 ) -> list[tuple[int, int, _Fit]]:
-    """Pairs of words that go together, in the order of both names."""
+    """Return the pairs of words that fit, in the order of both names."""
     best: dict[tuple[int, int], list[tuple[int, int, _Fit]]] = {}
 
     def longest(i: int, j: int) -> list[tuple[int, int, _Fit]]:
@@ -418,13 +419,13 @@ def _firm_fit(ours: str, theirs: str) -> _Fit:
 
 
 def _left_over(words: list[str], paired: Iterable[int]) -> list[str]:
-    """Words without a partner. The home country does not count: most leave it out."""
+    """Return the words without a partner; most names leave out the home country."""
     taken = set(paired)
     return [w for i, w in enumerate(words) if i not in taken and w not in HOME]
 
 
 def _is_own(word: str) -> bool:
-    """Whether a company calls itself so, and not only its trade or its place."""
+    """Return whether the word is a company's own, not a trade or a place."""
     return word not in HOME | PLACES | PARTS | TRADES
 
 
@@ -436,7 +437,7 @@ def _is_piece(shorter: list[str], longer: list[str]) -> bool:
 
 
 def _is_acronym(words: list[str], name: str) -> bool:
-    """Whether the words are one, made of the first letters of `name`: "KCB"."""
+    """Return whether `words` is one word of the initials of `name`: "KCB"."""
     if len(words) != 1 or not (3 <= len(words[0]) <= 6):
         return False
     spoken = [word for word in words_of(name) if word not in FILLERS]
@@ -464,7 +465,7 @@ def employers_alike(stated: str, given: str) -> Likeness:
 
 
 def jobs_alike(stated: str, given: str) -> Likeness:
-    """MATCH or NO_MATCH: a word more makes a senior or an assistant of somebody."""
+    """Compare job titles. One word more ("senior", "assistant") is another job."""
     return "MATCH" if _same_words(_job(stated), _job(given)) else "NO_MATCH"
 
 
@@ -493,15 +494,15 @@ def _same_word(ours: str, theirs: str) -> bool:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in small plain letters: "Ng'ang'a" is "nganga"."""
+    """Return the words of a text in plain lower case: "Ng'ang'a" is "nganga"."""
     plain = unicodedata.normalize("NFKD", text.casefold()).translate(LETTERS)
     plain = "".join(c for c in plain if not unicodedata.combining(c))
-    # "A.B.C. Traders", "Wanjiku's" and "Int'l" as others write them.
+    # "A.B.C. Traders", "Wanjiku's" and "Int'l" lose their dots and apostrophes.
     joined = re.sub(rf"(?<=\w)[.{APOSTROPHES}](?=\w)", "", plain)
     return re.findall(r"[\w*]+", joined)
 
 
-# Usual spelling -> the first of its line, both as they sound.
+# Usual spelling -> first spelling of its line, both as they sound.
 SPELLINGS = {
     _sounds(word.replace("'", "")): _sounds(line.split()[0])
     for line in _TABLE["person_spellings"]
@@ -516,7 +517,7 @@ PHRASE = {
     for kept, _, others in (line.partition("=") for line in _TABLE["company_phrases"])
     for phrase in others.split(",")
 }
-# The longest first.
+# Longer phrases come first.
 PHRASES = re.compile(
     r"\b(" + "|".join(sorted(map(re.escape, PHRASE), key=len, reverse=True)) + r")\b"
 )

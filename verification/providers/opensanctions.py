@@ -25,7 +25,7 @@ SOURCE = "OpenSanctions"
 SECONDS = 15.0
 ALGORITHM = "logic-v2"
 MOST = 20
-# How long the catalogue is cached.
+# Lifetime of the cached catalogue.
 CATALOGUE_SECONDS = 60.0
 # A version begins with the time of the index: 20261120061002-abc.
 VERSION = re.compile(r"\d{14}|\d{8}")

@@ -2,7 +2,7 @@
 
 An adapter opens checkouts, sends prompts to phones, polls both, makes refunds and reads
 the provider's events. It raises `Unavailable` (try again later) or `Refused` (this will
-never work). It writes no rows, reads no settings, and does not retry. Amounts are
+never work). It leaves rows, settings and retries to its caller. Amounts are
 Decimals in the currency's major unit with two decimals; an adapter converts them.
 """
 
@@ -32,7 +32,7 @@ WITHOUT_CENTS = frozenset(NAMES.split())
 
 
 class PaymentMethod(StrEnum):
-    """How a payer can pay on a provider's pages."""
+    """A way to pay on a provider's pages."""
 
     MPESA = "MPESA"
     CARD = "CARD"

@@ -1,6 +1,6 @@
 """Paystack: cards and M-Pesa. https://paystack.com/docs/api/
 
-What its answers do not say by themselves:
+Facts behind its answers:
 
 - `status: true` around an answer means only that the call worked.
 - A transaction without an attempt to pay is "abandoned", and the payer can still pay

@@ -1,4 +1,4 @@
-"""Who receives a person's details when a source is asked, as notices tell people."""
+"""The recipients of a person's details, as notices name them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from verification.providers.opensanctions import OpenSanctions
 
 FILE = Path(__file__).with_name("recipients.toml")
 HOME = "KE"
-# Of the operator's own: nothing leaves this installation.
+# This source searches the operator's own lists, so no details leave the installation.
 LOCAL_SOURCE = "watchlists"
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """`register` is whom it asks in its turn, `safeguards` what protects details that
-    leave Kenya; both may be blank."""
+    """A company that receives details of the subject.
+
+    `register` is the register that it asks in its turn, and `safeguards` protect
+    details that leave Kenya; both may be blank.
+    """
 
     name: str
     country: str = ""
@@ -31,9 +34,9 @@ class Recipient:
 
 
 def recipient(provider: Provider, check: str, language: str) -> Recipient | None:
-    """None for a source that keeps its data here, so that nothing is sent.
+    """Return the recipient, or None for a source that runs in this installation.
 
-    A source that the file does not know goes by its own name.
+    A source without an entry in the file goes by its own name.
     """
     if provider.name == LOCAL_SOURCE:
         return None

@@ -1,13 +1,13 @@
-"""What a referee's answers say of the employment that the subject stated.
+"""Compare a referee's answers with the employment that the subject stated.
 
-The answers, as the page of the reference takes them:
+The answers come from the hosted page of the reference:
 
-    employed      whether the person worked there; where False, the rest may be null
+    employed      whether the person worked there; if False, the rest may be null
     employer, jobTitle                     in the referee's words
     employedFrom, employedTo               `2019-03-01`; no end while still employed
     wouldRehire   YES, NO or UNKNOWN
     remarks       may be empty
-    refereeName, refereeTitle, mayAnswer   who answered, and that they may
+    refereeName, refereeTitle, mayAnswer   the referee, and their right to answer
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOLERANCE = timedelta(days=31)
 
 
 def compare_employment(subject: Answers, answers: Answers, reference: str) -> Finding:
-    """`subject` has what was stated: what is missing there is not compared."""
+    """Make the finding. Members that the subject did not state stay uncompared."""
     details = _not_employed(subject, answers)
     if answers["employed"]:
         details |= _employed(subject, answers)
@@ -59,12 +59,12 @@ def compare_employment(subject: Answers, answers: Answers, reference: str) -> Fi
 
 
 def _not_employed(subject: Answers, answers: Answers) -> dict[str, Any]:
-    """Every output field, with what is known without an employment."""
+    """Return every output field, filled as for a person who was not employed."""
     return {
         "employerName": subject.get("employerName"),
         "employerMatch": None,
         "employed": answers["employed"],
-        # Referees are told the name that the subject gave, so it proves nothing.
+        # The page shows the stated name to referees, so their repeating it is no proof.
         "employeeName": None,
         "nameMatch": None,
         "jobTitle": None,
@@ -103,7 +103,10 @@ def _employed(subject: Answers, answers: Answers) -> dict[str, Any]:
 
 
 def _dates_alike(pairs: list[tuple[str | None, str | None]]) -> Likeness | None:
-    """None where the subject stated neither; an end that never came is another one."""
+    """Compare the dates; return None if the subject stated neither.
+
+    A stated end differs from an employment that still lasts.
+    """
     stated = [(ours, theirs) for ours, theirs in pairs if ours]
     if not stated:
         return None

@@ -1,9 +1,9 @@
-"""The one place that chooses who is asked.
+"""Choose the sources of a check: the only place that does.
 
-Sandbox has one provider and never looks at the table of live ones; production never
-gets the sandbox's. Where there is no live source of employments, a referee is asked
-through a page of ours, which `checks.refereeing` does. `configure` is called once, when
-the app of the checks is ready.
+The sandbox has one provider and never reads the table of live ones; production never
+gets the sandbox's. Without a live source of employments, a referee answers on a hosted
+page (`verification.references`). The app of the checks calls `configure` once, when it
+is ready.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from verification.providers.base import (
 from verification.providers.sandbox import Sandbox
 
 REFEREE_CHECK = "EMPLOYER_VERIFICATION"
-# Stands for every country that is not named.
+# Stands for all countries that a check's routes do not name.
 EVERYWHERE = "*"
-# The way out where the subject of a report was not shown the present sources.
+# Advice for a report whose notice does not name the present sources.
 ORDER_AGAIN = "Order a new report, whose notice names the sources."
 _sandbox = Sandbox()
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who is asked, in this order; `lacking` are named in it and not configured."""
+    """The sources of a check in order; `lacking` are named in it and not configured."""
 
     providers: tuple[Provider, ...]
     lacking: tuple[str, ...] = ()
-    # Calls of these are counted, limited and recorded.
+    # Calls of live sources are counted, limited and recorded.
     is_live: bool = False
 
     def about(self, country: str) -> Route | None:
-        """The part of it that can be asked about subjects in this country."""
-        asked = {"country": country}
-        kept = tuple(one for one in self.providers if covers_subject(one, asked))
-        return replace(self, providers=kept) if kept else None
+        """Return the route with the sources that cover this country, or None."""
+        subject = {"country": country}
+        able = tuple(one for one in self.providers if covers_subject(one, subject))
+        return replace(self, providers=able) if able else None
 
     def withheld(self, check: str) -> str:
-        """Why `among` left no source of the route; empty if it left one."""
+        """Return why `restrict_route` left no source, or '' if it left one."""
         provider = self.providers[0]
-        return provider.told(check) if isinstance(provider, _WithheldSource) else ""
+        return provider.text(check) if isinstance(provider, _WithheldSource) else ""
 
 
 # Source -> provider, and check -> country -> route.
@@ -61,8 +61,11 @@ def configure(
     sources: Mapping[str, tuple[str, Mapping[str, Any]]],
     routes: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> None:
-    """Make the live providers from {source: (dotted path, options)}, and their routes
-    from {check: {country: sources}}."""
+    """Make the live providers and their routes.
+
+    `sources` are {source: (dotted path, options)}, and `routes` are
+    {check: {country: sources}}.
+    """
     _live.clear()
     _routes.clear()
     for source, (path, options) in sources.items():
@@ -75,7 +78,7 @@ def configure(
 
 
 def route_for(check: str, environment: str, country: str) -> Route:
-    """Who answers this check in this environment, about subjects of this country."""
+    """Return the route of a check in an environment, for subjects of this country."""
     if environment != "production":
         return _sandbox_route
     by_country = _routes.get(check, {})
@@ -84,18 +87,20 @@ def route_for(check: str, environment: str, country: str) -> Route:
 
 
 def restrict_route(route: Route, names: Collection[str] | None) -> Route:
-    """The part of a live route whose sources the subject was shown. `names` is None
-    where the notice named no source of the check."""
+    """Return the part of a live route that the subject's notice names.
+
+    `names` is None if the notice named no source of the check.
+    """
     if not route.is_live:
         return route
-    kept = tuple(one for one in route.providers if one.name in (names or ()))
-    if not kept:
+    named = tuple(one for one in route.providers if one.name in (names or ()))
+    if not named:
         return _unnamed_sources_route if names is None else _changed_sources_route
-    return route if kept == route.providers else replace(route, providers=kept)
+    return route if named == route.providers else replace(route, providers=named)
 
 
 def sources_of(check: str) -> list[Provider]:
-    """All that the check may ask, about subjects of any country."""
+    """Return the live sources of a check for all countries."""
     found = [
         one for route in _routes.get(check, {}).values() for one in route.providers
     ]
@@ -103,25 +108,27 @@ def sources_of(check: str) -> list[Provider]:
 
 
 def has_source(check: str, environment: str, country: str) -> bool:
-    """Whether this installation has anybody who answers this check, about subjects of
-    this country; not whether they can be reached now."""
+    """Return whether this installation can answer the check for this country.
+
+    It does not say that the sources are reachable now.
+    """
     if environment != "production" or asks_referee(check, environment):
         return True
     return route_for(check, environment, country).is_live
 
 
 def asks_referee(check: str, environment: str) -> bool:
-    """Whether we ask a referee ourselves, where no live source is asked."""
+    """Return whether a referee answers the check, in place of a live source."""
     return environment == "production" and check == REFEREE_CHECK
 
 
 def live_sources() -> list[str]:
-    """All that are configured, whether or not they are on any route."""
+    """Return the names of all configured sources, on a route or not."""
     return sorted(_live)
 
 
 def provider_named(source: str) -> Provider | None:
-    """The live source of this name, if it is configured."""
+    """Return the live source of this name, or None if it is not configured."""
     return _live.get(source)
 
 
@@ -132,7 +139,7 @@ def _route(names: Sequence[str]) -> Route:
 
 @dataclass(frozen=True, slots=True)
 class _NoSource:
-    """The only provider of a route whose sources cannot be asked: it says why."""
+    """The only provider of a route without usable sources: it raises the reason."""
 
     code: str
     message: str
@@ -142,18 +149,18 @@ class _NoSource:
     countries: ClassVar[frozenset[str]] = frozenset()
     not_told: ClassVar[NotTold] = {}
 
-    def told(self, check: str) -> str:
+    def text(self, check: str) -> str:
         return self.message.format(check=check)
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        raise Refused(self.code, self.told(inquiry.check))
+        raise Refused(self.code, self.text(inquiry.check))
 
 
 class _WithheldSource(_NoSource):
-    """Stands for sources that the subject was not shown."""
+    """Stands for sources that the subject's notice did not name."""
 
     def ask(self, inquiry: Inquiry) -> Finding:
-        raise Refused(self.code, f"{self.told(inquiry.check)} {ORDER_AGAIN}")
+        raise Refused(self.code, f"{self.text(inquiry.check)} {ORDER_AGAIN}")
 
 
 _sandbox_route = Route((_sandbox,))

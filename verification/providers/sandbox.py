@@ -1,7 +1,7 @@
-"""The sandbox's only source: it plays every ending, and never asks anybody.
+"""The sandbox's only source: it plays every outcome and calls no other system.
 
-Everything it says is in `sandbox.toml`. It must stay without network, database and
-settings: a test looks at what this module imports.
+`sandbox.toml` has all its answers. This module must stay without network, database and
+settings: a test checks its imports.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FAILURES = {
 }
 SLOW = timedelta(seconds=20)
 FAILED_TRIES = 2
-# Fixtures repeat the stated name, or give quite another one.
+# Fixtures repeat the stated name, or give a different one.
 COMPARISONS: dict[str | None, dict[str, Any]] = {
     one.likeness: one.as_evidence() for one in (SAME, DIFFERENT)
 }
@@ -50,12 +50,12 @@ RESERVED: dict[str, dict[str, str]] = {
 
 
 def is_reserved(key: str, value: str) -> bool:
-    """Whether this member of a subject holds a number kept for the sandbox."""
+    """Return whether this member of a subject holds a reserved number."""
     return normalise_identifier(value) in RESERVED.get(key, ())
 
 
 def list_reserved_numbers() -> list[dict[str, str]]:
-    """The reserved numbers and what each brings about."""
+    """Return the reserved numbers with their outcomes."""
     return [
         {
             **{
@@ -73,7 +73,7 @@ def list_reserved_numbers() -> list[dict[str, str]]:
 class _Check:
     """The fixtures of one check."""
 
-    # The subject's members that may hold its number, the first given one decides.
+    # Members of the subject that may hold its number; the first one present decides.
     keys: list[str]
     fixtures: dict[str, Fixture]
     changing: list[Fixture]

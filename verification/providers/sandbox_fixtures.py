@@ -1,6 +1,6 @@
-"""Fills in the sandbox's fixtures; `sandbox.toml` says how they are written.
+"""Fill in the sandbox's fixtures; `sandbox.toml` describes their syntax.
 
-A fixture is turned into closures once, so that answering costs only microseconds.
+`prepare` compiles a fixture to closures once, so that an answer takes microseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MASK_64 = 2**64 - 1
 
 @dataclass(slots=True)
 class Case:
-    """What a fixture is filled in from."""
+    """The values that fill a fixture."""
 
     subject: dict[str, Any]
     seed: int
@@ -55,7 +55,7 @@ def seed_of(text: str) -> int:
 def prepare(
     data: dict[str, Any], fixture: dict[str, Any], fields: tuple[str, ...]
 ) -> Fixture:
-    """A fixture as the file has it, made ready to be filled in."""
+    """Compile a fixture of the file."""
     compiler = _Compiler(data["lists"], data["records"])
     return Fixture(
         summary=fixture["summary"],
@@ -69,7 +69,7 @@ def prepare(
 
 
 class _Compiler:
-    """Turns what the file says into closures over a case."""
+    """Compile texts of the file to functions of a case."""
 
     def __init__(self, lists: dict[str, Any], records: dict[str, Any]) -> None:
         self.lists, self.records = lists, records
@@ -88,7 +88,7 @@ class _Compiler:
     def text(self, text: str) -> Render:
         if whole := PLACEHOLDER.fullmatch(text):
             return self.placeholder(whole[1])
-        # Every other piece is a placeholder.
+        # Pieces with an odd index are placeholders.
         pieces = PLACEHOLDER.split(text)
         if len(pieces) == 1:
             return _constant(text)
@@ -128,9 +128,9 @@ class _Compiler:
 
 
 def _number(text: str) -> Number:
-    """A 64-bit number, the same for the same case and text.
+    """Return a function that gives each case a 64-bit number for this text.
 
-    Multiplying by an odd number loses nothing, so two seeds never give one number.
+    Multiplying by an odd number is reversible: different seeds give different numbers.
     """
     salt = seed_of(text)
 
@@ -153,14 +153,14 @@ def _pick(entries: Any, number: Number) -> Render:
 
     def pick(case: Case) -> Any:
         entry = entries[number(case) % count]
-        # What a caller does to its copy must not change the list.
+        # A copy: the caller may change it.
         return entry[:] if isinstance(entry, list) else entry
 
     return pick
 
 
 def _other(key: str, entries: Any, number: Number) -> Render:
-    """An entry that the subject does not have itself."""
+    """Return a function that picks an entry other than the subject's own."""
     pick = _pick(entries, number)
     pick_again = _pick(entries, lambda case: number(case) + 1)
 

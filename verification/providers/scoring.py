@@ -1,7 +1,7 @@
-"""What live sources' findings weigh: one table, for every check that they answer.
+"""The scores of live sources' findings, in one table for all checks.
 
-`docs/checks.md` has the same scores, and a test holds both side by side. A result of
-which something is unknown has no score: it is never taken for a clean one.
+`docs/checks.md` has the same scores; a test compares both. An incomplete result has no
+score, so that nobody reads it as a clean one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verification.providers.name_comparison import (
 )
 
 CLEAR = 5
-# Flag -> its score; the worst one decides.
+# Flag -> score. The highest score of a finding decides.
 SCORES = {
     "ID_NOT_FOUND": 80,
     "PIN_NOT_FOUND": 80,
@@ -52,7 +52,7 @@ MEDIUM, HIGH = 30, 70
 NOT_COMPARED = "A record was found; not all of it could be compared."
 OTHER_NAME = "The register has another name for this number."
 NO_NAME = "The source gives no name that could be compared."
-# How long a source may be at work on one run of a check.
+# The longest time that a source may take for one run of a check.
 MAX_WAIT = timedelta(minutes=15)
 
 
@@ -67,8 +67,11 @@ def build_finding(
     match: Comparison | None = None,
     **evidence: Any,
 ) -> Finding:
-    """Make a finding. `flags` are code -> message; `known` is False where there is no
-    verdict; `match` is the comparison of the names."""
+    """Make a finding.
+
+    `flags` are code -> message. `known` is False if the answer is incomplete. `match`
+    is the comparison of the names.
+    """
     scores = [SCORES[code] for code in flags]
     if credit_score is not None:
         scores.append(round(100 * (900 - credit_score) / 700))
@@ -76,18 +79,18 @@ def build_finding(
         scores.append(CLEAR)
     return Finding(
         summary=summary,
-        # Whatever is unknown, a finding that is risky by itself stays so.
+        # An incomplete finding keeps a score that is risky by itself.
         score=max(scores) if known or max(scores, default=0) >= MEDIUM else None,
         details=details,
         provider=source,
-        flags=[Flag(code, severity(code), told) for code, told in flags.items()],
+        flags=[Flag(code, severity(code), text) for code, text in flags.items()],
         name_comparison=match.as_evidence() if match else None,
         **evidence,
     )
 
 
 def worst_message(flags: Mapping[str, str], clear: str) -> str:
-    """The message of the flag that weighs most; `clear` where there is none."""
+    """Return the message of the flag with the highest score, or `clear`."""
     return flags[max(flags, key=SCORES.__getitem__)] if flags else clear
 
 
@@ -104,7 +107,7 @@ def stated_name(subject: Mapping[str, Any]) -> str | None:
 
 
 def name_match(subject: Mapping[str, Any], given: str | None) -> Comparison | None:
-    """Compare the stated name with the source's; None where one of them is missing."""
+    """Compare the stated name with the source's; return None if either is missing."""
     compare = compare_companies if is_company(subject) else compare_people
     return compare(stated_name(subject), given)
 
@@ -116,7 +119,7 @@ def likeness_of(match: Comparison | None) -> Likeness | None:
 def name_flags(
     subject: Mapping[str, Any], match: Comparison | None, other_name: str = OTHER_NAME
 ) -> dict[str, str]:
-    """What the name of a record that was found raises: code -> message."""
+    """Return the flags for the name of a record: code -> message."""
     if not is_compared(subject, match):
         return {"NAME_NOT_COMPARED": NO_NAME}
     return {"NAME_MISMATCH": other_name} if likeness_of(match) == "NO_MATCH" else {}
@@ -134,7 +137,11 @@ def is_company(subject: Mapping[str, Any]) -> bool:
 def pending_error(
     inquiry: Inquiry, now: datetime, seconds: float, late: str
 ) -> Exception:
-    """What to raise while the source is at work; `late` is told when that is long."""
+    """Return the exception for a source that is still at work.
+
+    That is AnswerPending for `seconds`, or Unavailable with the text `late` if the run
+    takes longer than MAX_WAIT.
+    """
     if now - inquiry.asked_at > MAX_WAIT:
         return Unavailable("SOURCE_UNAVAILABLE", late)
     return AnswerPending(now + timedelta(seconds=seconds))

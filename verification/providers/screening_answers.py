@@ -1,7 +1,7 @@
-"""What entries of sanctions and watch lists become: our fields, flags and scores.
+"""Turn entries of sanctions and watch lists into a finding: fields, flags and score.
 
-An entry that is like the subject is a hit and not a guilt: whoever reads the report
-decides whether it is about the same person. With hits a result is never LOW.
+A hit is an entry with a similar name, and proves nothing: the reader of the report
+decides whether it is the same person. A result with hits is never LOW.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MESSAGES = {
     WATCHLIST: "Watch lists have a like name",
     PEP: "Lists of people in public office, or close to them, have a like name",
 }
-# What an entry is listed for. Any other topic, or none, is a WATCHLIST_HIT.
+# Topic of an entry -> flag. Any other topic, or none, is a WATCHLIST_HIT.
 TOPICS = {"sanction": SANCTIONS, "role.pep": PEP, "role.rca": PEP, "role.pol": PEP}
-# Hits that are told one by one; all are counted.
+# Hits in the details, and lists in a flag's message. The count has all hits.
 MOST_SHOWN, MOST_NAMED = 20, 5
 CLEAR = "The lists have no entry of a like name."
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry that is like the subject; `score` is 0 to 1, 1 being the same."""
+    """An entry that resembles the subject; `score` is 0 to 1, 1 for the same name."""
 
     lists: list[str]
     entry: str
@@ -48,11 +48,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class ListEdition:
-    """A list, or a dataset, as it was searched."""
+    """The edition of a list, or of a dataset, that a screening searched."""
 
     name: str
     version: str
-    # When it was made, or last known to be the newest.
+    # Time of its making, or the last time that it was known to be the newest.
     as_of: datetime
 
     @property
@@ -79,12 +79,15 @@ def screening_finding(
     count: int | None = None,
     **evidence: Any,
 ) -> Finding:
-    """`editions` are the lists that were searched; `count` is that of all hits where
-    not all of them were given."""
+    """Make the finding of AML_SCREENING.
+
+    `editions` are the searched lists; `count` is the number of all hits, if `hits` has
+    only some of them.
+    """
     best = sorted(hits, key=lambda hit: -hit.score)
     flags = {
-        code: f"{told}: {_named(hit for hit in best if code in hit.flags)}."
-        for code, told in MESSAGES.items()
+        code: f"{text}: {_list_names(hit for hit in best if code in hit.flags)}."
+        for code, text in MESSAGES.items()
         if any(code in hit.flags for hit in best)
     }
     details = {
@@ -93,14 +96,14 @@ def screening_finding(
         "algorithm": algorithm,
         "threshold": threshold,
         "hitCount": max(count or 0, len(hits)),
-        "hits": [_shown(hit) for hit in best[:MOST_SHOWN]],
+        "hits": [_details(hit) for hit in best[:MOST_SHOWN]],
     }
     return build_finding(
         source,
         summary=next(iter(flags.values()), CLEAR),
         flags=flags,
         details=details,
-        # Evidence and no detail: a list that was published anew is no other finding.
+        # Editions are evidence, not details: a new edition alone changes no finding.
         provider_reference=", ".join(
             f"{edition.name} {edition.version}" for edition in editions
         ),
@@ -110,7 +113,7 @@ def screening_finding(
 
 
 def _flag_of(topic: str) -> str:
-    """By the longest beginning: `sanction.linked` is `sanction`, too."""
+    """Return the flag of the longest known prefix: `sanction.linked` is `sanction`."""
     while topic:
         if topic in TOPICS:
             return TOPICS[topic]
@@ -118,8 +121,8 @@ def _flag_of(topic: str) -> str:
     return WATCHLIST
 
 
-def _named(hits: Iterable[Hit]) -> str:
-    """The lists with their best scores, and not whom they name."""
+def _list_names(hits: Iterable[Hit]) -> str:
+    """Return the lists with their best scores, without the names of people."""
     best: dict[str, float] = {}
     for hit in hits:
         for name in hit.lists or ["?"]:
@@ -129,7 +132,7 @@ def _named(hits: Iterable[Hit]) -> str:
     return ", ".join(named[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _shown(hit: Hit) -> dict[str, Any]:
+def _details(hit: Hit) -> dict[str, Any]:
     return {
         "lists": hit.lists,
         "entryId": hit.entry,

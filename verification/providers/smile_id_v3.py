@@ -71,7 +71,7 @@ SOURCE = "Smile ID (V3)"
 SECONDS = 8.0
 # Tokens live for 15 minutes.
 TOKEN_LIFE = 14 * 60.0
-# How long to wait before asking for the status of a job without a callback.
+# Time between requests for the status of a job without a callback.
 PAUSE = timedelta(minutes=1)
 # Smile ID signs a callback when it sends it; an older signature is refused.
 MAX_AGE = timedelta(hours=1)
@@ -327,7 +327,7 @@ class SmileIdV3:
 def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
     """Make the finding from `id_fields` of a callback.
 
-    Smile ID documents only names, birth and gender; it does not tell who has died.
+    Smile ID documents only names, birth and gender; a death stays unknown.
     """
     found = answer or {}
     parts = (

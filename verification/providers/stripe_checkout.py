@@ -1,6 +1,6 @@
 """Stripe Checkout, by Stripe's own client. https://docs.stripe.com/api
 
-What its answers do not say by themselves:
+Facts behind its answers:
 
 - A session's `payment_status` tells whether the money came. Its `status` tells whether
   the payer finished the pages, with some methods days before the money.
@@ -65,7 +65,7 @@ logging.getLogger("stripe").setLevel(logging.WARNING)
 PER_PAGE = 100
 # Idempotency keys to try for a refund, each after a stored error of the last.
 MOST_KEYS = 10
-# How far back to search for a session by our reference.
+# Age of the oldest session to search for our reference.
 SEARCHED = timedelta(days=7)
 LIVES_AT_LEAST, LIVES_AT_MOST = timedelta(minutes=30), timedelta(days=1)
 # For differing clocks, and for the duration of a request.

@@ -1,4 +1,4 @@
-"""Loading a file of a list in place of the one before, all of it or nothing."""
+"""Load a list's file in place of the edition before, completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from verification.watchlists.formats import (
 from verification.watchlists.models import Edition, ListEntry, ListName
 
 BATCH = 1_000
-# A list that loses more than this share at once is a file that broke off, more likely.
+# A file with less than this share of the last edition has probably broken off.
 MIN_SHARE = 0.5
 
 
 def load_list(
     path: Path, name: str, *, may_shrink: bool = False
 ) -> tuple[Edition, bool]:
-    """The edition, and whether it is a new one. Raises Unreadable."""
+    """Load a file. Returns the edition and whether it is new. Raises UnreadableFile."""
     head = FileHeader()
     with path.open("rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
@@ -58,25 +58,26 @@ def load_list(
 
 
 def _lock(name: str) -> None:
-    """Two loads of one list, one after the other: both replace what is there."""
+    """Let two loads of one list run one after the other."""
     with connection.cursor() as cursor:
         key = f"watchlist {name}"
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
 
 
 def _check_size(name: str, before: Edition | None, count: int) -> None:
-    """Refuse a file that has far too few entries. Of a first one that is a number of
-    the publisher: OFAC's other list looks the same, and has a fortieth of them."""
-    least, told = (
-        FORMATS[ListName(name)].least,
-        "the list has {least} at the very least",
-    )
+    """Refuse a file with far too few entries.
+
+    The limit of a first file depends on the publisher: OFAC's other list has the same
+    form and a fortieth of the entries.
+    """
+    least = FORMATS[ListName(name)].least
+    expected = f"the list has {least} at the very least"
     if before:
         least = math.ceil(MIN_SHARE * before.entry_count)
-        told = f"the one before had {before.entry_count}"
+        expected = f"the one before had {before.entry_count}"
     if count < least:
         raise UnreadableFile(
-            f"The file has {count} entries, and {told.format(least=least)}. "
+            f"The file has {count} entries, and {expected}. "
             "If that is right, --may-shrink loads it."
         )
 

@@ -1,18 +1,16 @@
-"""Countries as sanctions lists write them, as ISO codes of two letters.
-
-Dates as sanctions lists write them; what cannot be read excludes nobody.
-
-The files in which sanctions lists are published, read entry by entry.
+"""Read the published files of sanctions lists, entry by entry.
 
     UN     consolidated.xml         https://scsanctions.un.org/consolidated/
     OFAC   SDN.XML, CONSOLIDATED.XML    https://sanctionslist.ofac.treas.gov
     UK     UK-Sanctions-List.xml    https://www.gov.uk/government/publications/the-uk-sanctions-list
     EU     xmlFullSanctionsList_1_1    https://webgate.ec.europa.eu/fsd/fsf
 
-Publishers name their files alike. A file is known by its root element and namespace.
+Publishers use similar file names, so the root element and its namespace identify a
+file. A file that declares entities is refused: they could read other files or grow
+without limit. Ships and aircraft are left out, because no check is about them.
 
-No file may declare entities: nothing outside of it is read, and nothing in it grows.
-Ships and aircraft are left out, since nobody asks about them.
+Countries become ISO codes of two letters. A country or a date that cannot be read is
+left out, so that it excludes nobody.
 """
 
 from __future__ import annotations
@@ -31,8 +29,7 @@ from defusedxml.ElementTree import iterparse
 
 from verification.watchlists.models import EntryKind, ListName
 
-# Names that are not those of ISO 3166. What is not known is left out: a country that
-# is missing counts against nobody.
+# Country names of the lists that ISO 3166 writes otherwise.
 COUNTRY_NAMES = {
     "burma": "MM",
     "congo, democratic republic of the": "CD",
@@ -81,30 +78,33 @@ def birth_dates(
     last: str | None = None,
     about: bool = False,
 ) -> list[str]:
-    """YYYY-MM-DD, YYYY-MM, YYYY or 1960/1965; with the years beside where `about`."""
+    """Return dates as YYYY-MM-DD, YYYY-MM, YYYY or 1960/1965.
+
+    `about` widens a date to the year before and the year after.
+    """
     if first or last:
         low, high = _year(first or last), _year(last or first)
         return [f"{low}/{high}"] if low and high and low <= high else []
-    told = " ".join((text or "").split())
-    plain = ABOUT.sub("", told)
+    written = " ".join((text or "").split())
+    plain = ABOUT.sub("", written)
     if span := SPAN.search(plain):
         return [f"{span[1]}/{span[2]}"]
     found = _date(plain)
-    if found and (about or plain != told):
+    if found and (about or plain != written):
         year = int(found[:4])
         return [f"{year - 1}/{year + 1}"]
     return [found] if found else []
 
 
 def publication_date(text: str | None) -> date | None:
-    """When a list was published: ISO, or 11/20/2026 as OFAC writes it."""
-    told = (text or "").strip()
+    """Return the day of publication: ISO, or 11/20/2026 as OFAC writes it."""
+    written = (text or "").strip()
     try:
-        return date.fromisoformat(told[:10])
+        return date.fromisoformat(written[:10])
     except ValueError:
         pass
-    if parts := re.match(r"(\d\d)/(\d\d)/(\d{4})", told):
-        # Only one of the two orders may be a date.
+    if parts := re.match(r"(\d\d)/(\d\d)/(\d{4})", written):
+        # Try month first, then day first.
         for month, of_month in ((parts[1], parts[2]), (parts[2], parts[1])):
             try:
                 return date(int(parts[3]), int(month), int(of_month))
@@ -136,7 +136,7 @@ def _year(text: str | None) -> int | None:
 
 
 class UnreadableFile(Exception):
-    """The file is not such a list, or not all of it; the message says why."""
+    """The file is another list, or incomplete; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,77 +150,80 @@ class Entry:
 
 @dataclass(slots=True)
 class FileHeader:
-    """What a file says of itself; whole when all of it has been read."""
+    """The file's statements about itself; complete after the last entry."""
 
     published: date | None = None
-    # How many entries it says it has.
-    told: int | None = None
-    seen: int = 0
+    # The number of entries that the file states, and the number read so far.
+    stated_count: int | None = None
+    read_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    # The element around all, those of an entry, and how one is read.
+    # The root element, the elements of entries, and the function that reads an entry.
     root: str
     entries: frozenset[str]
     read: Callable[[Element], Entry | None]
-    # Finds the publisher's namespace; the UN and the UK publish files without one, too.
+    # The publisher's namespace; the UN and the UK also publish files without one.
     namespace: re.Pattern[str]
-    # A whole list has had more entries than this for years.
+    # For years every whole list has had more entries.
     least: int
-    # Attribute of the root, or element, with the day; element with the count.
+    # The attribute of the root, or the element, with the day; the one with the count.
     published: str
     count: str = ""
 
 
 def read_entries(file: IO[bytes], name: str, head: FileHeader) -> Iterator[Entry]:
-    """Those of people and companies. Raises Unreadable, if need be at the end."""
-    wanted = FORMATS[ListName(name)]
+    """Yield the people and companies of a file.
+
+    Raises UnreadableFile, possibly after the last entry.
+    """
+    format_ = FORMATS[ListName(name)]
     try:
-        for element in _elements(file, wanted, head):
-            head.seen += 1
-            if entry := wanted.read(element):
+        for element in _elements(file, format_, head):
+            head.read_count += 1
+            if entry := format_.read(element):
                 yield entry
     except (ParseError, DefusedXmlException, ValueError, RecursionError) as e:
-        told = f"The file is no XML that can be read safely: {type(e).__name__}."
-        raise UnreadableFile(told) from None
-    if head.told is not None and head.told != head.seen:
-        told = f"The file says it has {head.told} entries, and has {head.seen}."
-        raise UnreadableFile(told)
+        why = f"The file is no XML that can be read safely: {type(e).__name__}."
+        raise UnreadableFile(why) from None
+    stated, count = head.stated_count, head.read_count
+    if stated is not None and stated != count:
+        raise UnreadableFile(f"The file says it has {stated} entries, and has {count}.")
 
 
-def _elements(file: IO[bytes], wanted: Format, head: FileHeader) -> Iterator[Element]:
-    """Each element of an entry, which is forgotten when the next is asked for."""
+def _elements(file: IO[bytes], format_: Format, head: FileHeader) -> Iterator[Element]:
+    """Yield the element of each entry, and free it before the next."""
     path: list[Element] = []
     for event, element in iterparse(file, events=("start", "end"), forbid_dtd=True):
         namespace, _, element.tag = str(element.tag).rpartition("}")
         if event == "start":
             if not path:
-                _check_root(element, namespace.lstrip("{"), wanted, head)
+                _check_root(element, namespace.lstrip("{"), format_, head)
             path.append(element)
             continue
         path.pop()
-        if element.tag in wanted.entries:
+        if element.tag in format_.entries:
             yield element
             path[-1].remove(element)
-        elif element.tag == wanted.published:
+        elif element.tag == format_.published:
             head.published = publication_date(element.text)
-        elif wanted.count and element.tag == wanted.count:
+        elif format_.count and element.tag == format_.count:
             text = (element.text or "").strip()
-            head.told = int(text) if text.isdecimal() else None
+            head.stated_count = int(text) if text.isdecimal() else None
 
 
 def _check_root(
-    element: Element, namespace: str, wanted: Format, head: FileHeader
+    element: Element, namespace: str, format_: Format, head: FileHeader
 ) -> None:
     publisher = _publisher(element.tag, namespace)
-    if publisher is None or FORMATS[publisher] is not wanted:
-        of = f"is that of {publisher.label}" if publisher else "is of no publisher"
-        begins = f"begins with {element.tag[:40]!r}, and not {wanted.root!r}"
-        if element.tag == wanted.root:
+    if publisher is None or FORMATS[publisher] is not format_:
+        origin = f"is that of {publisher.label}" if publisher else "is of no publisher"
+        begins = f"begins with {element.tag[:40]!r}, and not {format_.root!r}"
+        if element.tag == format_.root:
             begins = f"begins with {element.tag!r} of {namespace[:80]!r}"
-        raise UnreadableFile(f"The file {of}: it {begins}.")
-    head.published = publication_date(element.get(wanted.published))
+        raise UnreadableFile(f"The file {origin}: it {begins}.")
+    head.published = publication_date(element.get(format_.published))
 
 
 def _publisher(root: str, namespace: str) -> ListName | None:
@@ -238,7 +241,7 @@ def _un(node: Element) -> Entry | None:
     person = node.tag == "INDIVIDUAL"
     parts = ("FIRST_NAME", "SECOND_NAME", "THIRD_NAME", "FOURTH_NAME")
     alias = "INDIVIDUAL_ALIAS" if person else "ENTITY_ALIAS"
-    # Several aliases may stand in one, "A; B".
+    # One element may hold several aliases: "A; B".
     others = [
         each for text in _texts(node, f"{alias}/ALIAS_NAME") for each in text.split(";")
     ]
@@ -296,7 +299,7 @@ def _uk(node: Element) -> Entry | None:
     person = "IndividualDetails/Individual/Nationalities/Nationality"
     place = person if kind == "individual" else "Addresses/Address/AddressCountry"
     listed = node.findall("Names/Name")
-    # The first is shown: the primary one, wherever it stands.
+    # Findings show the first name, so the primary name comes first.
     listed.sort(key=lambda one: _text(one, "NameType").casefold() != "primary name")
     return _entry(
         _text(node, "UniqueID"),
@@ -378,15 +381,15 @@ FORMATS = {
 def _entry(
     reference: str, *, is_person: bool, names: list[str], **more: list[str]
 ) -> Entry | None:
-    """None for one without a name, by which nobody could be found."""
+    """Make the entry, or return None if it has no name to search for."""
     plain = [" ".join(name.split())[:300] for name in names]
-    kept = list(dict.fromkeys(name for name in plain if name))
-    if not kept:
+    unique = list(dict.fromkeys(name for name in plain if name))
+    if not unique:
         return None
     return Entry(
         reference[:60] or "?",
         EntryKind.PERSON if is_person else EntryKind.COMPANY,
-        kept,
+        unique,
         list(dict.fromkeys(more["births"])),
         country_codes(more["countries"]),
     )

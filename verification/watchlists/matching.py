@@ -1,12 +1,11 @@
-"""How like an entry of a list is to a subject, from 0 to 1: light, and explainable.
+"""Score how similar a subject and an entry of a list are, from 0 to 1.
 
-A list spells names in many ways, and so does whoever gives them: words are taken in any
-order, spelt alike, and compared by letters. What else is known takes away from that: a
-date of birth that is another, a country that is another. It is documented, with its
-figures, in docs/checks.md.
+Lists and clients spell names in many ways. The score therefore ignores the order of
+words, uses one spelling for each name, and compares letters. Another date of birth or
+another country lowers it. docs/checks.md explains the rules and has their figures.
 
-`names_score` compares two names. `index.py` finds the entries for which it is high
-without comparing with all of them.
+`names_score` compares two names. `name_index.py` finds the entries with a high score
+without comparing all of them.
 """
 
 from __future__ import annotations
@@ -24,21 +23,20 @@ from verification.providers.name_comparison import (
     without_particles,
 )
 
-# Words less alike than this are other words; so are those of which more is to be
-# changed than that leaves, as one that only begins like the other. Another first letter
-# is one slip or another word.
+# Least likeness of two words, and the least share of letters in common: "Kamau" only
+# begins like "Kamande". With another first letter one slip is allowed.
 SAME_WORD, SAME_LETTERS = 0.86, 0.7
-# For each word that one of the names has more, and all of them together at most.
+# Loss for each word that only one name has, and the most for all such words.
 MISSING, MOST_MISSING = 0.05, 0.15
-# One name in common is next to nothing.
+# One name in common proves little.
 SINGLE = 0.6
 INITIAL = 0.4
 SAME_BIRTH, OTHER_YEAR, NEXT_YEAR, OTHER_COUNTRY = 0.1, 0.6, 0.85, 0.05
 
-# Lists repeat the words of names.
+# The names of a list repeat many words, so their spellings are cached.
 _spelt = lru_cache(20_000)(normalize_spelling)
 
-# Stated word -> listed word -> how alike they are; 0 where it is missing.
+# Stated word -> listed word -> likeness. A missing pair has likeness 0.
 WordScores = Mapping[str, Mapping[str, float]]
 
 
@@ -48,9 +46,9 @@ def words_of(name: str, *, is_company: bool) -> list[str]:
 
 
 def stated_words(name: str, *, is_company: bool) -> list[list[str]]:
-    """The words of a name in each way in which they are searched.
+    """Return the words of a name in each form to search.
 
-    With particles as well: "Al Hassan" may be a slip of "Ali Hassan".
+    One form keeps particles: "Al Hassan" may be a slip of "Ali Hassan".
     """
     usual = words_of(name, is_company=is_company)
     if is_company or not usual:
@@ -60,13 +58,13 @@ def stated_words(name: str, *, is_company: bool) -> list[list[str]]:
 
 
 def comparable_names(names: Iterable[str], *, is_company: bool) -> list[str]:
-    """Names as they are compared, each once; without those that have no words."""
+    """Return the names in the form of comparison, each once and none empty."""
     found = (" ".join(words_of(name, is_company=is_company)) for name in names)
     return list(dict.fromkeys(filter(None, found)))
 
 
 def names_score(stated: str, listed: Iterable[str], *, is_company: bool) -> float:
-    """The best over all names of an entry, which are `plain`."""
+    """Return the best score over an entry's names, which come from comparable_names."""
     compare = companies_score if is_company else people_score
     return max(
         (
@@ -86,7 +84,7 @@ def score_entry(
     country: str | None,
     countries: Sequence[str],
 ) -> float:
-    """The score of the names with what else is known of both."""
+    """Adjust the score of the names by date of birth and country."""
     if birth and births:
         apart = min(_years_apart(birth, each) for each in births)
         if birth in births:
@@ -101,24 +99,26 @@ def score_entry(
 def people_score(
     ours: list[str], theirs: list[str], alike: WordScores | None = None
 ) -> float:
-    """Compare the words of a stated name with those of a listed one, none of them
-    empty. `alike` holds what is known of their words already."""
+    """Compare the words of a stated name with those of a listed one, none empty.
+
+    `alike` holds likenesses of their words that are computed already.
+    """
     if alike is None:
         alike = {one: {each: words_alike(one, each) for each in theirs} for one in ours}
     is_ours = len(ours) <= len(theirs)
     fewer, more = (ours, theirs) if is_ours else (theirs, ours)
-    left, total, weight, common = list(more), 0.0, 0, 0
+    unpaired, total, weight, common = list(more), 0.0, 0, 0
     for word in sorted(fewer, key=len, reverse=True):
         best, other = 0.0, ""
-        for each in left:
-            of = alike[word].get(each) if is_ours else alike[each].get(word)
-            if of and (of, each) > (best, other):
-                best, other = of, each
-        # A name weighs as it is written out: an initial is little of it.
+        for each in unpaired:
+            likeness = alike[word].get(each) if is_ours else alike[each].get(word)
+            if likeness and (likeness, each) > (best, other):
+                best, other = likeness, each
+        # The longer word of a pair gives the weight, so that an initial is little.
         weight += max(len(word), len(other))
         if best:
             total += best * max(len(word), len(other))
-            left.remove(other)
+            unpaired.remove(other)
             common += 1
     if not common:
         return 0.0
@@ -146,19 +146,18 @@ def words_alike(one: str, other: str) -> float:
     if changed > max_changed_letters(longer) or (changed > 1 and one[0] != other[0]):
         return 0.0
     alike = JaroWinkler.similarity(one, other)
-    # One slip leaves all letters but one, also of a name that is short.
+    # One slip leaves all letters but one, in short names as well.
     slip = 1 - 1 / longer if changed == 1 else 0.0
     return max(slip, alike if alike >= SAME_WORD else 0.0)
 
 
 def max_changed_letters(longer: int) -> int:
-    """How many letters may differ between a word of so many letters and another that
-    is no longer."""
+    """Return how many letters may differ, for the length of the longer word."""
     return max(1, int(longer * (1 - SAME_LETTERS) + 1e-9))
 
 
 def _years_apart(birth: str, listed: str) -> int:
-    """0 where the year of birth is, or lies within, the one that is listed."""
+    """Return the distance in years; 0 if the listed year or span has the birth."""
     year = int(birth[:4])
     first, _, last = listed.partition("/")
     low, high = int(first[:4]), int((last or first)[:4])

@@ -21,8 +21,10 @@ class EntryKind(models.TextChoices):
 
 
 class Edition(models.Model):
-    """One file of a list that was loaded. Its entries go when a newer one is loaded;
-    the row stays, since findings name it."""
+    """One loaded file of a list.
+
+    A newer edition deletes its entries; the row stays, because findings name it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     list = models.CharField(max_length=4, choices=ListName)
@@ -30,7 +32,7 @@ class Edition(models.Model):
     sha256 = models.CharField(max_length=64)
     entry_count = models.PositiveIntegerField()
     loaded_at = models.DateTimeField(default=now, editable=False)
-    # When this file was last found to be the newest.
+    # The last time that this file was known to be the newest.
     confirmed_at = models.DateTimeField(default=now, editable=False)
     is_current = models.BooleanField(default=True)
 
@@ -42,7 +44,7 @@ class Edition(models.Model):
                 condition=Q(is_current=True),
                 name="one_current_edition_a_list",
             ),
-            # A list that is empty would find everybody clean.
+            # An empty list would clear everybody.
             models.CheckConstraint(
                 name="edition_has_entries", condition=Q(entry_count__gt=0)
             ),
@@ -62,10 +64,10 @@ class ListEntry(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     edition = models.ForeignKey(Edition, models.CASCADE, related_name="entries")
-    # The list's own.
+    # The list's id of the entry.
     reference = models.CharField(max_length=60)
     kind = models.CharField(max_length=7, choices=EntryKind)
-    # The first is the one that it is listed by.
+    # The primary name comes first.
     names = ArrayField(models.CharField(max_length=300))
     # YYYY-MM-DD, YYYY-MM, YYYY, or two years: 1960/1965.
     birth_dates = ArrayField(models.CharField(max_length=10), default=list)

@@ -1,9 +1,9 @@
-"""The names of an edition in memory, so that each search compares few of them.
+"""Keep the names of an edition in memory, so that a search compares few of them.
 
-    names_in(edition, Kind.PERSON).search("Jane Kamau", 0.7)     # {entry id: score}
+    get_name_index(edition, EntryKind.PERSON).search("Jane Kamau", 0.7)  # {id: score}
 
 A search finds exactly the entries for which `matching.names_score` is high enough. Each
-process keeps the current editions: about 1.3 KB for each entry.
+process keeps the current editions, about 1.3 KB for each entry.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ from verification.watchlists.matching import (
 )
 from verification.watchlists.models import Edition, EntryKind
 
-# Of floating point, and of how close one name of several in common comes to SINGLE.
+# Margin for floating point, and for scores close to SINGLE.
 CLOSE = 0.001
-# Stated words whose neighbours are remembered.
+# Number of stated words whose similar words are cached.
 CACHE_SIZE = 20_000
 
 
 class EditionReplaced(Exception):
-    """The edition is not the current one any more, and its entries are gone."""
+    """A newer edition has replaced this one, and its entries are gone."""
 
 
 class NameIndex(Protocol):
     """The names of the people, or of the companies, of an edition."""
 
     def search(self, stated: str, least: float) -> dict[int, float]:
-        """Entries with a name that is as like as `least`, and how like it is."""
+        """Return the entries with a score of at least `least`, and their scores."""
         ...
 
 
 class PersonNameIndex:
-    """Compares names that have two words in common with the stated one; a name of one
-    word, where it has that."""
+    """Compares names that share two words with the stated one.
+
+    A name of one word needs one common word.
+    """
 
     def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
         of: dict[str, list[int]] = {}
         for entry, names in entries:
             for name in comparable_names(names, is_company=False):
                 of.setdefault(name, []).append(entry)
-        # Many entries may share a name. It is known by its place in both lists.
+        # Many entries may share a name, which has the same place in both lists.
         self._entries = list(of.values())
         self._names = [name.split() for name in of]
         self._single = {at for at, words in enumerate(self._names) if len(words) == 1}
@@ -92,14 +94,14 @@ class PersonNameIndex:
             places = set(chain.from_iterable(self._having[w] for w in alike[word]))
             twice |= once & places
             once |= places
-        # With one word in common of several, no score is above SINGLE, and only that of
-        # a name of one word is as high.
+        # If one word of several is common, the score stays below SINGLE; only a name of
+        # one word reaches it.
         if least <= SINGLE - CLOSE or (len(ours) == 1 and least <= SINGLE + CLOSE):
             return once
         return twice | (once & self._single)
 
     def _alike(self, word: str) -> dict[str, float]:
-        """The words of the edition that are like this one."""
+        """Return the words of the edition that resemble this one."""
         found = self._remembered.get(word)
         if found is None:
             near = self._near(word)
@@ -110,7 +112,7 @@ class PersonNameIndex:
         return found
 
     def _near(self, word: str) -> Iterator[str]:
-        """All words that `words_alike` may find like this one."""
+        """Yield all words for which `words_alike` may be above 0."""
         for length, words in self._alphabetical.get(word[0], {}).items():
             most = max_changed_letters(max(length, len(word)))
             if min(length, len(word)) == 1:
@@ -120,7 +122,7 @@ class PersonNameIndex:
                     word, words, scorer=OSA.distance, score_cutoff=most, limit=None
                 )
                 yield from (each for each, _, _ in near)
-        # With another first letter: it is changed, left out, put before, or swapped.
+        # The first letter may be changed, left out, added or swapped.
         for rest in (word[1:], word):
             yield from self._by_rest.get(rest, ())
         for each in (word[1:], word[1:2] + word[:1] + word[2:]):
@@ -129,7 +131,7 @@ class PersonNameIndex:
 
 
 class CompanyNameIndex:
-    """Compares all names, each as one text, which takes little for each."""
+    """Compares all names as texts, which is fast enough for companies."""
 
     def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
         of: dict[str, list[int]] = {}
@@ -160,7 +162,7 @@ _indexes: dict[UUID, dict[str, NameIndex]] = {}
 
 
 def get_name_index(edition: Edition, kind: EntryKind) -> NameIndex:
-    """The names of a current edition. Raises Replaced if it is not that any more."""
+    """Return the names of an edition. Raises EditionReplaced if it is not current."""
     if edition.pk not in _indexes:
         _drop_replaced()
         _indexes[edition.pk] = _build_indexes(edition)

@@ -1,7 +1,7 @@
 """The operator's own copies of sanctions lists, as a source of AML_SCREENING.
 
-They are read from the database and nothing is sent anywhere. A list that is wanted and
-not there, or too old, is no answer: nobody is clean of a list that was not searched.
+The source reads the database and sends no data anywhere. It raises Unavailable if a
+required list is missing or too old: only a search of all lists can clear a subject.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROUNDING = 1e-9
 
 class WatchLists:
     name: ClassVar[str] = "watchlists"
-    # In the job's own thread, which may read rows.
+    # The job's own thread calls it, and may read rows.
     waits_on_network: ClassVar[bool] = False
     repeats_are_free: ClassVar[bool] = True
     countries: ClassVar[frozenset[str]] = frozenset()
@@ -70,26 +70,26 @@ class WatchLists:
         )
 
     def _editions(self) -> list[Edition]:
-        """The current ones of all lists that are wanted. Raises Unavailable."""
-        wanted = Edition.objects.filter(is_current=True, list__in=self._lists)
-        found = {edition.list: edition for edition in wanted}
+        """Return the current edition of each list. Raises Unavailable."""
+        current = Edition.objects.filter(is_current=True, list__in=self._lists)
+        found = {edition.list: edition for edition in current}
         oldest = now() - self._age
         for name in self._lists:
             if name not in found:
-                told = f"The {name} list has not been loaded in this installation."
-                raise Unavailable(UNAVAILABLE, told)
+                why = f"The {name} list has not been loaded in this installation."
+                raise Unavailable(UNAVAILABLE, why)
             if found[name].confirmed_at < oldest:
-                told = f"The {name} list of this installation is too old."
-                raise Unavailable(UNAVAILABLE, told)
+                why = f"The {name} list of this installation is too old."
+                raise Unavailable(UNAVAILABLE, why)
         return [found[name] for name in self._lists]
 
     def _hits(
         self, subject: Mapping[str, Any], name: str, editions: Sequence[Edition]
     ) -> list[Hit]:
         kind = EntryKind.COMPANY if is_company(subject) else EntryKind.PERSON
-        # What else is known of an entry adds no more to the score of its name.
-        more = SAME_BIRTH if subject.get("dateOfBirth") else 0
-        least = self._threshold - more - ROUNDING
+        # The same date of birth may lift an entry over the threshold.
+        bonus = SAME_BIRTH if subject.get("dateOfBirth") else 0
+        least = self._threshold - bonus - ROUNDING
         try:
             scores = {
                 entry: (score, edition.list)
@@ -105,16 +105,16 @@ class WatchLists:
             raise Unavailable(UNAVAILABLE, REPLACED)
         hits = []
         for entry in entries:
-            of_name, listed_by = scores[entry.pk]
+            names_score, list_name = scores[entry.pk]
             score = score_entry(
-                of_name,
+                names_score,
                 birth=subject.get("dateOfBirth"),
                 births=entry.birth_dates,
                 country=subject.get("country"),
                 countries=entry.countries,
             )
             if score >= self._threshold:
-                hits.append(_hit(entry, listed_by, score))
+                hits.append(_hit(entry, list_name, score))
         return hits
 
 
@@ -131,7 +131,7 @@ def _hit(entry: ListEntry, name: str, score: float) -> Hit:
 
 
 def _digest(editions: Sequence[Edition], hits: Sequence[Hit]) -> str:
-    """Of what was searched and what was found; there is no answer as it came."""
+    """Return the digest of editions and hits, in place of one of a source's answer."""
     searched = [edition.sha256 for edition in editions]
     found = sorted([hit.lists[0], hit.entry, hit.score] for hit in hits)
     return sha256(json.dumps([searched, found]).encode()).hexdigest()

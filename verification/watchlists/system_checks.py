@@ -1,5 +1,7 @@
-"""What `manage.py check` says of screening: of its settings at every start, and of the
-lists themselves with `--database default`."""
+"""Checks of screening for `manage.py check`.
+
+Every start checks the settings; `--database default` checks the lists as well.
+"""
 
 from __future__ import annotations
 
@@ -21,36 +23,36 @@ def check_settings(**options: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     thresholds = [of.get("threshold", 1) for _, of in settings.PROVIDERS.values()]
     if not all(0.5 <= threshold <= 1 for threshold in thresholds):
-        told = "AML_THRESHOLD has to be between 0.5 and 1."
-        found.append(Error(told, hint=PAGE, id="watchlists.E002"))
+        text = "AML_THRESHOLD has to be between 0.5 and 1."
+        found.append(Error(text, hint=PAGE, id="watchlists.E002"))
     known = ", ".join(ListName.values)
     for name in sorted(set(_required_lists()) - set(ListName.values)):
-        told = f"AML_LISTS names {name!r}; the lists are {known}."
-        found.append(Error(told, hint=PAGE, id="watchlists.E001"))
+        text = f"AML_LISTS names {name!r}; the lists are {known}."
+        found.append(Error(text, hint=PAGE, id="watchlists.E001"))
     return found
 
 
 def check_lists(
     databases: Sequence[str] | None = None, **options: Any
 ) -> list[CheckMessage]:
-    """Only where the database may be asked."""
+    """Check the lists, if the command may use the database."""
     if not databases:
         return []
-    wanted = _required_lists()
-    found = Edition.objects.filter(is_current=True, list__in=wanted)
+    required = _required_lists()
+    found = Edition.objects.filter(is_current=True, list__in=required)
     confirmed = {edition.list: edition.confirmed_at for edition in found}
-    told = []
-    for name, days in wanted.items():
+    texts = []
+    for name, days in required.items():
         if name not in confirmed:
-            told.append(f"The {name} list has not been loaded.")
+            texts.append(f"The {name} list has not been loaded.")
         elif confirmed[name] < now() - timedelta(days=days):
-            told.append(f"The {name} list was not loaded for {days} days.")
+            texts.append(f"The {name} list was not loaded for {days} days.")
     hint = "manage.py load_watchlist loads it; until then nobody is screened."
-    return [Warning(each, hint=hint, id="watchlists.W001") for each in told]
+    return [Warning(each, hint=hint, id="watchlists.W001") for each in texts]
 
 
 def _required_lists() -> dict[str, int]:
-    """List -> days after which it is too old."""
+    """Return the lists of the settings, and the days after which each is too old."""
     return {
         name: given["days"]
         for path, given in settings.PROVIDERS.values()

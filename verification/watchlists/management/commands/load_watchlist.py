@@ -32,8 +32,8 @@ class Command(BaseCommand):
             )
         except (UnreadableFile, OSError) as e:
             raise CommandError(f"{options['list']} was not loaded: {e}") from None
-        told = "loaded" if is_new else "is the one that was loaded before"
+        outcome = "loaded" if is_new else "is the one that was loaded before"
         day = edition.published_on or "an unknown day"
         self.stdout.write(
-            f"{edition.list} of {day} {told}: {edition.entry_count} entries."
+            f"{edition.list} of {day} {outcome}: {edition.entry_count} entries."
         )
