@@ -1,8 +1,9 @@
-"""Links to hosted pages: derived from the row, so that no token is kept anywhere.
+"""Tokens and URLs of hosted pages. No token is stored: each is derived from its row.
 
 A token is 22 base62 characters (131 bits) of a keyed hash over purpose, row and
-generation. The table holds its SHA-256, by which the page finds the row; where it does
-not, as for links that are printed, a token of the LOOKUP_KEY of the row's day holds.
+generation. The tables of consents, payments and references hold its SHA-256, by which
+the page finds the row. Other links have no digest: their token may also come from the
+LOOKUP_KEY that was in use on the day of the row. `reports.links` renews links.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from verification.db.ids import RANDOM_BITS, time_of_id
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TOKEN_LENGTH = 22
-# Characters of the time in the id of a message, before the token of its link to block.
-# The page finds the message by them. An SMS has room for both links.
+# A block link begins with the time of the message's id, by which the page finds the
+# message. Seven characters leave room for both links of an SMS.
 BLOCK_TIME_LENGTH = 7
 
 
@@ -29,7 +30,7 @@ def token(purpose: str, row: UUID, generation: int) -> str:
 
 
 def is_token(text: str, purpose: str, row: UUID) -> bool:
-    """Whether the text is the token of the row's only link."""
+    """Return whether the text is the token of a row that has only one link."""
     return _is_one_of(text, _tokens(purpose, row, 1), row)
 
 
@@ -39,7 +40,7 @@ def _tokens(purpose: str, row: UUID, generation: int) -> list[str]:
 
 
 def _is_one_of(text: str, derived: list[str], row: UUID) -> bool:
-    """Whether the text is what today's LOOKUP_KEY derives, or that of the row's day."""
+    """Compare the text with the tokens of today's LOOKUP_KEY and of the row's day."""
     return constant_time_compare(text, derived[-1]) or any(
         constant_time_compare(text, former) and was_in_use(keys, time_of_id(row))
         for keys, former in enumerate(derived[:-1], 1)
@@ -63,25 +64,25 @@ def payment_url(payment_id: UUID, generation: int) -> str:
 
 
 def top_up_url(account_id: UUID) -> str:
-    """Where anybody can pay into the account, and sees nothing of it but its name."""
+    """Return the link by which anybody can pay into the account."""
     return f"{settings.BASE_URL}/t/{account_id}/{token('top-up', account_id, 1)}"
 
 
 def genuine_url(report_id: UUID) -> str:
-    """Where who was handed a report sees whether it is ours."""
+    """Return the link in a printed report that shows whether the report is genuine."""
     return f"{settings.BASE_URL}/v/{report_id}/{token('genuine', report_id, 1)}"
 
 
 def block_url(notification_id: UUID) -> str:
-    """Where the recipient of a message can block its sender."""
+    """Return the link by which the recipient of a message can block its sender."""
     return f"{settings.BASE_URL}/b/{_block_links(notification_id)[-1]}"
 
 
 def block_candidates(text: str) -> tuple[UUID, UUID] | None:
-    """Return the first and the last id that a block link may belong to.
+    """Return the first and the last id of the millisecond that a block link names.
 
-    Those are the ids of one millisecond; None if it cannot be a link. `is_block_link`
-    says which of them it is.
+    Returns None for a text that cannot be a block link. `is_block_link` then finds the
+    one id.
     """
     if len(text) != BLOCK_TIME_LENGTH + TOKEN_LENGTH or set(text) - set(ALPHABET):
         return None
@@ -97,13 +98,13 @@ def is_block_link(text: str, notification_id: UUID) -> bool:
 
 
 def _block_links(notification_id: UUID) -> list[str]:
-    """The end of the message's link, as each key of LOOKUP_KEY made it."""
+    """Return the end of the message's link, once for each key in LOOKUP_KEY."""
     moment = _base62(notification_id.int >> RANDOM_BITS)[:BLOCK_TIME_LENGTH]
     return [moment + token for token in _tokens("block", notification_id, 1)]
 
 
 def payment_path(payment_id: UUID) -> str:
-    """The page behind the link, for who opened it in this browser."""
+    """Return the path of the page for a browser that has opened the link."""
     return f"/p/v/{payment_id}/"
 
 
@@ -112,7 +113,7 @@ def top_up_path(account_id: UUID) -> str:
 
 
 def _base62(number: int) -> str:
-    """The lowest 131 bits, in 22 characters."""
+    """Return the lowest 131 bits of the number as 22 characters."""
     characters = []
     for _ in range(TOKEN_LENGTH):
         number, digit = divmod(number, 62)

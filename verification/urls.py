@@ -4,7 +4,6 @@ from django.urls import include, path, re_path
 
 from verification.api import docs, source_callbacks
 from verification.api import docs as api_docs
-from verification.hosted import blocks, report_authenticity, sandbox_checkout
 from verification.staff import search
 from verification.web import health, metrics, pages
 
@@ -21,17 +20,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("accounts/", include("verification.accounts.urls")),
     path("console/", include("verification.console.urls")),
-    path("c/", include("verification.hosted.urls")),
-    path("r/", include("verification.hosted.reference_urls")),
-    path("p/", include("verification.hosted.payment_urls")),
-    path("t/", include("verification.hosted.top_up_urls")),
-    path(
-        "sandbox/checkout/<uuid:reference>",
-        sandbox_checkout.show,
-        name="sandbox-checkout",
-    ),
-    path("b/<str:token>", blocks.show, name="block"),
-    path("v/<uuid:report_id>/<str:token>", report_authenticity.show, name="genuine"),
+    path("", include("verification.hosted.urls")),
     path("api/v1/schema", docs.SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
     path("callbacks/smile-id", source_callbacks.smile_id, name="smile-id-callback"),

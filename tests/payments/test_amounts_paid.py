@@ -29,11 +29,7 @@ from tests.world.refunds import GRACE, WANGARI, ask
 from tests.world.refunds import paystack_api as paystack_api
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
-from verification.payments.links import (
-    expire_payments,
-    payment_links,
-    remind_payers,
-)
+from verification.payments.links import expire_payments, payment_links, remind_payers
 from verification.payments.models import Checkout, Payment, Refund
 from verification.payments.polling import poll_due_checkouts
 from verification.payments.refund_transfers import send_refunds

@@ -15,8 +15,6 @@ REASON_LENGTH = 500
 
 @admin.register(Consent)
 class ConsentAdmin(ReadOnlyAdmin):
-    """Here and not with its model, because its actions are verbs of ordering."""
-
     list_display = ["id", "report", "mode", "status", "expires_at"]
     list_filter = ["status", "mode"]
     list_select_related = ["report"]
@@ -133,7 +131,7 @@ class ConsentRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Unchanged since", boolean=True)
     def unchanged(self, record):
-        """None where the evidence was erased: the hash is over it, too."""
+        """Return None if the evidence is erased, as the hash covers the evidence."""
         if record.evidence is None:
             return None
         return bytes(record.digest) == digest_of(record, record.evidence)

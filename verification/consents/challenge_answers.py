@@ -1,5 +1,4 @@
-"""Answers to the challenge of a consent, and the locks of too many wrong ones; and the
-codes that are sent to its subject."""
+"""Answers to the challenge and codes of a consent, and the locks after wrong ones."""
 
 from __future__ import annotations
 
@@ -33,12 +32,12 @@ from verification.reports.links import require_resend_interval
 from verification.reports.status import SUBJECT_ACTOR, record_note
 
 TRIES = 5
-# Of one link. A right answer to the challenge does not begin anew.
+# For one link. A right answer to the challenge does not reset the count.
 MAX_WRONG_CODES = 15
 
 
 class LinkLocked(Exception):
-    """Too many wrong answers; none is taken before `until`, or ever if it is None."""
+    """Too many answers were wrong. The lock ends at `until`; if that is None, never."""
 
     def __init__(self, until: datetime | None) -> None:
         super().__init__(f"locked until {until:%H:%M}" if until else "locked for good")
@@ -51,10 +50,10 @@ class CodeNotSent(Exception):
 
 @transaction.atomic
 def send_code(consent_id: UUID, generation: int, channel: str, language: str) -> None:
-    """Send the subject a code; the one before works no more.
+    """Send the subject a code; the code before it stops working.
 
-    Raises TooSoon within a minute of the last one, CodeNotSent where the message would
-    be withheld, and Consent.DoesNotExist for a link that was replaced.
+    Raises ResendTooSoon within a minute of the last code, CodeNotSent if the message
+    cannot go out, and Consent.DoesNotExist for a replaced link.
     """
     consent = _get_consent_for_update(consent_id, generation)
     is_asked = consent.status == ConsentStatus.PENDING
@@ -71,8 +70,8 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     consent.save(update_fields=["codes_sent", "code_channel", "code_sent_at"])
     (message,) = consent_code(consent, derive_code(consent), language)
     try:
-        # Counted now, and not when the message goes out: of many codes that are asked
-        # for at once, those over the limit must not exist, or they could be guessed.
+        # The limit counts here, before the message goes out: of many simultaneous
+        # requests, those over the limit must not make codes that could be guessed.
         notify_within_limits(message)
     except MessageWithheld:
         raise CodeNotSent from None
@@ -80,10 +79,10 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
 
 @transaction.atomic
 def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
-    """Return the channel that the code went to, or "" if it is wrong or too old.
+    """Return the channel of the code, or "" if the answer is wrong or too late.
 
-    It works once. After five wrong answers another one has to be sent, and after
-    MOST_WRONG_CODES the link is locked for good. Raises Locked.
+    A code works once. Five wrong answers void it, and MAX_WRONG_CODES lock the link for
+    good. Raises LinkLocked.
     """
     consent = _get_consent_for_update(consent_id, generation)
     at = now()
@@ -104,11 +103,11 @@ def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
 
 
 def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
-    """Whether the answer is right: a date as `1990-01-31`, four characters, or a
-    company's whole registration number.
+    """Return whether the answer is right.
 
-    The fifth wrong one in a row locks the link, each time for longer, and in the end
-    for good. Raises Locked, and Consent.DoesNotExist for a link that was replaced.
+    It is a date as `1990-01-31`, four characters, a registration number or a KRA PIN.
+    The fifth wrong answer in a row locks the link, each time for longer, and in the end
+    for good. Raises LinkLocked, and Consent.DoesNotExist for a replaced link.
     """
     right, locked = _answer(consent_id, generation, answer)
     if locked:
@@ -120,7 +119,7 @@ def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
 def _answer(
     consent_id: UUID, generation: int, answer: str
 ) -> tuple[bool, LinkLocked | None]:
-    """Whether it is right, and the lock that the link is under afterwards."""
+    """Return whether the answer is right, and the lock of the link afterwards."""
     consent = _get_consent_for_update(consent_id, generation)
     at = now()
     if consent.is_locked(at):

@@ -1,7 +1,7 @@
-"""Who may sign a consent, and which typed names count as a signature.
+"""Rules of the consent page: the age and signature of a subject, challenges and codes.
 
-What the page of a consent asks its visitor, to be sure that it is the subject: what
-the report knows of them, and a code that was sent to them.
+A challenge asks for a detail that the report knows of the subject. A code shows that
+the visitor reads the subject's messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from verification.values.identifiers import normalise_identifier
 from verification.values.wire import NAIROBI
 
 ADULT_AGE = 18
-# The likenesses that are enough.
 ACCEPTED_LIKENESSES = {"MATCH", "PARTIAL_MATCH"}
 
 
@@ -44,10 +43,10 @@ def is_under_age(subject: Mapping[str, Any] | None, at: datetime) -> bool:
 def is_signature(report: Report, name: str) -> bool:
     """Return whether `name` signs for the subject of the report.
 
-    A person signs with a name like the one in the report. Who decides for a company
-    signs with their own name, of two words or more.
+    A person signs with a name like the one in the report. For a company a person signs
+    with their own name, of two words or more.
     """
-    # The matcher reads a star as letters that a register hides.
+    # The matcher reads a star as hidden letters of a register.
     if "*" in name:
         return False
     if report.subject_type == SubjectType.COMPANY:
@@ -56,7 +55,7 @@ def is_signature(report: Report, name: str) -> bool:
     words = without_particles(person_words(known))
     if len(words) > 1:
         return names_alike(known, name) in ACCEPTED_LIKENESSES
-    # The matcher takes one name in common for nothing, and here no more is known.
+    # The report knows one name only, and the matcher does not accept one common name.
     return not words or normalize_spelling(words[0]) in map(
         normalize_spelling, person_words(name)
     )
@@ -67,7 +66,7 @@ DATE_OF_BIRTH = "DATE_OF_BIRTH"
 ID_NUMBER_END = "ID_NUMBER_END"
 REGISTRATION_NUMBER = "REGISTRATION_NUMBER"
 KRA_PIN = "KRA_PIN"
-# In the record of a consent whose report knows nothing to ask for.
+# In the record of a consent whose report has no detail for a challenge.
 NO_CHALLENGE = "NO_CHALLENGE"
 
 CODE_DIGITS = 6
@@ -75,18 +74,20 @@ CODE_LIFETIME = timedelta(minutes=15)
 
 
 def challenge_for_consent(consent: Consent) -> str | None:
-    """DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER (of a company) or KRA_PIN; None
-    if the report knows none of them."""
+    """Return the challenge of the page, or None if the report has no detail for one.
+
+    It is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER (of a company) or KRA_PIN.
+    """
     return challenge_for_subject(consent.report.subject or {})
 
 
 def challenge_for_subject(subject: Mapping[str, Any]) -> str | None:
-    """The same, for the subject of an order."""
+    """Return the challenge for the subject of an order."""
     return next(iter(_expected_answers(subject)), None)
 
 
 def is_correct_answer(consent: Consent, answer: str) -> bool:
-    """Whether the report knows this answer: a date as `1990-01-31`, or a number."""
+    """Compare a date as `1990-01-31`, or a number, with the report's detail."""
     for kind, expected in _expected_answers(consent.report.subject or {}).items():
         given = (
             answer.strip() if kind == DATE_OF_BIRTH else normalise_identifier(answer)
@@ -96,28 +97,25 @@ def is_correct_answer(consent: Consent, answer: str) -> bool:
 
 
 def derive_code(consent: Consent) -> str:
-    """Return the six digits of the code that the service sent last for the present
-    link. They are derived from the row; no column holds them."""
+    """Derive the six digits of the last code from the row; no column holds them."""
     row = consent.pk, consent.generation, consent.codes_sent, consent.code_channel
     number = int.from_bytes(keyed_hash("consent-code", *row)) % 10**CODE_DIGITS
     return f"{number:0{CODE_DIGITS}}"
 
 
 def is_code_valid(consent: Consent, at: datetime) -> bool:
-    """Whether a code was sent in the last 15 minutes that was not used up."""
+    """Return whether the last code is unused and less than 15 minutes old."""
     sent_at = consent.code_sent_at
     return sent_at is not None and sent_at + CODE_LIFETIME > at
 
 
 def is_correct_code(consent: Consent, answer: str) -> bool:
-    """Whether this is the code that was sent last."""
     given = "".join(answer.split())
     return hmac.compare_digest(derive_code(consent).encode(), given.encode())
 
 
 def _expected_answers(subject: Mapping[str, Any]) -> dict[str, str]:
-    """The right answer to each challenge that the subject's details answer; the page
-    asks the first."""
+    """Return challenge -> right answer; the page asks the first of them."""
     number = _number(subject, "idNumber")
     answers = {
         DATE_OF_BIRTH: subject.get("dateOfBirth") or "",

@@ -1,10 +1,8 @@
-"""What the subject decides by the hosted link, and what that does to the report.
+"""The subject's decisions on the consent page, and their effect on the report.
 
 Each verb is one transaction: consent, its record, report, checks, money, payment and
-event move together or not at all. The report is held before the consent, as every other
-verb does, so that of two tabs one wins.
-
-Closing consent links whose time is up.
+event change together or not at all. It locks the report before the consent, as all
+verbs do: of two tabs, one wins.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ from workspaces.models import Client
 
 Decision = ConsentRecord.Decision
 
-# What the failure says of a reason that is a code.
+# Message of the failed report for a reason that is a code.
 DECLINE_MESSAGES = {
     NOT_ME: "The person who opened the link says that they are not the subject.",
     UNDER_AGE: "The subject is under 18; a parent or guardian has to consent.",
@@ -62,13 +60,16 @@ STOPPABLE_STATUSES = {
 }
 
 
-# Called in the transaction of a withdrawal with its report, by those that would ask on.
+# Called with the report in the transaction of a withdrawal; monitoring adds a hook.
 withdrawal_hooks: list[Callable[[Report], None]] = []
 
 
 class ConsentClosed(Exception):
-    """The consent takes no such answer: it is `status`, which is a ConsentStatus,
-    REPLACED (another link was made), REPORT_ENDED or UNDER_AGE."""
+    """The consent takes no such decision.
+
+    `status` says why: a ConsentStatus, REPLACED (there is a newer link), REPORT_ENDED
+    or UNDER_AGE.
+    """
 
     def __init__(self, status: str) -> None:
         super().__init__(f"The consent is {status}.")
@@ -76,13 +77,12 @@ class ConsentClosed(Exception):
 
 
 class NotSigned(Exception):
-    """The typed name is no signature of the subject, or a company's decider names no
-    position."""
+    """The typed name is no signature, or lacks the signer's position in a company."""
 
 
 @transaction.atomic
 def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecord:
-    """The report moves on at once; a draft stays one and can be launched now.
+    """Record the grant and advance the report; a draft can then be launched.
 
     Raises ConsentClosed, also for a subject under 18, and NotSigned.
     """
@@ -106,7 +106,10 @@ def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecor
 def decline(
     consent_id: UUID, generation: int, evidence: Evidence, reason: str
 ) -> ConsentRecord:
-    """The report has failed; a draft stays one, and can ask again by an edit."""
+    """Record the refusal and fail the report; a draft stays and can ask after an edit.
+
+    Raises ConsentClosed.
+    """
     report, consent = lock_with_report(Consent, consent_id)
     if done := _find_record(consent, generation, Decision.DECLINED):
         return done
@@ -124,9 +127,9 @@ def decline(
 def withdraw(
     consent_id: UUID, generation: int, evidence: Evidence, reason: str
 ) -> ConsentRecord:
-    """Checks that were not asked are not; what was found before stays with the client.
+    """Record the withdrawal and cancel open checks; the client keeps earlier findings.
 
-    Raises ConsentClosed unless the consent was granted by this very link.
+    Raises ConsentClosed unless the subject granted the consent by this link.
     """
     report, consent = lock_with_report(Consent, consent_id)
     if done := _find_record(consent, generation, Decision.WITHDRAWN):
@@ -151,7 +154,7 @@ def withdraw(
 
 
 def checks_made(report: Report) -> str:
-    """How many of the checks were made, or are being made: all, some or none."""
+    """Return how many of the checks have begun: "all", "some" or "none"."""
     statuses = set(report.results.values_list("status", flat=True))
     if not statuses & {ResultStatus.RUNNING, ResultStatus.COMPLETED}:
         return "none"
@@ -168,7 +171,7 @@ def record_expiry(report: Report, consent: Consent, at: datetime) -> None:
 def _find_record(
     consent: Consent, generation: int, happened: ConsentRecord.Decision
 ) -> ConsentRecord | None:
-    """The record of the same answer by the same link: asked twice, answered once."""
+    """Return the record of the same decision by the same link: a repeated request."""
     return ConsentRecord.objects.filter(
         consent_id=consent.pk, generation=generation, happened=happened
     ).first()

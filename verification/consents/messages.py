@@ -1,5 +1,4 @@
-"""What subjects are sent: the consent link, a reminder of it, and a receipt; and the
-receipt of a referee."""
+"""Messages to subjects: links, reminders, codes, receipts; receipts of referees."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ from verification.reports.models import PaymentMode, Report, SubjectType
 from verification.values.wire import utc_text
 from workspaces.models import Environment
 
-# Where a subject can be reached: channel -> member of the subject.
+# Channel -> member of the subject that holds the address.
 CONTACT_MEMBERS = {Channel.EMAIL: "email", Channel.SMS: "phone"}
 
 
 def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(channel, address) of a subject or payer."""
+    """Return the (channel, address) pairs of a subject or payer."""
     found = (
         (channel.value, person.get(key)) for channel, key in CONTACT_MEMBERS.items()
     )
@@ -39,8 +38,7 @@ def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
-    """Whether a message of this kind to the report's subject or payer would be sent
-    now, to one address at least."""
+    """Return whether the subject or payer would now get a message of this kind."""
     return any(is_sendable(one) for one in messages_to(person, report, kind, "", {}))
 
 
@@ -54,7 +52,7 @@ def code_cause(consent: Consent, number: int | None = None) -> str:
 
 
 def cancel_consent_requests(consent: Consent) -> None:
-    """Send nothing more of what asks for an answer by the present link."""
+    """Cancel unsent messages that ask for an answer by the present link."""
     cancel(
         request_cause(consent),
         reminder_cause(consent),
@@ -64,7 +62,7 @@ def cancel_consent_requests(consent: Consent) -> None:
 
 
 def consent_request(report: Report, consent: Consent | None) -> list[OutgoingMessage]:
-    """The link, to every address the report has; nothing where nobody is asked."""
+    """Return the messages with a hosted consent's link, one to each address."""
     if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
         return []
     return _subject_messages(
@@ -85,7 +83,7 @@ def consent_reminder(report: Report, consent: Consent) -> list[OutgoingMessage]:
 
 
 def consent_lock_message(report: Report, consent: Consent) -> list[OutgoingMessage]:
-    """That the present link takes no answer any more, to every address."""
+    """Return the messages that say that the link is locked for good."""
     return _subject_messages(
         report,
         Kind.CONSENT_LOCKED,
@@ -97,9 +95,9 @@ def consent_lock_message(report: Report, consent: Consent) -> list[OutgoingMessa
 def code_channels(consent: Consent) -> list[str]:
     """Return the channels by which the page can send the subject a code, best first.
 
-    The page asks for a code if there is any. SMS comes first, as a mailbox has more
-    readers. Messages of the sandbox reach members and confirmed addresses alone, so its
-    pages ask other subjects for no code.
+    The page asks for a code if there is a channel. SMS comes first, as a mailbox has
+    more readers. The sandbox writes to members and confirmed addresses only, so its
+    page asks no other subject for a code.
     """
     report = consent.report
     wanted = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
@@ -120,14 +118,14 @@ def consent_code(consent: Consent, code: str, language: str) -> list[OutgoingMes
 
 
 def link_channels(consent: Consent) -> tuple[str, ...]:
-    """The channels by which the service has sent the present link."""
+    """Return the channels by which the service has sent the present link."""
     causes = [request_cause(consent), reminder_cause(consent)]
     sent = Notification.objects.filter(cause__in=causes, status=NotificationStatus.SENT)
     return tuple(sorted(set(sent.values_list("channel", flat=True))))
 
 
 def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessage]:
-    """By e-mail alone: it carries a document."""
+    """Return the message with the receipt, an e-mail as it carries a document."""
     reason = (record.evidence or {}).get("reason")
     context = {
         **report.workspace.requester.message_context,
@@ -140,7 +138,7 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessa
         "recordId": str(record.pk),
         "link": links.consent_url(record.consent_id, record.generation),
     }
-    # Of what was read; nobody knows where staff withdrew for the subject.
+    # The language of the page. If staff withdrew for the subject, there was no page.
     language = record.language or BILINGUAL
     wanted = _subject_messages(
         report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
@@ -149,8 +147,10 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessa
 
 
 def reference_receipt(reference: Reference) -> list[OutgoingMessage]:
-    """To the referee, in the language of the page; of a subject who was erased the
-    referee is not known any more."""
+    """Return the message to the referee in the language of the page.
+
+    Erasing the subject erases the referee's address; there is no message then.
+    """
     report = reference.report
     subject = report.subject or {}
     if not subject.get("refereeEmail"):
@@ -190,7 +190,7 @@ def _consent_context(report: Report, consent: Consent) -> dict[str, Any]:
 
 
 def _subject_price(report: Report) -> str:
-    # Of other reports the payment is not looked up: there may be 500 at once.
+    # Read the payment only if there is one: a batch may hold 500 reports.
     if report.payment_mode != PaymentMode.CANDIDATE:
         return ""
     payment = getattr(report, "payment", None)
@@ -221,7 +221,7 @@ def messages_to(
     context: dict[str, Any],
     language: str = BILINGUAL,
 ) -> list[OutgoingMessage]:
-    """One message to each address of the report's subject or payer."""
+    """Return one message for each address of the report's subject or payer."""
     return [
         OutgoingMessage(
             kind,

@@ -24,7 +24,7 @@ class ConsentStatus(models.TextChoices):
 
 
 class Consent(models.Model):
-    """The subject's consent to one report. A report that needs none has no row."""
+    """The subject's consent to one report. A report without consent has no row."""
 
     class Mode(models.TextChoices):
         SERVICE_HOSTED = "SERVICE_HOSTED", "The service asks the subject"
@@ -40,38 +40,37 @@ class Consent(models.Model):
 
     Status = ConsentStatus
     GIVEN_STATUSES = (ConsentStatus.GRANTED, ConsentStatus.ATTESTED)
-    # How long each lock in a row lasts; the one after these is for good.
+    # The first, second and third lock end after these times; the fourth never ends.
     LOCK_DURATIONS = (timedelta(minutes=15), timedelta(hours=1), timedelta(days=1))
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.OneToOneField(Report, models.CASCADE, related_name="consent")
     mode = models.CharField(max_length=17, choices=Mode)
     status = models.CharField(max_length=12, choices=ConsentStatus)
-    # Which link is the valid one; a new link raises it and so kills the old.
+    # Number of the present link, part of its token: a new link raises it.
     generation = models.PositiveIntegerField(default=1)
-    # SHA-256 of the link's token; the token itself is derived, and kept nowhere.
+    # SHA-256 of the link's token, which is derived and stored nowhere.
     token_digest = models.BinaryField(null=True, unique=True)
     expires_at = models.DateTimeField(null=True)
-    # {obtainedAt, method, policyVersion, evidenceReference} as the client attested.
+    # The client's attestation: {obtainedAt, method, policyVersion, evidenceReference}.
     attestation = EncryptedJSONField(null=True)
-    # Check -> the sources that the text named which was agreed to. No other is asked.
+    # Check -> the sources in the notice that the subject agreed to; it asks no other.
     shown_sources = models.JSONField(default=dict, db_default={}, editable=False)
-    # When the present link was made; another is made once a minute at most.
     link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
-    # Wrong answers to the challenge, since the last right one or the last lock.
+    # Wrong answers to the challenge since the last right one or the last lock.
     wrong_answers = models.PositiveSmallIntegerField(db_default=0)
-    # Locks in a row, since the last right answer or the present link was made.
+    # Locks since the last right answer or the last new link.
     locks = models.PositiveSmallIntegerField(db_default=0)
     locked_until = models.DateTimeField(null=True, editable=False)
-    # Codes that were sent, by any link, and where the last one went.
+    # Codes sent through any link, and the channel of the last one.
     codes_sent = models.PositiveSmallIntegerField(db_default=0)
     code_channel = models.CharField(max_length=5, db_default="")
-    # When that was; null once the code was typed, or wrong ones too often.
+    # Null once the subject has typed the code, or too many wrong ones.
     code_sent_at = models.DateTimeField(null=True, editable=False)
-    # Typed since the present link was made.
+    # Wrong codes since the last new link.
     wrong_codes = models.PositiveSmallIntegerField(db_default=0)
-    # When the subject asked for another link, which the client alone can send.
+    # When the subject asked the client for another link.
     link_requested_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
@@ -103,7 +102,7 @@ class Consent(models.Model):
             ),
         ]
         indexes = [
-            # What expiry and reminders look for.
+            # For expiry and reminders.
             models.Index(
                 fields=["expires_at"],
                 condition=Q(status="PENDING", mode="SERVICE_HOSTED"),
@@ -128,10 +127,10 @@ class Consent(models.Model):
 
 
 class RetiredLink(models.Model):
-    """A link of a consent, reference or payment that another took the place of.
+    """A link of a consent, reference or payment that a newer link has replaced.
 
-    The database keeps it when the row's link is changed or the row goes, so that who
-    opens the old message is told which one to use. It holds nothing personal.
+    A trigger inserts it when a row gets a new link or is deleted. The page of an old
+    link then tells its visitor to use the newer message. It holds no personal data.
     """
 
     class Purpose(models.TextChoices):
@@ -141,11 +140,11 @@ class RetiredLink(models.Model):
 
     digest = models.BinaryField(primary_key=True)
     purpose = models.CharField(max_length=9, choices=Purpose)
-    # It goes with its report. Not in the database, which writes it as consents go.
+    # No constraint: the trigger inserts rows while the report's consent is deleted.
     report = models.ForeignKey(
         Report, models.CASCADE, related_name="retired_links", db_constraint=False
     )
-    # The id of the consent, reference or payment, whose row may be gone.
+    # Id of the consent, reference or payment, which may be deleted.
     row_id = models.UUIDField(db_index=True)
     generation = models.PositiveIntegerField()
     retired_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -155,10 +154,10 @@ class RetiredLink(models.Model):
 
 
 class ConsentRecord(models.Model):
-    """One thing that happened to a consent, with its evidence: written once, for good.
+    """A decision about a consent, with its evidence. It never changes.
 
-    A grant, a refusal and a withdrawal are records of their own. The database refuses
-    changes; erasing the subject empties `evidence` and leaves the rest.
+    A grant, a refusal, a withdrawal and an expiry each have a record. The database
+    refuses changes; erasing the subject empties `evidence` and nothing else.
     """
 
     class Decision(models.TextChoices):
@@ -169,19 +168,19 @@ class ConsentRecord(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.PROTECT, related_name="consent_records")
-    # No foreign key: an edited draft asks anew, and what was recorded stays.
+    # No foreign key: an edit of the draft replaces the consent and keeps its records.
     consent_id = models.UUIDField()
     happened = models.CharField(max_length=9, choices=Decision)
-    # Which link it came through.
+    # Number of the link that the subject used.
     generation = models.PositiveIntegerField()
     language = models.CharField(max_length=2, blank=True)
-    # Version and SHA-256 of the exact text that was shown.
+    # Version and SHA-256 of the exact text on the page.
     notice_version = models.CharField(max_length=40, blank=True)
     notice_sha256 = models.BinaryField(null=True)
-    # What `Evidence.kept` makes.
+    # As `Evidence.kept` returns it.
     evidence = EncryptedJSONField(null=True)
-    # Keyed hash over the other fields, to show that nothing was changed since, for as
-    # long as there is evidence; `notice_sha256` follows from its text.
+    # Keyed hash over the other fields; it proves that the record is unchanged as long
+    # as there is evidence. `notice_sha256` follows from the text in the evidence.
     digest = KeyedHashField()
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -193,7 +192,7 @@ class ConsentRecord(models.Model):
             )
         ]
         indexes = [
-            # What is read out of a receipt.
+            # For a receipt's number that a subject reads out.
             models.Index(
                 Right(Cast("id", models.TextField()), NUMBER_DIGITS),
                 name="consent_records_by_number",
@@ -206,14 +205,14 @@ class ConsentRecord(models.Model):
 
     @property
     def is_by_staff(self) -> bool:
-        """Whether staff withdrew for the subject, who then read no page in a language.
+        """Return whether staff withdrew for the subject, who then read no page.
 
-        Erasing the evidence leaves this true.
+        The language is empty then; it stays so when the evidence is erased.
         """
         return self.happened == self.Decision.WITHDRAWN and not self.language
 
     @property
     def number(self) -> str:
-        """The receipt's number, as a person reads it out."""
+        """The number on the receipt, in groups of four for reading it out."""
         text = self.id.hex[-12:].upper()
         return f"C-{text[:4]}-{text[4:8]}-{text[8:]}"

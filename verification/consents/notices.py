@@ -1,8 +1,8 @@
-"""What a subject is told before deciding: versioned text, kept as data.
+"""The notice that a subject reads before deciding: versioned text in `texts/`.
 
 `texts/<version>.<language>.toml` holds one version in one language, in the order of the
-page. The page shows the parts of a Notice and `text` is the same as plain text, so that
-what is kept as evidence is what was shown.
+page. The page shows the parts of a Notice. The evidence of the decision keeps
+`Notice.text`, which is the same as plain text.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from verification.values.wire import one_line
 from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"
-# The text of each jurisdiction (the subject's country), and of all others.
+# Country of the subject -> version of the notice.
 VERSIONS: dict[str, str] = {"KE": "ke-2026-11d"}
 DEFAULT_VERSION = "ke-2026-11d"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`sent` is what a check sends, and to whom."""
+    """A heading with its text; `sent` lists what a check sends, and to whom."""
 
     heading: str
     text: str
@@ -45,11 +45,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`paragraphs` stand in plain sight, `full` below them, collapsed. `agreement`,
-    `not_me` and `withdrawal` are what the subject declares by the respective button.
+    """A version of the text, filled in for one consent.
 
-    `sources` are the names of those that the text says each check asks, in the order
-    of the route: checks of a subject who agrees ask no other.
+    The page shows `paragraphs`, and `full` collapsed below them. `agreement`, `not_me`
+    and `withdrawal` are the statements behind the buttons of these names. `sources`
+    names the sources in the text for each check, in the order of the route: after the
+    subject agrees, a check asks no other source.
     """
 
     version: str
@@ -77,7 +78,7 @@ class Notice:
 
 
 def notice_for(consent: Consent, language: str) -> Notice:
-    """The present text for this consent; `language` is one of LANGUAGES."""
+    """Return the present notice for this consent in one of LANGUAGES."""
     report = consent.report
     version = VERSIONS.get(report.country, DEFAULT_VERSION)
     source, values = _source(version, language), _values(report)
@@ -115,8 +116,11 @@ def notice_for(consent: Consent, language: str) -> Notice:
 
 
 def check_headings(names: Iterable[str], version: str, language: str) -> list[str]:
-    """What the text of this version calls these checks. Where no text was shown (staff
-    can withdraw for a subject) it is the present one."""
+    """Return the headings of these checks in this version of the notice.
+
+    If there is no such version, as when staff withdraw for a subject, return those of
+    the present one.
+    """
     if not (FOLDER / f"{version}.{language}.toml").exists():
         version = DEFAULT_VERSION
     texts = _source(version, language)["checks"]
@@ -147,7 +151,7 @@ def _points(entries: list[dict[str, str]], values: dict[str, Any]) -> tuple[Poin
 
 
 def _asked_sources(report: Report) -> dict[str, tuple[Provider, ...]]:
-    """The live sources that each check asks, in order; none in the sandbox."""
+    """Return the live sources of each check, in order; none in the sandbox."""
     routes = {
         name: route_for(name, report.environment, report.country)
         for name in report.checks_requested
@@ -157,7 +161,7 @@ def _asked_sources(report: Report) -> dict[str, tuple[Provider, ...]]:
     }
 
 
-# By check; None stands for lists that are kept here. Empty in the sandbox.
+# Check -> recipients; None is a watch list of this service. Empty in the sandbox.
 _Recipients = dict[str, list[Recipient | None]]
 
 
@@ -184,7 +188,7 @@ def _sent(
     recipients: list[Recipient | None] | None,
     values: dict[str, Any],
 ) -> str:
-    """What the check sends to whom, in the order of the route."""
+    """Say which details the check sends, and to whom, in the order of the route."""
     words = source["sent"]
     if recipients is None:
         return ""
@@ -214,8 +218,10 @@ def _transfers_abroad(
     *,
     has_referee: bool,
 ) -> str:
-    """Each recipient outside Kenya once, what protects details there, and the referee,
-    who may be anywhere."""
+    """Name each recipient outside Kenya once, with the safeguards there.
+
+    A referee may be in any country, so the text names them as well.
+    """
     if not told:
         return words["test"]
     places = {

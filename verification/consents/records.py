@@ -1,7 +1,4 @@
-"""The sources that a check may ask under a consent.
-
-Records of grants and withdrawals of a consent, with their evidence.
-"""
+"""Records of decisions about a consent with their evidence; the routes they allow."""
 
 from __future__ import annotations
 
@@ -24,11 +21,10 @@ from verification.values.wire import utc_text
 def consented_route(
     consent: Consent | None, check: str, environment: str, country: str
 ) -> Route:
-    """Return the route of the check, less the sources that the subject was not shown.
+    """Return the route of the check without sources that the notice did not name.
 
-    A consent that was given before notices named sources has none to show for its
-    checks, so no live source is left. An attested consent leaves the whole route: the
-    client's own notice names the sources.
+    A consent from before notices named sources allows no live source. An attested
+    consent allows the whole route: the client's own notice names the sources.
     """
     route = route_for(check, environment, country)
     if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
@@ -36,28 +32,29 @@ def consented_route(
     return restrict_route(route, consent.shown_sources.get(check))
 
 
-# Reasons to decline that a button of the page gives; any other was typed.
+# Reasons to decline that are buttons of the page; subjects type all others.
 NOT_ME, UNDER_AGE = "NOT_ME", "UNDER_AGE"
 REASON_CODES = {NOT_ME, UNDER_AGE}
-# `confirmed_by` where staff withdrew for a subject who asked them to.
+# `Evidence.confirmed_by` if staff withdraw for a subject who has asked them to.
 CONFIRMED_BY_STAFF = "STAFF"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How the subject answered; all blank where nobody did.
+    """Proof of the subject's decision; all blank for a link that expired.
 
-    `text` is the notice exactly as it was shown; `position` is that of who decides for
-    a company. `confirmed_by` is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER,
-    KRA_PIN, NO_CHALLENGE where the report knows none of them, STAFF, or blank where
-    nobody answered. `code_sent_to` is EMAIL or SMS where the subject typed the code
-    that was sent to `code_address`, which is masked. `link_sent_to` are the channels by
-    which the service sent the link; none if the client alone had it. `of_client` names
-    what was the client's own: ADDRESS (where one of its API keys was last used from),
-    BROWSER (a member is logged in there), CONTACT (the subject's address or number is a
-    member's, the client's contact, or one that a member confirmed for tests). `staff`
-    is the user who withdrew for the subject. `made` tells of a withdrawal how many
-    checks had been made: "all", "some" or "none".
+    - `text`: the notice exactly as on the page.
+    - `position`: that of the person who decides for a company.
+    - `confirmed_by`: the challenge, NO_CHALLENGE if the report knows no answer to any,
+      or STAFF.
+    - `code_sent_to`: EMAIL or SMS if the subject typed the code sent to
+      `code_address`, which is masked.
+    - `link_sent_to`: the channels by which the service sent the link; may be empty.
+    - `of_client`: signs that the client decided itself. ADDRESS: one of its keys was
+      last used from this address. BROWSER: a member is logged in. CONTACT: the
+      subject's address is a member's, the client's contact, or confirmed for tests.
+    - `staff`: the user who withdrew for the subject.
+    - `made`: how many checks were made before a withdrawal: "all", "some" or "none".
     """
 
     text: str = ""
@@ -107,7 +104,7 @@ def write_record(
     reason: str,
     at: datetime,
 ) -> ConsentRecord:
-    """The record of what came through the present link; the caller holds both rows."""
+    """Record a decision by the present link. The caller holds both rows."""
     kept = evidence.kept(report, reason)
     record = ConsentRecord(
         id=uuid7(),
@@ -127,7 +124,7 @@ def write_record(
 
 
 def reason_of(consent: Consent) -> str | None:
-    """Return why the subject declined or withdrew; None if they did not say."""
+    """Return why the subject declined or withdrew, or None without a reason."""
     if consent.status not in {ConsentStatus.DECLINED, ConsentStatus.WITHDRAWN}:
         return None
     record = ConsentRecord.objects.filter(
@@ -140,7 +137,7 @@ def reason_of(consent: Consent) -> str | None:
 
 
 def load_given_consent(consent: Consent) -> ConsentEvidence | None:
-    """What the record says of how consent was given; None where it was not."""
+    """Return how the consent was given, for sources; None if it was not given."""
     if not consent.is_given:
         return None
     if consent.mode == Consent.Mode.CUSTOMER_ATTESTED:
@@ -163,7 +160,7 @@ def load_given_consent(consent: Consent) -> ConsentEvidence | None:
 
 
 def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
-    """What `digest` must be, if nobody has changed the record or its evidence."""
+    """Return the `digest` of an unchanged record with this evidence."""
     said = [
         record.pk,
         record.report_id,

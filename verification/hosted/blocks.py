@@ -32,7 +32,7 @@ from verification.reports.models import Report
 from verification.values.masking import mask_email, mask_end
 from workspaces.models import Environment
 
-# What the buttons say.
+# Value of the button -> reason of the block.
 REASONS = {"block": Block.Reason.UNWANTED, "unknown": Block.Reason.UNKNOWN}
 
 
@@ -68,8 +68,10 @@ def block_page(
     addresses: list[tuple[str, str]],
     back: str,
 ) -> HttpResponse:
-    """Let whoever a report asks for something block its workspace. `back` is the path
-    of the page that asks, as it shows no more of a person than that page does."""
+    """Let the subject, payer or referee of a report block its workspace.
+
+    `back` is the path of the page with the request.
+    """
     reason = REASONS.get(request.POST.get("action", ""))
     if reason:
         block(report.workspace_id, addresses, reason)
@@ -108,6 +110,6 @@ def _change_block(request: HttpRequest, notification: Notification) -> HttpRespo
 
 
 def _most_telling_block(blocks: Any) -> Block | None:
-    """One of several: the one that says more."""
+    """Return the block with the most specific reason."""
     found: Block | None = blocks.order_by("reason").first()
     return found

@@ -1,19 +1,11 @@
-"""A visit to a consent: what its cookie holds.
-
-Where a consent is for who visits it: which page answers.
-
-How a consent is opened: by whom, and at which stage it is.
-
-What each page of a consent shows.
-"""
+"""The consent page: the visit in its cookie, its stages, and the context of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from functools import wraps
 from typing import Any
 from uuid import UUID
 
@@ -44,13 +36,11 @@ from verification.consents.notices import Notice, notice_for
 from verification.db.encryption import keyed_hash
 from verification.hosted import forms
 from verification.hosted.pages import (
-    View,
+    HostedPages,
     VisitCookie,
     client_context,
     details_of,
-    make_visit_required,
     qr_code,
-    see_other,
 )
 from verification.hosted.payment_page import format_money
 from verification.notifications.models import Channel, Kind
@@ -67,16 +57,17 @@ from verification.values.wire import one_line
 from verification.web.pages import minutes_until
 from workspaces.models import Environment
 
-CONSENT_COOKIE = VisitCookie("/c/v/", "hosted.consent", seconds=3600)
-# One more than the longest name that is taken; a cookie has 4 KB.
+# One more than the longest valid name; a cookie has 4 KB.
 MAX_TYPED_LENGTH = 201
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """`confirmed` is blank until the visitor has shown who they are, and `proved` until
-    they have typed the code that was sent to them. `typed` is a form that was not
-    taken, to be shown again with what is wrong."""
+    """The state of one browser at one consent.
+
+    `confirmed` is blank until the visitor passes the challenge, and `proved` until they
+    type the code. `typed` holds an invalid form, which the page shows with its errors.
+    """
 
     consent_id: UUID
     generation: int
@@ -88,14 +79,14 @@ class Visit:
         return replace(self, confirmed=_confirmation(consent), typed=None)
 
     def with_proof(self, consent: Consent, channel: str) -> Visit:
-        """With the code typed that was sent to the subject by this channel."""
+        """Return the visit of a visitor who typed the code from this channel."""
         return replace(self, proved=_proof(consent, channel), typed=None)
 
     def without_form(self) -> Visit:
         return replace(self, typed=None)
 
     def keep(self, typed: Mapping[str, str], names: Iterable[str]) -> Visit:
-        """With these members of a form, as far as a cookie can hold them."""
+        """Return the visit with these members of a form, cut to the cookie's size."""
         return replace(
             self, typed={n: typed.get(n, "")[:MAX_TYPED_LENGTH] for n in names}
         )
@@ -104,30 +95,19 @@ class Visit:
         return self.confirmed == _confirmation(consent)
 
     def proved_channel(self, consent: Consent) -> str:
-        """The channel that the code went to which was typed; "" if none was."""
+        """Return the channel of the code that the visitor typed, or ""."""
         proofs = {_proof(consent, channel): channel for channel in CONTACT_MEMBERS}
         return proofs.get(self.proved, "")
 
 
-def store_visit(response: HttpResponse, visit: Visit) -> None:
-    value = asdict(visit)
-    del value["consent_id"]
-    CONSENT_COOKIE.remember(response, visit.consent_id, value)
-
-
-def load_visit(request: HttpRequest, consent_id: UUID) -> Visit | None:
-    value = CONSENT_COOKIE.value_of(request, consent_id)
-    return Visit(consent_id, **value) if value else None
-
-
 def _proof(consent: Consent, channel: str) -> str:
-    # Of the address: an edit of the draft to another one asks again.
+    # The hash covers the address: after an edit the page asks for a code again.
     address = (consent.report.subject or {}).get(CONTACT_MEMBERS[Channel(channel)], "")
     return keyed_hash("proved", consent.pk, channel, address).hex()[:32]
 
 
 def _confirmation(consent: Consent) -> str:
-    # Of what was asked for: an edit of the draft to another person asks again.
+    # The hash covers the details: after an edit the page asks the challenge again.
     subject = consent.report.subject or {}
     members = ("dateOfBirth", "idNumber", "registrationNumber", "kraPin")
     known = (subject.get(member, "") for member in members)
@@ -144,7 +124,7 @@ class Stage(StrEnum):
     LOCKED = "locked"
     LOCKED_FOR_GOOD = "locked_for_good"
     CHALLENGE = "challenge"
-    # The subject types a code that was sent to them.
+    # The subject types the code from a message.
     CODE = "code"
     UNDER_AGE = "under_age"
     ASKED = "asked"
@@ -168,7 +148,7 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
     if consent.status == ConsentStatus.PENDING:
         if consent.report.status not in PENDING_STATUSES:
             return Stage.CANCELLED
-        # The job that closes it may not have come yet.
+        # The job that expires it may run later.
         if consent.expires_at <= at:
             return Stage.EXPIRED
     if challenge_for_consent(consent) and not visit.is_confirmed(consent):
@@ -184,78 +164,66 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
     return Stage.ASKED
 
 
-# What a verb says when the consent went another way meanwhile.
-CONFLICT_ERRORS = (ConsentClosed, LinkLocked, ConsentNotRenewable, Consent.DoesNotExist)
-
-
 @dataclass(frozen=True, slots=True)
 class OpenConsent:
-    """A consent, opened by a link in this browser."""
+    """A consent that this browser has opened by a link."""
 
     consent: Consent
     visit: Visit
     stage: Stage
 
 
-ConsentView = Callable[[HttpRequest, OpenConsent], HttpResponse]
+class ConsentPages(HostedPages[OpenConsent]):
+    cookie = VisitCookie("/c/v/", "hosted.consent", seconds=3600)
+    over = "over"
+    conflicts = (ConsentClosed, LinkLocked, ConsentNotRenewable, Consent.DoesNotExist)
+
+    def find(self, request: HttpRequest, row: UUID) -> OpenConsent | None:
+        value = self.cookie.value_of(request, row)
+        if not value:
+            return None
+        visit = Visit(row, **value)
+        rows = Consent.objects.select_related("report__workspace", "report__payment")
+        consent = rows.filter(pk=row).first() or _replaced_consent(visit)
+        return OpenConsent(consent, visit, stage_of(consent, visit, now()))
+
+    def visit_by_link(self, generation: int) -> dict[str, Any]:
+        return {"generation": generation}
+
+    def store(self, visit: Visit, query: str = "") -> HttpResponse:
+        """Store the visit and redirect to the page."""
+        value = asdict(visit)
+        return self.remember(value.pop("consent_id"), value, query)
 
 
-def redirect_to_page(consent_id: UUID, query: str = "") -> HttpResponse:
-    return see_other(CONSENT_COOKIE.path_of(consent_id) + query)
+pages = ConsentPages()
 
 
-def _open_consent(request: HttpRequest, consent_id: UUID) -> OpenConsent | None:
-    visit = load_visit(request, consent_id)
-    if visit is None:
-        return None
-    rows = Consent.objects.select_related("report__workspace", "report__payment")
-    consent = rows.filter(pk=consent_id).first() or _retired_consent(visit)
-    return OpenConsent(consent, visit, stage_of(consent, visit, now()))
+def _replaced_consent(visit: Visit) -> Consent:
+    """Return a consent that an edit of the draft replaced, as its link remembers it.
 
-
-def _retired_consent(visit: Visit) -> Consent:
-    """What an edit of the draft replaced, as far as its link remembers it."""
+    Raises Consent.DoesNotExist.
+    """
     links = RetiredLink.objects.select_related("report__workspace", "report__payment")
     link = links.filter(row_id=visit.consent_id, generation=visit.generation).first()
     if link is None:
         raise Consent.DoesNotExist
-    # No link leads to this one any more, as `stage_of` tells by `expires_at`.
+    # Without `expires_at`, `stage_of` says that the link was replaced.
     return Consent(pk=link.row_id, report=link.report, generation=link.generation)
 
 
-visit_required = make_visit_required(
-    CONSENT_COOKIE, _open_consent, over="over", overtaken=CONFLICT_ERRORS
-)
-
-
-def require_post_at(*stages: Stage) -> Callable[[ConsentView], View]:
-    """A POST at one of these stages; anything else leads to the page as it is now."""
-
-    def decorate(view: ConsentView) -> View:
-        @visit_required
-        @wraps(view)
-        def act(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-            if request.method != "POST" or visited.stage not in stages:
-                return redirect_to_page(visited.consent.pk)
-            return view(request, visited)
-
-        return act
-
-    return decorate
-
-
 Context = dict[str, Any]
-# Of a report whose subject has agreed, and whose checks have not begun.
+# Statuses of a report after consent and before its checks.
 BEFORE_CHECKS = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 
 
 def notice_of(consent: Consent) -> Notice:
-    """In the language of the page."""
+    """Return the notice in the language of the page."""
     return notice_for(consent, get_language() or "en")
 
 
 def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
-    """Of pages that name who asked, and nothing of the subject."""
+    """Return what all pages show: the client, and no detail of the subject."""
     consent = visited.consent
     locked_minutes = minutes_until(consent.locked_until)
     return {
@@ -279,8 +247,10 @@ def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
 
 
 def block_path(visited: OpenConsent) -> str:
-    """Where the visitor can block the workspace. Another link's subject may be
-    somebody else, so replaced links lead nowhere."""
+    """Return the path on which the visitor can block the workspace, or "".
+
+    After an edit, the visitor of a replaced link may be another person.
+    """
     if visited.stage in {Stage.REPLACED, Stage.CANCELLED}:
         return ""
     return reverse("hosted:block", args=[visited.consent.pk])
@@ -297,7 +267,7 @@ def challenge_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "wrong": "wrong" in request.GET and consent.wrong_answers > 0,
         "steps": count_steps(consent) if is_asked else 2,
         "tries_left": TRIES - consent.wrong_answers,
-        # Which lock comes next: 0 to 2 for a time, 3 for good.
+        # The next lock: 0 to 2 end after a time, 3 never ends.
         "next_lock": min(consent.locks, 3 if is_asked else 2),
     }
 
@@ -319,7 +289,7 @@ def code_context(request: HttpRequest, visited: OpenConsent) -> Context:
 
 
 def code_destinations(consent: Consent) -> list[tuple[str, str]]:
-    """Channel and masked address of where a code can be sent, the best first."""
+    """Return (channel, masked address) for each way to send a code, best first."""
     subject = consent.report.subject or {}
     masked = {
         Channel.SMS.value: mask_end(subject.get("phone", ""), 3),
@@ -329,12 +299,12 @@ def code_destinations(consent: Consent) -> list[tuple[str, str]]:
 
 
 def count_steps(consent: Consent) -> int:
-    """How many pages there are up to the decision, with it."""
+    """Return the number of pages up to the decision, which counts as one."""
     return 1 + bool(challenge_for_consent(consent)) + bool(code_channels(consent))
 
 
 def replaced_context(request: HttpRequest, visited: OpenConsent) -> Context:
-    """What was answered by the old link is not lost with it."""
+    """Show the decisions that the subject made by the old link."""
     return {
         **base_context(request, visited),
         "records": records_of(visited),
@@ -343,13 +313,13 @@ def replaced_context(request: HttpRequest, visited: OpenConsent) -> Context:
 
 
 def has_confirmed(visited: OpenConsent) -> bool:
-    """Confirmed by this browser; an edit to another person undoes it."""
+    """Return whether this browser has passed the challenge for this subject."""
     return visited.visit.is_confirmed(visited.consent)
 
 
 def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
     consent = visited.consent
-    # Who was not asked to confirm anything is told nothing about the subject.
+    # A visitor without a challenge sees no details of the subject.
     known = consent.report.subject if challenge_for_consent(consent) else None
     return {
         **base_context(request, visited),
@@ -368,7 +338,7 @@ def under_age_context(request: HttpRequest, visited: OpenConsent) -> Context:
 
 
 def under_age_text(consent: Consent) -> str:
-    """What a subject under 18 reads in place of the notice."""
+    """Return the text that a subject under 18 reads in place of the notice."""
     client = one_line(consent.report.workspace.requester.name)
     return " ".join(
         [
@@ -397,7 +367,7 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "is_outdated": consent.status == ConsentStatus.GRANTED
         and consent.report.status in BEFORE_CHECKS
         and bool(blocked_check_reason(consent.report)),
-        # Of the last answer: a check that was running then may have ended since.
+        # From the last record: a check that ran then may have ended since.
         "made": (records[-1].evidence or {}).get("made"),
         "is_by_staff": records[-1].is_by_staff,
         "checks": check_statuses(consent, notice),
@@ -405,8 +375,10 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
 
 
 def payment_context(consent: Consent) -> Context:
-    """Where the subject pays, and how much, or whether the other payer gets our
-    message; nothing if nobody can pay now."""
+    """Return where the subject pays, and how much; empty if the payment is closed.
+
+    If a third party pays, return whether a message reaches that payer.
+    """
     report = consent.report
     payment = getattr(report, "payment", None)
     if report.payment_mode == PaymentMode.THIRD_PARTY:
@@ -423,9 +395,9 @@ def payment_context(consent: Consent) -> Context:
 
 
 def check_statuses(consent: Consent, notice: Notice) -> list[tuple[str, str]]:
-    """What the notice calls each check of the report, and the status of the check.
+    """Return (heading in the notice, status) of each check of the report.
 
-    What waits in a draft does not wait for a consent that was withdrawn.
+    After a withdrawal a check of a draft counts as cancelled.
     """
     report = consent.report
     statuses = dict(report.results.values_list("name", "status"))
@@ -453,7 +425,7 @@ CONTEXT_BY_STAGE = {
 
 
 def records_of(visited: OpenConsent) -> list[ConsentRecord]:
-    """What was answered by this link, oldest first."""
+    """Return the decisions of this link, oldest first."""
     records = ConsentRecord.objects.filter(
         consent_id=visited.consent.pk, generation=visited.visit.generation
     )

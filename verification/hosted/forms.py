@@ -1,4 +1,4 @@
-"""What visitors type. Errors are sentences that say what to do."""
+"""Forms of the hosted pages. Their errors say what to do."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from verification.values.formats import kenyan_mobile
 
 REASON_LENGTH = 500
 MAX_DIGITS = 4
-# The first year that has as many.
 FIRST_FOUR_DIGIT_YEAR = 1000
 
 
 class TextField(forms.CharField):
-    """Django says this one in English alone; lengths are named by each field."""
+    """A text field with a translated error for NUL; Django has no Kiswahili."""
 
     default_error_messages = {
         "null_characters_not_allowed": _(
@@ -34,7 +33,7 @@ class TextField(forms.CharField):
 
 
 class PhoneForm(forms.Form):
-    """Where an M-Pesa prompt is sent."""
+    """The number of the phone that gets an M-Pesa prompt."""
 
     phone = TextField(
         max_length=40,
@@ -53,7 +52,7 @@ class PhoneForm(forms.Form):
 
 
 class DateOfBirthForm(forms.Form):
-    # Without rules of their own: `clean` says what is wrong with the whole date.
+    # The fields have no rules: `clean` checks the whole date and names its error.
     day = forms.Field(required=False)
     month = forms.Field(required=False)
     year = forms.Field(required=False)
@@ -121,8 +120,6 @@ class KraPinForm(forms.Form):
 
 
 class CodeForm(forms.Form):
-    """The code that was sent to the subject."""
-
     answer = TextField(
         max_length=20,
         error_messages={
@@ -157,13 +154,13 @@ class GrantForm(forms.Form):
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
         if self.report and not is_signature(self.report, name):
-            # It does not say which name is expected.
+            # The error must not say which name is right.
             raise forms.ValidationError(self.error)
         return name
 
 
 class CompanyGrantForm(GrantForm):
-    """By a person who decides for the company."""
+    """The form of a person who decides for a company."""
 
     error = _("Type your first name and your family name")
     position = TextField(
@@ -193,20 +190,20 @@ CHALLENGE_FORMS: dict[str, type[forms.Form]] = {
 
 
 def challenge_form(kind: str | None, typed: Any = None) -> forms.Form:
-    """The form that asks for what `challenge_of` names."""
+    """Return the form of this challenge."""
     return CHALLENGE_FORMS.get(kind or "", IdNumberEndForm)(typed)
 
 
 def grant_form(report: Report, typed: Any = None) -> GrantForm:
-    """The form that signs for the subject of the report."""
+    """Return the form by which the report's subject, or its signer, agrees."""
     is_company = report.subject_type == SubjectType.COMPANY
     return (CompanyGrantForm if is_company else GrantForm)(typed, report)
 
 
 def parse_number(typed: str | None) -> int:
-    """A part of a date; ValueError if it is none."""
+    """Return a part of a date. Raises ValueError."""
     typed = (typed or "").strip()
-    # Not what else int() takes: "1_0" or other scripts' digits.
+    # int() also takes "1_0" and digits of other scripts.
     if not typed.isascii() or not typed.isdigit() or len(typed) > MAX_DIGITS:
         raise ValueError("not a number")
     return int(typed)

@@ -1,27 +1,19 @@
-"""Personal details as hosted pages show them.
+"""The base of all hosted pages: visits by links, rendering, masking, form limits.
 
-What one browser may see of one row, in a sealed cookie.
-
-The cookie's path is that row's pages, so that links in two tabs do not mix, and it
-takes the token's place: the token leaves the address bar with the first answer. Only
-the service can read it: it may hold what was typed about the subject.
-
-Links that another took the place of: who opens one is told so.
-
-What all hosted pages share: headers, the frame, and how a row is opened.
-
-Forms that no person fills in are refused before anything reads them.
+A visit is what one browser may see of one row. A sealed cookie holds it in place of the
+token; the cookie's path is that row's pages, so that links in two tabs do not mix.
 """
 
 from __future__ import annotations
 
 import time
 import zlib
+from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 import orjson
@@ -39,20 +31,27 @@ from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
 
-from verification.consents.models import RetiredLink
+from verification import links
+from verification.consents.models import Consent, RetiredLink
 from verification.db.encryption import UnknownKey, seal, unseal
+from verification.payments.models import Payment
+from verification.references.models import Reference
 from verification.reports.links import ResendTooSoon
 from verification.values.masking import DOTS, mask_email, mask_end
 from verification.values.wire import one_line
 from verification.web.pages import View
 from verification.web.pages import private_page as hosted
+from workspaces import rate_limits
 from workspaces.models import Workspace
 
 
 def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
-    """Label and masked value of what would be looked up, and of who would be asked;
-    names stay whole."""
+    """Return (label, value) of the subject's details and referee for the checks.
+
+    Values are masked, names are whole.
+    """
     referee = (subject.get("refereeName"), mask_email(subject.get("refereeEmail", "")))
     details = [
         (_("Name"), subject.get("fullName", "")),
@@ -68,7 +67,7 @@ def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def initials(name: str) -> str:
-    """Enough to recognise whom one knows, not to learn a name by."""
+    """Return initials, by which one recognises a known name and learns no other."""
     return " ".join(f"{part[:1].upper()}{DOTS}" for part in one_line(name).split())
 
 
@@ -77,9 +76,9 @@ NAME = "visit"
 
 @dataclass(frozen=True, slots=True)
 class VisitCookie:
-    """Of one kind of link: its pages' path before the id, and how long a visit lasts.
+    """The cookie of one kind of link: `path` comes before the row's id.
 
-    `kind` keeps a visit of one kind from being one of another.
+    A visit lasts `seconds`. `kind` is sealed in, so that no other kind can read it.
     """
 
     path: str
@@ -103,7 +102,7 @@ class VisitCookie:
         )
 
     def value_of(self, request: HttpRequest, row: UUID) -> Any:
-        """None without a cookie, or when it is forged, of another row, or too old."""
+        """Return the value; None if the cookie is missing, forged or too old."""
         cookie = request.COOKIES.get(_name(), "")
         try:
             sealed = urlsafe_b64decode(cookie)
@@ -115,50 +114,118 @@ class VisitCookie:
 
 
 def _name() -> str:
-    # A browser takes this prefix from an encrypted connection alone.
+    # Browsers accept this prefix over an encrypted connection only.
     return f"__Secure-{NAME}" if settings.SESSION_COOKIE_SECURE else NAME
 
 
-def retired_link(purpose: RetiredLink.Purpose, digest: bytes) -> RetiredLink | None:
-    return RetiredLink.objects.filter(digest=digest, purpose=purpose).first()
+class RateLimited(Exception):
+    """A visitor does this too often; the page asks them to wait."""
+
+
+def require_rate(rate: rate_limits.Rate) -> None:
+    """Raise RateLimited if the limit of this minute is exceeded."""
+    if rate.exceeded:
+        raise RateLimited
 
 
 Visited = TypeVar("Visited")
 VisitedView = Callable[[HttpRequest, Visited], HttpResponse]
 
 
-def make_visit_required(
-    cookie: VisitCookie,
-    find: Callable[[HttpRequest, UUID], Visited | None],
-    *,
-    over: str,
-    overtaken: tuple[type[Exception], ...],
-) -> Callable[[VisitedView[Visited]], View]:
-    """Views of what this browser's link opened, which `find` hands over.
+class HostedPages(ABC, Generic[Visited]):
+    """The pages behind one kind of link.
 
-    Where it finds nothing the page is `over`. What `overtaken` names is raised when the
-    row went another way meanwhile: the page then tells how.
+    A link stores a visit in a cookie and redirects to the page, so that the token
+    leaves the address bar. The views of the page get what `find` reads for that visit.
     """
 
-    def opened(view: VisitedView[Visited]) -> View:
+    cookie: ClassVar[VisitCookie]
+    # The template for a browser without a visit.
+    over: ClassVar[str]
+    # Errors of verbs whose row changed after `find`: the page then shows its new state.
+    conflicts: ClassVar[tuple[type[Exception], ...]]
+
+    @abstractmethod
+    def find(self, request: HttpRequest, row: UUID) -> Visited | None:
+        """Return what this browser has opened; None without a visit to this row."""
+
+    def visit_by_link(self, generation: int) -> Any:
+        """Return the cookie's value for a visitor who opens the link."""
+        return generation
+
+    def path_of(self, row: UUID) -> str:
+        return self.cookie.path_of(row)
+
+    def redirect(self, row: UUID, query: str = "") -> HttpResponse:
+        return see_other(self.path_of(row) + query)
+
+    def remember(self, row: UUID, value: Any, query: str = "") -> HttpResponse:
+        """Store the visit and redirect to the page.
+
+        A page is never the answer to a POST, so that going back in the browser works.
+        """
+        response = self.redirect(row, query)
+        self.cookie.remember(response, row, value)
+        return response
+
+    def link_view(self, model: type[Consent | Payment | Reference]) -> View:
+        """Return the view of the model's links, which changes no row."""
+        rows = model._default_manager.values_list("pk", "generation")
+        retired = RetiredLink.objects.filter(purpose=model._meta.model_name)
+
+        @require_safe
+        @hosted
+        def open_link(request: HttpRequest, token: str) -> HttpResponse:
+            digest = links.digest(token)
+            found = rows.filter(token_digest=digest).first()
+            found = (
+                found
+                or (
+                    retired.filter(digest=digest).values_list("row_id", "generation")
+                ).first()
+            )
+            if found is None:
+                return render_page(request, "unknown", status=404)
+            row, generation = found
+            return self.remember(row, self.visit_by_link(generation))
+
+        return open_link
+
+    def visit_required(self, view: VisitedView[Visited]) -> View:
         @hosted
         @wraps(view)
         def shown(request: HttpRequest, row: UUID) -> HttpResponse:
             try:
-                visited = find(request, row)
+                visited = self.find(request, row)
                 if visited is None:
-                    return render_page(request, over, status=403)
+                    return render_page(request, self.over, status=403)
                 return view(request, visited)
+            except RateLimited:
+                return render_page(request, "too_many", status=429)
             except ResendTooSoon:
-                return see_other(cookie.path_of(row) + "?too-soon")
-            except overtaken:
+                return self.redirect(row, "?too-soon")
+            except self.conflicts:
                 if request.method == "POST":
-                    return see_other(cookie.path_of(row))
+                    return self.redirect(row)
                 return render_page(request, "replaced", status=410)
 
         return shown
 
-    return opened
+    def post_at(self, *stages: str) -> Callable[[VisitedView[Visited]], View]:
+        """Require a POST at one of these stages; redirect anything else to the page."""
+
+        def decorate(view: VisitedView[Visited]) -> View:
+            @self.visit_required
+            @wraps(view)
+            def act(request: HttpRequest, visited: Visited) -> HttpResponse:
+                opened: Any = visited
+                if request.method == "POST" and opened.stage in stages:
+                    return view(request, visited)
+                return self.redirect(request.resolver_match.kwargs["row"])  # type: ignore[union-attr]
+
+            return act
+
+        return decorate
 
 
 def render_page(
@@ -174,7 +241,7 @@ def render_page(
 
 
 def client_context(workspace: Workspace) -> dict[str, Any]:
-    """What the pages of its reports show of the client."""
+    """Return what hosted pages show of the client."""
     requester = workspace.requester
     return {
         "client": requester.name,
@@ -184,7 +251,7 @@ def client_context(workspace: Workspace) -> dict[str, Any]:
 
 
 def see_other(path: str) -> HttpResponse:
-    """What follows is a GET whatever this was."""
+    """Redirect with status 303: the browser follows with a GET."""
     response = HttpResponseRedirect(path)
     response.status_code = 303
     return response
@@ -199,7 +266,7 @@ def pdf_response(pdf: bytes, name: str) -> HttpResponse:
 
 
 def qr_code(text: str) -> str:
-    """Inline SVG; what is drawn is computed, so nothing of `text` is in the markup."""
+    """Return an inline SVG; it is safe as its markup contains no part of `text`."""
     code = segno.make(text, error="m")
     return mark_safe(  # noqa: S308
         code.svg_inline(scale=4, border=4, dark="#0f3d3a", light="#fff")
@@ -211,7 +278,7 @@ MAX_BYTES = 64 * 1024
 
 
 class FormMiddleware:
-    """Before the middleware that reads the form for its token."""
+    """Refuse oversized and unreadable forms; it runs before CSRF reads the form."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -227,15 +294,15 @@ def _refuse_form(request: HttpRequest) -> HttpResponse | None:
     if length.isdigit() and int(length) > MAX_BYTES:
         return too_large(request)
     try:
-        # Where it is first asked for, an error would be answered without a page.
+        # Parse the form here: an error in a later middleware would get no page.
         _ = request.POST
     except (MultiPartParserError, BadRequest):
         return unreadable(request)
     except SuspiciousOperation:
-        # More fields than any form of ours has.
+        # The form has more fields than any of this service.
         return too_large(request)
     except UnreadablePostError:
-        # Nobody waits for the answer; without its token the form is refused.
+        # The browser has left; CSRF refuses the form, which has no token.
         pass
     return None
 

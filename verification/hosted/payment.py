@@ -1,6 +1,6 @@
-"""The pages of a payment link: look up, call one verb, lead back to the page.
+"""Views of the payment page: each calls one verb and redirects to the page.
 
-What is paid is only what the provider says; nothing that a browser brings counts.
+Only the provider says what is paid; nothing in a browser's request counts.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 
-from verification import links
 from verification.consents.messages import addresses_of
-from verification.consents.models import RetiredLink
 from verification.documents.receipts import payment_receipt_pdf
 from verification.hosted import payment_page
 from verification.hosted import payment_page as context
 from verification.hosted.blocks import block_page
 from verification.hosted.forms import PhoneForm
 from verification.hosted.pages import (
+    HostedPages,
     VisitCookie,
-    hosted,
-    make_visit_required,
+    pdf_response,
     render_page,
-    retired_link,
+    require_rate,
     see_other,
 )
 from verification.hosted.payment_page import (
@@ -48,49 +46,47 @@ from verification.payments.registry import NoPaymentProvider
 from verification.web.security_policy import allow
 from workspaces import rate_limits
 
-COOKIE = VisitCookie("/p/v/", "hosted.payment", seconds=3600)
 CHECKOUTS_PER_MINUTE = 30
-# The newest; nobody opens more, and a page shows no end of them.
+# The page lists the newest checkouts only.
 MAX_CHECKOUTS = 20
 UNAVAILABLE = "?unavailable"
 TOO_MANY = _("Too many prompts were sent. Try again later, or pay another way")
-# The phone may be somebody else's: neither who blocked the client nor why is said.
+# The phone may belong to another person, so the error names neither person nor reason.
 PHONE_BLOCKED = _(
     "This number takes no prompts from this client. Use another, or pay another way"
 )
-# At these a payer who paid a part can have it back at once.
+# At these stages a payer can have a paid part back at once.
 PART_PAID_STAGES = {Stage.PART, Stage.SUSPENDED, Stage.SOURCES_CHANGED}
 SETTLED = {PaymentStatus.PAID, PaymentStatus.REFUNDED}
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPayment:
-    """A payment, opened by the link of this generation in this browser."""
+    """A payment that this browser has opened by the link of this generation."""
 
     payment: Payment
     generation: int
-    # First those that paid, and parts that are kept; then the newest.
+    # Checkouts that paid come first, then parts, then the newest.
     checkouts: list[Checkout]
     came_back: ProviderReturn | None
     stage: Stage
 
 
-def _open_payment(request: HttpRequest, payment_id: UUID) -> OpenPayment | None:
-    generation = COOKIE.value_of(request, payment_id)
-    if generation is None:
-        return None
+def _open_payment(
+    request: HttpRequest, payment_id: UUID, generation: int
+) -> OpenPayment:
     rows = Payment.objects.select_related("report__workspace")
     payment = rows.get(pk=payment_id)
     checkouts = _checkouts_of(payment)
     if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
-        # It may have been paid between the two looks.
+        # The payment may have been paid between the two reads.
         payment = rows.get(pk=payment_id)
     came_back = _find_return(request, checkouts)
     has_parts = bool(context.waiting_parts(checkouts))
     stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
     is_doubted = any(ReviewFlag.OTHER_CURRENCY in one.review_flags for one in checkouts)
     if stage == Stage.EXAMINED and not is_doubted:
-        # It came between the two looks.
+        # The flag was raised between the two reads.
         checkouts = _checkouts_of(payment)
     return OpenPayment(payment, generation, checkouts, came_back, stage)
 
@@ -107,7 +103,7 @@ def _checkouts_of(payment: Payment) -> list[Checkout]:
 def _find_return(
     request: HttpRequest, checkouts: list[Checkout]
 ) -> ProviderReturn | None:
-    """Of the prompt that waits, if any, however its payer has come here."""
+    """Return the waiting prompt, or the checkout that the payer comes back from."""
     prompts = (one.reference for one in checkouts if one.is_waiting_prompt)
     left = next(prompts, None) or request.GET.get("back")
     mine = (one for one in checkouts if one.reference == left)
@@ -115,35 +111,28 @@ def _find_return(
     return ProviderReturn(checkout, payment_page.since(request)) if checkout else None
 
 
-visit_required = make_visit_required(
-    COOKIE,
-    _open_payment,
-    over="payment/over",
-    overtaken=(
+class PaymentPages(HostedPages[OpenPayment]):
+    cookie = VisitCookie("/p/v/", "hosted.payment", seconds=3600)
+    over = "payment/over"
+    conflicts = (
         payment_checkouts.PaymentClosed,
         PaymentNotRenewable,
         Payment.DoesNotExist,
-    ),
-)
+    )
+
+    def find(self, request: HttpRequest, row: UUID) -> OpenPayment | None:
+        generation = self.cookie.value_of(request, row)
+        return None if generation is None else _open_payment(request, row, generation)
+
+
+pages = PaymentPages()
+open_link = pages.link_view(Payment)
 
 
 @require_safe
-@hosted
-def open_link(request: HttpRequest, token: str) -> HttpResponse:
-    """Take the token out of the address bar; nothing else happens."""
-    digest = links.digest(token)
-    found = Payment.objects.filter(token_digest=digest).only("id", "generation")
-    if payment := found.first():
-        return _redirect_with_visit(payment.pk, payment.generation)
-    if retired := retired_link(RetiredLink.Purpose.PAYMENT, digest):
-        return _redirect_with_visit(retired.row_id, retired.generation)
-    return render_page(request, "unknown", status=404)
-
-
-@require_safe
-@visit_required
+@pages.visit_required
 def show(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """The page of the stage that the payment is at."""
+    """Show the page of the payment's stage."""
     return _render_page(
         request, visited, PhoneForm(), STATUS_CODES.get(visited.stage, 200)
     )
@@ -162,31 +151,26 @@ def _render_page(
     return response
 
 
-@visit_required
+@pages.post_at(*PAYABLE)
 def pay(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """To the provider's page. Nothing is taken here, however often it is asked."""
+    """Redirect to the provider's page. No money moves here."""
     payment = visited.payment
-    if request.method != "POST" or visited.stage not in PAYABLE:
-        return redirect_to_page(payment.pk)
-    # By link: many phones share one address of their carrier.
-    if rate_limits.count(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE).exceeded:
-        return render_page(request, "too_many", status=429)
+    # The limit is by link, as many phones share one address of their carrier.
+    require_rate(rate_limits.count(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE))
     try:
         checkout = payment_checkouts.open_checkout(payment.pk, visited.generation)
         url = checkout.url or payment_checkouts.open_at_provider(
             checkout, get_language() or "en"
         )
     except (payment_checkouts.CheckoutNotOpened, NoPaymentProvider):
-        return redirect_to_page(payment.pk, UNAVAILABLE)
+        return pages.redirect(payment.pk, UNAVAILABLE)
     return see_other(url)
 
 
-@visit_required
+@pages.post_at(*PAYABLE)
 def send_prompt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """Have a prompt sent to the payer's phone. While one waits no other is sent."""
+    """Send a prompt to the payer's phone, unless another one waits."""
     payment = visited.payment
-    if request.method != "POST" or visited.stage not in PAYABLE:
-        return redirect_to_page(payment.pk)
     form = PhoneForm(request.POST)
     if not form.is_valid():
         return _render_page(request, visited, form)
@@ -202,91 +186,73 @@ def send_prompt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
         form.add_error("phone", gettext(PHONE_BLOCKED))
         return _render_page(request, visited, form)
     except (payment_checkouts.CheckoutNotOpened, NoPaymentProvider):
-        return redirect_to_page(payment.pk, UNAVAILABLE)
+        return pages.redirect(payment.pk, UNAVAILABLE)
     payment_checkouts.send_prompt(checkout)
-    return redirect_to_page(payment.pk)
+    return pages.redirect(payment.pk)
 
 
-@visit_required
+@pages.post_at(Stage.PROMPTED)
 def abandon_prompt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """Back to the ways to pay, from a prompt that is overdue."""
-    if request.method == "POST" and visited.stage == Stage.PROMPTED:
-        payment_checkouts.end_overdue_prompt(visited.payment.pk)
-    return redirect_to_page(visited.payment.pk)
+    """End an overdue prompt, so that the payer can pay another way."""
+    payment_checkouts.end_overdue_prompt(visited.payment.pk)
+    return pages.redirect(visited.payment.pk)
 
 
-@visit_required
+@pages.post_at(*PART_PAID_STAGES)
 def refund_parts(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """All that came of less than was asked for, instead of the rest."""
-    if request.method == "POST" and visited.stage in PART_PAID_STAGES:
-        abandon_payment(visited.payment.pk)
-    return redirect_to_page(visited.payment.pk)
+    """Give the payer their parts back; they do not want to pay the rest."""
+    abandon_payment(visited.payment.pk)
+    return pages.redirect(visited.payment.pk)
 
 
-@visit_required
+@pages.post_at(Stage.EXPIRED)
 def renew_link(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """The page then says that this link was replaced."""
-    is_asked = request.method == "POST" and visited.stage == Stage.EXPIRED
-    if is_asked and payment_links.can_visitor_renew(visited.payment.report):
+    """Send a new link; the page then says that this one was replaced."""
+    if payment_links.can_visitor_renew(visited.payment.report):
         payment_links.renew(visited.payment.pk)
-    return redirect_to_page(visited.payment.pk)
+    return pages.redirect(visited.payment.pk)
 
 
-@visit_required
+@pages.visit_required
 def request_link(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """For a link in place of one that neither we nor the payer can renew."""
+    """Ask the client for a link that the payer cannot renew."""
     if request.method == "POST":
         payment_links.ask_client(visited.payment.pk, visited.generation)
-    return redirect_to_page(visited.payment.pk)
+    return pages.redirect(visited.payment.pk)
 
 
-@visit_required
+@pages.visit_required
 def block(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     payment = visited.payment
     if visited.stage == Stage.REPLACED:
-        return redirect_to_page(payment.pk)
+        return pages.redirect(payment.pk)
     addresses = addresses_of(payer_of(payment.report))
-    return block_page(request, payment.report, addresses, COOKIE.path_of(payment.pk))
+    return block_page(request, payment.report, addresses, pages.path_of(payment.pk))
 
 
 @require_safe
-@visit_required
+@pages.visit_required
 def receipt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     counted = _counted_checkouts(visited)
     if not counted:
-        return redirect_to_page(visited.payment.pk)
+        return pages.redirect(visited.payment.pk)
     checkout = counted[0]
     pdf = payment_receipt_pdf(checkout, get_language() or "en")
-    name = f"receipt-{checkout.number}.pdf"
-    return HttpResponse(
-        pdf,
-        content_type="application/pdf",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    return pdf_response(pdf, f"receipt-{checkout.number}.pdf")
 
 
 return_view = payment_page.make_return_view(
-    lambda row, checkout, query: f"{COOKIE.path_of(row)}?back={checkout}&{query}"
+    lambda row, checkout, query: f"{pages.path_of(row)}?back={checkout}&{query}"
 )
 
 
 @require_safe
-@visit_required
+@pages.visit_required
 def state(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
-    """For the script of who waits; has the provider asked again as well."""
+    """Answer the script of a waiting page, and poll the provider again."""
     told = payment_page.state_response(*_state(visited))
     left = visited.came_back
     return payment_page.poll_again(request, left.checkout, told) if left else told
-
-
-def redirect_to_page(payment_id: UUID, query: str = "") -> HttpResponse:
-    return see_other(COOKIE.path_of(payment_id) + query)
-
-
-def _redirect_with_visit(payment_id: UUID, generation: int) -> HttpResponse:
-    response = redirect_to_page(payment_id)
-    COOKIE.remember(response, payment_id, generation)
-    return response
 
 
 def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
@@ -295,7 +261,7 @@ def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
         **context.base_context(payment.report),
         **context.order_context(payment, visited.checkouts),
         "payment": payment,
-        "path": COOKIE.path_of(payment.pk),
+        "path": pages.path_of(payment.pk),
         "stop": visited.stage != Stage.REPLACED
         and reverse("payment:block", args=[payment.pk]),
         "extras": context.extra_payments(visited.checkouts),
@@ -314,18 +280,18 @@ def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
 
 
 def _state(visited: OpenPayment) -> tuple[object, ...]:
-    """Changes when the page would be another one."""
+    """Return values that change when the page would change."""
     count, came_back = len(visited.checkouts), visited.came_back
     if came_back is None:
         return visited.stage, None, count
     left, is_prompted = came_back.checkout, visited.stage == Stage.PROMPTED
-    # The payer who pressed "Check now" is told that nothing was paid yet.
+    # After "Check now" the page says that nothing is paid yet.
     is_told = is_prompted and came_back.is_polled
     return visited.stage, left.status, count, left.is_overdue_prompt, is_told
 
 
 def _counted_checkouts(visited: OpenPayment) -> list[Checkout]:
-    """The checkouts whose money paid, where it is paid; first the one that settled."""
+    """Return the checkouts that paid a paid payment; the settling one comes first."""
     if visited.stage not in {Stage.PAID, Stage.REFUNDED}:
         return []
     counted = (one for one in visited.checkouts if one.is_counted)

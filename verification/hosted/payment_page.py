@@ -1,11 +1,7 @@
-"""Where a payment is for who opened its link: which page answers.
+"""The payment page: its stages, the context of each, and the payer's return.
 
-What each page of a payment shows.
-
-Coming back from a payment provider, which by itself proves nothing.
-
-The address to come back to only has the provider asked soon, and leads to a page that
-tells what we know. The page's address says since when its reader waits.
+The return from a provider's page proves no payment. Its view polls the provider and
+redirects to the page, whose query `since` is the time of the return.
 """
 
 from __future__ import annotations
@@ -68,12 +64,12 @@ from workspaces.models import Environment
 
 class Stage(StrEnum):
     DUE = "due"
-    # Some came, and not all of it.
+    # The payer has paid a part.
     PART = "part"
-    # A person looks at what came.
+    # A person reviews a checkout.
     EXAMINED = "examined"
     WAITS = "waits"
-    # The payer has come back, and the provider has not been asked since.
+    # The payer has come back, and no poll has ended since.
     CONFIRMING = "confirming"
     # An M-Pesa prompt waits on the payer's phone.
     PROMPTED = "prompted"
@@ -82,13 +78,13 @@ class Stage(StrEnum):
     REFUNDED = "refunded"
     EXPIRED = "expired"
     SUSPENDED = "suspended"
-    # A check can no longer be made as the subject agreed.
+    # A check has lost the sources that the subject agreed to.
     SOURCES_CHANGED = "sources_changed"
     REPLACED = "replaced"
     ENDED = "ended"
 
 
-# What `closed_as` says; whatever else it says, the report has ended.
+# Result of `closed_reason` -> stage; for any other result the report has ended.
 STAGE_BY_CLOSURE = {
     "WAITS_FOR_CONSENT": Stage.WAITS,
     "REPLACED": Stage.REPLACED,
@@ -97,31 +93,31 @@ STAGE_BY_CLOSURE = {
     SOURCES_CHANGED: Stage.SOURCES_CHANGED,
     "EXAMINED": Stage.EXAMINED,
 }
-# Other than 200: the link leads nowhere any more.
+# Statuses of pages whose link takes no payment; other pages have 200.
 STATUS_CODES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
-# At these the page has the button to pay.
+# Stages whose page has the button to pay.
 PAYABLE = frozenset({Stage.DUE, Stage.PART, Stage.FAILED})
 POLLED_STAGES = PAYABLE | {Stage.EXPIRED, Stage.SUSPENDED, Stage.SOURCES_CHANGED}
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderReturn:
-    """A payer has come back from this checkout, to be told by what we hear `since`."""
+    """The return of a payer from a checkout, at the time `since`."""
 
     checkout: Checkout
     since: datetime
 
     @property
     def is_polled(self) -> bool:
-        """The provider was asked after the payer came back; it stays so."""
+        """Return whether a poll has ended after the payer came back."""
         asked_at = self.checkout.polled_at
         return asked_at is not None and asked_at >= self.since
 
     @property
     def is_asked(self) -> bool:
-        """The provider is being asked, and has not answered since."""
+        """Return whether a poll is under way or about to start."""
         checkout = self.checkout
-        # A payer may have answered a prompt at the last moment.
+        # A payer may answer a prompt at the last moment.
         is_open = checkout.status == CheckoutStatus.OPEN
         is_late = checkout.failure == PromptFailure.TIMED_OUT
         if not (is_open or is_late) or not checkout.next_poll_at:
@@ -139,7 +135,7 @@ def stage_of(
     *,
     has_parts: bool = False,
 ) -> Stage:
-    # Who has paid sees it whatever link was sent meanwhile.
+    # A paid payment shows as paid by every link, also by a replaced one.
     if payment.status == PaymentStatus.PAID:
         return Stage.PAID
     if payment.status == PaymentStatus.REFUNDED:
@@ -158,7 +154,7 @@ def stage_of(
 
 
 TIMEZONE = "Africa/Nairobi"
-# Staff may call checks otherwise; then they are shown by those names.
+# Names of checks for the translators. Staff may rename a check: the page shows that.
 CHECKS = (
     _("National identity"),
     _("KRA PIN"),
@@ -171,9 +167,9 @@ CHECKS = (
     _("Credit bureau status"),
     _("Credit bureau company report"),
 )
-# What a receipt of a top-up says was bought; `payments.receipts` says it.
+# Item on a receipt of a top-up, from `payments.receipts`, for the translators.
 RECEIPT_ITEMS = (_("Top-up of the balance"),)
-# What the provider shows the payer; `ordering.paying` says it.
+# Methods of the provider's page -> their names in a sentence.
 PAYMENT_METHODS = {
     (PaymentMethod.MPESA, PaymentMethod.CARD): _("M-Pesa or a card"),
     (PaymentMethod.CARD,): _("a card"),
@@ -184,7 +180,7 @@ DESCRIPTIONS = (_("Verification report for %(name)s"), _("Top-up for %(name)s"))
 
 @dataclass(frozen=True, slots=True)
 class RefundLine:
-    """Money of a checkout on its way back, or back already."""
+    """A refund that is on its way to the payer, or done."""
 
     amount: str
     is_done: bool
@@ -192,12 +188,12 @@ class RefundLine:
 
 
 def format_money(amount: Decimal | None, currency: str) -> str:
-    # Together on one line, however narrow.
+    # The space does not break, so that currency and amount stay on one line.
     return f"{currency}\N{NO-BREAK SPACE}{amount or 0:,.2f}"
 
 
 def check_prices(report: Report, currency: str) -> list[tuple[str, str]]:
-    """Name and price of each, as agreed; no price where an earlier result will do."""
+    """Return (name, agreed price) of each check; "" for one that reuses a result."""
     results = report.results.select_related("definition").order_by("position")
     return [
         _price_line(result.definition.display_name, result.price, currency)
@@ -218,7 +214,7 @@ def base_context(report: Report) -> dict[str, Any]:
 
 
 def order_context(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]:
-    """What is paid for, by whom it was asked, and until when."""
+    """Return what the payer pays for, and by when."""
     report = payment.report
     came = sum((part.refundable for part in waiting_parts(checkouts)), Decimal(0))
     return {
@@ -240,7 +236,7 @@ def order_context(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]
 
 
 def provider_label(environment: str) -> str | None:
-    """Who takes the money; "" is the sandbox. None where nobody does at present."""
+    """Return the provider's name, "" for the sandbox, or None without a provider."""
     try:
         name = checkout_provider(environment).name
     except NoPaymentProvider:
@@ -249,7 +245,7 @@ def provider_label(environment: str) -> str | None:
 
 
 def payment_methods_text(environment: str) -> str:
-    """How the payer can pay, as a sentence says it; "" in the sandbox."""
+    """Return the provider's methods as part of a sentence; "" in the sandbox."""
     return (
         gettext(PAYMENT_METHODS[found])
         if (found := payment_methods(environment)) in PAYMENT_METHODS
@@ -258,7 +254,10 @@ def payment_methods_text(environment: str) -> str:
 
 
 def checkout_origin(environment: str) -> str:
-    """Where the form leads to in the end; Chromium counts that as where it is sent."""
+    """Return the origin of the provider's page, for the form-action policy.
+
+    Chromium applies the policy to redirects of a form as well.
+    """
     try:
         origin = checkout_provider(environment).checkout_origin
     except NoPaymentProvider:
@@ -268,7 +267,7 @@ def checkout_origin(environment: str) -> str:
 
 
 def find_open_checkout(checkouts: list[Checkout]) -> Checkout | None:
-    """One the payer has left without an outcome that we know."""
+    """Return a checkout that the payer has left without a known outcome."""
     return next(
         (one for one in checkouts if one.status == CheckoutStatus.OPEN and one.url),
         None,
@@ -276,12 +275,12 @@ def find_open_checkout(checkouts: list[Checkout]) -> Checkout | None:
 
 
 def prompt_context(checkouts: list[Checkout]) -> dict[str, Any] | None:
-    """The one that waits on the payer's phone, if any."""
+    """Return the prompt that waits on the payer's phone, if there is one."""
     for one in checkouts:
         if one.is_waiting_prompt:
             return {
                 "checkout": one,
-                # Enough for its payer; others may have the link, too.
+                # Masked, as other people may have the link too.
                 "phone": f"+254{mask_end(str(one.phone or ''), 3)}",
                 "amount": format_money(one.amount, one.currency),
                 "is_sent": bool(one.session),
@@ -292,12 +291,12 @@ def prompt_context(checkouts: list[Checkout]) -> dict[str, Any] | None:
 
 
 def waiting_parts(checkouts: list[Checkout]) -> list[Checkout]:
-    """Return the parts that wait for the rest."""
+    """Return the parts whose rest is unpaid."""
     return [one for one in checkouts if one.is_part and not one.is_counted]
 
 
 def extra_payments(checkouts: list[Checkout]) -> list[dict[str, Any]]:
-    """Money that came and pays for nothing."""
+    """Return the payments that do not count towards the amount."""
     return [
         {
             "number": one.number,
@@ -353,8 +352,10 @@ def _disputed_amount(checkout: Checkout, status: DisputeStatus) -> Decimal:
 
 
 def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
-    """Return the receipt as of the payment; later edits of the report change nothing.
-    Several checkouts may have paid it together."""
+    """Return the receipt as of the payment, without later edits of the report.
+
+    Several checkouts may have paid it together.
+    """
     url = links.payment_url(payment.pk, payment.generation)
     checkout, *_parts = counted
     kept = receipt_of(checkout)
@@ -388,7 +389,7 @@ def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]
 
 
 def renewal_context(payment: Payment, stage: Stage) -> dict[str, Any]:
-    """What the page of a closed link says of another link, or of messages to come."""
+    """Return what the page of a closed link says about new links and messages."""
     report = payment.report
     if stage in {Stage.WAITS, Stage.EXAMINED}:
         kind = Kind.PAYMENT_REQUEST if stage == Stage.WAITS else Kind.PAYMENT_REFUNDED
@@ -404,26 +405,26 @@ def renewal_context(payment: Payment, stage: Stage) -> dict[str, Any]:
 
 
 def _subject_initials(report: Report) -> str:
-    """Whom a nominated payer pays for."""
+    """Return the subject's initials for a third party who pays."""
     if report.payment_mode != PaymentMode.THIRD_PARTY:
         return ""
     return initials(report.subject_name)
 
 
-# Later than any moment that is meant.
+# Milliseconds of any time up to the year 2286 have fewer.
 MAX_TIMESTAMP_DIGITS = 14
 SCRIPTS = {"script_src": ["'self'"], "connect_src": ["'self'"]}
 
 
 def make_return_view(page: Callable[[UUID, UUID, str], str]) -> View:
-    """`page` makes the address of the page from row, checkout and query."""
+    """Return the view of a payer's return; `page(row, checkout, query)` is its URL."""
 
     @require_safe
     @hosted
     def view(request: HttpRequest, row: UUID, checkout: UUID) -> HttpResponse:
         at = now()
         if not poll_soon(checkout):
-            # Asked within the last seconds: what was answered then is what is told.
+            # The last poll is seconds old: show its result.
             asked = Checkout.objects.filter(pk=checkout).values_list("polled_at")
             at = (asked.first() or (None,))[0] or at
         return see_other(page(row, checkout, f"since={int(at.timestamp() * 1000)}"))
@@ -438,22 +439,22 @@ def since(request: HttpRequest) -> datetime:
     return datetime.fromtimestamp(int(text) / 1000, UTC)
 
 
-def state_response(*said: object) -> HttpResponse:
-    """What a script compares, which loads the page anew when it changes."""
-    return HttpResponse("/".join(map(str, said)), content_type="text/plain")
+def state_response(*values: object) -> HttpResponse:
+    """Return the text whose change makes the script reload the page."""
+    return HttpResponse("/".join(map(str, values)), content_type="text/plain")
 
 
 def poll_again(
-    request: HttpRequest, checkout: Checkout, told: HttpResponse
+    request: HttpRequest, checkout: Checkout, answer: HttpResponse
 ) -> HttpResponse:
-    """What the script is `told`; has the provider asked again.
+    """Return the answer to the script, and poll the provider if the page is current.
 
-    Not if the script is on another page: the one that it loads now would say once more
-    that the provider is being asked, and so on each time.
+    For an old page there is no poll: the reloaded page would again say that a poll is
+    under way, and so on without end.
     """
-    if request.GET.get("seen") == told.content.decode():
+    if request.GET.get("seen") == answer.content.decode():
         poll_soon(checkout.pk)
-    return told
+    return answer
 
 
 def allow_script(response: HttpResponse) -> HttpResponse:

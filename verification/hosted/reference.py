@@ -1,7 +1,4 @@
-"""What a referee is asked. Labels are questions; errors say what to do.
-
-The pages of a referee's link: look up, call one verb, lead back to the page.
-"""
+"""The referee's page: its form, and views that call one verb and redirect back."""
 
 from __future__ import annotations
 
@@ -21,20 +18,16 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.checks.events import consent_status_of
-from verification.consents.models import RetiredLink
 from verification.documents.receipts import reference_receipt_pdf
 from verification.hosted.blocks import block_page
 from verification.hosted.forms import ReasonForm, TextField, parse_number
 from verification.hosted.pages import (
+    HostedPages,
     VisitCookie,
     client_context,
-    hosted,
-    make_visit_required,
     pdf_response,
     qr_code,
     render_page,
-    retired_link,
-    see_other,
 )
 from verification.notifications.models import Channel
 from verification.references import answers
@@ -46,12 +39,12 @@ from verification.web.client_address import client_address, user_agent
 NAME_LENGTH = 200
 REMARKS_LENGTH = 1000
 FIRST_YEAR = 1940
-# Parts of a date are typed; the day may be forgotten.
+# A referee types the parts of a date; the day is optional.
 DATE_PARTS = ("day", "month", "year")
 
 
 def _text(label: Any, missing: Any, *, help_text: Any = "") -> TextField:
-    """Required by `clean`, for some are not when there was no employment."""
+    """Return a text field that `AnswersForm.clean` requires if there was employment."""
     field = TextField(
         label=label,
         help_text=help_text,
@@ -64,7 +57,7 @@ def _text(label: Any, missing: Any, *, help_text: Any = "") -> TextField:
 
 
 class AnswersForm(forms.Form):
-    """Answers by a person; `answers()` has them as `providers.referee` reads them."""
+    """The questionnaire; `answers()` returns the form of `providers.referee`."""
 
     employed = forms.ChoiceField(
         choices=[("YES", _("Yes")), ("NO", _("No"))],
@@ -131,7 +124,7 @@ class AnswersForm(forms.Form):
         }
         return {
             "employed": employed,
-            # What was typed before a "no" is not what they say.
+            # A "no" voids the answers about the employment.
             **(about if employed else dict.fromkeys(about)),
             "remarks": typed["remarks"],
             "refereeName": typed["name"],
@@ -156,7 +149,7 @@ class AnswersForm(forms.Form):
         typed["employed_from"], typed["employed_to"] = start, end
 
     def _date(self, which: str, typed: dict[str, Any], *, last: bool) -> date | None:
-        """Without a day, the first or last of the month; None adds an error."""
+        """Return the date, or add an error. A missing day is the first or last."""
         day, month, year = (typed.get(f"{which}_{part}") or "" for part in DATE_PARTS)
         try:
             return _parse_date(day, month, year, last=last)
@@ -169,7 +162,7 @@ class AnswersForm(forms.Form):
 
 
 def _end_of_month(day: date) -> date:
-    """Without a day, this month is its last one."""
+    """Return the last day of the month."""
     return _parse_date("", str(day.month), str(day.year), last=True)
 
 
@@ -187,13 +180,11 @@ def _iso(day: date | None) -> str | None:
 
 
 TIMEZONE = "Africa/Nairobi"
-# Longer than for subjects: a referee may have to look things up.
-COOKIE = VisitCookie("/r/v/", "hosted.reference", seconds=4 * 3600)
-QUESTIONS_PAGE = "asked"
-PAGES_WITH_RECEIPT = {"submitted", "declined"}
-# What `closed_as` says -> page and status.
-PAGE_BY_CLOSURE = {
-    None: (QUESTIONS_PAGE, 200),
+QUESTIONS_STAGE = "asked"
+RECEIPT_STAGES = {"submitted", "declined"}
+# Status of `closed_status` -> stage, which names the template, and HTTP status.
+STAGE_BY_CLOSURE = {
+    None: (QUESTIONS_STAGE, 200),
     "SUBMITTED": ("submitted", 200),
     "DECLINED": ("declined", 200),
     "EXPIRED": ("expired", 410),
@@ -204,121 +195,109 @@ PAGE_BY_CLOSURE = {
 
 @dataclass(frozen=True, slots=True)
 class OpenReference:
-    """A reference, opened by the link of this generation in this browser."""
+    """A reference that this browser has opened by the link of this generation."""
 
     reference: Reference
     generation: int
-    page: str
+    stage: str
     status: int
 
 
-def _open_reference(request: HttpRequest, reference_id: UUID) -> OpenReference | None:
-    generation = COOKIE.value_of(request, reference_id)
-    rows = Reference.objects.select_related("report__workspace", "report__consent")
-    reference = rows.filter(pk=reference_id).first() if generation else None
-    if reference is None:
-        return None
-    closed = answers.closed_status(reference, reference.report, generation)
-    return OpenReference(reference, generation, *PAGE_BY_CLOSURE[closed])
+class ReferencePages(HostedPages[OpenReference]):
+    # It is longer than a subject's, as a referee may have to look into files.
+    cookie = VisitCookie("/r/v/", "hosted.reference", seconds=4 * 3600)
+    over = "reference/over"
+    conflicts = (answers.ReferenceClosed,)
+
+    def find(self, request: HttpRequest, row: UUID) -> OpenReference | None:
+        generation = self.cookie.value_of(request, row)
+        rows = Reference.objects.select_related("report__workspace", "report__consent")
+        reference = rows.filter(pk=row).first() if generation else None
+        if reference is None:
+            return None
+        closed = answers.closed_status(reference, reference.report, generation)
+        return OpenReference(reference, generation, *STAGE_BY_CLOSURE[closed])
 
 
-visit_required = make_visit_required(
-    COOKIE, _open_reference, over="reference/over", overtaken=(answers.ReferenceClosed,)
-)
-
-
-@require_safe
-@hosted
-def open_link(request: HttpRequest, token: str) -> HttpResponse:
-    """Take the token out of the address bar; nothing else happens."""
-    digest = links.digest(token)
-    found = Reference.objects.filter(token_digest=digest).only("id", "generation")
-    if reference := found.first():
-        return _redirect_with_visit(reference.pk, reference.generation)
-    if retired := retired_link(RetiredLink.Purpose.REFERENCE, digest):
-        return _redirect_with_visit(retired.row_id, retired.generation)
-    return render_page(request, "unknown", status=404)
+pages = ReferencePages()
+open_link = pages.link_view(Reference)
 
 
 @require_safe
-@visit_required
+@pages.visit_required
 def show(request: HttpRequest, visited: OpenReference) -> HttpResponse:
-    return page(request, visited, visited.page, visited.status)
+    return _render(request, visited, visited.stage, visited.status)
 
 
-@visit_required
+@pages.post_at(QUESTIONS_STAGE)
 def submit(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     reference = visited.reference
-    if request.method != "POST" or visited.page != QUESTIONS_PAGE:
-        return redirect_to_page(reference.pk)
     form = AnswersForm(request.POST)
     if not form.is_valid():
-        return page(request, visited, QUESTIONS_PAGE, form=form)
+        return _render(request, visited, QUESTIONS_STAGE, form=form)
     evidence = _evidence(request, reference)
     if request.POST.get("shown") != evidence.notice["noticeSha256"]:
-        # Other words than those that the referee has read.
-        return page(request, visited, QUESTIONS_PAGE, form=form, changed=True)
+        # The notice has changed since the referee read it.
+        return _render(request, visited, QUESTIONS_STAGE, form=form, changed=True)
     answers.submit(reference.pk, visited.generation, form.answers(), evidence)
-    return redirect_to_page(reference.pk)
+    return pages.redirect(reference.pk)
 
 
-@visit_required
+@pages.visit_required
 def decline(request: HttpRequest, visited: OpenReference) -> HttpResponse:
-    """Asks why, which need not be answered, and then does it."""
+    """Ask for a reason, which is optional, and record the refusal."""
     reference = visited.reference
-    if visited.page != QUESTIONS_PAGE:
-        return redirect_to_page(reference.pk)
+    if visited.stage != QUESTIONS_STAGE:
+        return pages.redirect(reference.pk)
     form = ReasonForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
-        return page(request, visited, "decline", form=form)
+        return _render(request, visited, "decline", form=form)
     reason, evidence = form.cleaned_data["reason"], _evidence(request, reference)
     answers.decline(reference.pk, visited.generation, evidence, reason)
-    return redirect_to_page(reference.pk)
+    return pages.redirect(reference.pk)
 
 
-@visit_required
+@pages.visit_required
 def block(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     reference = visited.reference
-    if visited.page == "replaced":
-        return redirect_to_page(reference.pk)
+    if visited.stage == "replaced":
+        return pages.redirect(reference.pk)
     email = (reference.report.subject or {}).get("refereeEmail")
     addresses = [(Channel.EMAIL.value, email)] if email else []
-    return block_page(
-        request, reference.report, addresses, COOKIE.path_of(reference.pk)
-    )
+    return block_page(request, reference.report, addresses, pages.path_of(reference.pk))
 
 
 @require_safe
-@visit_required
+@pages.visit_required
 def receipt(request: HttpRequest, visited: OpenReference) -> HttpResponse:
-    """What was done, as a PDF."""
+    """Return the receipt as a PDF."""
     reference = visited.reference
-    if visited.page not in PAGES_WITH_RECEIPT:
-        return redirect_to_page(reference.pk)
+    if visited.stage not in RECEIPT_STAGES:
+        return pages.redirect(reference.pk)
     name = f"receipt-{reference.number}.pdf"
     return pdf_response(reference_receipt_pdf(reference), name)
 
 
-def page(
+def _render(
     request: HttpRequest,
     visited: OpenReference,
     name: str,
     status: int = 200,
     **more: Any,
 ) -> HttpResponse:
-    """One of `templates/hosted/reference`; names the person only while it asks."""
+    """Render a template of `hosted/reference`; only the questions name the subject."""
     reference = visited.reference
     context = {
         "reference": reference,
         **client_context(reference.report.workspace),
         "timezone": TIMEZONE,
-        "stop": visited.page != "replaced"
+        "stop": visited.stage != "replaced"
         and reverse("reference:block", args=[reference.pk]),
     }
-    if visited.page in PAGES_WITH_RECEIPT:
+    if visited.stage in RECEIPT_STAGES:
         url = links.reference_url(reference.pk, visited.generation)
         context |= {"url": url, "qr": qr_code(url)}
-    if visited.page == QUESTIONS_PAGE:
+    if visited.stage == QUESTIONS_STAGE:
         subject = reference.report.subject or {}
         context |= {
             "name": subject.get("fullName", ""),
@@ -330,16 +309,6 @@ def page(
             ),
         }
     return render_page(request, f"reference/{name}", context | more, status)
-
-
-def redirect_to_page(reference_id: UUID) -> HttpResponse:
-    return see_other(COOKIE.path_of(reference_id))
-
-
-def _redirect_with_visit(reference_id: UUID, generation: int) -> HttpResponse:
-    response = redirect_to_page(reference_id)
-    COOKIE.remember(response, reference_id, generation)
-    return response
 
 
 def _notice(reference: Reference) -> Notice:

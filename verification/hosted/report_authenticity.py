@@ -1,4 +1,4 @@
-"""The page that says whether a report that somebody was handed is ours."""
+"""The page that says whether a printed report is genuine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workspaces.models import Environment
 @require_safe
 @hosted
 def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
-    """What the paper says, as far as it says nothing new of the subject."""
+    """Show the checks of a genuine report, and only the initials of its subject."""
     known = links.is_token(token, "genuine", report_id)
     reports = Report.objects.select_related("workspace")
     report = reports.filter(pk=report_id).first() if known else None

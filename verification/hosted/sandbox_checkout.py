@@ -1,7 +1,7 @@
-"""The checkout page of the sandbox's payment provider, which plays every ending.
+"""The checkout page of the sandbox's payment provider, with a button for each ending.
 
-It does what a provider does: ends the checkout in its own books, tells the service by
-an event, and sends the payer back. It never sees a checkout of production.
+Like a provider, it ends the checkout in its own tables, sends an event to the service,
+and redirects the payer back. It opens no checkout of production.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from workspaces.models import Environment
 PAID, FAILED = CheckoutState.PAID, CheckoutState.FAILED
 CANCELLED = CheckoutState.CANCELLED
 OUTCOMES = {"fail": FAILED, "cancel": CANCELLED}
-# Another amount than was asked, for each that pays one.
+# Buttons that pay another amount than the checkout's.
 AMOUNTS: dict[str, Callable[[Decimal], Decimal]] = {
     "more": lambda asked: asked + 1,
     "less": lambda asked: (asked / 2).quantize(Decimal("0.01"), ROUND_UP),
 }
 CHOICES = {"pay", "twice", "lost", *AMOUNTS, *OUTCOMES}
-# What a phone does with a prompt beside paying.
+# Buttons of a prompt that pay nothing.
 PROMPT_OUTCOMES = {
     "cancel": PromptFailure.CANCELLED,
     "no-money": PromptFailure.NO_MONEY,
@@ -67,7 +67,7 @@ def show(request: HttpRequest, reference: UUID) -> HttpResponse:
     response = render_page(
         request, "sandbox_checkout/checkout", _page_context(checkout, known)
     )
-    # The way back is at BASE_URL, whatever name this page was reached by.
+    # The form redirects to BASE_URL, even if this page was opened by another host name.
     allow(response, form_action=[settings.BASE_URL])
     return response
 
@@ -79,13 +79,13 @@ def _page_context(checkout: Checkout, known: SandboxCheckout) -> dict[str, Any]:
         "state": known.state,
         "is_prompt": checkout.is_prompt,
         "return_url": known.return_url,
-        # A second top-up is a top-up as well, and nothing that is paid twice.
+        # A second top-up is just another top-up.
         "can_be_paid_twice": checkout.payment_id is not None,
     }
 
 
 def _play_choice(checkout: Checkout, known: SandboxCheckout, choice: str) -> str:
-    """The address that the payer is sent back to."""
+    """Play the ending of this button; return the URL for the payer."""
     if checkout.is_prompt:
         return _play_prompt(known, choice)
     state = OUTCOMES.get(choice, PAID)
@@ -101,7 +101,7 @@ def _play_choice(checkout: Checkout, known: SandboxCheckout, choice: str) -> str
 
 
 def _play_prompt(known: SandboxCheckout, choice: str) -> str:
-    """As the payer's phone does. Like a real one, only a success makes an event."""
+    """Play the payer's phone. As with a real one, only success makes an event."""
     if failure := PROMPT_OUTCOMES.get(choice):
         end_sandbox_checkout(known.reference, FAILED, failure=failure)
     elif end_sandbox_checkout(known.reference, PAID) and choice != "lost":
@@ -112,7 +112,7 @@ def _play_prompt(known: SandboxCheckout, choice: str) -> str:
 def _open_second_checkout(
     checkout: Checkout, known: SandboxCheckout
 ) -> Checkout | None:
-    """Another checkout of the same payment, as of a payer with two tabs."""
+    """Open another checkout of the payment, as a payer with two tabs does."""
     payment = getattr(checkout.report, "payment", None)
     if known.state == PAID or payment is None or payment.pk != checkout.payment_id:
         return None
@@ -125,7 +125,7 @@ def _open_second_checkout(
 
 
 def _send_event(reference: str, state: CheckoutState, *, times: int) -> None:
-    """Send the event so often; it is the same one each time."""
+    """Send the same event this many times."""
     event = ProviderEvent(str(uuid7()), f"checkout.{state.lower()}", reference)
     body = {"id": event.event_id, "type": event.type, "reference": reference}
     for _ in range(times):

@@ -1,5 +1,7 @@
-"""The pages of a top-up link: anybody who has it can pay into the account, and sees
-whose it is and nothing of what is in it."""
+"""The top-up page: anybody with the link can pay into the account.
+
+It shows the workspace's name, and neither balance nor entries.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,12 @@ from verification import links
 from verification.hosted import payment_page
 from verification.hosted import payment_page as context
 from verification.hosted.pages import (
+    HostedPages,
     VisitCookie,
     client_context,
     hosted,
-    make_visit_required,
     render_page,
+    require_rate,
     see_other,
 )
 from verification.hosted.payment_page import ProviderReturn
@@ -33,9 +36,8 @@ from verification.web.security_policy import allow
 from workspaces import rate_limits
 from workspaces.models import Account, Environment
 
-COOKIE = VisitCookie("/t/v/", "hosted.top-up", seconds=3600)
 TOP_UPS_PER_MINUTE = 30
-# Who the ledger says topped up.
+# Actor of the ledger entry.
 ACTOR = "top-up page"
 
 
@@ -52,7 +54,7 @@ class AmountForm(forms.Form):
 
     def clean_amount(self) -> Decimal:
         typed = re.sub(r"[, ]", "", self.cleaned_data["amount"])
-        # Not what else Decimal() takes: "1e5", "NaN" or other scripts' digits.
+        # Decimal() also takes "1e5", "NaN" and digits of other scripts.
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,2})?", typed):
             raise forms.ValidationError(_("Enter the amount in numbers, such as 5000"))
         amount = Decimal(typed)
@@ -68,18 +70,18 @@ class AmountForm(forms.Form):
         return amount
 
 
-def _open_account(request: HttpRequest, account_id: UUID) -> Account | None:
-    if COOKIE.value_of(request, account_id) is None:
-        return None
-    return Account.objects.select_related("workspace").get(pk=account_id)
+class TopUpPages(HostedPages[Account]):
+    cookie = VisitCookie("/t/v/", "hosted.top-up", seconds=3600)
+    over = "payment/over"
+    conflicts = (checkouts.PaymentClosed, Account.DoesNotExist)
+
+    def find(self, request: HttpRequest, row: UUID) -> Account | None:
+        if self.cookie.value_of(request, row) is None:
+            return None
+        return Account.objects.select_related("workspace").get(pk=row)
 
 
-visit_required = make_visit_required(
-    COOKIE,
-    _open_account,
-    over="payment/over",
-    overtaken=(checkouts.PaymentClosed, Account.DoesNotExist),
-)
+pages = TopUpPages()
 
 
 @require_safe
@@ -89,14 +91,12 @@ def open_link(request: HttpRequest, account: UUID, token: str) -> HttpResponse:
     is_right = links.is_token(token, "top-up", account)
     if not is_right or not Account.objects.filter(pk=account).exists():
         return render_page(request, "unknown", status=404)
-    response = see_other(COOKIE.path_of(account))
-    COOKIE.remember(response, account, 1)
-    return response
+    return pages.remember(account, pages.visit_by_link(1))
 
 
-@visit_required
+@pages.visit_required
 def show(request: HttpRequest, account: Account) -> HttpResponse:
-    """The form; by POST, on to the provider."""
+    """Show the form; a POST redirects to the provider's page."""
     if account.workspace.is_suspended:
         return render_page(request, "payment/suspended", _base_context(account))
     if request.method != "POST":
@@ -104,27 +104,26 @@ def show(request: HttpRequest, account: Account) -> HttpResponse:
     form = AmountForm(account, request.POST)
     if not form.is_valid():
         return _form(request, account, form)
-    if rate_limits.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE).exceeded:
-        return render_page(request, "too_many", status=429)
+    require_rate(rate_limits.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE))
     try:
         checkout = checkouts.open_top_up(account, form.cleaned_data["amount"], ACTOR)
         return see_other(checkouts.open_at_provider(checkout, get_language() or "en"))
     except (checkouts.CheckoutNotOpened, NoPaymentProvider):
-        return see_other(COOKIE.path_of(account.pk) + "?unavailable")
+        return pages.redirect(account.pk, "?unavailable")
 
 
 return_view = payment_page.make_return_view(
-    lambda row, checkout, query: f"{COOKIE.path_of(row)}paid?back={checkout}&{query}"
+    lambda row, checkout, query: f"{pages.path_of(row)}paid?back={checkout}&{query}"
 )
 
 
 @require_safe
-@visit_required
+@pages.visit_required
 def paid(request: HttpRequest, account: Account) -> HttpResponse:
-    """What became of the checkout that the payer has come back from."""
+    """Show the state of the checkout that the payer comes back from."""
     came_back = _find_return(request, account)
     if came_back is None:
-        return see_other(COOKIE.path_of(account.pk))
+        return pages.redirect(account.pk)
     checkout = came_back.checkout
     shown = {
         **_base_context(account),
@@ -142,9 +141,9 @@ def paid(request: HttpRequest, account: Account) -> HttpResponse:
 
 
 @require_safe
-@visit_required
+@pages.visit_required
 def state(request: HttpRequest, account: Account) -> HttpResponse:
-    """For the script of who waits; has the provider asked again as well."""
+    """Answer the script of a waiting page, and poll the provider again."""
     came_back = _find_return(request, account)
     if came_back is None:
         return payment_page.state_response("unknown")
@@ -185,7 +184,7 @@ def _base_context(account: Account) -> dict[str, Any]:
     return {
         "account": account,
         **client_context(account.workspace),
-        "path": COOKIE.path_of(account.pk),
+        "path": pages.path_of(account.pk),
         "is_play": account.environment == Environment.SANDBOX,
         "timezone": context.TIMEZONE,
     }

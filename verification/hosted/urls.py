@@ -1,10 +1,18 @@
-from django.urls import path
+"""Addresses of the hosted pages. A link is `/c/<token>`; its pages are `/c/v/<id>/`."""
 
-from verification.hosted import consent
+from django.urls import include, path
 
-app_name = "hosted"
+from verification.hosted import (
+    blocks,
+    consent,
+    payment,
+    reference,
+    report_authenticity,
+    sandbox_checkout,
+    top_up,
+)
 
-urlpatterns = [
+consent_urls = [
     path("<str:token>", consent.open_link, name="consent-link"),
     path("v/<uuid:row>/", consent.show, name="consent"),
     path("v/<uuid:row>/confirm", consent.confirm, name="confirm"),
@@ -19,4 +27,46 @@ urlpatterns = [
     path("v/<uuid:row>/new-link", consent.renew_link, name="new-link"),
     path("v/<uuid:row>/ask-client", consent.request_client_link, name="ask-client"),
     path("v/<uuid:row>/receipt.pdf", consent.receipt, name="receipt"),
+]
+reference_urls = [
+    path("<str:token>", reference.open_link, name="link"),
+    path("v/<uuid:row>/", reference.show, name="page"),
+    path("v/<uuid:row>/submit", reference.submit, name="submit"),
+    path("v/<uuid:row>/decline", reference.decline, name="decline"),
+    path("v/<uuid:row>/block", reference.block, name="block"),
+    path("v/<uuid:row>/receipt.pdf", reference.receipt, name="receipt"),
+]
+payment_urls = [
+    path("<str:token>", payment.open_link, name="link"),
+    path("v/<uuid:row>/", payment.show, name="page"),
+    path("v/<uuid:row>/pay", payment.pay, name="pay"),
+    path("v/<uuid:row>/prompt", payment.send_prompt, name="prompt"),
+    path("v/<uuid:row>/other-way", payment.abandon_prompt, name="other-way"),
+    path("v/<uuid:row>/block", payment.block, name="block"),
+    path("v/<uuid:row>/give-back", payment.refund_parts, name="give-back"),
+    path("v/<uuid:row>/new-link", payment.renew_link, name="new-link"),
+    path("v/<uuid:row>/ask-client", payment.request_link, name="ask-client"),
+    path("v/<uuid:row>/receipt.pdf", payment.receipt, name="receipt"),
+    path("v/<uuid:row>/back/<uuid:checkout>", payment.return_view, name="back"),
+    path("v/<uuid:row>/state", payment.state, name="state"),
+]
+top_up_urls = [
+    path("<uuid:account>/<str:token>", top_up.open_link, name="link"),
+    path("v/<uuid:row>/", top_up.show, name="page"),
+    path("v/<uuid:row>/paid", top_up.paid, name="paid"),
+    path("v/<uuid:row>/back/<uuid:checkout>", top_up.return_view, name="back"),
+    path("v/<uuid:row>/state", top_up.state, name="state"),
+]
+urlpatterns = [
+    path("c/", include((consent_urls, "hosted"))),
+    path("r/", include((reference_urls, "reference"))),
+    path("p/", include((payment_urls, "payment"))),
+    path("t/", include((top_up_urls, "top-up"))),
+    path("b/<str:token>", blocks.show, name="block"),
+    path("v/<uuid:report_id>/<str:token>", report_authenticity.show, name="genuine"),
+    path(
+        "sandbox/checkout/<uuid:reference>",
+        sandbox_checkout.show,
+        name="sandbox-checkout",
+    ),
 ]

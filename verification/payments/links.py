@@ -38,7 +38,7 @@ from verification.reports.models import Report, ReportStatus
 
 UNPAID_STATUSES = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
 EXPIRED_CODE, EXPIRED_MESSAGE = "PAYMENT_EXPIRED", "Nobody paid in time."
-# A payer who is still at the provider when the link expires has this long to end.
+# The link of a payer who is at the provider expires this much later.
 CHECKOUT_GRACE = timedelta(minutes=5)
 
 

@@ -1,4 +1,4 @@
-"""Whom a report asks to pay, and what they are sent."""
+"""The payer of a report, and the messages to payers and to workspaces that top up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workspaces.models import Account, Environment
 
 
 def payer_of(report: Report) -> dict[str, str]:
-    """`name`, `email` and `phone` of who is asked to pay, those that are known."""
+    """Return the `name`, `email` and `phone` of the payer, as far as they are known."""
     payment: Payment | None = getattr(report, "payment", None)
     known = payment.payer if payment and payment.payer else report.subject or {}
     return {name: known[name] for name in ("name", "email", "phone") if known.get(name)}
@@ -34,9 +34,9 @@ def payer_of(report: Report) -> dict[str, str]:
 def payment_request(
     report: Report, payment: Payment | None, missing: Decimal | None = None
 ) -> list[OutgoingMessage]:
-    """The link, to every address of the payer; nothing where nothing is owed.
+    """Return the messages with the link of an unpaid payment, one to each address.
 
-    `missing` is what is asked for beside the parts that came.
+    `missing` is the amount that is left to pay after a part.
     """
     if payment is None or not payment.is_outstanding:
         return []
@@ -53,7 +53,7 @@ def payment_reminder(report: Report, payment: Payment) -> list[OutgoingMessage]:
 def payment_shortfall(
     report: Report, checkout: Checkout, missing: Decimal
 ) -> list[OutgoingMessage]:
-    """Less came than was asked for: the payer pays the rest, or gets all back."""
+    """Return the messages to a payer who paid too little."""
     payment = report.payment
     context = {
         **_payment_context(report, payment, missing),
@@ -66,13 +66,13 @@ def payment_shortfall(
 
 
 def cancel_payment_requests(payment: Payment) -> None:
-    """Send nothing more that asks for money by the present link."""
+    """Cancel unsent messages that ask for money by the present link."""
     cancel(request_cause(payment), reminder_cause(payment))
 
 
 def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]:
-    """By e-mail alone: it carries a document."""
-    # Parts are kept whole, so that only the last one can be too much.
+    """Return the message with the receipt, an e-mail as it carries a document."""
+    # Parts count in full, so only the last one can exceed the amount.
     surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
     context = {
         **report.workspace.requester.message_context,
@@ -87,7 +87,7 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]
         Kind.PAYMENT_RECEIPT,
         f"paid:{checkout.pk}",
         context,
-        # Of the page it was paid from.
+        # The language of the page that the payer paid from.
         checkout.language or BILINGUAL,
         payer=_recorded_payer(checkout),
     )
@@ -95,20 +95,20 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]
 
 
 def refund_notice(report: Report, refund: Refund) -> list[OutgoingMessage]:
-    """To who paid, whoever is asked by now."""
+    """Notify the person who paid, even if the report names another payer now."""
     checkout = refund.checkout
     payment: Payment | None = getattr(report, "payment", None)
     is_asked = payment is not None and payment.pk == checkout.payment_id
     payer = _recorded_payer(checkout)
     if not (is_asked or payer):
-        # Who paid in vain, and was asked no longer, is not known any more.
+        # An extra payment has no receipt, and an edit has replaced its payer.
         return []
     undone = report.results.exclude(status=ResultStatus.COMPLETED).filter(price__gt=0)
     is_undone = refund.cause == RefundCause.NOT_DONE
     context = {
         **report.workspace.requester.message_context,
         "number": checkout.number,
-        # What it was paid for, where it is given back because that was not done.
+        # The checks that a refund for undone checks is about.
         "undone": _check_names(undone) if is_undone else [],
         "ways": list(payment_methods_of(checkout.provider)),
         "link": _payment_link(report) if is_asked else "",
@@ -125,7 +125,7 @@ def refund_notice(report: Report, refund: Refund) -> list[OutgoingMessage]:
 
 
 def top_up_receipt(checkout: Checkout) -> list[OutgoingMessage]:
-    """To the workspace, with the document."""
+    """Return the message with the receipt to the workspace."""
     cause = f"topped-up:{checkout.pk}"
     return _top_up_messages(
         checkout, Kind.TOP_UP_RECEIPT, cause, checkout.counted_amount
@@ -163,13 +163,13 @@ def _top_up_messages(
 
 
 def _check_names(results: QuerySet[CheckResult]) -> list[str]:
-    """In English; messages translate them."""
+    """Return English names, which the templates of messages translate."""
     names = results.order_by("position").values_list("definition__display_name")
     return [name for (name,) in names]
 
 
 def _recorded_payer(checkout: Checkout) -> dict[str, str]:
-    """As kept when the money was counted, or came as a part; else nothing."""
+    """Return the payer in the checkout's receipt; empty if it did not count."""
     return checkout.receipt["payer"] if checkout.receipt else {}
 
 

@@ -10,8 +10,6 @@ from verification.reports.links import ResendTooSoon
 
 @admin.register(Reference)
 class ReferenceAdmin(ReadOnlyAdmin):
-    """Not with its model, which is below the verb that is its action."""
-
     list_display = ["id", "report_page", "status", "attempt", "expires_at", "reminded"]
     list_filter = ["status"]
     search_ids = ("id", "report_id", "result_id")

@@ -1,8 +1,8 @@
-"""What a referee answers by the link, and what that does to the check that waits.
+"""The answers of a referee, and how they end the check that waits for them.
 
-Each verb is one transaction: reference, event and the check that becomes due move
-together or not at all. The report is held first, as every other verb does, so that of
-two tabs, or of a referee and a cancellation, one wins.
+Each verb is one transaction: reference, event and the check that becomes due change
+together or not at all. It locks the report first, as all verbs do: of two tabs, or of a
+referee and a cancellation, one wins.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ RUNNING = {ReportStatus.RUNNING, ReportStatus.PARTIAL}
 
 
 class ReferenceClosed(Exception):
-    """The reference takes no such answer: it is `status`, which is a ReferenceStatus,
-    REPLACED (another link was made) or REPORT_ENDED."""
+    """The reference takes no answer.
+
+    `status` says why: a ReferenceStatus, REPLACED (there is a newer link) or
+    REPORT_ENDED.
+    """
 
     def __init__(self, status: str) -> None:
         super().__init__(f"The reference is {status}.")
@@ -41,12 +44,11 @@ class ReferenceClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvidence:
-    """How the referee answered: what is kept to show that it was so."""
+    """Proof of the answer; `notice` is the `Notice.kept` of the notice on the page."""
 
     address: str
     user_agent: str
     language: str
-    # The notice that was shown, as `references.notices` keeps it.
     notice: Mapping[str, str]
 
     def kept(self, reason: str = "") -> dict[str, str]:
@@ -66,9 +68,9 @@ def submit(
     answers: Mapping[str, Any],
     evidence: AnswerEvidence,
 ) -> Reference:
-    """Keep the answers, which are those of `providers.referee`, and end the check.
+    """Store the answers, in the form of `providers.referee`, and end the check.
 
-    Raises ReferenceClosed. The same link again changes nothing.
+    Raises ReferenceClosed. A second call through the same link changes nothing.
     """
     report, reference = lock_with_report(Reference, reference_id)
     if _is_done(reference, generation, ReferenceStatus.SUBMITTED):
@@ -95,7 +97,10 @@ def submit(
 def decline(
     reference_id: UUID, generation: int, evidence: AnswerEvidence, reason: str
 ) -> Reference:
-    """The check fails, for good. Raises ReferenceClosed; twice is once."""
+    """Fail the check without a retry, as the referee does not want to answer.
+
+    Raises ReferenceClosed. A second call through the same link changes nothing.
+    """
     report, reference = lock_with_report(Reference, reference_id)
     if _is_done(reference, generation, ReferenceStatus.DECLINED):
         return reference
@@ -108,11 +113,11 @@ def decline(
 
 
 def closed_status(reference: Reference, report: Report, generation: int) -> str | None:
-    """The status that ReferenceClosed has, or None where this link can answer."""
+    """Return the status of ReferenceClosed, or None if this link takes an answer."""
     if reference.generation != generation:
         return "REPLACED"
     if reference.status == ReferenceStatus.EXPIRED and reference.expires_at > now():
-        # Closed before its time, with its report.
+        # It was closed before its time, together with its report.
         return "REPORT_ENDED"
     if reference.status != ReferenceStatus.PENDING:
         return reference.status

@@ -44,7 +44,7 @@ class ReferenceLinks(HostedLinks[Reference]):
         return [reference_message(Kind.REFERENCE_REQUEST, report, row)]
 
     def due_reminders(self, at: datetime) -> QuerySet[Reference]:
-        """Remind referees after three days, as their check runs meanwhile."""
+        """Remind referees after three days, as their check is running."""
         made_before = at - REMINDER_DELAY
         unreminded = self.waiting().filter(reminded_at=None, expires_at__gt=at)
         return unreminded.filter(link_made_at__lte=made_before)

@@ -20,31 +20,30 @@ S = ReferenceStatus
 
 
 class Reference(models.Model):
-    """What one referee was asked for one attempt of a check, and what they said."""
+    """The question to one referee in one attempt of a check, and the answers."""
 
     Status = ReferenceStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.CASCADE, related_name="references")
-    # No foreign key: checks know references, and not the other way.
+    # No foreign key: the models of checks are not known here.
     result_id = models.UUIDField()
     attempt = models.PositiveSmallIntegerField()
     status = models.CharField(
         max_length=9, choices=ReferenceStatus, default=ReferenceStatus.PENDING
     )
-    # Which link is the valid one; a new link raises it and so kills the old.
+    # Number of the present link, part of its token: a new link raises it.
     generation = models.PositiveIntegerField(default=1)
-    # SHA-256 of the link's token; the token itself is derived, and kept nowhere.
+    # SHA-256 of the link's token, which is derived and stored nowhere.
     token_digest = models.BinaryField(unique=True)
     expires_at = models.DateTimeField()
-    # When the present link was made; another is made once a minute at most.
     link_made_at = models.DateTimeField(default=now, editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
     # {employed, employer, jobTitle, employedFrom, employedTo, wouldRehire, remarks,
     # refereeName, refereeTitle, mayAnswer}, as `providers.referee` reads them.
     answers = EncryptedJSONField(null=True)
-    # {address, userAgent, language, reason}: how it was answered; {noticeVersion,
-    # noticeSha256, noticeText}: what the referee was shown.
+    # {address, userAgent, language, reason} of the referee, and {noticeVersion,
+    # noticeSha256, noticeText} of the notice on the page.
     evidence = EncryptedJSONField(null=True)
     submitted_at = models.DateTimeField(null=True, editable=False)
     declined_at = models.DateTimeField(null=True, editable=False)
@@ -63,14 +62,14 @@ class Reference(models.Model):
                 name="reference_declined_at_iff_declined",
                 condition=Q(status=S.DECLINED) ^ Q(declined_at=None),
             ),
-            # The other way is no rule: erasing the subject empties the answers.
+            # A submitted one may have none: erasing the subject empties the answers.
             models.CheckConstraint(
                 name="only_submitted_references_have_answers",
                 condition=Q(status=S.SUBMITTED) | Q(answers=None),
             ),
         ]
         indexes = [
-            # What reminders and expiry look for.
+            # For expiry and reminders.
             models.Index(
                 fields=["expires_at"],
                 condition=Q(status="PENDING"),
@@ -83,6 +82,6 @@ class Reference(models.Model):
 
     @property
     def number(self) -> str:
-        """What a referee keeps of it, as a person reads it out."""
+        """The number on the receipt, in groups of four for reading it out."""
         text = self.id.hex[-12:].upper()
         return f"R-{text[:4]}-{text[4:8]}-{text[8:]}"

@@ -1,7 +1,7 @@
-"""What a referee is told before answering: versioned text, kept as data.
+"""The notice that a referee reads before answering: versioned text in `texts/`.
 
-The page shows the parts of a Notice, and `text` is the same as plain text, so that what
-is kept with the answer is what was shown.
+The page shows the parts of a Notice. The evidence of the answer keeps `Notice.text`,
+which is the same as plain text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = "referee-2026-11"
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`consent` says who has it on record that the subject agreed; blank for nobody."""
+    """`consent` says who holds a record of the subject's consent; blank for nobody."""
 
     version: str
     title: str
@@ -44,7 +44,7 @@ class Notice:
 
     @property
     def kept(self) -> dict[str, str]:
-        """What the evidence holds of it."""
+        """Its members of the evidence of an answer."""
         return {
             "noticeVersion": self.version,
             "noticeSha256": self.sha256,
@@ -53,7 +53,7 @@ class Notice:
 
 
 def notice_for(reference: Reference, consent_status: str, language: str) -> Notice:
-    """The present text for this reference; `language` is one of LANGUAGES."""
+    """Return the present notice for this reference in one of LANGUAGES."""
     source, report = _source(VERSION, language), reference.report
     subject, requester = report.subject or {}, report.workspace.requester
     operator = (settings.OPERATOR_NAME, settings.OPERATOR_CONTACT)

@@ -1,7 +1,7 @@
-"""Asking a referee, where a check has no other source: by e-mail, through a page.
+"""Checks that ask a referee by e-mail, as they have no other source.
 
-The check waits in the table until the referee has answered or the link has expired,
-and takes no worker meanwhile. What the referee does wakes it (`ordering.referring`).
+The check result waits, without a worker, until the link expires or `make_due` wakes it
+because the referee has answered.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ERASED = Failed("SUBJECT_ERASED", "There is nobody left to ask about.", False)
 
 
 def run_reference_check(claimed: Claim) -> Outcome:
-    """How the check stands with its referee, who is asked if they were not yet."""
+    """Ask the referee, or return the outcome of an earlier request to them."""
     if claimed.report.subject is None:
         return ERASED
     reference = _reference_of(claimed) or _create_reference(claimed)
@@ -53,9 +53,10 @@ def run_reference_check(claimed: Claim) -> Outcome:
 
 
 def make_due(result_id: UUID, at: datetime) -> None:
-    """Run this waiting check now, with the caller's transaction.
+    """Schedule this waiting check for now, in the caller's transaction.
 
-    A worker that read the reference before cannot put it off again: its claim is void.
+    Raises the fence, so that a worker that read the reference earlier cannot postpone
+    the check.
     """
     CheckResult.objects.filter(pk=result_id, status=ResultStatus.RUNNING).update(
         next_attempt_at=at, turn_at=at, claims=0, fence=F("fence") + 1
@@ -69,7 +70,7 @@ def cancel_reference_requests(reference: Reference) -> None:
 
 
 def close_references(report: Report) -> None:
-    """Nobody need answer about a report that was stopped. The caller holds it."""
+    """Expire the references of a stopped report. The caller holds the report."""
     waiting = Reference.objects.filter(report=report, status=ReferenceStatus.PENDING)
     for reference in waiting:
         cancel_reference_requests(reference)
@@ -108,9 +109,9 @@ def _reference_of(claimed: Claim) -> Reference | None:
 
 @transaction.atomic
 def _create_reference(claimed: Claim) -> Reference | None:
-    """Ask the referee; None if the report was stopped meanwhile."""
+    """Ask the referee; return None if the report has stopped."""
     report = locked_reports().get(pk=claimed.report.pk)
-    # Held, so that no two workers ask and nobody is asked for a cancelled report.
+    # Under the lock only one worker asks, and none asks for a cancelled report.
     if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
         return None
     if reference := _reference_of(claimed):
@@ -125,7 +126,7 @@ def _create_reference(claimed: Claim) -> Reference | None:
 
 
 def _expire(reference: Reference) -> None:
-    """Close it, unless the referee, or who sends a new link, was faster."""
+    """Expire the reference, unless an answer or a new link was faster."""
     Reference.objects.filter(
         pk=reference.pk, status=ReferenceStatus.PENDING, expires_at__lte=now()
     ).update(status=ReferenceStatus.EXPIRED)

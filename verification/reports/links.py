@@ -129,7 +129,7 @@ class HostedLinks(ABC, Generic[Row]):
 
     @abstractmethod
     def reminder(self, report: Report, row: Row) -> list[OutgoingMessage] | None:
-        """Return the reminders; None if a later run may still remind the visitor."""
+        """Return the reminders, or None to leave the row to a later run."""
 
     @abstractmethod
     def close(self, report: Report, row: Row, at: datetime) -> None:
@@ -193,7 +193,7 @@ class HostedLinks(ABC, Generic[Row]):
 
 
 class ClientLinks(HostedLinks[ClientRow]):
-    """Links that the client can send again through the API, and be asked for."""
+    """Links that the client can send again through the API."""
 
     asker: ClassVar[str]
     not_renewable: ClassVar[type[NotRenewable]]

@@ -1,7 +1,7 @@
-"""What people typed, shown so that it cannot rearrange the page around it.
+"""Filters for text that people typed, so that it cannot rearrange the page.
 
-A name may hold a newline, or a character that turns the text after it around and so
-makes another sentence of ours. The same is done for mails (`wire.one_line`).
+A name may contain a newline, or a character that reverses the text after it.
+`wire.one_line` does the same for e-mails.
 """
 
 import re
@@ -23,12 +23,12 @@ def bdi(text: str) -> SafeString:
 
 @register.filter
 def bdi_of(text: str, names: str | Sequence[str]) -> SafeString:
-    """A sentence of ours that has these names in it, on one line already."""
+    """Isolate these names, which are on one line, in a sentence of the page."""
     listed = [names] if isinstance(names, str) else names
     html = str(escape(text))
     said = {str(escape(one_line(name))) for name in listed} - {""}
     if said:
-        # Not within another word, which a short name may be part of.
+        # A short name may be a part of another word: match whole words.
         any_of = "|".join(map(re.escape, sorted(said, key=len, reverse=True)))
         alone = rf"(?<!\w)({any_of})(?!\w)"
         html = re.sub(alone, lambda found: f"<bdi>{found[1]}</bdi>", html)
