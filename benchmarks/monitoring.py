@@ -20,10 +20,8 @@ from benchmarks.service import Service, client
 from monitoring import runs
 from monitoring.models import Rule
 from monitoring.rules import attestation, read_rule, set_subject
-from monitoring.runs import RULE_COLUMNS
 from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
-from verification.reports.create import values_of
 from verification.reports.orders import Order, catalogue
 from verification.reports.subject import Subject
 from workspaces.models import Workspace
@@ -143,15 +141,15 @@ def _fill(rules: int, workspaces: int) -> None:
     _, order = read_rule(ASKED, "sandbox", catalogue())
     for start in range(0, rules, CHUNK):
         numbers = range(start, min(start + CHUNK, rules))
-        values = [
+        rules_made = [
             _rule(order, owners[n % workspaces], names.person(), n) for n in numbers
         ]
-        insert(Rows(Rule, RULE_COLUMNS, values))
+        insert(Rows(Rule, rules_made))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE monitoring_rule")
 
 
-def _rule(like: Order, owner: Workspace, name: str, number: int) -> tuple[Any, ...]:
+def _rule(like: Order, owner: Workspace, name: str, number: int) -> Rule:
     subject = {**ASKED["subject"], "fullName": name, "idNumber": str(10**7 + number)}
     order = replace(like, subject=Subject.of({**subject, "country": "KE"}))
     at = now() - timedelta(days=1)
@@ -169,4 +167,4 @@ def _rule(like: Order, owner: Workspace, name: str, number: int) -> tuple[Any, .
         created_at=at,
     )
     set_subject(rule, order)
-    return values_of(rule, RULE_COLUMNS)
+    return rule

@@ -25,8 +25,8 @@ from workspaces.models import Client
 TIMED = [
     (report_create, "price_orders", "questions and reuse lookup"),
     (report_create, "_gather", "rows"),
-    (report_create, "entry_values", "search terms"),
-    (bulk_insert, "_adapted", "adapting values"),
+    (report_create, "search_entry_rows", "search terms"),
+    (bulk_insert, "_adapt", "adapting values"),
     (encryption, "seal", "encryption"),
     (bulk_insert, "_copy", "COPY"),
     (report_create, "move_balances", "moving the balance"),

@@ -36,39 +36,16 @@ from monitoring.rules import (
     price_of,
     set_subject,
 )
-from verification.db.bulk_insert import Rows
+from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
 from verification.jobs.batches import execute_in_batches
 from verification.jobs.heartbeat import beat
 from verification.jobs.queue import ensure_job_by, job, schedule_job
-from verification.reports.create import NewReport, create_batches, values_of
+from verification.reports.create import NewReport, create_batches
 from verification.reports.orders import Catalogue, Order, catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, Workspace
 
-RULE_COLUMNS = [
-    "id",
-    "workspace_id",
-    "environment",
-    "subject_id",
-    "subject_type",
-    "subject_name",
-    "search_name",
-    "terms",
-    "subject",
-    "check_names",
-    "cadence",
-    "consent",
-    "reference",
-    "status",
-    "pause_reason",
-    "starts_at",
-    "next_run_at",
-    "runs_made",
-    "created_by",
-    "created_at",
-]
-RUN_COLUMNS = ["id", "rule_id", "report_id", "number", "due_at", "created_at"]
 ADVANCE_RULES = """
 UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1,
     put_off_until = NULL, launch_failures = 0, last_error = ''
@@ -117,10 +94,10 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
     first = order_of(rule, {d.name: d for d in order.definitions})
 
     def also(created: list[list[NewReport]]) -> list[Rows]:
-        report = created[0][0].report
+        report_id = created[0][0].report.pk
         return [
-            Rows(Rule, RULE_COLUMNS, [values_of(rule, RULE_COLUMNS)]),
-            Rows(Run, RUN_COLUMNS, [(uuid7(), rule.pk, report.pk, 1, at, at)]),
+            Rows(Rule, [rule]),
+            Rows(Run, [_run_row(rule, report_id, number=1, due_at=at, at=at)]),
         ]
 
     create_batches([(client, [first])], also)
@@ -177,7 +154,13 @@ def launch_runs(
             chain.from_iterable(created),
             strict=True,
         )
-        return [Rows(Run, RUN_COLUMNS, [_run_row(d, c.report.pk, at) for d, c in made])]
+        rows = [
+            _run_row(
+                d.rule, c.report.pk, number=d.rule.runs_made + 1, due_at=d.due_at, at=at
+            )
+            for d, c in made
+        ]
+        return [Rows(Run, rows)]
 
     with connection.cursor() as cursor:
         nexts = [(one.rule.pk, one.next_at) for one in due]
@@ -197,9 +180,17 @@ def accounts_of(rules: Iterable[Rule]) -> Accounts:
     return {(account.workspace_id, account.environment): account for account in found}
 
 
-def _run_row(due: DueRun, report_id: UUID, at: datetime) -> tuple[Any, ...]:
-    """In the order of RUN_COLUMNS."""
-    return (uuid7(), due.rule.pk, report_id, due.rule.runs_made + 1, due.due_at, at)
+def _run_row(
+    rule: Rule, report_id: UUID, *, number: int, due_at: datetime, at: datetime
+) -> Row:
+    return {
+        "id": uuid7(),
+        "rule_id": rule.pk,
+        "report_id": report_id,
+        "number": number,
+        "due_at": due_at,
+        "created_at": at,
+    }
 
 
 logger = logging.getLogger(__name__)

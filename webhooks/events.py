@@ -47,31 +47,17 @@ def envelope(event: Event) -> bytes:
 
 def event_rows(happenings: Iterable[NewEvent], at: datetime) -> Rows:
     """Their rows. The database queues deliveries as they are inserted."""
-    columns = [
-        "id",
-        "workspace_id",
-        "environment",
-        "name",
-        "cause",
-        "report_id",
-        "payload",
-        "created_at",
+    rows = [
+        {
+            "id": uuid7(),
+            "workspace_id": h.workspace_id,
+            "environment": h.environment,
+            "name": h.name.value,
+            "cause": h.cause,
+            "report_id": h.report_id,
+            "payload": h.data,
+            "created_at": at,
+        }
+        for h in happenings
     ]
-    return Rows(
-        Event,
-        columns,
-        [
-            (
-                uuid7(),
-                h.workspace_id,
-                h.environment,
-                h.name.value,
-                h.cause,
-                h.report_id,
-                h.data,
-                at,
-            )
-            for h in happenings
-        ],
-        then=notify_on_commit,
-    )
+    return Rows(Event, rows, then=notify_on_commit)

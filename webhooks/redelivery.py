@@ -111,7 +111,7 @@ def _record_test(workspace_id: UUID, environment: str) -> Delivery:
     _get_enabled_configuration(workspace_id, environment)
     rows = event_rows([_test_event(workspace_id, environment)], now())
     insert(rows)
-    return Delivery.objects.get(pk=rows.values[0][0])
+    return Delivery.objects.get(pk=rows.records[0]["id"])
 
 
 def _test_event(workspace_id: UUID, environment: str) -> NewEvent:

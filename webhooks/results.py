@@ -10,13 +10,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.db.bulk_insert import Rows, insert
+from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
 from webhooks import health
 from webhooks.claims import Claim
@@ -67,17 +66,6 @@ FROM unnest(
 WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
 RETURNING d.event_id, d.fence
 """
-ATTEMPT_COLUMNS = [
-    "id",
-    "delivery_id",
-    "number",
-    "url",
-    "started_at",
-    "duration_ms",
-    "status_code",
-    "error",
-    "answer",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +112,7 @@ def _record(ended: Sequence[EndedAttempt]) -> None:
     at = now()
     ours = _update(ended, at)
     mine = [one for one in ended if (one[0].event.pk, one[0].fence) in ours]
-    insert(Rows(Attempt, ATTEMPT_COLUMNS, [_attempt(*one) for one in mine]))
+    insert(Rows(Attempt, [_attempt(*one) for one in mine]))
     # Last, because others of the same configuration wait for it until the commit.
     health.record_answers(
         [(claimed.configuration, answer) for claimed, _, answer in mine], at
@@ -167,15 +155,15 @@ def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
     return _Outcome(DeliveryStatus.RETRYING.value, failures, at + wait)
 
 
-def _attempt(claimed: Claim, claimed_at: datetime, answer: Answer) -> tuple[Any, ...]:
-    return (
-        uuid7(),
-        claimed.event.pk,
-        claimed.attempts + 1,
-        claimed.configuration.url,
-        answer.started_at or claimed_at,
-        answer.duration_ms,
-        answer.status_code,
-        answer.error,
-        answer.text or None,
-    )
+def _attempt(claimed: Claim, claimed_at: datetime, answer: Answer) -> Row:
+    return {
+        "id": uuid7(),
+        "delivery_id": claimed.event.pk,
+        "number": claimed.attempts + 1,
+        "url": claimed.configuration.url,
+        "started_at": answer.started_at or claimed_at,
+        "duration_ms": answer.duration_ms,
+        "status_code": answer.status_code,
+        "error": answer.error,
+        "answer": answer.text or None,
+    }

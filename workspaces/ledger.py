@@ -89,41 +89,24 @@ def move_balances(movements: Sequence[Movement]) -> None:
 
 
 def entries(movements: Iterable[Movement], at: datetime) -> Rows:
-    columns = [
-        "id",
-        "account_id",
-        "kind",
-        "amount",
-        "report_id",
-        "result_id",
-        "attempt",
-        "checkout_id",
-        "staff_entry_id",
-        "note",
-        "actor",
-        "created_at",
+    rows = [
+        {
+            "id": uuid7(),
+            "account_id": m.account_id,
+            "kind": m.kind.value,
+            "amount": m.amount,
+            "report_id": m.report_id,
+            "result_id": m.result_id,
+            "attempt": m.attempt,
+            "checkout_id": m.checkout_id,
+            "staff_entry_id": m.staff_entry_id,
+            "note": m.note,
+            "actor": m.actor,
+            "created_at": at,
+        }
+        for m in movements
     ]
-    return Rows(
-        LedgerEntry,
-        columns,
-        [
-            (
-                uuid7(),
-                m.account_id,
-                m.kind.value,
-                m.amount,
-                m.report_id,
-                m.result_id,
-                m.attempt,
-                m.checkout_id,
-                m.staff_entry_id,
-                m.note,
-                m.actor,
-                at,
-            )
-            for m in movements
-        ],
-    )
+    return Rows(LedgerEntry, rows)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def happen(
         now(),
     )
     insert(rows)
-    return [row[0] for row in rows.values]
+    return [row["id"] for row in rows.records]
 
 
 def let_time_pass() -> None:

@@ -1,19 +1,20 @@
-"""Writing many rows of several tables at once.
+"""Insert many rows of several tables at once.
 
-`bulk_create` makes a model object and an adapted parameter for each value; a batch of
-reports needs thousands of rows. Few rows go in one statement for all tables, as
-JSON; many go by COPY, one a table. Either way the number of statements
-does not grow with the number of rows.
+Fewer than `COPY_THRESHOLD` rows go in one statement for all tables, as JSON; more go by
+COPY, one statement for each table. `bulk_create` needs a model instance for each row
+and a parameter for each value, which takes several times as long for a batch of
+reports.
 
     insert(
-        Rows(Report, ["id", "status"], [(id, "DRAFT"), ...]),
-        Rows(StatusChange, ["id", "report_id"], [...]),
+        Rows(Report, [Report(id=report_id, status="DRAFT", ...), ...]),
+        Rows(StatusChange, [{"id": uuid7(), "report_id": report_id, ...}, ...]),
     )
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import orjson
@@ -21,22 +22,36 @@ from django.db import connection, models
 
 from verification.db.encryption import EncryptedJSONField
 
-# From here on a COPY a table costs less than one statement with JSON.
+# From this many rows, a COPY for each table takes less time than one JSON statement.
 COPY_THRESHOLD = 100
+
+# A row's values by the model's attribute names (`report_id`, not `report`)
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one table; `columns` are attribute names.
+    """Rows of one table: dicts with the same keys, or unsaved instances of the model.
 
-    Where a field is encrypted, the primary key comes first.
+    Making an instance takes longer than all other work on its row, so tables with many
+    rows for each request use dicts. Columns that the dicts leave out get the database's
+    default. So do the columns of instances that have a `db_default`, whatever value the
+    instance has.
     """
 
     model: type[models.Model]
-    columns: Sequence[str]
-    values: Sequence[tuple[Any, ...]]
-    # Called when they are inserted, once however many tables ask for it.
+    records: Sequence[Any]
+    # Called after the insert; once, even if several tables name the same function.
     then: Callable[[], object] | None = None
+
+    def read(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return the names of the attributes to insert, and each record's values."""
+        first = self.records[0]
+        if isinstance(first, dict):
+            names = tuple(first)
+            return names, list(map(itemgetter(*names), self.records))
+        names = _written_names(self.model)
+        return names, list(map(attrgetter(*names), self.records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +64,8 @@ class Update:
 
 def insert(*tables: Rows) -> None:
     """Insert all rows; a table comes after those that its foreign keys point to."""
-    filled = [rows for rows in tables if rows.values]
-    if sum(len(rows.values) for rows in filled) < COPY_THRESHOLD:
+    filled = [rows for rows in tables if rows.records]
+    if sum(len(rows.records) for rows in filled) < COPY_THRESHOLD:
         _insert_together(filled)
     else:
         for rows in filled:
@@ -59,11 +74,11 @@ def insert(*tables: Rows) -> None:
 
 
 def insert_and_update(*tables: Rows, last: Update | None) -> None:
-    """Insert few rows and change others in one statement, so all of it or nothing.
+    """Insert few rows and run an update, all in one statement.
 
-    `last` is carried out after the rows: what it locks is locked as shortly as can be.
+    PostgreSQL runs `last` after the inserts, so that its locks are held only briefly.
     """
-    filled = [rows for rows in tables if rows.values]
+    filled = [rows for rows in tables if rows.records]
     _insert_together(filled, last)
     _run_callbacks(filled)
 
@@ -74,11 +89,8 @@ def _run_callbacks(tables: Sequence[Rows]) -> None:
 
 
 def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None:
-    # PostgreSQL carries the main statement out first, and then what WITH names from its
-    # end to its beginning.
-    statements = [
-        (_insert_sql(r.model, tuple(r.columns)), [_as_json(r)]) for r in tables
-    ]
+    # PostgreSQL runs the main statement first, then the parts of WITH, last one first.
+    statements = [_insert_statement(rows) for rows in tables]
     if last:
         statements.insert(0, (last.sql, list(last.parameters)))
     if not statements:
@@ -91,36 +103,40 @@ def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None
         cursor.execute(sql, [value for _, values in statements for value in values])
 
 
+def _insert_statement(rows: Rows) -> tuple[str, list[Any]]:
+    names, values = rows.read()
+    return _insert_sql(rows.model, names), [
+        _as_json(_fields(rows.model, names), values)
+    ]
+
+
 @cache
-def _insert_sql(model: type[models.Model], columns: tuple[str, ...]) -> str:
-    fields = _fields(model, columns)
-    names = _quote_columns(fields)
+def _insert_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
+    fields = _fields(model, names)
+    columns = _quote_columns(fields)
     types = ", ".join(f"{_quote_columns([f])} {f.db_type(connection)}" for f in fields)
     # Every name comes from a model; every value is a parameter.
     return (
-        f"INSERT INTO {_table(model)} ({names}) SELECT {names} "  # noqa: S608
+        f"INSERT INTO {_table(model)} ({columns}) SELECT {columns} "  # noqa: S608
         f"FROM json_to_recordset(%s) AS r({types})"
     )
 
 
-def _as_json(rows: Rows) -> str:
-    names, sealed = _column_names(rows.model, tuple(rows.columns))
-    objects = [dict(zip(names, values, strict=True)) for values in rows.values]
-    for field in sealed:
-        for one, values in zip(objects, rows.values, strict=True):
-            name = str(field.column)
-            one[name] = field.seal(one[name], values[0])
+def _as_json(fields: Sequence[models.Field], values: list[tuple[Any, ...]]) -> str:
+    columns = [str(field.column) for field in fields]
+    objects = [dict(zip(columns, row, strict=True)) for row in values]
+    for field in fields:
+        if isinstance(field, EncryptedJSONField):
+            for one, key in zip(objects, _primary_keys(fields, values), strict=True):
+                one[str(field.column)] = field.seal(one[str(field.column)], key)
     return orjson.dumps(objects, default=_as_text).decode()
 
 
-@cache
-def _column_names(
-    model: type[models.Model], columns: tuple[str, ...]
-) -> tuple[list[str], list[EncryptedJSONField]]:
-    """The names of the columns, and the fields that are encrypted."""
-    fields = _fields(model, columns)
-    sealed = [field for field in fields if isinstance(field, EncryptedJSONField)]
-    return [str(field.column) for field in fields], sealed
+def _primary_keys(
+    fields: Sequence[models.Field], values: list[tuple[Any, ...]]
+) -> list[Any]:
+    position = next(n for n, field in enumerate(fields) if field.primary_key)
+    return [row[position] for row in values]
 
 
 def _as_text(value: Any) -> str:
@@ -128,10 +144,12 @@ def _as_text(value: Any) -> str:
 
 
 def _copy(rows: Rows) -> None:
-    fields = _fields(rows.model, tuple(rows.columns))
-    columns = zip(*rows.values, strict=True)
-    keys = [values[0] for values in rows.values]
-    adapted = [_adapt(f, c, keys) for f, c in zip(fields, columns, strict=True)]
+    names, values = rows.read()
+    fields = _fields(rows.model, names)
+    adapted = [
+        _adapt(field, column, fields, values)
+        for field, column in zip(fields, zip(*values, strict=True), strict=True)
+    ]
     sql = f"COPY {_table(rows.model)} ({_quote_columns(fields)}) FROM STDIN"
     with connection.cursor() as cursor, cursor.copy(sql) as copy:
         for row in zip(*adapted, strict=True):
@@ -139,10 +157,14 @@ def _copy(rows: Rows) -> None:
 
 
 def _adapt(
-    field: models.Field, column: Sequence[Any], keys: list[Any]
+    field: models.Field,
+    column: Sequence[Any],
+    fields: Sequence[models.Field],
+    values: list[tuple[Any, ...]],
 ) -> Sequence[Any]:
-    """A column as COPY takes it."""
+    """Return the column's values as COPY takes them."""
     if isinstance(field, EncryptedJSONField):
+        keys = _primary_keys(fields, values)
         return [field.seal(v, key) for v, key in zip(column, keys, strict=True)]
     if isinstance(field, models.JSONField):
         return [None if v is None else orjson.dumps(v).decode() for v in column]
@@ -152,7 +174,7 @@ def _adapt(
 
 
 def _array_literal(values: Sequence[Any]) -> str:
-    """Of numbers, or of words without anything to be quoted."""
+    """Format numbers, or words that need no quotes, as a PostgreSQL array."""
     return "{" + ",".join(str(value) for value in values) + "}"
 
 
@@ -165,6 +187,16 @@ def _quote_columns(fields: Iterable[models.Field]) -> str:
 
 
 @cache
-def _fields(model: type[models.Model], columns: tuple[str, ...]) -> list[models.Field]:
+def _written_names(model: type[models.Model]) -> tuple[str, ...]:
+    """Return the attributes of an instance that an INSERT writes."""
+    return tuple(
+        field.attname
+        for field in model._meta.concrete_fields
+        if not (field.generated or field.has_db_default())
+    )
+
+
+@cache
+def _fields(model: type[models.Model], names: tuple[str, ...]) -> list[models.Field]:
     known = {field.attname: field for field in model._meta.concrete_fields}
-    return [known[column] for column in columns]
+    return [known[name] for name in names]

@@ -68,9 +68,12 @@ def job_row(function: JobOrPath, *ids: str | int | UUID, at: datetime) -> Rows:
     # Imported here, because the broker is loaded before there are models.
     from verification.jobs.models import Job
 
-    columns = ["function", "arguments", "due_at"]
-    row = (_require_job(function), _arguments(ids), at)
-    return Rows(Job, columns, [row], then=notify_on_commit)
+    row = {
+        "function": _require_job(function),
+        "arguments": _arguments(ids),
+        "due_at": at,
+    }
+    return Rows(Job, [row], then=notify_on_commit)
 
 
 def _arguments(ids: Sequence[str | int | UUID]) -> list[str | int]:

@@ -40,19 +40,6 @@ from verification.notifications.sms import sms_is_configured
 
 # A path, because `delivery` imports this module.
 SEND_DUE = "verification.notifications.delivery.send_due_notifications"
-COLUMNS = [
-    "id",
-    "workspace_id",
-    "kind",
-    "channel",
-    "cause",
-    "recipient",
-    "context",
-    "language",
-    "sandbox",
-    "next_attempt_at",
-    "created_at",
-]
 
 
 class NotResendable(Exception):
@@ -86,25 +73,25 @@ def notification_rows(wanted: Iterable[OutgoingMessage], at: datetime) -> Rows:
 
     Whoever inserts them inserts `wake_up_row(at)` with them.
     """
-    values = [
-        (
-            uuid7(),
-            one.workspace_id,
-            one.kind.value,
-            one.channel.value,
-            one.cause,
-            one.recipient,
-            one.context,
-            one.language,
-            one.sandbox,
-            at,
-            at,
-        )
+    rows = [
+        {
+            "id": uuid7(),
+            "workspace_id": one.workspace_id,
+            "kind": one.kind.value,
+            "channel": one.channel.value,
+            "cause": one.cause,
+            "recipient": one.recipient,
+            "context": one.context,
+            "language": one.language,
+            "sandbox": one.sandbox,
+            "next_attempt_at": at,
+            "created_at": at,
+        }
         for one in wanted
         # The sandbox's mailbox shows SMS without a gateway, too.
         if one.channel == Channel.EMAIL or one.sandbox or sms_is_configured()
     ]
-    return Rows(Notification, COLUMNS, values)
+    return Rows(Notification, rows)
 
 
 def is_sendable(wanted: OutgoingMessage) -> bool:
@@ -131,15 +118,11 @@ def notify(*wanted: OutgoingMessage) -> None:
 
     Of a cause that was told before, nothing is sent.
     """
-    rows = notification_rows(wanted, now())
-    if not rows.values:
+    rows = notification_rows(wanted, now()).records
+    if not rows:
         return
     Notification.objects.bulk_create(
-        [
-            Notification(**dict(zip(rows.columns, values, strict=True)))
-            for values in rows.values
-        ],
-        ignore_conflicts=True,
+        [Notification(**row) for row in rows], ignore_conflicts=True
     )
     schedule_job(SEND_DUE)
 

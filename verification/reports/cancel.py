@@ -1,7 +1,4 @@
-"""Ending a report before its checks have: what was not asked is given back.
-
-Cancelling a report before it has ended.
-"""
+"""End a report before all its checks have: cancel it, or fail it at a gate."""
 
 from __future__ import annotations
 
@@ -31,6 +28,16 @@ from workspaces.ledger import Kind, Movement, account_of, entries, move_balances
 from workspaces.models import Client
 
 
+@transaction.atomic
+def cancel(client: Client, report_id: UUID) -> Report:
+    """Cancel the report. Raises NotCancellable if it has ended."""
+    report = lock_report(client, report_id)
+    if report.is_ended:
+        raise NotCancellable(report.status)
+    end_report(client, report, ReportStatus.CANCELLED, "cancelled", now())
+    return report
+
+
 def end_report(
     client: Client,
     report: Report,
@@ -39,22 +46,22 @@ def end_report(
     at: datetime,
     failure: tuple[str, str] = ("", ""),
 ) -> None:
-    """Move a held report to FAILED or CANCELLED; `failure` is its code and message.
+    """Move a locked report to FAILED or CANCELLED; `failure` is its code and message.
 
-    Checks that are not being asked right now are cancelled and given back; those that
-    were asked stay billed, and one that is being asked still records its answer.
+    Checks without a call under way are cancelled and their charges reversed. Completed
+    and failed checks stay billed. A call under way still records its answer.
     """
     was_draft = report.status == ReportStatus.DRAFT
-    unasked = list(
+    uncalled = list(
         report.results.select_for_update().filter(
             Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
         )
     )
-    CheckResult.objects.filter(pk__in=[result.pk for result in unasked]).update(
+    CheckResult.objects.filter(pk__in=[result.pk for result in uncalled]).update(
         status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
     )
-    # Of one that was claimed before, a call may be left whose worker died.
-    close_calls(result.pk for result in unasked if result.fence)
+    # A worker that died may have left a call open for a check that it had claimed.
+    close_calls(result.pk for result in uncalled if result.fence)
     code, message = failure
     changes = {"completed_at": at, "failure_code": code, "failure_message": message}
     apply_transitions([Transition(report, target, trigger, client.actor, changes)], at)
@@ -63,7 +70,7 @@ def end_report(
     close_references(report)
     _cancel_payment(report)
     if not was_draft and report.payment_mode == PaymentMode.SELF:
-        _reverse_charges(client, report, unasked, at)
+        _reverse_charges(client, report, uncalled, at)
 
 
 def fail_report(
@@ -74,7 +81,7 @@ def fail_report(
     cause: str,
     at: datetime,
 ) -> None:
-    """Move a held report that waited at a gate to FAILED, and say so by an event."""
+    """Move a locked report from its gate to FAILED, and record `report.failed`."""
     account = account_of(report.workspace, report.environment)
     client = Client(report.workspace, account, actor)
     end_report(client, report, ReportStatus.FAILED, trigger, at, failure)
@@ -117,13 +124,3 @@ def _reverse_charges(
     ]
     insert(entries(movements, at))
     move_balances(movements)
-
-
-@transaction.atomic
-def cancel(client: Client, report_id: UUID) -> Report:
-    """Stop a report, or raise NotCancellable when it has ended."""
-    report = lock_report(client, report_id)
-    if report.is_ended:
-        raise NotCancellable(report.status)
-    end_report(client, report, ReportStatus.CANCELLED, "cancelled", now())
-    return report

@@ -1,16 +1,14 @@
-"""The gates of a report: the consent and the payment that an order asks for.
+"""Create reports with their consents, payments, check results, charges and events.
 
-Creating reports: every row of every report in one statement, and one transaction.
+All rows of a request are inserted together, in one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from itertools import chain
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -22,7 +20,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.schedule import wake_up_row
 from verification.consents.messages import consent_request
 from verification.consents.models import Consent, ConsentStatus
-from verification.db.bulk_insert import Rows, insert, insert_and_update
+from verification.db.bulk_insert import Row, Rows, insert, insert_and_update
 from verification.db.ids import uuid7
 from verification.notifications import outbox
 from verification.notifications.outbox import OutgoingMessage, notification_rows
@@ -46,7 +44,7 @@ from verification.reports.pricing import (
     price_orders,
     total,
 )
-from verification.reports.queries import SEARCH_ENTRY_COLUMNS, search_entry_rows
+from verification.reports.queries import search_entry_rows
 from verification.reports.request import (
     Fault,
     InvalidRequest,
@@ -60,182 +58,9 @@ from workspaces.ledger import Movement, balance_update, entries, move_balances
 from workspaces.models import Client, Environment
 
 
-def build_consent(report: Report, order: Order, at: datetime) -> Consent | None:
-    asked = order.consent
-    if asked is None:
-        return None
-    consent = Consent(id=uuid7(), report=report, mode=asked.mode.value)
-    if asked.mode == Consent.Mode.SERVICE_HOSTED:
-        consent.status = ConsentStatus.PENDING
-        make_link(consent, at)
-        return consent
-    consent.status = ConsentStatus.ATTESTED if asked.obtained else ConsentStatus.PENDING
-    attested = asked.model_dump(
-        mode="json", by_alias=True, exclude={"mode", "obtained"}, exclude_none=True
-    )
-    consent.attestation = attested or None
-    return consent
-
-
-def build_payment(
-    report: Report, order: Order, amount: Decimal, at: datetime
-) -> Payment | None:
-    """None where nobody but the workspace pays; without a link if it costs nothing."""
-    if order.payment_mode == PaymentMode.SELF:
-        return None
-    payment = Payment(
-        id=uuid7(),
-        report=report,
-        status=PaymentStatus.NOT_REQUIRED,
-        amount=amount,
-        payer=order.payer.model_dump(by_alias=True) if order.payer else None,
-    )
-    if not amount:
-        return payment
-    payment.status = PaymentStatus.PENDING
-    make_link(payment, at)
-    return payment
-
-
-def require_payable_amounts(
-    orders: Sequence[Order], amounts: Sequence[Decimal], environment: str
-) -> None:
-    """Raise InvalidRequest if a payer would owe less than can be paid here."""
-    faults = [
-        Fault(("reports", number, "paymentMode"), "out-of-range", told)
-        for number, (order, amount) in enumerate(zip(orders, amounts, strict=True))
-        if (told := amount_too_low_reason(order.payment_mode, amount, environment))
-    ]
-    if faults:
-        raise InvalidRequest(faults)
-
-
-def amount_too_low_reason(payment_mode: str, amount: Decimal, environment: str) -> str:
-    """Why nobody can pay this amount; empty if it can be paid, or nobody has to."""
-    if payment_mode == PaymentMode.SELF or not amount:
-        return ""
-    least = minimum_amount(environment, CURRENCY)
-    if amount >= least:
-        return ""
-    taker = LABELS.get(checkout_provider(environment).name, "")
-    return (
-        f"The payer would owe {CURRENCY} {amount:.2f}, and {taker} takes no less than "
-        f"{CURRENCY} {least:.2f}. Request more checks together, or use SELF."
-    )
-
-
-def blocked_check_reason(report: Report) -> str:
-    """Why a check that waits to be paid for cannot be made as things stand: no source
-    answers it, or the subject was shown other ones. Empty if all can be made."""
-    if report.environment != Environment.PRODUCTION:
-        return ""
-    where = (report.environment, report.country)
-    waiting = report.results.filter(reused_from_id=None).order_by("position")
-    told = (
-        no_source_reason(name, *where) or no_consent_reason(report, name)
-        for name in waiting.values_list("name", flat=True)
-    )
-    return next(filter(None, told), "")
-
-
-def first_status(
-    order: Order, consent: Consent | None, payment: Payment | None
-) -> ReportStatus:
-    """Where a new report starts: at its first gate that is not open."""
-    if order.draft:
-        return ReportStatus.DRAFT
-    if consent and not consent.is_given:
-        return ReportStatus.PENDING_CONSENT
-    if payment and payment.is_outstanding:
-        return ReportStatus.PENDING_PAYMENT
-    return ReportStatus.RUNNING
-
-
-REPORT_COLUMNS = [
-    "id",
-    "workspace_id",
-    "environment",
-    "status",
-    "subject_id",
-    "subject_type",
-    "country",
-    "subject_name",
-    "search_name",
-    "subject",
-    "checks_requested",
-    "purpose",
-    "payment_mode",
-    "reuse",
-    "reference",
-    "monitoring_id",
-    "risk_level",
-    "failure_code",
-    "failure_message",
-    "created_by",
-    "created_at",
-    "updated_at",
-    "launched_at",
-]
-RESULT_COLUMNS = [
-    "id",
-    "report_id",
-    "definition_id",
-    "name",
-    "position",
-    "status",
-    "price",
-    "attempt",
-    "tries",
-    "claims",
-    "fence",
-    "next_attempt_at",
-    "turn_at",
-    "question",
-    "reused_from_id",
-    "risk_level",
-    "failure_code",
-    "failure_message",
-    "failure_retryable",
-    "created_at",
-]
-ResultRow = tuple[Any, ...]
-FIRST_ATTEMPT = 1
-PENDING, UNKNOWN = ResultStatus.PENDING.value, RiskLevel.UNKNOWN.value
-CHANGE_COLUMNS = [
-    "id",
-    "report_id",
-    "source",
-    "target",
-    "trigger",
-    "actor",
-    "created_at",
-]
-CONSENT_COLUMNS = [
-    "id",
-    "report_id",
-    "mode",
-    "status",
-    "generation",
-    "token_digest",
-    "expires_at",
-    "attestation",
-]
-PAYMENT_COLUMNS = [
-    "id",
-    "report_id",
-    "status",
-    "amount",
-    "currency",
-    "payer",
-    "generation",
-    "token_digest",
-    "expires_at",
-]
-
-
 @dataclass(slots=True)
 class NewReport:
-    """A report just made, with what the answer says of it."""
+    """A created report, with what the API's answer needs."""
 
     report: Report
     consent: Consent | None
@@ -245,24 +70,41 @@ class NewReport:
 
 @dataclass(slots=True)
 class _Batch:
-    """The rows of one request, gathered table by table."""
+    """Everything that one transaction inserts or books."""
 
-    reports: list[tuple[Any, ...]] = field(default_factory=list)
-    entries: list[tuple[Any, ...]] = field(default_factory=list)
-    results: list[ResultRow] = field(default_factory=list)
-    changes: list[tuple[Any, ...]] = field(default_factory=list)
-    consents: list[tuple[Any, ...]] = field(default_factory=list)
-    payments: list[tuple[Any, ...]] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    search_entries: list[Row] = field(default_factory=list)
+    results: list[Row] = field(default_factory=list)
+    status_changes: list[Row] = field(default_factory=list)
+    consents: list[Consent] = field(default_factory=list)
+    payments: list[Payment] = field(default_factory=list)
     movements: list[Movement] = field(default_factory=list)
-    happenings: list[NewEvent] = field(default_factory=list)
-    wanted: list[OutgoingMessage] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
+    messages: list[OutgoingMessage] = field(default_factory=list)
+
+    def rows(self, at: datetime) -> list[Rows]:
+        """Return the rows table by table, referenced tables first."""
+        runs = any(report.status == ReportStatus.RUNNING for report in self.reports)
+        return [
+            Rows(Report, self.reports),
+            Rows(SearchEntry, self.search_entries),
+            Rows(CheckResult, self.results),
+            Rows(StatusChange, self.status_changes),
+            Rows(Consent, self.consents),
+            Rows(Payment, self.payments),
+            entries(self.movements, at),
+            event_rows(self.events, at),
+            notification_rows(self.messages, at),
+            *([wake_up_row(at)] if runs else []),
+            *([outbox.wake_up_row(at)] if self.messages else []),
+        ]
 
 
 def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
-    """Create the reports, launched unless they are drafts: all of them or none.
+    """Create all reports or none, and launch those that are not drafts.
 
-    Raises InsufficientBalance when the workspace cannot pay for all of them, and
-    InvalidRequest when a payer would owe less than can be paid.
+    Raises InsufficientBalance if the workspace cannot pay for all of them, and
+    InvalidRequest if a payer would owe less than the provider accepts.
     """
     if len(orders) == 1:
         return _create_one(client, orders)
@@ -270,14 +112,14 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
 
 
 def _create_one(client: Client, orders: Sequence[Order]) -> list[NewReport]:
-    """In one statement, which is its own transaction.
+    """Create one report in one statement, which is a transaction by itself.
 
-    BEGIN, COMMIT and the balance would be three more journeys to the database.
+    BEGIN, COMMIT and the balance would be three more round trips to the database.
     """
     at, batch = now(), _Batch()
     created = _gather_all(client, orders, batch, at)
-    with balance_update(batch.movements) as payment:
-        insert_and_update(*_rows(batch, created, at), last=payment)
+    with balance_update(batch.movements) as update:
+        insert_and_update(*batch.rows(at), last=update)
     return created
 
 
@@ -286,33 +128,17 @@ def create_batches(
     batches: Sequence[tuple[Client, Sequence[Order]]],
     also: Callable[[list[list[NewReport]]], list[Rows]] | None = None,
 ) -> list[list[NewReport]]:
-    """The same for several clients at once; their accounts are all different.
+    """Create the reports of several clients, who have different accounts.
 
-    `also` makes rows that are inserted with the reports, in the same statement.
+    `also` takes the new reports and returns further rows to insert with them.
     """
     at = now()
     batch = _Batch()
     created = [_gather_all(client, orders, batch, at) for client, orders in batches]
-    rows = _rows(batch, chain.from_iterable(created), at)
-    insert(*rows, *(also(created) if also else []))
-    # Last, because until the commit every other order of this workspace waits for it.
+    insert(*batch.rows(at), *(also(created) if also else []))
+    # Last, because other orders of these workspaces wait from here until the commit.
     move_balances(batch.movements)
     return created
-
-
-def _rows(batch: _Batch, created: Iterable[NewReport], at: datetime) -> list[Rows]:
-    return [
-        Rows(Report, REPORT_COLUMNS, batch.reports),
-        Rows(SearchEntry, SEARCH_ENTRY_COLUMNS, batch.entries),
-        Rows(CheckResult, RESULT_COLUMNS, batch.results),
-        Rows(StatusChange, CHANGE_COLUMNS, batch.changes),
-        Rows(Consent, CONSENT_COLUMNS, batch.consents),
-        Rows(Payment, PAYMENT_COLUMNS, batch.payments),
-        entries(batch.movements, at),
-        event_rows(batch.happenings, at),
-        notification_rows(batch.wanted, at),
-        *_wake_up_rows(created, batch.wanted, at),
-    ]
 
 
 def _gather_all(
@@ -320,37 +146,26 @@ def _gather_all(
 ) -> list[NewReport]:
     workspace_id, environment = client.workspace.pk, client.environment
     priced = price_orders(orders, workspace_id, environment, at)
-    require_payable_amounts(orders, [total(one.lines) for one in priced], environment)
-    checks = sum(len(one.lines) for one in priced)
-    turn = iter(assign_turns(client.account.pk, checks, at))
+    require_payable_amounts(orders, [total(p.lines) for p in priced], environment)
+    checks = sum(len(p.lines) for p in priced)
+    turns = iter(assign_turns(client.account.pk, checks, at))
     created = [
-        _gather(client, order, one, turn, batch, at)
-        for order, one in zip(orders, priced, strict=True)
+        _gather(client, order, priced_order, turns, batch, at)
+        for order, priced_order in zip(orders, priced, strict=True)
     ]
-    found_by = (
-        (made.report.pk, order.subject, order.reference)
-        for made, order in zip(created, orders, strict=True)
+    searchable = (
+        (new.report.pk, order.subject, order.reference)
+        for new, order in zip(created, orders, strict=True)
     )
-    batch.entries += search_entry_rows(workspace_id, environment, found_by)
+    batch.search_entries += search_entry_rows(workspace_id, environment, searchable)
     return created
-
-
-def _wake_up_rows(
-    created: Iterable[NewReport], wanted: Sequence[OutgoingMessage], at: datetime
-) -> list[Rows]:
-    """Whom the rows wake: workers for checks that are due, and who sends messages."""
-    runs = any(made.report.status == ReportStatus.RUNNING for made in created)
-    return [
-        *([wake_up_row(at)] if runs else []),
-        *([outbox.wake_up_row(at)] if wanted else []),
-    ]
 
 
 def _gather(
     client: Client,
     order: Order,
     priced: PricedOrder,
-    turn: Iterator[datetime],
+    turns: Iterator[datetime],
     batch: _Batch,
     at: datetime,
 ) -> NewReport:
@@ -359,26 +174,31 @@ def _gather(
     payment = build_payment(report, order, total(lines), at)
     report.status = first_status(order, consent, payment)
     report.launched_at = None if order.draft else at
-    results = result_rows(report, lines, turn, at)
-    batch.reports.append(values_of(report, REPORT_COLUMNS))
+    results = result_rows(report, lines, turns, at)
+    batch.reports.append(report)
     batch.results += results
-    batch.changes.append(
-        (uuid7(), report.pk, "", report.status, "created", client.actor, at)
+    batch.status_changes.append(
+        {
+            "id": uuid7(),
+            "report_id": report.pk,
+            "source": "",
+            "target": report.status,
+            "trigger": "created",
+            "actor": client.actor,
+            "created_at": at,
+        }
     )
     if consent:
-        batch.consents.append(values_of(consent, CONSENT_COLUMNS))
-        batch.wanted += consent_request(report, consent)
+        batch.consents.append(consent)
+        batch.messages += consent_request(report, consent)
     if payment:
-        batch.payments.append(values_of(payment, PAYMENT_COLUMNS))
+        batch.payments.append(payment)
         if report.status != ReportStatus.PENDING_CONSENT:
-            batch.wanted += payment_request(report, payment)
+            batch.messages += payment_request(report, payment)
     if not order.draft:
-        prices = [
-            (row[0], FIRST_ATTEMPT, line.price)
-            for row, line in zip(results, lines, strict=True)
-        ]
-        batch.movements += charge_movements(client, report, prices)
-    batch.happenings.append(_created_event(report, results, consent))
+        charges = [(row["id"], row["attempt"], row["price"]) for row in results]
+        batch.movements += charge_movements(client, report, charges)
+    batch.events.append(_created_event(report, results, consent))
     return NewReport(report, consent, payment, total(lines))
 
 
@@ -406,53 +226,142 @@ def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Rep
     )
 
 
-def result_rows(
-    report: Report, lines: Sequence[OrderLine], turn: Iterator[datetime], at: datetime
-) -> list[ResultRow]:
-    """Rows of CheckResult, in the order of RESULT_COLUMNS.
+def build_consent(report: Report, order: Order, at: datetime) -> Consent | None:
+    """Return the unsaved consent that the order asks for or attests, if any."""
+    requested = order.consent
+    if requested is None:
+        return None
+    consent = Consent(id=uuid7(), report=report, mode=requested.mode.value)
+    if requested.mode == Consent.Mode.SERVICE_HOSTED:
+        consent.status = ConsentStatus.PENDING
+        make_link(consent, at)
+        return consent
+    consent.status = (
+        ConsentStatus.ATTESTED if requested.obtained else ConsentStatus.PENDING
+    )
+    attested = requested.model_dump(
+        mode="json", by_alias=True, exclude={"mode", "obtained"}, exclude_none=True
+    )
+    consent.attestation = attested or None
+    return consent
 
-    Plain tuples: a request can need 5,000 of them, and a model object costs more than
-    the rest of its row together.
-    """
+
+def build_payment(
+    report: Report, order: Order, amount: Decimal, at: datetime
+) -> Payment | None:
+    """Return the unsaved payment; None if the workspace pays, no link if it is free."""
+    if order.payment_mode == PaymentMode.SELF:
+        return None
+    payment = Payment(
+        id=uuid7(),
+        report=report,
+        status=PaymentStatus.NOT_REQUIRED,
+        amount=amount,
+        payer=order.payer.model_dump(by_alias=True) if order.payer else None,
+    )
+    if not amount:
+        return payment
+    payment.status = PaymentStatus.PENDING
+    make_link(payment, at)
+    return payment
+
+
+def first_status(
+    order: Order, consent: Consent | None, payment: Payment | None
+) -> ReportStatus:
+    """Return the status of a new report: its first gate, or RUNNING if none waits."""
+    if order.draft:
+        return ReportStatus.DRAFT
+    if consent and not consent.is_given:
+        return ReportStatus.PENDING_CONSENT
+    if payment and payment.is_outstanding:
+        return ReportStatus.PENDING_PAYMENT
+    return ReportStatus.RUNNING
+
+
+def result_rows(
+    report: Report, lines: Sequence[OrderLine], turns: Iterator[datetime], at: datetime
+) -> list[Row]:
+    """Return rows of CheckResult, due at once if the report runs."""
     due = at if report.status == ReportStatus.RUNNING else None
     return [
-        (
-            uuid7(),
-            report.pk,
-            line.definition.pk,
-            line.definition.name,
-            position,
-            PENDING,
-            line.price,
-            FIRST_ATTEMPT,
-            0,
-            0,
-            0,
-            due,
-            next(turn),
-            line.question,
-            line.reused_from_id,
-            UNKNOWN,
-            "",
-            "",
-            False,
-            at,
-        )
+        {
+            "id": uuid7(),
+            "report_id": report.pk,
+            "definition_id": line.definition.pk,
+            "name": line.definition.name,
+            "position": position,
+            "status": ResultStatus.PENDING.value,
+            "price": line.price,
+            "attempt": 1,
+            "tries": 0,
+            "claims": 0,
+            "fence": 0,
+            "next_attempt_at": due,
+            "turn_at": next(turns),
+            "question": line.question,
+            "reused_from_id": line.reused_from_id,
+            "risk_level": RiskLevel.UNKNOWN.value,
+            "failure_code": "",
+            "failure_message": "",
+            "failure_retryable": False,
+            "created_at": at,
+        }
         for position, line in enumerate(lines)
     ]
 
 
 def _created_event(
-    report: Report, results: list[ResultRow], consent: Consent | None
+    report: Report, results: list[Row], consent: Consent | None
 ) -> NewEvent:
     return report_event(
         Event.Name.REPORT_CREATED,
         str(report.pk),
         report,
-        [(row[3], ResultStatus.PENDING, row[0]) for row in results],
+        [(row["name"], ResultStatus.PENDING, row["id"]) for row in results],
         consent_status=consent.status if consent else ConsentStatus.NOT_REQUIRED.value,
     )
 
 
-def values_of(row: Any, columns: list[str]) -> tuple[Any, ...]:
-    return tuple(getattr(row, column) for column in columns)
+def require_payable_amounts(
+    orders: Sequence[Order], amounts: Sequence[Decimal], environment: str
+) -> None:
+    """Raise InvalidRequest if a payer would owe less than the provider accepts."""
+    faults = [
+        Fault(("reports", number, "paymentMode"), "out-of-range", reason)
+        for number, (order, amount) in enumerate(zip(orders, amounts, strict=True))
+        if (reason := amount_too_low_reason(order.payment_mode, amount, environment))
+    ]
+    if faults:
+        raise InvalidRequest(faults)
+
+
+def amount_too_low_reason(payment_mode: str, amount: Decimal, environment: str) -> str:
+    """Return why a payer cannot pay this amount; empty if one can or need not."""
+    if payment_mode == PaymentMode.SELF or not amount:
+        return ""
+    least = minimum_amount(environment, CURRENCY)
+    if amount >= least:
+        return ""
+    provider = LABELS.get(checkout_provider(environment).name, "")
+    return (
+        f"The payer would owe {CURRENCY} {amount:.2f}, and {provider} takes no less "
+        f"than {CURRENCY} {least:.2f}. Request more checks together, or use SELF."
+    )
+
+
+def blocked_check_reason(report: Report) -> str:
+    """Return why a check that waits for payment cannot run; empty if all can.
+
+    A check cannot run if no source answers it, or if the consent covers none of its
+    sources.
+    """
+    if report.environment != Environment.PRODUCTION:
+        return ""
+    where = (report.environment, report.country)
+    waiting = report.results.filter(reused_from_id=None).order_by("position")
+    reasons = (
+        no_source_reason(name, *where) or no_consent_reason(report, name)
+        for name in waiting.values_list("name", flat=True)
+    )
+    return next(filter(None, reasons), "")

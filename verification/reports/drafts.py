@@ -30,7 +30,6 @@ from verification.payments.models import (
 from verification.payments.polling import close_checkouts
 from verification.payments.refunds import refund_parts, refund_surplus
 from verification.reports.create import (
-    RESULT_COLUMNS,
     amount_too_low_reason,
     blocked_check_reason,
     build_consent,
@@ -46,7 +45,7 @@ from verification.reports.models import (
 )
 from verification.reports.orders import Order, catalogue, read_order
 from verification.reports.pricing import OrderLine, PricedOrder, price_orders, total
-from verification.reports.queries import SEARCH_ENTRY_COLUMNS, search_entry_rows
+from verification.reports.queries import search_entry_rows
 from verification.reports.request import DraftEdit, Fault, InvalidRequest, shape_faults
 from verification.reports.status import NotEditable
 from workspaces.models import Client
@@ -244,9 +243,7 @@ def _can_keep_link(order: Order, old: Consent) -> bool:
 
 def _replace_results(report: Report, lines: list[OrderLine], at: datetime) -> None:
     report.results.all().delete()
-    insert(
-        Rows(CheckResult, RESULT_COLUMNS, result_rows(report, lines, repeat(at), at))
-    )
+    insert(Rows(CheckResult, result_rows(report, lines, repeat(at), at)))
 
 
 def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None:
@@ -261,5 +258,5 @@ def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None
     report.save()
     report.search_entry.delete()
     found_by = iter([(report.pk, subject, report.reference)])
-    values = search_entry_rows(client.workspace.pk, client.environment, found_by)
-    insert(Rows(SearchEntry, SEARCH_ENTRY_COLUMNS, values))
+    rows = search_entry_rows(client.workspace.pk, client.environment, found_by)
+    insert(Rows(SearchEntry, rows))

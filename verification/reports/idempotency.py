@@ -20,7 +20,6 @@ from django.utils.timezone import now
 
 from verification.db.bulk_insert import Rows, insert
 from verification.db.encryption import keyed_hash
-from verification.db.ids import uuid7
 from verification.jobs.queue import job
 from verification.reports.models import IdempotencyRecord
 from workspaces.models import Client
@@ -94,26 +93,15 @@ class IdempotencyKey:
             raise IdempotencyKeyReused
         return answer
 
-    def record_rows(self, body: Any) -> Rows:
-        columns = [
-            "id",
-            "workspace_id",
-            "environment",
-            "key",
-            "fingerprint",
-            "body",
-            "created_at",
-        ]
-        row = (
-            uuid7(),
-            self.workspace_id,
-            self.environment,
-            self.key,
-            self.fingerprint,
-            body,
-            now(),
+    def record(self, body: Any) -> IdempotencyRecord:
+        """Return an unsaved record that answers repeats of the request with `body`."""
+        return IdempotencyRecord(
+            workspace_id=self.workspace_id,
+            environment=self.environment,
+            key=self.key,
+            fingerprint=self.fingerprint,
+            body=body,
         )
-        return Rows(IdempotencyRecord, columns, [row])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +132,7 @@ def _run_once_for_key(
     if earlier := key.claim_or_find_record():
         return IdempotentResponse(earlier.body, replayed=True)
     body = carry_out()
-    insert(key.record_rows(body))
+    insert(Rows(IdempotencyRecord, [key.record(body)]))
     return IdempotentResponse(body, replayed=False)
 
 

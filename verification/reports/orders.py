@@ -1,4 +1,4 @@
-"""From a request body to orders, or to all that is wrong with it."""
+"""Turn a request body into orders, or raise InvalidRequest with its faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _cached_catalogue: tuple[str, Catalogue] | None = None
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One report as it was asked for, every rule kept."""
+    """The validated request for one report."""
 
     subject: Subject
     definitions: list[CheckDefinition]
@@ -48,18 +48,18 @@ class Order:
     draft: bool
     reuse: bool
     reference: str | None
-    # The monitoring rule whose run it is.
+    # The monitoring rule, if the report is one of its runs
     monitoring_id: UUID | None = None
 
 
 def catalogue() -> Catalogue:
-    """The definitions by name; made anew when one was changed, and else kept.
+    """Return the check definitions by name, cached until one of them changes.
 
-    Each request needs them, and making the objects takes longer than all its checks.
+    To load them takes longer than to validate a request.
     """
     global _cached_catalogue
     with connection.cursor() as cursor:
-        # Who wrote each row and where it stands: no change leaves both as they were.
+        # Every update gives a row another xmin or ctid.
         cursor.execute(
             "SELECT string_agg(xmin::text || ctid::text, ',' ORDER BY id) "
             "FROM checks_checkdefinition"
@@ -78,32 +78,29 @@ def read_orders(
     *,
     unanswered: bool = False,
 ) -> list[Order]:
-    """The orders of a create request, or InvalidRequest with their faults.
+    """Return the orders of a create request, or raise InvalidRequest.
 
-    The search for faults ends once there are more than are told.
-    `unanswered` accepts checks that no source answers.
+    The search stops at more than MAX_FAULTS faults. `unanswered` accepts checks that
+    no source answers.
     """
-    faults: list[Fault] = []
-    draft = body.get("draft", False) is True
-    faults += _envelope_faults(body)
+    faults = _envelope_faults(body)
     orders: list[Order] = []
-    reports = body.get("reports")
-    if not faults or not any(f.path[:1] == ("reports",) for f in faults):
-        for number, item in enumerate(reports or ()):
-            if len(faults) > MAX_FAULTS:
-                break
-            found = read_order(
-                item,
-                environment,
-                definitions,
-                draft=draft,
-                at=("reports", number),
-                unanswered=unanswered,
-            )
-            if isinstance(found, Order):
-                orders.append(found)
-            else:
-                faults += found
+    is_readable = not any(fault.path[:1] == ("reports",) for fault in faults)
+    for number, item in enumerate(body["reports"] if is_readable else ()):
+        if len(faults) > MAX_FAULTS:
+            break
+        order = read_order(
+            item,
+            environment,
+            definitions,
+            draft=body.get("draft") is True,
+            at=("reports", number),
+            unanswered=unanswered,
+        )
+        if isinstance(order, Order):
+            orders.append(order)
+        else:
+            faults += order
     if faults:
         raise InvalidRequest(faults)
     return orders
@@ -118,10 +115,13 @@ def read_order(
     at: MemberPath = (),
     unanswered: bool = False,
 ) -> Order | list[Fault]:
-    """One item; `draft` is what holds where the item does not say it."""
+    """Return the item's order or its faults, whose paths start with `at`.
+
+    `draft` is the default for items that leave it out.
+    """
     if isinstance(item, dict) and isinstance(item.get("draft"), bool):
         draft = item["draft"]
-    known = RuleContext(
+    context = RuleContext(
         definitions, draft, environment, accepts_payments(environment), unanswered
     )
     try:
@@ -131,11 +131,10 @@ def read_order(
         wrong = {fault.path for fault in faults}
         readable = _null_faulty_members(item, [path[len(at) :] for path in wrong])
         if isinstance(readable, dict):
-            faults += [
-                f for f in _find_item_faults(readable, known, at) if f.path not in wrong
-            ]
+            further = _find_item_faults(readable, context, at)
+            faults += [fault for fault in further if fault.path not in wrong]
         return faults
-    if faults := _find_item_faults(item, known, at):
+    if faults := _find_item_faults(item, context, at):
         return faults
     return _order(request, definitions, draft)
 
@@ -149,16 +148,16 @@ def _envelope_faults(body: Mapping[str, Any]) -> list[Fault]:
 
 
 def _find_item_faults(
-    item: Mapping[str, Any], known: RuleContext, at: MemberPath
+    item: Mapping[str, Any], context: RuleContext, at: MemberPath
 ) -> list[Fault]:
-    found = islice(find_faults(item, known), MAX_FAULTS + 1)
-    return [Fault((*at, *f.path), f.code, f.detail) for f in found]
+    faults = islice(find_faults(item, context), MAX_FAULTS + 1)
+    return [Fault((*at, *f.path), f.code, f.detail) for f in faults]
 
 
 def _null_faulty_members(value: Any, wrong: Collection[MemberPath]) -> Any:
-    """The value with null for all that is wrong in itself.
+    """Return a copy of the value with null at these paths.
 
-    Only the way to what is wrong is walked: a stranger decides how deep the rest is.
+    It walks along these paths only, as the client decides how deep its body is.
     """
     if () in wrong:
         return None
@@ -169,7 +168,7 @@ def _null_faulty_members(value: Any, wrong: Collection[MemberPath]) -> Any:
         below[step].append(tuple(rest))
     rewritten = copy(value)
     for step, paths in below.items():
-        # What is missing is wrong where there is nothing.
+        # The path of a missing member leads nowhere.
         if isinstance(value, list) or step in value:
             rewritten[step] = _null_faulty_members(value[step], paths)
     return rewritten

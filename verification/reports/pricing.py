@@ -1,7 +1,4 @@
-"""What a workspace is charged for its reports.
-
-What reports cost, and which earlier results will be used again for nothing.
-"""
+"""Price reports, find earlier results to reuse for free, and charge the workspace."""
 
 from __future__ import annotations
 
@@ -21,11 +18,83 @@ from verification.reports.subject import KnownSubject, Subject
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Client
 
+FREE = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderLine:
+    """One check of one report: its price, and the earlier result that it reuses."""
+
+    definition: CheckDefinition
+    question: bytes
+    price: Decimal
+    reused_from_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class PricedOrder:
+    """The lines of one order, and the subject as its workspace knows it."""
+
+    subject: KnownSubject
+    lines: list[OrderLine]
+
+
+def price_orders(
+    orders: Sequence[Order], workspace_id: UUID, environment: str, at: datetime
+) -> list[PricedOrder]:
+    """Price the orders with one query for all of them."""
+    return price(
+        [(order.subject, order.definitions, order.reuse) for order in orders],
+        workspace_id,
+        environment,
+        at,
+    )
+
+
+def price(
+    items: Sequence[tuple[Subject, Sequence[CheckDefinition], bool]],
+    workspace_id: UUID,
+    environment: str,
+    at: datetime,
+) -> list[PricedOrder]:
+    """Price items of (subject, definitions, whether earlier results may be reused)."""
+    subjects = [
+        subject.in_workspace(workspace_id, environment) for subject, _, _ in items
+    ]
+    questions = [
+        _questions(subject, definitions)
+        for subject, (_, definitions, _) in zip(subjects, items, strict=True)
+    ]
+    reusable = _reusable_results(
+        [
+            (question, at - timedelta(days=definition.freshness_days))
+            for (_, definitions, reuse), own in zip(items, questions, strict=True)
+            if reuse
+            for definition, question in zip(definitions, own, strict=True)
+        ]
+    )
+    return [
+        PricedOrder(
+            subject,
+            [
+                _line(definition, question, reusable.get(question) if reuse else None)
+                for definition, question in zip(definitions, own, strict=True)
+            ],
+        )
+        for subject, (_, definitions, reuse), own in zip(
+            subjects, items, questions, strict=True
+        )
+    ]
+
+
+def total(lines: Sequence[OrderLine]) -> Decimal:
+    return sum((line.price for line in lines), FREE)
+
 
 def charge_movements(
     client: Client, report: Report, results: Iterable[tuple[UUID, int, Decimal]]
 ) -> list[Movement]:
-    """What the workspace pays for (result, attempt, price), when it is who pays."""
+    """Return the charges for (result id, attempt, price); none if a payer pays."""
     if report.payment_mode != PaymentMode.SELF:
         return []
     return [
@@ -44,81 +113,8 @@ def charge_movements(
 
 
 def charge_items(results: Iterable[CheckResult]) -> list[tuple[UUID, int, Decimal]]:
-    """Results as `charges` takes them."""
+    """Return (id, attempt, price) of each result, for `charge_movements`."""
     return [(result.pk, result.attempt, result.price) for result in results]
-
-
-FREE = Decimal(0)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderLine:
-    """One check of one report: its price, and the result it repeats if any."""
-
-    definition: CheckDefinition
-    question: bytes
-    price: Decimal
-    reused_from_id: UUID | None
-
-
-@dataclass(frozen=True, slots=True)
-class PricedOrder:
-    """What one report asks for, as its workspace knows the subject."""
-
-    subject: KnownSubject
-    lines: list[OrderLine]
-
-
-def price_orders(
-    orders: Sequence[Order], workspace_id: UUID, environment: str, at: datetime
-) -> list[PricedOrder]:
-    """The lines of each order, in one query however many there are."""
-    return price(
-        [(order.subject, order.definitions, order.reuse) for order in orders],
-        workspace_id,
-        environment,
-        at,
-    )
-
-
-def price(
-    wanted: Sequence[tuple[Subject, Sequence[CheckDefinition], bool]],
-    workspace_id: UUID,
-    environment: str,
-    at: datetime,
-) -> list[PricedOrder]:
-    """The same for (subject, definitions, may reuse)."""
-    known = [
-        subject.in_workspace(workspace_id, environment) for subject, _, _ in wanted
-    ]
-    questions = [
-        _questions(subject, definitions)
-        for subject, (_, definitions, _) in zip(known, wanted, strict=True)
-    ]
-    fresh = _fresh_answers(
-        [
-            (question, at - timedelta(days=definition.freshness_days))
-            for (_, definitions, reuse), asked in zip(wanted, questions, strict=True)
-            if reuse
-            for definition, question in zip(definitions, asked, strict=True)
-        ]
-    )
-    return [
-        PricedOrder(
-            subject,
-            [
-                _line(definition, question, fresh.get(question) if reuse else None)
-                for definition, question in zip(definitions, asked, strict=True)
-            ],
-        )
-        for subject, (_, definitions, reuse), asked in zip(
-            known, wanted, questions, strict=True
-        )
-    ]
-
-
-def total(lines: Sequence[OrderLine]) -> Decimal:
-    return sum((line.price for line in lines), FREE)
 
 
 def _questions(
@@ -137,12 +133,12 @@ def _line(
     return OrderLine(definition, question, price, reused_from_id)
 
 
-def _fresh_answers(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
-    """question -> the newest result that answered it since the moment given."""
+def _reusable_results(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
+    """Return the newest result for each (question, oldest time of completion)."""
     if not asked:
         return {}
-    # As JSON, not as arrays: of an array PostgreSQL counts the members, finds the plan
-    # for any number of them too dear, and plans anew each time.
+    # JSON keeps the prepared plan. With arrays PostgreSQL estimates by the number of
+    # members, finds the generic plan too expensive, and plans each query again.
     rows = [
         {"question": f"\\x{question.hex()}", "since": since}
         for question, since in asked

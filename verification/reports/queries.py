@@ -1,16 +1,13 @@
-"""Finding reports by any part of the subject's name, or by an exact identifier.
+"""List and search a workspace's reports: by status, type, days, name or identifier.
 
-Every three letters in a row of a name, and every identifier, become 64-bit hashes that
-hold for one workspace and environment only. PostgreSQL's own array index finds the
-reports that have all of them, without an extension, and the identifiers themselves
-cannot be read from the table.
-
-Lists of a workspace's reports: filtered, newest first, with an exact total.
+Every three letters in a row of a name, and every identifier, become 64-bit keyed hashes
+that hold for one workspace and environment. PostgreSQL's array index finds the reports
+that have all of them, without an extension, and the table does not reveal identifiers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
@@ -20,20 +17,21 @@ from django.conf import settings
 from django.db.models import BigIntegerField, Q, QuerySet, Value
 
 from verification.db.base import force_custom_plan
+from verification.db.bulk_insert import Row
 from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
 from verification.reports.models import Report, SearchEntry
 from verification.reports.subject import Subject, fold_text
 from verification.values.identifiers import normalise_identifier
 
-SEARCH_ENTRY_COLUMNS = ["report_id", "terms"]
 GRAM_LENGTH = 3
-# Of so many reports that may match each is looked at; of more the index is read.
+# Up to this many candidates go into the query as ids; for more, the query reads the
+# index of terms itself.
 MAX_INLINE_IDS = 1_000
 NUMBERS = ("idNumber", "registrationNumber")
 
 
 class Terms:
-    """Makes the terms of one workspace and environment."""
+    """The hashes by which rows of one workspace and environment are found."""
 
     def __init__(self, workspace_id: UUID, environment: str) -> None:
         self._keys = (
@@ -43,7 +41,7 @@ class Terms:
         self._grams: dict[str, int] = {}
 
     def of(self, row_id: UUID, subject: Subject, reference: str | None) -> list[int]:
-        """What a report, or a monitoring rule, of this subject is found by."""
+        """Return the terms of a report, or a monitoring rule, about this subject."""
         numbers = [subject.members[key] for key in NUMBERS if key in subject.members]
         texts = [str(row_id), subject.members.get("email"), reference]
         phone = subject.members.get("phone")
@@ -65,7 +63,7 @@ class Terms:
         return self._hash(f"text:{fold_text(text)}")
 
     def of_phone(self, text: str) -> int:
-        """For staff alone: no search of the API looks for one."""
+        """Return the term of a phone number; only staff can search for one."""
         return self._hash(f"phone:{text}")
 
     def _of_gram(self, gram: str) -> int:
@@ -81,46 +79,46 @@ class Terms:
 def search_entry_rows(
     workspace_id: UUID,
     environment: str,
-    reports: Iterator[tuple[UUID, Subject, str | None]],
-) -> list[tuple[UUID, list[int]]]:
-    """Rows of SearchEntry for (report id, subject, reference)."""
+    reports: Iterable[tuple[UUID, Subject, str | None]],
+) -> list[Row]:
+    """Return rows of SearchEntry for each (report id, subject, reference)."""
     terms = Terms(workspace_id, environment)
     return [
-        (report_id, terms.of(report_id, subject, reference))
+        {"report_id": report_id, "terms": terms.of(report_id, subject, reference)}
         for report_id, subject, reference in reports
     ]
 
 
 def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
-    """What a report of this workspace and environment must keep to be found."""
+    """Return the condition for reports whose name or identifier matches the text."""
     terms = Terms(workspace_id, environment)
     name = fold_text(text.strip())
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
-        having = SearchEntry.objects.filter(terms__contains=_bigint_values(grams))
-        if (few := _ids_if_few(having)) is not None:
+        candidates = SearchEntry.objects.filter(terms__contains=_bigint_values(grams))
+        if (few := _ids_if_few(candidates)) is not None:
             by_name &= Q(pk__in=few)
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
     identified = SearchEntry.objects.filter(terms__overlap=_bigint_values(identifiers))
     few = _ids_if_few(identified)
-    # Ids as they are, where it can be: PostgreSQL then reads these rows alone.
+    # With ids in the query PostgreSQL reads no other rows.
     return by_name | Q(pk__in=identified.values("pk") if few is None else few)
 
 
 def _bigint_values(terms: Iterable[int]) -> list[Value]:
-    """Django takes the members of an array for 32 bits where it is not told."""
+    """Return the terms as 64-bit values; by default Django casts them to 32 bits."""
     return [Value(term, BigIntegerField()) for term in terms]
 
 
 def _ids_if_few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
-    """Their ids, or None if they are many."""
+    """Return the ids, or None if there are more than MAX_INLINE_IDS."""
     ids = list(entries.values_list("pk", flat=True)[: MAX_INLINE_IDS + 1])
     return ids if len(ids) <= MAX_INLINE_IDS else None
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Days are those of `zone`, both ends included."""
+    """Which reports to list; the days are days in `zone`, both included."""
 
     search: str | None = None
     status: str | None = None
@@ -140,19 +138,19 @@ class ReportPage:
 def list_reports(
     workspace_id: UUID, environment: str, filters: Filters, *, page: int, size: int
 ) -> ReportPage:
-    """One page of them, and how many there are in all."""
-    found = _filtered_reports(workspace_id, environment, filters)
-    # Ids come from the index alone; only the rows of this page are read from the table.
+    """Return a page of the matching reports, newest first, and the exact total."""
+    matching = _filtered_reports(workspace_id, environment, filters)
+    # The index alone gives the ids, so the table is read for this page's rows only.
     first = page * size
     ids = list(
-        found.order_by("-created_at", "-id").values_list("id", flat=True)[
+        matching.order_by("-created_at", "-id").values_list("id", flat=True)[
             first : first + size
         ]
     )
-    # A page that is not full is the last one, and tells the total itself.
+    # A page that is not full is the last one, so the total follows from it.
     total = first + len(ids)
     if len(ids) == size or (first and not ids):
-        total = found.count()
+        total = matching.count()
     reports = Report.objects.in_bulk(ids)
     return ReportPage([reports[id] for id in ids], total)
 
@@ -185,5 +183,5 @@ def _start_of(
     try:
         return datetime.combine(day, time(), zone) + after
     except OverflowError:
-        # The day after the calendar's last: nothing is later.
+        # The day after 9999-12-31: no report is later.
         return None

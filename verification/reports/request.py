@@ -1,14 +1,8 @@
-"""What is wrong with a request, member by member.
+"""Validate report requests: the shape of each member, and rules across members.
 
-The bodies that order reports, as they cross the wire.
-
-These shapes are both what is checked and what the OpenAPI document says. Rules that
-look at more than one member are in `rules`.
-
-Rules that look at several members of a report request at once.
-
-They read the body as JSON, with null for what is wrong in itself, so that everything
-wrong with a request is told in one answer.
+The shapes are pydantic models, from which the OpenAPI document is made. The rules read
+the JSON body, with null for each member whose shape is wrong, so that one answer lists
+every fault of a request.
 """
 
 from __future__ import annotations
@@ -33,12 +27,19 @@ from verification.values import formats
 from verification.values.wire import Shape
 from workspaces.models import Environment
 
+Json = Mapping[str, Any]
 MemberPath = tuple[str | int, ...]
 
-# No more are told. Finding all of a large body takes longer than doing what it asks.
+# An answer lists no more: to find every fault of a large body takes longer than to
+# create its reports.
 MAX_FAULTS = 100
+MAX_REPORTS = 500
+MAX_CHECKS = 10
+TEXT_LIMIT = 200
+# The largest integer that every JSON reader keeps exact
+MAX_NUMBER = 2**53 - 1
 
-# pydantic's word -> ours; what is not named here is a wrong format.
+# pydantic's error type -> the API's fault code
 FAULT_CODES = {
     "missing": "required",
     "string_too_short": "required",
@@ -61,7 +62,7 @@ DETAILS = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One broken rule; `path` leads to the member from the top of the body."""
+    """One broken rule; `path` leads from the top of the body to the member."""
 
     path: MemberPath
     code: str
@@ -69,7 +70,7 @@ class Fault:
 
 
 class InvalidRequest(Exception):
-    """The request breaks these rules; nothing was done."""
+    """The request breaks rules, and nothing was changed."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = list(faults)
@@ -77,19 +78,19 @@ class InvalidRequest(Exception):
 
 
 def shape_faults(error: ValidationError, at: MemberPath = ()) -> list[Fault]:
-    """The faults in a pydantic error, of a value that stands at this path."""
+    """Return the faults in a pydantic error about the value at this path."""
     return [
-        _fault(problem, at)
+        _shape_fault(problem, at)
         for problem in error.errors(include_url=False, include_context=True)
     ]
 
 
-def _fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
+def _shape_fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
     kind = problem["type"]
-    # pydantic leads into a mapping's key by "[key]"; a pointer names the member.
+    # pydantic adds "[key]" to the path of a mapping's key; our path names the member.
     path = (*at, *(part for part in problem["loc"] if part != "[key]"))
-    told_as_null = kind not in {"missing", "extra_forbidden"}
-    if problem.get("input", ...) is None and told_as_null:
+    is_null = problem.get("input", ...) is None
+    if is_null and kind not in {"missing", "extra_forbidden"}:
         return Fault(path, "required", "This must not be null.")
     code = FAULT_CODES.get(kind)
     if code is None:
@@ -97,12 +98,11 @@ def _fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
     return Fault(path, code, DETAILS.get(kind) or f"{problem['msg']}.")
 
 
-MAX_REPORTS = 500
-MAX_CHECKS = 10
-
-
 class RequestShape(Shape):
-    """Members go by their names on the wire alone: the rules look for no others."""
+    """A shape that accepts each member only by its name in the API.
+
+    The rules look members up by these names alone.
+    """
 
     model_config = ConfigDict(populate_by_name=False)
 
@@ -196,18 +196,18 @@ class ReportsRequest(RequestShape):
 
 
 class ReportsEnvelope(RequestShape):
-    """The request without a look into its reports, which are checked one by one."""
+    """The request with its reports unread; each is validated on its own."""
 
     reports: Annotated[list[Any], Field(min_length=1, max_length=MAX_REPORTS)]
     draft: StrictBool = False
 
 
-Json = Mapping[str, Any]
-
 PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastName")
 COMPANY_MEMBERS = ("registrationNumber",)
-# Either of them confirms on our page which company somebody decides for.
+# The hosted page asks the person who decides for a company for one of these.
 COMPANY_NUMBERS = ("registrationNumber", "kraPin")
+# Members that may carry a number which the sandbox reserves
+NUMBER_MEMBERS = ("idNumber", "kraPin", "registrationNumber")
 ATTESTED_MEMBERS = (
     "obtained",
     "obtainedAt",
@@ -215,8 +215,14 @@ ATTESTED_MEMBERS = (
     "policyVersion",
     "evidenceReference",
 )
-TEXT_LIMIT = 200
-MAX_NUMBER = 2**53 - 1
+# The type of a check's input -> the function that raises if a text has another format
+INPUT_FORMATS: dict[str, Callable[[str], str]] = {
+    "TEXT": str,
+    "EMAIL": formats.email,
+    "PHONE": formats.phone,
+    "DATE": formats.real_date,
+    "COUNTRY": formats.country,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,56 +233,58 @@ class RuleContext:
     draft: bool
     environment: str
     takes_payments: bool
-    # Whether a check may be ordered that no source answers: the operator's own alone.
+    # Accept checks that no source answers; for the operator's own reports only.
     unanswered: bool = False
 
 
-def find_faults(item: Json, known: RuleContext) -> Iterator[Fault]:
-    """Every rule that the item breaks; paths start at the item."""
-    yield from _checks(item, known)
-    requested = _requested_definitions(item, known)
+def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
+    """Yield a fault for every rule that the item breaks; paths start at the item."""
+    yield from _check_faults(item, context)
+    requested = _requested_definitions(item, context)
     if (subject := item.get("subject")) is not None:
-        yield from _subject(subject, requested, known)
-    yield from _consent(item, requested, known)
-    yield from _payment_mode(item, known)
-    yield from _payer(item)
+        yield from _subject_faults(subject, requested, context)
+    yield from _consent_faults(item, requested, context)
+    yield from _payment_mode_faults(item, context)
+    yield from _payer_faults(item)
 
 
-def _requested_definitions(item: Json, known: RuleContext) -> list[CheckDefinition]:
+def _requested_definitions(item: Json, context: RuleContext) -> list[CheckDefinition]:
     names = dict.fromkeys(item.get("checksRequested") or ())
-    return [known.definitions[name] for name in names if name in known.definitions]
+    return [context.definitions[name] for name in names if name in context.definitions]
 
 
-def _checks(item: Json, known: RuleContext) -> Iterator[Fault]:
+def _check_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
     subject = item.get("subject") or {}
     kind, country = subject.get("subjectType"), subject.get("country", HOME_COUNTRY)
-    if known.unanswered or not subject:
+    if context.unanswered or not subject:
         country = None
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for number, name in enumerate(item.get("checksRequested") or ()):
         path: MemberPath = ("checksRequested", number)
-        definition = known.definitions.get(name)
+        definition = context.definitions.get(name)
         if definition is None:
-            names = ", ".join(known.definitions)
+            names = ", ".join(context.definitions)
             yield Fault(
                 path, "unknown-check", f"There is no such check; known: {names}."
             )
         elif not definition.active:
             yield Fault(path, "inactive-check", f"{name} is not offered at present.")
-        elif name in seen:
+        elif name in earlier:
             yield Fault(path, "duplicate", f"{name} is requested twice.")
         elif kind and kind not in definition.subject_types:
             accepted = " and ".join(definition.subject_types)
             yield Fault(
                 path, "subject-type-not-accepted", f"{name} accepts {accepted} only."
             )
-        elif country and (told := no_source_reason(name, known.environment, country)):
-            yield Fault(path, "check-not-available", told)
-        seen.add(name)
+        elif country and (
+            reason := no_source_reason(name, context.environment, country)
+        ):
+            yield Fault(path, "check-not-available", reason)
+        earlier.add(name)
 
 
 def no_source_reason(check: str, environment: str, country: str) -> str:
-    """Why nobody answers this check there; empty if somebody does."""
+    """Return why no source answers this check there; empty if one does."""
     if has_source(check, environment, country):
         return ""
     return (
@@ -286,8 +294,10 @@ def no_source_reason(check: str, environment: str, country: str) -> str:
 
 
 def no_consent_reason(report: Report, check: str) -> str:
-    """Why the report's consent leaves no source of this check; empty if it leaves one,
-    or while the consent waits: its notice names the present sources."""
+    """Return why the report's consent covers no source of this check; empty if it does.
+
+    A pending consent covers every source, as its notice names the present ones.
+    """
     consent = getattr(report, "consent", None)
     if consent is None or consent.status == Consent.Status.PENDING:
         return ""
@@ -295,19 +305,19 @@ def no_consent_reason(report: Report, check: str) -> str:
     return route.withheld(check)
 
 
-def _subject(
-    subject: Json, requested: list[CheckDefinition], known: RuleContext
+def _subject_faults(
+    subject: Json, requested: list[CheckDefinition], context: RuleContext
 ) -> Iterator[Fault]:
     kind = subject.get("subjectType")
-    yield from _names(subject, kind)
-    yield from _foreign_members(subject, kind)
-    yield from _missing_inputs(subject, kind, requested)
-    yield from _further_inputs(subject, requested)
-    if known.environment == Environment.PRODUCTION:
-        yield from _reserved_numbers(subject)
+    yield from _name_faults(subject, kind)
+    yield from _foreign_member_faults(subject, kind)
+    yield from _missing_input_faults(subject, kind, requested)
+    yield from _further_input_faults(subject, requested)
+    if context.environment == Environment.PRODUCTION:
+        yield from _reserved_number_faults(subject)
 
 
-def _names(subject: Json, kind: str | None) -> Iterator[Fault]:
+def _name_faults(subject: Json, kind: str | None) -> Iterator[Fault]:
     if subject.get("fullName"):
         return
     if kind == SubjectType.COMPANY and not subject.get("registrationNumber"):
@@ -333,24 +343,24 @@ def _names(subject: Json, kind: str | None) -> Iterator[Fault]:
             )
 
 
-def _foreign_members(subject: Json, kind: str | None) -> Iterator[Fault]:
-    members, whose = {
+def _foreign_member_faults(subject: Json, kind: str | None) -> Iterator[Fault]:
+    members, owner = {
         SubjectType.INDIVIDUAL: (COMPANY_MEMBERS, "a company"),
         SubjectType.COMPANY: (PERSON_MEMBERS, "a person"),
     }.get(kind, ((), ""))  # type: ignore[call-overload]
     for member in members:
         if subject.get(member) is not None:
             yield Fault(
-                ("subject", member), "not-allowed-here", f"{member} is for {whose}."
+                ("subject", member), "not-allowed-here", f"{member} is for {owner}."
             )
 
 
-def _missing_inputs(
+def _missing_input_faults(
     subject: Json, kind: str | None, requested: list[CheckDefinition]
 ) -> Iterator[Fault]:
     for definition in requested:
         if kind and kind not in definition.subject_types:
-            continue  # told already, and no input would mend it
+            continue  # This has its own fault, which no input repairs.
         for entry in definition.required_inputs:
             if subject.get(entry["key"]) is None and _is_required(entry, subject, kind):
                 hint = f" (or {entry['unless']})" if entry.get("unless") else ""
@@ -369,8 +379,10 @@ def _is_required(entry: Json, subject: Json, kind: str | None) -> bool:
     return subject.get(entry.get("unless", "")) is None
 
 
-def _further_inputs(subject: Json, requested: list[CheckDefinition]) -> Iterator[Fault]:
-    """Members beyond the fixed ones are what the requested checks name, by type."""
+def _further_input_faults(
+    subject: Json, requested: list[CheckDefinition]
+) -> Iterator[Fault]:
+    """Require the other members to be inputs of a requested check, of its type."""
     types = {
         entry["key"]: entry["type"]
         for definition in requested
@@ -390,10 +402,10 @@ def _further_inputs(subject: Json, requested: list[CheckDefinition]) -> Iterator
 
 
 def _input_error(value: Any, kind: str) -> tuple[str, str] | None:
+    """Return the fault code and detail of a value that is not of this type, or None."""
     if kind == "NUMBER":
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "invalid-type", "A number is needed."
-        # Beyond this a number is not the same to everybody who reads it.
         exact = abs(value) <= MAX_NUMBER
         return None if exact else ("out-of-range", f"At most {MAX_NUMBER} is accepted.")
     if not isinstance(value, str):
@@ -403,23 +415,14 @@ def _input_error(value: Any, kind: str) -> tuple[str, str] | None:
     if len(value) > TEXT_LIMIT:
         return "too-long", f"At most {TEXT_LIMIT} characters are accepted."
     try:
-        FORMATS[kind](value)
+        INPUT_FORMATS[kind](value)
     except PydanticCustomError as e:
         return e.type, f"{e.message()}."
     return None
 
 
-FORMATS: dict[str, Callable[[str], str]] = {
-    "TEXT": str,
-    "EMAIL": formats.email,
-    "PHONE": formats.phone,
-    "DATE": formats.real_date,
-    "COUNTRY": formats.country,
-}
-
-
-def _reserved_numbers(subject: Json) -> Iterator[Fault]:
-    for member in ("idNumber", "kraPin", "registrationNumber"):
+def _reserved_number_faults(subject: Json) -> Iterator[Fault]:
+    for member in NUMBER_MEMBERS:
         value = subject.get(member)
         if isinstance(value, str) and is_reserved(member, value):
             yield Fault(
@@ -429,17 +432,17 @@ def _reserved_numbers(subject: Json) -> Iterator[Fault]:
             )
 
 
-def _consent(
-    item: Json, requested: list[CheckDefinition], known: RuleContext
+def _consent_faults(
+    item: Json, requested: list[CheckDefinition], context: RuleContext
 ) -> Iterator[Fault]:
     consent = item.get("consent")
     if consent is None:
-        asking = [d.name for d in requested if d.requires_consent]
-        if asking and not known.draft:
+        names = [d.name for d in requested if d.requires_consent]
+        if names and not context.draft:
             yield Fault(
                 ("consent",),
                 "consent-required",
-                f"{', '.join(asking)} needs the subject's consent.",
+                f"{', '.join(names)} needs the subject's consent.",
             )
     elif consent.get("mode") == Consent.Mode.SERVICE_HOSTED:
         for member in ATTESTED_MEMBERS:
@@ -457,20 +460,22 @@ def _consent(
                 "consent on our page; send CUSTOMER_ATTESTED with the consent of a "
                 "parent or guardian.",
             )
-        yield from _unconfirmable_company(item.get("subject") or {}, requested)
+        yield from _unconfirmable_company_faults(item.get("subject") or {}, requested)
     elif consent.get("mode") == Consent.Mode.CUSTOMER_ATTESTED:
-        yield from _attestation(consent, known)
+        yield from _attestation_faults(consent, context)
 
 
-def _unconfirmable_company(
+def _unconfirmable_company_faults(
     subject: Json, requested: list[CheckDefinition]
 ) -> Iterator[Fault]:
-    """A company that our page could ask for nothing before somebody decides for it."""
+    """Require a number that the hosted page can ask a company's representative for."""
     kind = subject.get("subjectType")
     if kind != SubjectType.COMPANY or challenge_for_subject(subject):
         return
-    told = {fault.path[-1] for fault in _missing_inputs(subject, kind, requested)}
-    if not told & set(COMPANY_NUMBERS):
+    missing = {
+        fault.path[-1] for fault in _missing_input_faults(subject, kind, requested)
+    }
+    if missing.isdisjoint(COMPANY_NUMBERS):
         yield Fault(
             ("subject", "registrationNumber"),
             "missing-input",
@@ -480,9 +485,9 @@ def _unconfirmable_company(
         )
 
 
-def _attestation(consent: Json, known: RuleContext) -> Iterator[Fault]:
+def _attestation_faults(consent: Json, context: RuleContext) -> Iterator[Fault]:
     if consent.get("obtained") is False:
-        if not known.draft:
+        if not context.draft:
             yield Fault(
                 ("consent", "obtained"),
                 "consent-required",
@@ -496,9 +501,12 @@ def _attestation(consent: Json, known: RuleContext) -> Iterator[Fault]:
             )
 
 
-def _payment_mode(item: Json, known: RuleContext) -> Iterator[Fault]:
-    asks = item.get("paymentMode") in {PaymentMode.CANDIDATE, PaymentMode.THIRD_PARTY}
-    if asks and not known.takes_payments:
+def _payment_mode_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
+    has_payer = item.get("paymentMode") in {
+        PaymentMode.CANDIDATE,
+        PaymentMode.THIRD_PARTY,
+    }
+    if has_payer and not context.takes_payments:
         yield Fault(
             ("paymentMode",),
             "not-allowed-here",
@@ -506,10 +514,10 @@ def _payment_mode(item: Json, known: RuleContext) -> Iterator[Fault]:
         )
 
 
-def _payer(item: Json) -> Iterator[Fault]:
+def _payer_faults(item: Json) -> Iterator[Fault]:
     payer, mode = item.get("payer"), item.get("paymentMode", PaymentMode.SELF)
     if mode is None:
-        return  # misspelt: nobody can tell whether a payer belongs here
+        return  # A misspelt mode does not say whether the report has a payer.
     if mode != PaymentMode.THIRD_PARTY:
         if payer is not None:
             yield Fault(

@@ -1,7 +1,4 @@
-"""Verbs that the present state of a report does not allow.
-
-The one place where a report changes its status.
-"""
+"""The one place where a report changes its status, and the errors of its verbs."""
 
 from __future__ import annotations
 
@@ -46,9 +43,9 @@ class NotRetryable(Exception):
         self.status = status
 
 
-# The actor of what the subject does on the hosted page.
+# The actor of what the subject does on the hosted page
 SUBJECT_ACTOR = "subject"
-# What may change together with the status.
+# Columns that may change together with the status, and their types
 CHANGEABLE = {
     "launched_at": "timestamptz",
     "completed_at": "timestamptz",
@@ -79,7 +76,7 @@ FROM move m JOIN moved USING (id)
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A report, where it goes, why and by whom; `changes` of the fields above."""
+    """A report's move to `target`; `changes` are new values of CHANGEABLE columns."""
 
     report: Report
     target: str
@@ -89,10 +86,10 @@ class Transition:
 
 
 def apply_transitions(moves: Sequence[Transition], at: datetime) -> None:
-    """Make and record the moves: all of them, or InvalidTransition and none.
+    """Move the reports and record the moves; update the given instances too.
 
-    The statement names the status each report was read with, so that of two callers
-    one wins. The reports given are brought up to date.
+    The statement moves a report only from the status that it was read with, so one of
+    two concurrent callers fails. Raises InvalidTransition if any move fails.
     """
     if not moves:
         return
@@ -103,14 +100,14 @@ def apply_transitions(moves: Sequence[Transition], at: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(TRANSITION_SQL, [*map(list, zip(*rows, strict=True)), at, at])
         if cursor.rowcount != len(moves):
-            # Somebody else moved one of them; the caller's transaction ends here.
+            # A concurrent caller moved one of them. The exception rolls back the rest.
             raise InvalidTransition(moves[0].report.status, moves[0].target)
     for m in moves:
         m.report.status, m.report.updated_at = m.target, at
 
 
 def record_note(report: Report, trigger: str, actor: str, at: datetime) -> None:
-    """Record in the report's timeline what happened without a move of the report."""
+    """Record a note in the report's timeline, without a change of status."""
     StatusChange.objects.create(
         report=report,
         source=report.status,

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.db.bulk_insert import Rows, insert
+from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.encryption import UnknownKey
 from verification.db.ids import uuid7
 from verification.providers.base import PendingInquiry, Provider
@@ -37,19 +37,6 @@ PROBE_WAIT = timedelta(seconds=2)
 # How often a check looks whether a source that has its inquiry still rests.
 REST_CHECK_INTERVAL = timedelta(minutes=1)
 
-CALL_COLUMNS = [
-    "id",
-    "result_id",
-    "attempt",
-    "tries",
-    "source",
-    "reference",
-    "passed_over",
-    "begun_at",
-    "ended_at",
-    "end",
-    "why",
-]
 END_CALLS = """
 UPDATE sources_call SET "end" = u.how, why = u.why, may_be_charged = u.charged,
     job = u.job, ended_at = %s
@@ -139,7 +126,7 @@ class _DecisionBatch:
     sources: dict[str, Source]
     under_way: Counter[str]
     earlier: dict[UUID, list[Call]]
-    calls: list[tuple[object, ...]] = field(default_factory=list)
+    calls: list[Row] = field(default_factory=list)
     closed: dict[UUID, CallOutcome] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     put_off: Counter[str] = field(default_factory=Counter)
@@ -163,7 +150,7 @@ def begin_calls(
     )
     decisions = [_decide(wish, round_) for wish in wishes]
     _end_interrupted_calls(round_)
-    insert(Rows(Call, CALL_COLUMNS, round_.calls))
+    insert(Rows(Call, round_.calls))
     Source.objects.bulk_update(
         [sources[name] for name in sorted(round_.changed)], ["probed_at", "free_at"]
     )
@@ -474,9 +461,21 @@ def _add_call(
     is_asked: bool = True,
 ) -> UUID:
     call, at = uuid7(), round_.at
-    key = (call, wish.result_id, wish.attempt, wish.tries, source, wish.reference)
-    ended = (None, "", "") if is_asked else (at, CallOutcome.NOT_ASKED.value, "")
-    round_.calls.append((*key, passed_over, at, *ended))
+    round_.calls.append(
+        {
+            "id": call,
+            "result_id": wish.result_id,
+            "attempt": wish.attempt,
+            "tries": wish.tries,
+            "source": source,
+            "reference": wish.reference,
+            "passed_over": passed_over,
+            "begun_at": at,
+            "ended_at": None if is_asked else at,
+            "end": "" if is_asked else CallOutcome.NOT_ASKED.value,
+            "why": "",
+        }
+    )
     return call
 
 
