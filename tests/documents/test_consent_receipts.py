@@ -63,7 +63,7 @@ def text_of(evidence: Any = EVIDENCE, **fields: Any) -> str:
     return read(consent_receipt_pdf(record(evidence, **fields)))
 
 
-def test_a_receipt_carries_what_was_shown_and_what_was_decided():
+def test_receipt_has_the_notice_and_the_decision():
     text = text_of()
 
     for line in [
@@ -82,7 +82,7 @@ def test_a_receipt_carries_what_was_shown_and_what_was_decided():
         assert line in text
 
 
-def test_a_receipt_in_kiswahili():
+def test_receipt_in_kiswahili():
     text = text_of(language="sw", happened="WITHDRAWN")
 
     for line in ["Risiti ya ridhaa", "21 Novemba 2026", "Umeondoa ridhaa yako."]:
@@ -97,14 +97,14 @@ def test_a_receipt_in_kiswahili():
         ("none", "No check was made."),
     ],
 )
-def test_a_receipt_of_a_withdrawal_says_what_was_made(made: str, told: str):
+def test_receipt_of_a_withdrawal_names_completed_checks(made: str, told: str):
     text = text_of({**EVIDENCE, "made": made}, happened="WITHDRAWN")
 
     assert told in " ".join(text.split())
     assert "had not run" not in text
 
 
-def test_a_receipt_names_the_checks_as_the_page_did_and_not_by_codes():
+def test_receipt_names_checks_as_the_page_did():
     evidence = {**EVIDENCE, "checks": ["CRB_FULL", "NEW_CHECK"]}
 
     text = text_of(evidence, language="sw", notice_version="ke-2026-11")
@@ -131,12 +131,12 @@ def test_every_decision_has_a_receipt(happened: str, language: str):
         '"quoted" {"a": 1}',
     ],
 )
-def test_what_people_typed_is_text(name: str):
+def test_receipt_shows_typed_markup_as_text(name: str):
     evidence = {**EVIDENCE, "typedName": name, "text": f"Hello.\n{name}"}
     assert text_of(evidence).count(name) == 2
 
 
-def test_an_erased_record_says_so():
+def test_receipt_of_an_erased_record_says_so():
     text = text_of(evidence=None)
 
     assert NUMBER in text
@@ -145,7 +145,7 @@ def test_an_erased_record_says_so():
     assert "Wanjiku" not in text
 
 
-def test_missing_members_are_left_out():
+def test_receipt_omits_missing_members():
     text = text_of(evidence={"text": TEXT}, notice_sha256=None, notice_version="")
 
     assert "It would check:" in text
@@ -162,16 +162,16 @@ def test_missing_members_are_left_out():
         ("REGISTRATION_NUMBER", "You entered the registration number of the company"),
     ],
 )
-def test_a_receipt_tells_how_the_subject_was_confirmed(confirmed_by: str, told: str):
+def test_receipt_says_how_the_subject_was_confirmed(confirmed_by: str, told: str):
     text = text_of({**EVIDENCE, "confirmedBy": confirmed_by})
     assert told in " ".join(text.split())
 
 
-def test_the_receipt_of_a_company_names_the_position_of_who_decided():
+def test_receipt_of_a_company_names_the_position():
     assert "Company secretary" in text_of({**EVIDENCE, "position": "Company secretary"})
 
 
-def test_a_reason_that_is_a_code_is_told_in_words():
+def test_receipt_words_the_reason_code():
     text = text_of({**EVIDENCE, "reason": "UNDER_AGE"}, happened="DECLINED")
     assert "a parent or guardian decides" in text
     assert "UNDER_AGE" not in text
@@ -179,21 +179,21 @@ def test_a_reason_that_is_a_code_is_told_in_words():
     assert "steps" in text_of({**EVIDENCE, "reason": "steps"}, happened="DECLINED")
 
 
-def test_the_same_record_gives_the_same_bytes():
+def test_equal_records_give_equal_bytes():
     made = {consent_receipt_pdf(record()) for _ in range(3)}
     assert len(made) == 1
     assert made != {consent_receipt_pdf(record(happened="DECLINED"))}
 
 
 @pytest.mark.django_db(transaction=True)
-def test_receipts_made_at_once_are_not_mixed_up():
+def test_concurrent_receipts_are_not_mixed_up():
     names = [f"Subject {n}" for n in range(8)]
     texts = at_once(8, lambda n: text_of({**EVIDENCE, "typedName": names[n]}))
     for name, text in zip(names, texts, strict=True):
         assert name in text
 
 
-def test_a_receipt_is_tagged_for_screen_readers():
+def test_receipt_is_tagged_for_screen_readers():
     reader = PdfReader(io.BytesIO(consent_receipt_pdf(record(language="sw"))))
 
     root = reader.root_object
@@ -204,7 +204,7 @@ def test_a_receipt_is_tagged_for_screen_readers():
     assert reader.metadata.creation_date.date() == record().created_at.date()
 
 
-def test_letters_that_no_font_has_do_not_prevent_a_receipt():
+def test_receipt_is_made_when_no_font_has_a_letter():
     assert NUMBER in text_of({**EVIDENCE, "typedName": "\U00020000 🫠 \0"})
 
 
@@ -241,14 +241,14 @@ def test_receipt_draws_every_script(name: str):
 
 
 @pytest.mark.parametrize("name", ["W" * 200, "Bartholomew-" * 16, "እ" * 200])
-def test_receipt_goes_on_in_the_next_line_after_a_long_word(name: str):
+def test_receipt_wraps_a_long_word(name: str):
     text = text_of({**EVIDENCE, "typedName": name})
 
     assert name in text.replace("\n", "")
     assert max(map(len, text.splitlines())) < 110
 
 
-def test_a_long_text_goes_on_over_pages():
+def test_long_receipt_has_several_pages():
     lines = [f"Line {n}" for n in range(200)]
     pdf = consent_receipt_pdf(record({**EVIDENCE, "text": "\n".join(lines)}))
 
@@ -257,7 +257,7 @@ def test_a_long_text_goes_on_over_pages():
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_the_receipt_is_attached_to_its_email(api: Api, language: str):
+def test_receipt_is_attached_to_its_email(api: Api, language: str):
     report = api.create({**person(), "consent": HOSTED})
     kept = record(report_id=UUID(report["id"]), language=language)
     kept.save(force_insert=True)

@@ -27,7 +27,7 @@ def paid(api: Api, **item) -> Checkout:
     return Checkout.objects.get()
 
 
-def test_it_tells_number_amount_and_what_for(api: Api, settings):
+def test_receipt_shows_number_amount_and_purpose(api: Api, settings):
     settings.OPERATOR_NAME = "Hakiki Ltd"
     checkout = paid(api, reference="LN-2041")
 
@@ -50,14 +50,14 @@ def test_it_tells_number_amount_and_what_for(api: Api, settings):
         assert personal not in text
 
 
-def test_it_speaks_kiswahili(api: Api):
+def test_receipt_in_kiswahili(api: Api):
     text = read(payment_receipt_pdf(paid(api), "sw"))
 
     for said in ("Risiti ya malipo", "Kitambulisho cha taifa", "Jumla"):
         assert said in text
 
 
-def test_the_same_payment_gives_the_same_bytes_and_is_accessible(api: Api):
+def test_equal_payments_give_equal_accessible_bytes(api: Api):
     checkout = paid(api)
     first = payment_receipt_pdf(checkout, "en")
 
@@ -65,7 +65,7 @@ def test_the_same_payment_gives_the_same_bytes_and_is_accessible(api: Api):
     assert b"pdfuaid" in first
 
 
-def test_names_do_not_turn_it_around(api: Api):
+def test_names_do_not_change_the_text_direction(api: Api):
     api.workspace.name = TURNED
     api.workspace.save()
 
@@ -74,12 +74,12 @@ def test_names_do_not_turn_it_around(api: Api):
     assert text.count("Acme PAY ME") == 2
 
 
-def test_what_was_not_paid_has_none(api: Api):
+def test_unpaid_checkout_has_no_receipt(api: Api):
     with pytest.raises(ValueError, match="nothing was paid"):
         payment_receipt_pdf(opened(api.create(candidate())), "en")
 
 
-def test_it_goes_out_by_email_in_the_language_of_the_page(api: Api):
+def test_receipt_is_emailed_in_the_language_of_the_page(api: Api):
     made = api.create(candidate())
     payment = Payment.objects.get(report_id=made["id"])
     checkout = open_checkout(payment.pk, payment.generation)
@@ -114,7 +114,7 @@ def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
     assert all(part in text for part in [*shown, checkout.number])
 
 
-def test_workspace_is_sent_the_receipt_of_a_top_up_and_a_notice_of_its_refund(api: Api):
+def test_workspace_gets_top_up_receipt_and_refund_notice(api: Api):
     checkout = topped_up(api, 1000)
     send_due_notifications()
 

@@ -10,7 +10,7 @@ from webhooks.models import Event
 from workspaces.models import LedgerEntry
 
 
-def test_a_report_shows_all_that_happened_on_one_page(
+def test_report_page_shows_its_whole_history(
     rows, superuser, django_assert_max_num_queries
 ):
     report = Report.objects.filter(payment_mode="SELF").earliest("id")
@@ -30,13 +30,13 @@ def test_a_report_shows_all_that_happened_on_one_page(
     assert report.status_changes.first().trigger in html
 
 
-def test_a_report_that_is_paid_for_links_to_its_payment(rows, staff):
+def test_paid_report_links_to_its_payment(rows, staff):
     payment = Payment.objects.get()
 
     assert change(payment) in opened(staff, change(payment.report))
 
 
-def test_subject_and_finding_are_seen_on_their_pages_once_revealed(rows, superuser):
+def test_reveal_shows_subject_and_finding(rows, superuser):
     report = Report.objects.earliest("id")
     result = report.results.get(name="IDENTITY")
     assert "98765432" not in opened(superuser, change(report))
@@ -49,7 +49,7 @@ def test_subject_and_finding_are_seen_on_their_pages_once_revealed(rows, superus
     assert "98765432" not in opened(superuser, listing(Report))
 
 
-def test_a_report_is_found_by_its_id_and_its_reference(rows, superuser):
+def test_report_is_found_by_id_and_reference(rows, superuser):
     wanted = Report.objects.earliest("id")
     Report.objects.filter(pk=wanted.pk).update(reference="ORDER-7")
 
@@ -60,7 +60,7 @@ def test_a_report_is_found_by_its_id_and_its_reference(rows, superuser):
     assert len(listed_ids(superuser, Report)) == Report.objects.count() > 1
 
 
-def test_what_belongs_to_a_report_is_found_by_its_id(rows, superuser):
+def test_rows_of_a_report_are_found_by_its_id(rows, superuser):
     report = Report.objects.earliest("id")
 
     assert len(listed_ids(superuser, CheckResult, q=str(report.pk))) >= 3
@@ -68,7 +68,7 @@ def test_what_belongs_to_a_report_is_found_by_its_id(rows, superuser):
     assert len(listed_ids(superuser, Event, q=str(report.pk))) >= 5
 
 
-def test_what_is_stuck_is_found(rows, superuser):
+def test_stuck_filter_finds_stuck_reports(rows, superuser):
     stuck = rows.create(person(idNumber="22222222"))
     rows.create(person(idNumber="33333333"))
     hours_ago = now() - timedelta(hours=2)

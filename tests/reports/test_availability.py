@@ -63,7 +63,7 @@ def test_check_is_refused_for_a_country_without_a_source(credit_api: Api):
     credit_api.create(company(country="UG"))
 
 
-def test_wrong_country_is_told_alone(credit_api: Api):
+def test_wrong_country_is_the_only_fault(credit_api: Api):
     configure()
 
     assert told(credit_api, person(country="ug")) == {
@@ -82,13 +82,13 @@ def test_sandbox_and_referees_need_no_source(api: Api, credit_api: Api):
     credit_api.create(reference)
 
 
-def test_source_that_is_left_alone_now_is_still_sold(credit_api: Api):
+def test_check_is_accepted_when_its_source_rests(credit_api: Api):
     rests("refusing")
 
     credit_api.create(person())
 
 
-def test_draft_is_neither_edited_nor_launched_without_a_source(credit_api: Api):
+def test_draft_without_a_source_is_not_edited_or_launched(credit_api: Api):
     draft = credit_api.create(person(), draft=True)
     configure(IDENTITY="KE", KRA_PIN="KE")
 
@@ -122,7 +122,7 @@ def test_rule_on_a_check_without_a_source_is_refused(credit_api: Api):
     assert not Report.objects.exists()
 
 
-def test_rule_pauses_when_its_check_has_no_source_any_more(credit_api: Api):
+def test_rule_pauses_when_its_check_loses_its_source(credit_api: Api):
     made = stored(credit_api, "KRA_PIN")
     configure(IDENTITY="KE")
 
@@ -172,7 +172,7 @@ def paystack(settings):
 CHEAP = {"checksRequested": ["IDENTITY"]}
 
 
-def test_payer_is_not_asked_for_less_than_the_provider_takes(live_api: Api, stripe):
+def test_payer_amount_below_the_minimum_is_refused(live_api: Api, stripe):
     before = rows()
     body = {"reports": [candidate(), candidate(**CHEAP)]}
 
@@ -184,7 +184,7 @@ def test_payer_is_not_asked_for_less_than_the_provider_takes(live_api: Api, stri
     live_api.create(candidate())
 
 
-def test_edit_asks_for_no_less_than_the_provider_takes(live_api: Api, stripe):
+def test_edit_to_an_amount_below_the_minimum_is_refused(live_api: Api, stripe):
     draft = live_api.create(candidate(consent=HOSTED), draft=True)
     payment = payment_of(draft)
 
@@ -195,11 +195,11 @@ def test_edit_asks_for_no_less_than_the_provider_takes(live_api: Api, stripe):
     assert len(live_api.report(draft["id"])["checkResults"]) == 3
 
 
-def test_smaller_sums_can_be_paid_by_another_provider(live_api: Api, paystack):
+def test_other_provider_accepts_smaller_amounts(live_api: Api, paystack):
     live_api.create(candidate(**CHEAP))
 
 
-def test_pages_and_mails_name_the_ways_to_pay(live_api: Api, taker):
+def test_pages_and_mails_name_the_payment_methods(live_api: Api, taker):
     page = payer(live_api).reads()
     send_due_notifications()
 
@@ -216,11 +216,11 @@ def test_pages_and_mails_name_the_ways_to_pay(live_api: Api, taker):
     assert f"kisha ulipe kwa {kadi}:" in letter.body
 
 
-def test_sandbox_takes_every_sum(api: Api):
+def test_sandbox_accepts_every_amount(api: Api):
     api.create(candidate(**CHEAP))
 
 
-def test_top_up_is_no_less_than_the_provider_takes(live_api: Api, stripe, settings):
+def test_top_up_below_the_minimum_is_refused(live_api: Api, stripe, settings):
     path, options = settings.PAYMENT_PROVIDERS["stripe"]
     settings.PAYMENT_PROVIDERS = {"stripe": (path, {**options, "minimum": 150})}
 

@@ -39,7 +39,7 @@ def statuses(report: dict) -> list[str]:
 
 
 @pytest.mark.parametrize("status", CANCELLED)
-def test_what_has_not_ended_is_cancelled(api: Api, status: str):
+def test_report_is_cancelled_before_its_end(api: Api, status: str):
     report_id = report_in(api, status)
     results, ledger = CANCELLED[status]
 
@@ -55,7 +55,7 @@ def test_what_has_not_ended_is_cancelled(api: Api, status: str):
 
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s not in CANCELLED])
-def test_what_has_ended_stays_as_it_is(api: Api, status: str):
+def test_ended_report_is_not_cancelled(api: Api, status: str):
     report_id = report_in(api, status)
     before, report = rows(), api.report(report_id)
 
@@ -67,28 +67,28 @@ def test_what_has_ended_stays_as_it_is(api: Api, status: str):
     assert api.report(report_id) == report
 
 
-def test_cancelling_takes_no_members(api: Api):
+def test_cancel_accepts_no_members(api: Api):
     report_id = report_in(api, "DRAFT")
 
     problem = api.refused(f"/reports/{report_id}/cancel", {"reason": "x", "a/b": 1})
     assert codes(problem) == {"#/reason": "unknown-member", "#/a~1b": "unknown-member"}
 
 
-def test_a_payment_that_is_not_needed_any_more_is_cancelled(api: Api):
+def test_cancel_cancels_the_pending_payment(api: Api):
     report = cancel(api, report_in(api, "PENDING_PAYMENT"))
 
     assert report["paymentState"]["status"] == "CANCELLED"
     assert report["paymentState"]["paymentUrl"] is None
 
 
-def test_a_payment_that_came_stays_paid(api: Api):
+def test_cancel_leaves_a_paid_payment(api: Api):
     made = api.create({**company(), "paymentMode": "CANDIDATE"}, draft=True)
     pay(api, made)
 
     assert cancel(api, made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_a_failed_check_is_given_back_once(api: Api):
+def test_charge_of_a_failed_check_is_reversed_once(api: Api):
     CheckDefinition.objects.filter(name="KRA_PIN").update(retry_policy=PATIENT)
     made = api.create(two_checks(idNumber=REFUSED, kraPin="A900000005Z"))
     api.work()
@@ -122,7 +122,7 @@ FINDING = {
         (Cancelled(), "CANCELLED", [CHARGED, BACK]),
     ],
 )
-def test_a_check_that_is_being_asked_still_records_its_answer(
+def test_call_under_way_records_its_answer_when_cancelled(
     api: Api, outcome, status, ledger
 ):
     made = api.create({**two_checks(), "checksRequested": ["IDENTITY"]})
@@ -142,7 +142,7 @@ def definitions() -> dict:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_cancellations_at_once_one_cancels(api: Api):
+def test_one_of_many_concurrent_cancels_succeeds(api: Api):
     report_id = report_in(api, "RUNNING")
 
     answers = at_once(6, lambda _: api.post(f"/reports/{report_id}/cancel"))
@@ -152,7 +152,7 @@ def test_of_many_cancellations_at_once_one_cancels(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_report_that_is_cancelled_while_it_runs_is_billed_for_what_ran(api: Api):
+def test_report_cancelled_while_running_pays_for_what_ran(api: Api):
     made = api.create(*[two_checks(idNumber=str(n)) for n in range(20)])
 
     def one(number: int) -> None:
@@ -171,7 +171,7 @@ def test_a_report_that_is_cancelled_while_it_runs_is_billed_for_what_ran(api: Ap
     assert api.account.balance == -50 * completed
 
 
-def test_a_cancelled_report_shows_no_consent_link_any_more(api: Api):
+def test_cancelled_report_shows_no_consent_link(api: Api):
     made = api.create({**person(), "consent": HOSTED})
 
     api.post(f"/reports/{made['id']}/cancel")

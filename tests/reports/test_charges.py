@@ -28,7 +28,7 @@ def postpaid_api(workspace, live_source) -> Api:
     return Api(other, "production")
 
 
-def test_each_check_is_charged_once_when_it_is_launched(api: Api):
+def test_launch_charges_each_check_once(api: Api):
     made = api.create(two_checks())
     api.work()
 
@@ -39,19 +39,19 @@ def test_each_check_is_charged_once_when_it_is_launched(api: Api):
     assert {entry.actor for entry in entries} == {f"key {api.key}"}
 
 
-def test_a_hosted_report_is_charged_when_it_is_created(api: Api):
+def test_hosted_report_is_charged_when_created(api: Api):
     api.create({**two_checks(), "consent": {"mode": "SERVICE_HOSTED"}})
 
     assert movements(api) == [("CHARGE", -50, 1)] * 2
 
 
-def test_the_sandbox_plays_with_money_without_limit(api: Api):
+def test_sandbox_money_has_no_limit(api: Api):
     api.create(*[two_checks()] * 300)
 
     assert api.account.balance == -30_000
 
 
-def test_play_money_leaves_real_money_alone(api: Api, live_api: Api):
+def test_sandbox_charges_leave_the_live_balance(api: Api, live_api: Api):
     money(live_api, 10)
     api.create(two_checks())
 
@@ -61,7 +61,7 @@ def test_play_money_leaves_real_money_alone(api: Api, live_api: Api):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("reports", [1, 2, 60], ids=["alone", "together", "by COPY"])
-def test_who_cannot_pay_for_all_gets_nothing(live_api: Api, reports: int):
+def test_insufficient_balance_creates_nothing(live_api: Api, reports: int):
     money(live_api, reports * 300 - 1)
     before = rows()
 
@@ -75,7 +75,7 @@ def test_who_cannot_pay_for_all_gets_nothing(live_api: Api, reports: int):
     assert "topUpUrl" not in problem
 
 
-def test_who_cannot_pay_is_told_where_to(live_api: Api, settings, superuser):
+def test_insufficient_balance_says_where_to_top_up(live_api: Api, settings, superuser):
     settings.PAYMENT_PROVIDER = "paystack"
     settings.PAYMENT_PROVIDERS = {"paystack": ("", {})}
 
@@ -89,7 +89,7 @@ def test_who_cannot_pay_is_told_where_to(live_api: Api, settings, superuser):
     assert url not in opened(superuser, change(live_api.account))
 
 
-def test_the_last_shilling_can_be_spent(live_api: Api):
+def test_balance_can_be_spent_to_zero(live_api: Api):
     money(live_api, 600)
 
     live_api.create(company(), company())
@@ -97,7 +97,7 @@ def test_the_last_shilling_can_be_spent(live_api: Api):
     assert live_api.account.balance == 0
 
 
-def test_credit_counts_as_money(live_api: Api):
+def test_credit_counts_as_balance(live_api: Api):
     money(live_api, 100)
     Account.objects.filter(pk=live_api.account.pk).update(credit_limit=200)
 
@@ -108,11 +108,11 @@ def test_credit_counts_as_money(live_api: Api):
     assert "KES 0.00" in problem["detail"]
 
 
-def test_a_draft_needs_no_money(live_api: Api):
+def test_draft_needs_no_balance(live_api: Api):
     assert live_api.create(company(), draft=True)["status"] == "DRAFT"
 
 
-def test_what_others_pay_needs_no_money(live_api: Api, settings):
+def test_report_of_a_payer_needs_no_balance(live_api: Api, settings):
     settings.PAYMENT_PROVIDER = "shop"
     settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
     made = live_api.create({**company(), "paymentMode": "CANDIDATE"})
@@ -121,11 +121,11 @@ def test_what_others_pay_needs_no_money(live_api: Api, settings):
     assert movements(live_api) == []
 
 
-def test_a_rule_is_told_before_the_balance(live_api: Api):
+def test_faults_come_before_the_balance(live_api: Api):
     assert told(live_api, {**company(), "purpose": ""}) == {"purpose": "required"}
 
 
-def test_who_pays_later_has_no_limit(postpaid_api: Api):
+def test_postpaid_account_has_no_limit(postpaid_api: Api):
     postpaid_api.create(*[company()] * 10)
 
     assert postpaid_api.account.balance == -3000
@@ -150,7 +150,7 @@ def test_order_beyond_the_ceiling_is_refused(postpaid_api: Api, reports: int):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_orders_at_once_stay_below_the_ceiling(postpaid_api: Api):
+def test_concurrent_orders_stay_below_the_ceiling(postpaid_api: Api):
     Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=1000)
 
     def order(_: int) -> int:
@@ -160,7 +160,7 @@ def test_orders_at_once_stay_below_the_ceiling(postpaid_api: Api):
     assert postpaid_api.account.balance == -900
 
 
-def test_checks_that_sources_refuse_cost_nothing(live_api: Api):
+def test_refused_checks_cost_nothing(live_api: Api):
     money(live_api, 600)
     made = live_api.create(company(), person(idNumber="12345678", kraPin="A012345678Z"))
     charged = live_api.account.balance
@@ -177,7 +177,7 @@ def test_checks_that_sources_refuse_cost_nothing(live_api: Api):
     assert len(movements(live_api)) == 1 + 2 * len(failures)
 
 
-def test_what_is_free_is_not_charged(api: Api):
+def test_free_check_is_not_charged(api: Api):
     CheckDefinition.objects.filter(name="KRA_PIN").update(price=0)
     made = api.create(two_checks(idNumber="90000008"))
     api.work()
@@ -186,7 +186,7 @@ def test_what_is_free_is_not_charged(api: Api):
     assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 50
 
 
-def test_cents_are_kept(api: Api):
+def test_charges_keep_cents(api: Api):
     CheckDefinition.objects.update(price=Decimal("0.10"))
 
     made = api.create(*[person()] * 3)
@@ -196,7 +196,7 @@ def test_cents_are_kept(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_requests_at_once_cannot_overdraw(live_api: Api):
+def test_concurrent_requests_cannot_overdraw(live_api: Api):
     money(live_api, 1000)
 
     answers = at_once(8, lambda _: live_api.post("/reports", {"reports": [company()]}))
@@ -207,7 +207,7 @@ def test_requests_at_once_cannot_overdraw(live_api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_200_requests_at_once_money_for_50_pays_50(live_api: Api):
+def test_balance_for_50_pays_50_of_200_concurrent_requests(live_api: Api):
     money(live_api, 50 * 300)
 
     def order(_: int) -> int:
@@ -226,7 +226,7 @@ def test_of_200_requests_at_once_money_for_50_pays_50(live_api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_requests_and_their_failures_at_once_add_up(live_api: Api):
+def test_concurrent_charges_and_reversals_add_up(live_api: Api):
     money(live_api, 10_000)
 
     def one(number: int) -> None:

@@ -80,13 +80,13 @@ def accepted(api: Api) -> float:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_refusal_costs_no_more_than_the_dearest_order(
+def test_refusal_costs_no_more_than_the_largest_order(
     api: Api, accepted: float, name: str
 ):
     assert seconds(api, HOSTILE[name](), 400) < accepted
 
 
-def test_a_large_order_counts_as_several_requests(api: Api):
+def test_large_order_counts_as_several_requests(api: Api):
     api.key.creates_per_minute = 10
     api.key.save()
     item = json.loads(report(draft=True))
@@ -98,7 +98,7 @@ def test_a_large_order_counts_as_several_requests(api: Api):
     assert "r=5;" in large["RateLimit"]
 
 
-def test_a_large_order_is_served_where_the_limit_is_lower_than_it_counts(api: Api):
+def test_large_order_is_served_when_it_exceeds_the_limit(api: Api):
     api.key.creates_per_minute = 2
     api.key.save()
     item = json.loads(report(draft=True))

@@ -21,11 +21,11 @@ def without_consent(item: dict) -> dict:
     return {k: v for k, v in item.items() if k != "consent"}
 
 
-def test_a_check_that_needs_consent_is_not_run_without(api: Api):
+def test_check_that_needs_consent_is_refused_without(api: Api):
     assert told(api, without_consent(person())) == {"consent": "consent-required"}
 
 
-def test_a_check_that_needs_no_consent_runs_without(api: Api):
+def test_check_that_needs_no_consent_runs_without(api: Api):
     made = api.create(company())
 
     assert made["status"] == "RUNNING"
@@ -37,7 +37,7 @@ def test_a_check_that_needs_no_consent_runs_without(api: Api):
     }
 
 
-def test_hosted_consent_waits_with_its_link_for_14_days(api: Api):
+def test_hosted_consent_link_lasts_14_days(api: Api):
     made = api.create({**person(), "consent": HOSTED})
 
     state = made["consentState"]
@@ -49,7 +49,7 @@ def test_hosted_consent_waits_with_its_link_for_14_days(api: Api):
     assert api.get(f"/reports/{made['id']}/consent/state").json() == state
 
 
-def test_every_link_is_its_own(api: Api):
+def test_each_report_has_its_own_link(api: Api):
     items = [{**person(), "consent": HOSTED}] * 120
 
     urls = {made["consentState"]["consentUrl"] for made in api.create(*items)}
@@ -58,13 +58,13 @@ def test_every_link_is_its_own(api: Api):
 
 
 @pytest.mark.parametrize("member", [m for m in ATTESTED if m != "mode"])
-def test_hosted_consent_sends_its_mode_alone(api: Api, member: str):
+def test_hosted_consent_accepts_only_its_mode(api: Api, member: str):
     item = {**person(), "consent": {**HOSTED, member: ATTESTED[member]}}
 
     assert told(api, item) == {f"consent/{member}": "not-allowed-here"}
 
 
-def test_hosted_consent_takes_no_evidence(api: Api):
+def test_hosted_consent_accepts_no_evidence(api: Api):
     item = put({**person(), "consent": HOSTED}, "consent/evidenceReference", "F-1")
 
     assert told(api, item) == {"consent/evidenceReference": "not-allowed-here"}
@@ -73,7 +73,7 @@ def test_hosted_consent_takes_no_evidence(api: Api):
 @pytest.mark.parametrize(
     "member", ["obtained", "obtainedAt", "method", "policyVersion"]
 )
-def test_an_attestation_is_complete(api: Api, member: str):
+def test_attestation_needs_each_member(api: Api, member: str):
     consent = {k: v for k, v in ATTESTED.items() if k != member}
 
     assert told(api, {**person(), "consent": consent}) == {
@@ -82,7 +82,7 @@ def test_an_attestation_is_complete(api: Api, member: str):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_attestation_says_how_consent_was_given(api: Api, method: str):
+def test_attestation_accepts_each_method(api: Api, method: str):
     consent = {**ATTESTED, "method": method, "evidenceReference": "F-1"}
 
     made = api.create({**person(), "consent": consent})
@@ -92,13 +92,13 @@ def test_an_attestation_says_how_consent_was_given(api: Api, method: str):
 
 
 @pytest.mark.parametrize("method", ["FAX", "customer_web_form", ""])
-def test_there_are_no_other_methods(api: Api, method: str):
+def test_attestation_refuses_unknown_methods(api: Api, method: str):
     item = {**person(), "consent": {**ATTESTED, "method": method}}
 
     assert told(api, item) == {"consent/method": "invalid-choice"}
 
 
-def test_consent_not_obtained_is_for_drafts_only(api: Api):
+def test_only_a_draft_accepts_consent_not_obtained(api: Api):
     item = {**person(), "consent": {"mode": "CUSTOMER_ATTESTED", "obtained": False}}
 
     assert told(api, item) == {"consent/obtained": "consent-required"}
@@ -111,13 +111,13 @@ def test_consent_not_obtained_is_for_drafts_only(api: Api):
     }
 
 
-def test_a_draft_may_leave_consent_out(api: Api):
+def test_draft_may_omit_consent(api: Api):
     made = api.create(without_consent(person()), draft=True)
 
     assert made["consentState"]["status"] == "NOT_REQUIRED"
 
 
-def test_a_hosted_draft_has_its_link_before_it_is_launched(api: Api):
+def test_hosted_draft_has_a_link_before_launch(api: Api):
     made = api.create({**person(), "consent": HOSTED}, draft=True)
 
     assert made["status"] == "DRAFT"
@@ -125,7 +125,7 @@ def test_a_hosted_draft_has_its_link_before_it_is_launched(api: Api):
     assert made["consentState"]["consentUrl"]
 
 
-def test_consent_given_for_nothing_that_needs_it_is_kept(api: Api):
+def test_consent_is_stored_when_no_check_needs_it(api: Api):
     made = api.create({**company(), "consent": HOSTED})
 
     assert made["status"] == "PENDING_CONSENT"
@@ -151,19 +151,19 @@ def test_hosted_consent_is_refused_for_a_subject_under_18(api: Api, draft: bool)
     assert "CUSTOMER_ATTESTED with the consent of a parent" in error["detail"]
 
 
-def test_attested_consent_covers_a_subject_under_18(api: Api):
+def test_attested_consent_is_accepted_for_a_subject_under_18(api: Api):
     made = api.create({**person(dateOfBirth=born(12)), "consent": ATTESTED})
 
     assert made["consentState"]["status"] == "ATTESTED"
 
 
-def test_a_subject_of_exactly_18_can_be_asked(api: Api):
+def test_hosted_consent_is_accepted_for_a_subject_of_18(api: Api):
     made = api.create({**person(dateOfBirth=born(18)), "consent": HOSTED})
 
     assert made["consentState"]["status"] == "PENDING"
 
 
-def test_a_draft_cannot_be_edited_to_ask_a_subject_under_18(api: Api):
+def test_edit_to_hosted_consent_is_refused_under_18(api: Api):
     made = api.create({**person(), "consent": HOSTED}, draft=True)
     subject = person(dateOfBirth=born(15))["subject"]
 

@@ -1,7 +1,7 @@
 from tests.world.clients import Api, person
 
 
-def test_a_created_report_runs_and_is_read_back_ready(api: Api):
+def test_created_report_runs_and_becomes_ready(api: Api):
     made = api.create(person())
 
     api.work()

@@ -16,7 +16,7 @@ def pages(api: Api, report_id: str) -> list[str]:
     return [" ".join(page.extract_text().split()) for page in reader.pages]
 
 
-def test_a_report_is_a_document_of_two_pages(api: Api):
+def test_document_has_two_pages(api: Api):
     made = api.create({**person(idNumber="90000003"), "reference": "loan-4711"})
     api.work()
     first, second = pages(api, made["id"])
@@ -28,7 +28,7 @@ def test_a_report_is_a_document_of_two_pages(api: Api):
     assert "Check that this report is genuine" in second
 
 
-def test_numbers_that_others_could_use_are_not_whole_in_it(api: Api):
+def test_document_masks_the_id_number(api: Api):
     made = api.create(person(idNumber="12345678"))
     api.work()
     text = " ".join(pages(api, made["id"]))
@@ -36,14 +36,14 @@ def test_numbers_that_others_could_use_are_not_whole_in_it(api: Api):
     assert "••••5678" in text
 
 
-def test_the_same_report_gives_the_same_bytes(api: Api):
+def test_equal_reports_give_equal_bytes(api: Api):
     made = api.create(company())
     api.work()
     path = f"/reports/{made['id']}/pdf"
     assert api.get(path).content == api.get(path).content
 
 
-def test_what_is_not_complete_is_not_called_clean(api: Api):
+def test_document_of_an_incomplete_report_is_not_clean(api: Api):
     made = api.create({**person(), "consent": HOSTED})
     text = " ".join(pages(api, made["id"]))
     assert "Not completed yet" in text
@@ -52,13 +52,13 @@ def test_what_is_not_complete_is_not_called_clean(api: Api):
     assert "Low risk" not in text
 
 
-def test_a_name_is_text_and_never_markup(api: Api):
+def test_document_shows_markup_in_names_as_text(api: Api):
     made = api.create(person(fullName="#set text(red) *Bold* $x$ <a>"))
     api.work()
     assert "#set text(red) *Bold* $x$ <a>" in pages(api, made["id"])[0]
 
 
-def test_an_erased_subject_is_not_in_it(api: Api):
+def test_document_omits_an_erased_subject(api: Api):
     made = api.create(person(fullName="Wanjiku Kamau"))
     api.work()
     Report.objects.update(subject=None, subject_name="Erased")
@@ -66,12 +66,12 @@ def test_an_erased_subject_is_not_in_it(api: Api):
     assert "The subject's details were erased." in text
 
 
-def test_another_workspaces_document_is_not_found(api: Api, another_api: Api):
+def test_document_of_another_workspace_is_not_found(api: Api, another_api: Api):
     made = api.create(person())
     assert another_api.get(f"/reports/{made['id']}/pdf").status_code == 404
 
 
-def test_long_names_go_on_in_the_next_line(api: Api):
+def test_document_wraps_long_names(api: Api):
     api.workspace.name = "Q" * 200
     api.workspace.save()
     made = api.create(person(fullName="W" * 200))

@@ -21,18 +21,18 @@ DRAFT, LAUNCHED = {**company(), "draft": True}, {**company(), "draft": False}
         ({"draft": True}, {**company(), "draft": None}, "DRAFT"),
     ],
 )
-def test_the_flag_of_a_report_wins_over_the_one_at_the_top(api, top, item, status):
+def test_draft_flag_of_the_item_wins(api, top, item, status):
     assert api.create(item, **top)["status"] == status
 
 
-def test_the_flag_at_the_top_is_for_all_that_do_not_say(api: Api):
+def test_draft_flag_at_the_top_is_the_default(api: Api):
     made = api.create(company(), LAUNCHED, DRAFT, draft=True)
 
     assert [one["status"] for one in made] == ["DRAFT", "RUNNING", "DRAFT"]
 
 
 @pytest.mark.parametrize("misspelt", ["Draft", "drafts", "isDraft", "draft "])
-def test_a_misspelt_flag_launches_nothing(api: Api, misspelt: str):
+def test_misspelt_draft_flag_is_refused(api: Api, misspelt: str):
     before = rows()
 
     assert told(api, company(), **{misspelt: True}).popitem()[1] == "unknown-member"
@@ -42,7 +42,7 @@ def test_a_misspelt_flag_launches_nothing(api: Api, misspelt: str):
     assert rows() == before
 
 
-def test_of_a_draft_nothing_runs_and_nothing_is_billed(api: Api):
+def test_draft_runs_and_bills_nothing(api: Api):
     made = api.create(company(), draft=True)
     jobs = Job.objects.count()
 
@@ -55,7 +55,7 @@ def test_of_a_draft_nothing_runs_and_nothing_is_billed(api: Api):
     assert not LedgerEntry.objects.exists()
 
 
-def test_a_draft_keeps_the_rules_of_a_launched_report(api: Api):
+def test_draft_obeys_the_rules_of_a_report(api: Api):
     nameless = {**company(fullName=None, registrationNumber=None), "purpose": " "}
 
     assert told(api, nameless, draft=True) == told(api, nameless)

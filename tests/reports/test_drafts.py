@@ -37,7 +37,7 @@ def draft(api: Api) -> str:
     return api.create(item, draft=True)["id"]
 
 
-def test_members_left_out_stay(api: Api, draft: str):
+def test_edit_keeps_omitted_members(api: Api, draft: str):
     before = api.report(draft)
 
     after = edit(api, draft, purpose="Another purpose")
@@ -47,12 +47,12 @@ def test_members_left_out_stay(api: Api, draft: str):
     assert after == api.report(draft)
 
 
-def test_an_edit_of_nothing_is_one(api: Api, draft: str):
+def test_empty_edit_is_accepted(api: Api, draft: str):
     assert edit(api, draft)["status"] == "DRAFT"
 
 
 @pytest.mark.parametrize("member", EVERYTHING)
-def test_a_null_is_a_member_left_out(api: Api, member: str):
+def test_edit_ignores_null_members(api: Api, member: str):
     item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
     made = api.create({**item, "consent": HOSTED}, draft=True)
     before = api.report(made["id"])
@@ -63,7 +63,7 @@ def test_a_null_is_a_member_left_out(api: Api, member: str):
         assert after[name] == before[name]
 
 
-def test_every_member_can_be_replaced(api: Api, draft: str):
+def test_edit_replaces_every_member(api: Api, draft: str):
     after = edit(api, draft, **EVERYTHING)
 
     assert after["subject"]["registrationNumber"] == "PVT-9"
@@ -78,7 +78,7 @@ def test_every_member_can_be_replaced(api: Api, draft: str):
     assert after["reference"] == "A-1"
 
 
-def test_the_subject_is_replaced_whole(api: Api, draft: str):
+def test_edit_replaces_the_whole_subject(api: Api, draft: str):
     other = {"subjectType": "INDIVIDUAL", "fullName": "Otieno", "idNumber": "7"}
 
     subject = edit(api, draft, subject=other)["subject"]
@@ -89,7 +89,7 @@ def test_the_subject_is_replaced_whole(api: Api, draft: str):
     assert api.get("/reports", search="A-1").json()["totalElements"] == 1
 
 
-def test_an_edit_bills_nothing_and_runs_nothing(api: Api, draft: str):
+def test_edit_runs_and_bills_nothing(api: Api, draft: str):
     edit(api, draft, **EVERYTHING)
     api.work()
 
@@ -98,7 +98,7 @@ def test_an_edit_bills_nothing_and_runs_nothing(api: Api, draft: str):
 
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
-def test_only_a_draft_can_be_edited(api: Api, status: str):
+def test_only_a_draft_is_edited(api: Api, status: str):
     report = report_in(api, status)
     before = rows()
 
@@ -111,14 +111,14 @@ def test_only_a_draft_can_be_edited(api: Api, status: str):
 
 
 @pytest.mark.parametrize("member", ["draft", "reference", "id", "status", "Purpose"])
-def test_other_members_are_unknown(api: Api, draft: str, member: str):
+def test_edit_refuses_unknown_members(api: Api, draft: str, member: str):
     for value in (None, "x", True):
         assert refused(api, draft, **{member: value}) == {
             f"#/{member}": "unknown-member"
         }
 
 
-def test_everything_wrong_with_an_edit_is_told_together(api: Api, draft: str):
+def test_edit_lists_all_its_faults(api: Api, draft: str):
     assert refused(
         api,
         draft,
@@ -138,7 +138,7 @@ def test_everything_wrong_with_an_edit_is_told_together(api: Api, draft: str):
     }
 
 
-def test_an_edit_keeps_the_rules_together_with_what_stays(api: Api, draft: str):
+def test_edit_obeys_rules_together_with_kept_members(api: Api, draft: str):
     assert refused(api, draft, checksRequested=["BUSINESS_VERIFICATION"]) == {
         "#/checksRequested/0": "subject-type-not-accepted"
     }
@@ -148,7 +148,7 @@ def test_an_edit_keeps_the_rules_together_with_what_stays(api: Api, draft: str):
     assert refused(api, draft, paymentMode="THIRD_PARTY") == {"#/payer": "required"}
 
 
-def test_a_refused_edit_changes_nothing(api: Api, draft: str):
+def test_refused_edit_changes_nothing(api: Api, draft: str):
     before = api.report(draft)
 
     refused(api, draft, purpose="Other", checksRequested=["NOPE"])
@@ -156,7 +156,7 @@ def test_a_refused_edit_changes_nothing(api: Api, draft: str):
     assert api.report(draft) == before
 
 
-def test_a_draft_shows_what_it_would_cost_now(api: Api, draft: str):
+def test_draft_shows_its_present_price(api: Api, draft: str):
     CheckDefinition.objects.filter(name="KRA_PIN").update(price=Decimal("75.50"))
 
     assert api.report(draft)["paymentState"]["amount"]["amount"] == 125.5
@@ -173,7 +173,9 @@ def hosted(api: Api) -> dict:
 
 @pytest.mark.parametrize("member", ["subject", "checksRequested", "purpose"])
 @pytest.mark.parametrize("status", ["GRANTED", "DECLINED", "EXPIRED", "WITHDRAWN"])
-def test_consent_covers_what_was_shown(api: Api, hosted: dict, member, status):
+def test_edit_of_a_notice_member_voids_the_consent(
+    api: Api, hosted: dict, member, status
+):
     grant(hosted["id"], status)
     edits = put(two_checks(idNumber="7"), "purpose", "Other")
     edits["checksRequested"] = ["IDENTITY"]
@@ -185,19 +187,19 @@ def test_consent_covers_what_was_shown(api: Api, hosted: dict, member, status):
 
 
 @pytest.mark.parametrize("edits", [{"reuse": False}, {"consent": HOSTED}, {}])
-def test_an_edit_of_what_was_not_shown_keeps_the_consent(api, hosted, edits):
+def test_edit_of_other_members_keeps_the_consent(api, hosted, edits):
     grant(hosted["id"])
 
     assert edit(api, hosted["id"], **edits)["consentState"]["status"] == "GRANTED"
 
 
-def test_a_link_that_was_sent_keeps_working_while_it_is_pending(api, hosted):
+def test_pending_consent_link_survives_an_edit(api, hosted):
     after = edit(api, hosted["id"], consent=HOSTED, purpose="Other")
 
     assert after["consentState"] == hosted["consentState"]
 
 
-def test_asking_again_after_a_refusal_makes_a_new_link(api: Api, hosted: dict):
+def test_new_request_after_a_refusal_makes_a_new_link(api: Api, hosted: dict):
     grant(hosted["id"], ConsentStatus.DECLINED)
 
     state = edit(api, hosted["id"], consent=HOSTED)["consentState"]
@@ -206,7 +208,7 @@ def test_asking_again_after_a_refusal_makes_a_new_link(api: Api, hosted: dict):
     assert state["consentUrl"] != hosted["consentState"]["consentUrl"]
 
 
-def test_a_draft_is_attested_by_an_edit(api: Api, hosted: dict):
+def test_edit_attests_the_consent_of_a_draft(api: Api, hosted: dict):
     state = edit(api, hosted["id"], consent=ATTESTED)["consentState"]
 
     assert state == {
@@ -217,7 +219,7 @@ def test_a_draft_is_attested_by_an_edit(api: Api, hosted: dict):
     }
 
 
-def test_an_attestation_outlives_an_edit(api: Api, draft: str):
+def test_edit_keeps_an_attestation(api: Api, draft: str):
     after = edit(api, draft, purpose="Other", checksRequested=["IDENTITY"])
 
     assert after["consentState"]["status"] == "ATTESTED"
@@ -235,7 +237,7 @@ def paid(api: Api) -> str:
 @pytest.mark.parametrize(
     "edits", [{"checksRequested": ["IDENTITY"]}, {"paymentMode": "SELF"}]
 )
-def test_what_was_paid_is_not_edited_away(api: Api, paid: str, edits: dict):
+def test_edit_that_changes_a_paid_draft_is_refused(api: Api, paid: str, edits: dict):
     problem = api.refused(f"/reports/{paid}/draft", edits)
 
     assert problem["code"] == "report-not-editable"
@@ -243,13 +245,13 @@ def test_what_was_paid_is_not_edited_away(api: Api, paid: str, edits: dict):
     assert api.report(paid)["paymentState"]["status"] == "PAID"
 
 
-def test_what_costs_the_same_is_edited_after_payment(api: Api, paid: str):
+def test_paid_draft_is_edited_when_the_price_stays(api: Api, paid: str):
     after = edit(api, paid, purpose="Other", checksRequested=["KRA_PIN", "IDENTITY"])
 
     assert after["paymentState"]["status"] == "PAID"
 
 
-def test_another_amount_makes_another_link(api: Api):
+def test_edit_to_another_amount_makes_a_new_link(api: Api):
     made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
 
     same = edit(api, made["id"], purpose="Other")["paymentState"]
@@ -262,7 +264,7 @@ def test_another_amount_makes_another_link(api: Api):
     assert (own["status"], own["paymentUrl"]) == ("NOT_REQUIRED", None)
 
 
-def test_a_payer_goes_with_its_mode(api: Api):
+def test_edit_of_the_payment_mode_removes_the_payer(api: Api):
     item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
     made = api.create(item, draft=True)
 
@@ -272,7 +274,7 @@ def test_a_payer_goes_with_its_mode(api: Api):
     assert Payment.objects.get().payer is None
 
 
-def test_a_payer_who_was_named_stays_while_there_is_nothing_to_pay(api: Api):
+def test_payer_of_a_free_draft_stays(api: Api):
     api.create(person())
     api.work()
     payer = {"name": "Otieno Ltd", "email": "pay@otieno.test"}

@@ -22,7 +22,7 @@ WRONG = {
 }
 
 
-def test_everything_wrong_with_a_report_is_told_together(api: Api):
+def test_all_faults_of_a_report_are_listed(api: Api):
     assert told(api, WRONG) == {
         "subject/fullName": "invalid-type",
         "subject/email": "invalid-format",
@@ -42,7 +42,7 @@ def test_everything_wrong_with_a_report_is_told_together(api: Api):
     }
 
 
-def test_each_place_and_rule_is_told_once(api: Api):
+def test_each_fault_is_listed_once(api: Api):
     problem = api.refused("/reports", {"reports": [WRONG]})
 
     told_of = [(e["pointer"], e["code"]) for e in problem["errors"]]
@@ -50,7 +50,7 @@ def test_each_place_and_rule_is_told_once(api: Api):
     assert problem["detail"] == f"{len(told_of)} rules are broken: see “errors”."
 
 
-def test_errors_come_in_the_order_of_the_request(api: Api):
+def test_faults_are_in_the_order_of_the_request(api: Api):
     good, wrong = company(), put(company(), "purpose", "")
     problem = api.refused(
         "/reports", {"reports": [wrong, good, {"x": 1}, wrong], "drfat": True}
@@ -60,7 +60,7 @@ def test_errors_come_in_the_order_of_the_request(api: Api):
     assert numbers == [[], ["0"], *[["2"]] * (len(numbers) - 3), ["3"]]
 
 
-def test_at_most_100_errors_are_told(api: Api):
+def test_at_most_100_faults_are_listed(api: Api):
     problem = api.refused(
         "/reports", {"reports": [put(company(), "purpose", "")] * 150}
     )
@@ -71,7 +71,7 @@ def test_at_most_100_errors_are_told(api: Api):
 
 
 @pytest.mark.parametrize("number", [0, 17, 49])
-def test_one_bad_report_of_many_and_nothing_is_created(api: Api, number: int):
+def test_one_faulty_report_creates_none(api: Api, number: int):
     items = [company()] * 50
     items[number] = put(company(), "subject/registrationNumber", None)
     before = rows()
@@ -84,7 +84,7 @@ def test_one_bad_report_of_many_and_nothing_is_created(api: Api, number: int):
     assert rows() == before
 
 
-def test_reports_are_answered_in_the_order_of_the_request(api: Api):
+def test_answer_is_in_the_order_of_the_request(api: Api):
     items = [company(fullName=f"Company {n}") for n in range(120)]
 
     made = api.create(*items)
@@ -95,7 +95,7 @@ def test_reports_are_answered_in_the_order_of_the_request(api: Api):
         assert report["subject"]["fullName"] == f"Company {number}"
 
 
-def test_a_pointer_escapes_what_a_name_may_hold(api: Api):
+def test_pointer_escapes_special_characters(api: Api):
     assert told(api, put(company(), "a~b c%é", 1)) == {
         "a~0b%20c%25%C3%A9": "unknown-member"
     }
@@ -103,19 +103,19 @@ def test_a_pointer_escapes_what_a_name_may_hold(api: Api):
     assert told(api, slashed) == {"a~1b": "unknown-member"}
 
 
-def test_a_misspelt_payment_mode_does_not_accuse_the_payer(api: Api):
+def test_misspelt_payment_mode_adds_no_payer_fault(api: Api):
     item = {**person(), "paymentMode": "THIRDPARTY", "payer": PAYER}
 
     assert told(api, item) == {"paymentMode": "invalid-choice"}
 
 
-def test_a_check_for_others_asks_for_no_inputs(api: Api):
+def test_check_for_another_subject_type_needs_no_inputs(api: Api):
     item = {**company(), "checksRequested": ["CRB_FULL"], "consent": ATTESTED}
 
     assert told(api, item) == {"checksRequested/0": "subject-type-not-accepted"}
 
 
-def test_a_check_that_is_not_offered_is_refused(api: Api):
+def test_inactive_check_is_refused(api: Api):
     CheckDefinition.objects.filter(name="CRB_SCORE").update(active=False)
 
     assert told(api, person()) == {"checksRequested/2": "inactive-check"}
@@ -132,7 +132,7 @@ def test_a_check_that_is_not_offered_is_refused(api: Api):
         (["CRB_SCORE", "CRB_SCORE"], {"checksRequested/1": "duplicate"}),
     ],
 )
-def test_checks_are_1_to_10_known_names(api: Api, checks: Any, errors: Any):
+def test_checks_must_be_1_to_10_known_names(api: Api, checks: Any, errors: Any):
     problem = told(api, {**person(), "checksRequested": checks})
 
     assert problem.items() >= errors.items()
@@ -140,7 +140,7 @@ def test_checks_are_1_to_10_known_names(api: Api, checks: Any, errors: Any):
 
 
 @pytest.mark.parametrize("depth", [300, 600, 800])
-def test_what_is_deep_is_refused_and_not_a_crash(api: Api, depth: int):
+def test_deeply_nested_body_is_refused(api: Api, depth: int):
     deep: Any = 1
     for _ in range(depth):
         deep = [deep]
@@ -149,7 +149,7 @@ def test_what_is_deep_is_refused_and_not_a_crash(api: Api, depth: int):
     assert told(api, item)["subject/x"] == "unknown-member"
 
 
-def test_a_number_is_one_that_everybody_reads_alike(api: Api):
+def test_number_that_json_readers_round_is_refused(api: Api):
     check = CheckDefinition.objects.get(name="BUSINESS_VERIFICATION")
     check.required_inputs += [
         {"key": "turnover", "type": "NUMBER", "required": True, "label": ""}

@@ -79,7 +79,7 @@ CREATED = "report.created"
         ("CANCELLED", [CREATED]),
     ],
 )
-def test_each_thing_that_happens_is_recorded_once(api: Api, status: str, events):
+def test_each_event_is_recorded_once(api: Api, status: str, events):
     report_id = report_in(api, status)
 
     assert names(report_id) == events
@@ -87,7 +87,7 @@ def test_each_thing_that_happens_is_recorded_once(api: Api, status: str, events)
     assert names(report_id) == events
 
 
-def test_a_draft_is_created_once(api: Api):
+def test_launch_of_a_draft_records_no_second_creation(api: Api):
     made = api.create(two_checks(), draft=True)
     api.post(f"/reports/{made['id']}/draft", {"purpose": "Other"})
     api.post(f"/reports/{made['id']}/launch")
@@ -96,7 +96,7 @@ def test_a_draft_is_created_once(api: Api):
     assert names(made["id"]) == [CREATED, COMPLETED, COMPLETED, "report.ready"]
 
 
-def test_each_report_of_many_is_recorded(api: Api):
+def test_each_report_of_a_batch_is_recorded(api: Api):
     made = api.create(*[company(fullName=f"Company {n}") for n in range(120)])
 
     created = Event.objects.filter(name=CREATED)
@@ -107,7 +107,7 @@ def test_each_report_of_many_is_recorded(api: Api):
         assert event.payload["reportId"] == str(event.report_id)
 
 
-def test_what_report_created_says(api: Api):
+def test_payload_of_report_created(api: Api):
     made = api.create({**two_checks(), "consent": HOSTED})
 
     data = only(made["id"], CREATED)
@@ -136,7 +136,7 @@ def test_what_report_created_says(api: Api):
     assert (data["riskScore"], data["riskLevel"]) == (None, "UNKNOWN")
 
 
-def test_an_individual_account_verifies_itself(api: Api):
+def test_report_of_an_individual_is_self_verification(api: Api):
     Workspace.objects.update(kind=Workspace.Kind.INDIVIDUAL)
     made = Api(api.workspace, "sandbox").create(company())
 
@@ -144,7 +144,7 @@ def test_an_individual_account_verifies_itself(api: Api):
     assert only(made["id"], CREATED)["report"]["consentStatus"] == "NOT_REQUIRED"
 
 
-def test_what_check_completed_says(api: Api):
+def test_payload_of_check_completed(api: Api):
     item = {**person(idNumber="90000003"), "checksRequested": ["IDENTITY"]}
     made = api.create(item)
     api.work()
@@ -173,7 +173,7 @@ def test_what_check_completed_says(api: Api):
     assert data["checkDefinitionId"] == check["definitionId"]
 
 
-def test_what_check_failed_says(api: Api):
+def test_payload_of_check_failed(api: Api):
     item = {**person(idNumber="90000008"), "checksRequested": ["IDENTITY"]}
     made = api.create(item)
     api.work()
@@ -187,7 +187,7 @@ def test_what_check_failed_says(api: Api):
     assert data["check"]["riskScore"] is None
 
 
-def test_a_report_is_processing_while_its_checks_run(api: Api):
+def test_report_is_processing_while_checks_run(api: Api):
     running = only(report_in(api, "RUNNING"), CREATED)
     partial = only(report_in(api, "PARTIAL on the way"), COMPLETED)
 
@@ -197,11 +197,11 @@ def test_a_report_is_processing_while_its_checks_run(api: Api):
     assert stack == ["RUNNING", "COMPLETED"]
 
 
-def test_a_draft_is_told_as_one(api: Api):
+def test_event_of_a_draft_has_status_draft(api: Api):
     assert only(report_in(api, "DRAFT"), CREATED)["report"]["status"] == "DRAFT"
 
 
-def test_what_report_ready_says(api: Api):
+def test_payload_of_report_ready(api: Api):
     report_id = report_in(api, "READY")
 
     data, report = only(report_id, "report.ready"), api.report(report_id)
@@ -213,7 +213,7 @@ def test_what_report_ready_says(api: Api):
 
 
 @pytest.mark.parametrize("status", ["FAILED", "PARTIAL ended"])
-def test_what_report_failed_says(api: Api, status: str):
+def test_payload_of_report_failed(api: Api, status: str):
     report_id = report_in(api, status)
 
     data, report = only(report_id, "report.failed"), api.report(report_id)
@@ -222,7 +222,7 @@ def test_what_report_failed_says(api: Api, status: str):
     assert data["report"]["status"] == status.split()[0]
 
 
-def test_each_run_of_a_retried_check_is_an_event(api: Api):
+def test_each_attempt_of_a_check_is_an_event(api: Api):
     report_id = report_in(api, "FAILED")
     api.post(f"/reports/{report_id}/retry")
     api.work()
@@ -231,7 +231,7 @@ def test_each_run_of_a_retried_check_is_an_event(api: Api):
     assert names(report_id) == [CREATED, *again, *again]
 
 
-def test_one_cause_makes_one_event(api: Api):
+def test_second_event_of_a_cause_is_refused(api: Api):
     report_in(api, "READY")
 
     for event in Event.objects.all():
@@ -248,7 +248,7 @@ def test_one_cause_makes_one_event(api: Api):
     assert cause == f"{result.pk}:1"
 
 
-def test_events_are_of_their_workspace_and_environment(api: Api, live_api: Api):
+def test_event_belongs_to_workspace_and_environment(api: Api, live_api: Api):
     live_api.account.__class__.objects.update(credit_limit=1000)
     for client in (api, live_api):
         made = client.create(company())
@@ -258,14 +258,14 @@ def test_events_are_of_their_workspace_and_environment(api: Api, live_api: Api):
         assert {e.workspace_id for e in events} == {client.workspace.pk}
 
 
-def test_what_is_refused_is_no_event(api: Api, live_api: Api):
+def test_refused_request_records_no_event(api: Api, live_api: Api):
     api.refused("/reports", {"reports": [{**company(), "purpose": ""}]})
     live_api.refused("/reports", {"reports": [company()]})
 
     assert not Event.objects.exists()
 
 
-def test_payloads_are_not_readable_in_the_table(api: Api):
+def test_payload_is_encrypted_in_the_table(api: Api):
     report_in(api, "READY")
 
     with connection.cursor() as cursor:

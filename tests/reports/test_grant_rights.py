@@ -55,7 +55,7 @@ def test_role_changes_no_table(role: None, statement: str):
         cursor.execute(statement)
 
 
-def test_role_of_later_tables(role: None):
+def test_role_gets_rights_on_later_tables(role: None):
     call_command("grant_rights", ROLE)
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE later (n int)")

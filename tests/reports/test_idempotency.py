@@ -17,7 +17,7 @@ def sent(api: Api, key: str, body=BODY):
     return api.post("/reports", body, Idempotency_Key=key)
 
 
-def test_a_repeated_request_gets_the_first_answer_and_creates_nothing(api: Api):
+def test_repeat_gets_the_first_answer_and_creates_nothing(api: Api):
     first = sent(api, "k-1")
     before = rows()
 
@@ -30,21 +30,21 @@ def test_a_repeated_request_gets_the_first_answer_and_creates_nothing(api: Api):
     assert rows() == before
 
 
-def test_the_answer_stays_what_it_was_when_the_report_goes_on(api: Api):
+def test_repeat_gets_the_first_answer_when_the_report_has_changed(api: Api):
     first = sent(api, "k-1")
     api.work()
 
     assert sent(api, "k-1").content == first.content
 
 
-def test_a_request_of_many_is_repeated_as_a_whole(api: Api):
+def test_repeat_of_a_batch_gets_the_whole_answer(api: Api):
     body = {"reports": [company()] * 120}
 
     assert sent(api, "k-1", body).content == sent(api, "k-1", body).content
     assert Report.objects.count() == 120
 
 
-def test_another_request_with_the_same_key_is_refused(api: Api):
+def test_key_of_another_request_is_refused(api: Api):
     sent(api, "k-1")
 
     problem = api.refused("/reports", {"reports": [person()]}, Idempotency_Key="k-1")
@@ -54,13 +54,13 @@ def test_another_request_with_the_same_key_is_refused(api: Api):
 
 
 @pytest.mark.parametrize("change", [{"draft": False}, {"draft": None}, {"bogus": 1}])
-def test_the_smallest_difference_makes_another_request(api: Api, change: dict):
+def test_any_difference_makes_another_request(api: Api, change: dict):
     sent(api, "k-1")
 
     assert sent(api, "k-1", {**BODY, **change}).status_code == 422
 
 
-def test_how_the_json_is_written_makes_no_difference(api: Api):
+def test_json_formatting_makes_no_other_request(api: Api):
     first = sent(api, "k-1")
     backwards = json.loads(
         json.dumps(BODY), object_pairs_hook=lambda pairs: dict(reversed(pairs))
@@ -77,7 +77,7 @@ def test_how_the_json_is_written_makes_no_difference(api: Api):
     assert again["Idempotent-Replayed"] == "true"
 
 
-def test_one_pair_of_quotes_around_the_key_is_not_part_of_it(api: Api):
+def test_key_is_read_without_its_quotes(api: Api):
     first = sent(api, "k-1")
 
     assert sent(api, '"k-1"').content == first.content
@@ -87,7 +87,7 @@ def test_one_pair_of_quotes_around_the_key_is_not_part_of_it(api: Api):
 @pytest.mark.parametrize(
     "key", ["", '""', "x" * 121, '"' + "x" * 121 + '"', "kéy", "a\tb", "a\x7f"]
 )
-def test_a_key_is_1_to_120_printable_characters(api: Api, key: str):
+def test_invalid_key_is_refused(api: Api, key: str):
     problem = api.refused("/reports", BODY, Idempotency_Key=key)
 
     assert codes(problem) == {"Idempotency-Key": "invalid-format"}
@@ -95,12 +95,12 @@ def test_a_key_is_1_to_120_printable_characters(api: Api, key: str):
 
 
 @pytest.mark.parametrize("key", ["x", "x" * 120, '"' + "x" * 120 + '"', '"', "a b~!"])
-def test_any_other_key_is_accepted(api: Api, key: str):
+def test_valid_key_is_accepted(api: Api, key: str):
     assert sent(api, key).status_code == 201
     assert sent(api, key)["Idempotent-Replayed"] == "true"
 
 
-def test_a_key_belongs_to_one_workspace_and_environment(
+def test_key_belongs_to_workspace_and_environment(
     api: Api, another_api: Api, live_api: Api
 ):
     live_api.account.__class__.objects.update(credit_limit=1000)
@@ -111,14 +111,14 @@ def test_a_key_belongs_to_one_workspace_and_environment(
     assert not any("Idempotent-Replayed" in answer for answer in answers)
 
 
-def test_another_key_of_the_same_client_repeats_the_request_too(api: Api):
+def test_repeat_by_another_api_key_gets_the_first_answer(api: Api):
     first = sent(api, "k-1")
 
     other = Api(api.workspace, "sandbox")
     assert sent(other, "k-1").content == first.content
 
 
-def test_a_refused_request_is_not_remembered(api: Api, live_api: Api):
+def test_refused_request_stores_no_answer(api: Api, live_api: Api):
     wrong = {"reports": [put(company(), "purpose", "")]}
 
     assert sent(api, "k-1", wrong).status_code == 400
@@ -128,7 +128,7 @@ def test_a_refused_request_is_not_remembered(api: Api, live_api: Api):
     assert sent(live_api, "k-2").status_code == 201
 
 
-def test_an_answer_is_remembered_for_72_hours(api: Api):
+def test_answer_is_stored_for_72_hours(api: Api):
     first = sent(api, "k-1")
     made = IdempotencyRecord.objects.all()
 
@@ -140,7 +140,7 @@ def test_an_answer_is_remembered_for_72_hours(api: Api):
     assert IdempotencyRecord.objects.count() == 1
 
 
-def test_what_is_not_remembered_any_more_is_deleted(api: Api):
+def test_purge_deletes_expired_answers(api: Api):
     sent(api, "old")
     IdempotencyRecord.objects.update(created_at=now() - timedelta(hours=73))
     sent(api, "new")
@@ -149,7 +149,7 @@ def test_what_is_not_remembered_any_more_is_deleted(api: Api):
     assert IdempotencyRecord.objects.count() == 1
 
 
-def test_without_a_key_a_repeated_request_is_another_one(api: Api):
+def test_repeat_without_a_key_creates_again(api: Api):
     api.create(company())
     api.create(company())
 
@@ -158,7 +158,7 @@ def test_without_a_key_a_repeated_request_is_another_one(api: Api):
     assert not IdempotencyRecord.objects.exists()
 
 
-def test_neither_key_nor_answer_can_be_read_in_the_table(api: Api):
+def test_key_and_answer_are_not_readable_in_the_table(api: Api):
     sent(api, "id-12345678")
 
     answer = IdempotencyRecord.objects.values_list("key", "fingerprint", "body").get()
@@ -166,7 +166,7 @@ def test_neither_key_nor_answer_can_be_read_in_the_table(api: Api):
 
 
 @pytest.mark.parametrize("depth", [0, 300, 700])
-def test_a_body_without_a_canonical_form_is_refused_by_its_shape(api: Api, depth: int):
+def test_body_without_a_canonical_form_is_refused(api: Api, depth: int):
     wrong: object = 10**30
     for _ in range(depth):
         wrong = [wrong]

@@ -67,7 +67,7 @@ def waiting(other: psycopg.Connection) -> list[int]:
         return [pid for (pid,) in cursor.fetchall()]
 
 
-def test_while_one_is_carried_out_the_next_is_told_so_at_once(api, other):
+def test_repeat_is_refused_while_the_first_is_under_way(api, other):
     with a_request_under_way(api, other) as first:
         started = time.monotonic()
         second = sent(api)
@@ -81,14 +81,14 @@ def test_while_one_is_carried_out_the_next_is_told_so_at_once(api, other):
     assert Report.objects.count() == 1
 
 
-def test_the_same_key_of_another_client_is_not_held_up(api, another_api, other):
+def test_key_of_another_client_does_not_wait(api, another_api, other):
     with a_request_under_way(api, other):
         assert sent(another_api).status_code == 201
 
     assert Report.objects.count() == 2
 
 
-def test_a_request_that_dies_half_way_leaves_nothing(api, other):
+def test_request_that_dies_half_way_leaves_nothing(api, other):
     api.create(company())
     before = rows()
 
@@ -103,7 +103,7 @@ def test_a_request_that_dies_half_way_leaves_nothing(api, other):
     assert "Idempotent-Replayed" not in again
 
 
-def test_of_many_at_once_one_creates(api: Api):
+def test_one_of_many_concurrent_requests_creates(api: Api):
     answers = at_once(8, lambda _: sent(api))
 
     kinds = Counter(

@@ -26,7 +26,7 @@ def reasons(api: Api, report_id: str) -> list[str]:
     return problem["reasons"]
 
 
-def test_a_launched_draft_is_billed_and_runs(api: Api):
+def test_launch_bills_and_runs_a_draft(api: Api):
     made = api.create(two_checks(), draft=True)
 
     report = launch(api, made["id"])
@@ -37,7 +37,7 @@ def test_a_launched_draft_is_billed_and_runs(api: Api):
     assert api.report(made["id"])["status"] == "READY"
 
 
-def test_an_empty_object_is_no_body(api: Api):
+def test_launch_accepts_an_empty_object(api: Api):
     made = api.create(two_checks(), draft=True)
 
     problem = api.refused(f"/reports/{made['id']}/launch", {"force": True})
@@ -46,14 +46,14 @@ def test_an_empty_object_is_no_body(api: Api):
 
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
-def test_only_a_draft_is_launched(api: Api, status: str):
+def test_launch_is_refused_unless_a_draft(api: Api, status: str):
     assert reasons(api, report_in(api, status)) == ["NOT_A_DRAFT"]
 
 
 @pytest.mark.parametrize(
     "consent", [HOSTED, None, {"mode": "CUSTOMER_ATTESTED", "obtained": False}]
 )
-def test_without_consent_nothing_is_launched(api: Api, consent):
+def test_launch_is_refused_without_consent(api: Api, consent):
     made = api.create({**two_checks(), "consent": consent}, draft=True)
 
     assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING"]
@@ -62,21 +62,21 @@ def test_without_consent_nothing_is_launched(api: Api, consent):
 
 
 @pytest.mark.parametrize("status", ["DECLINED", "EXPIRED", "WITHDRAWN"])
-def test_consent_that_was_refused_is_not_given(api: Api, status: str):
+def test_launch_is_refused_when_consent_is_refused(api: Api, status: str):
     made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
     Consent.objects.update(status=status)
 
     assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING"]
 
 
-def test_with_hosted_consent_given_a_draft_is_launched(api: Api):
+def test_launch_succeeds_with_hosted_consent_given(api: Api):
     made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
     Consent.objects.update(status="GRANTED")
 
     assert launch(api, made["id"])["status"] == "RUNNING"
 
 
-def test_what_needs_no_consent_is_launched_without(api: Api):
+def test_launch_without_consent_when_none_is_needed(api: Api):
     made = api.create(company(), draft=True)
 
     assert launch(api, made["id"])["status"] == "RUNNING"
@@ -87,7 +87,7 @@ def test_what_needs_no_consent_is_launched_without(api: Api):
     [{"paymentMode": "CANDIDATE"}, {"paymentMode": "THIRD_PARTY", "payer": PAYER}],
 )
 @pytest.mark.parametrize("status", ["PENDING", "FAILED"])
-def test_without_payment_nothing_is_launched(api: Api, mode: dict, status: str):
+def test_launch_is_refused_without_payment(api: Api, mode: dict, status: str):
     made = api.create({**two_checks(), **mode}, draft=True)
     Payment.objects.update(status=status)
 
@@ -97,14 +97,14 @@ def test_without_payment_nothing_is_launched(api: Api, mode: dict, status: str):
     assert movements(api) == []
 
 
-def test_all_reasons_are_told_together(api: Api):
+def test_refused_launch_lists_all_reasons(api: Api):
     item = {**two_checks(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
     made = api.create(item, draft=True)
 
     assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING"]
 
 
-def test_a_draft_is_priced_when_it_is_launched(api: Api):
+def test_launch_prices_the_draft(api: Api):
     made = api.create(two_checks(), draft=True)
     CheckDefinition.objects.filter(name="KRA_PIN").update(price=Decimal("75.50"))
 
@@ -114,7 +114,7 @@ def test_a_draft_is_priced_when_it_is_launched(api: Api):
     assert api.account.balance == Decimal("-125.50")
 
 
-def test_a_launched_report_keeps_its_price(api: Api):
+def test_launched_report_keeps_its_price(api: Api):
     made = api.create(two_checks())
     CheckDefinition.objects.update(price=Decimal(1))
 
@@ -123,7 +123,7 @@ def test_a_launched_report_keeps_its_price(api: Api):
     assert api.account.balance == Decimal(-100)
 
 
-def test_who_has_a_payment_link_pays_what_it_showed(api: Api):
+def test_payment_link_keeps_its_price(api: Api):
     made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
     CheckDefinition.objects.update(price=Decimal(900))
 
@@ -132,7 +132,7 @@ def test_who_has_a_payment_link_pays_what_it_showed(api: Api):
     assert launch(api, made["id"])["paymentState"]["amount"]["amount"] == 100
 
 
-def test_what_was_free_when_drafted_is_not_free_for_ever(api: Api):
+def test_free_draft_is_repriced_at_launch(api: Api):
     CheckDefinition.objects.update(price=Decimal(0))
     made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
     CheckDefinition.objects.update(price=Decimal(50))
@@ -143,7 +143,7 @@ def test_what_was_free_when_drafted_is_not_free_for_ever(api: Api):
     assert edited.json()["paymentState"]["paymentUrl"]
 
 
-def test_a_draft_that_is_free_is_launched_without_payment(api: Api):
+def test_free_draft_is_launched_without_payment(api: Api):
     CheckDefinition.objects.update(price=Decimal(0))
     made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
 
@@ -151,7 +151,7 @@ def test_a_draft_that_is_free_is_launched_without_payment(api: Api):
     assert movements(api) == []
 
 
-def test_a_check_that_is_not_offered_any_more_is_not_launched(api: Api):
+def test_launch_is_refused_with_an_inactive_check(api: Api):
     made = api.create(two_checks(), draft=True)
     CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
 
@@ -162,7 +162,7 @@ def test_a_check_that_is_not_offered_any_more_is_not_launched(api: Api):
     assert movements(api) == []
 
 
-def test_a_draft_whose_subject_was_erased_needs_another(api: Api):
+def test_launch_is_refused_without_a_subject(api: Api):
     made = api.create(two_checks(), draft=True)
     Report.objects.update(subject=None)
 
@@ -175,7 +175,7 @@ def test_a_draft_whose_subject_was_erased_needs_another(api: Api):
     assert launch(api, made["id"])["status"] == "RUNNING"
 
 
-def test_a_prepaid_draft_is_launched_when_there_is_money(live_api: Api):
+def test_launch_of_a_prepaid_draft_needs_balance(live_api: Api):
     made = live_api.create(company(), draft=True)
 
     problem = live_api.refused(f"/reports/{made['id']}/launch")
@@ -186,7 +186,7 @@ def test_a_prepaid_draft_is_launched_when_there_is_money(live_api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_launches_at_once_one_launches(api: Api):
+def test_one_of_many_concurrent_launches_succeeds(api: Api):
     made = api.create(two_checks(), draft=True)
 
     answers = at_once(6, lambda _: api.post(f"/reports/{made['id']}/launch"))

@@ -35,7 +35,7 @@ def created(report_id: str, at: datetime) -> None:
     Report.objects.filter(pk=report_id).update(created_at=at)
 
 
-def test_an_empty_list_is_one_page_of_nothing(api: Api):
+def test_empty_list_is_one_empty_page(api: Api):
     assert page(api) == {
         "page": 0,
         "size": 20,
@@ -47,7 +47,7 @@ def test_an_empty_list_is_one_page_of_nothing(api: Api):
     }
 
 
-def test_a_summary_says_how_far_a_report_is(api: Api):
+def test_summary_shows_progress(api: Api):
     item = {**two_checks(idNumber="90000008", kraPin="A900000000Z"), "reference": "A-1"}
     made = api.create(item)
     api.work()
@@ -61,7 +61,7 @@ def test_a_summary_says_how_far_a_report_is(api: Api):
     assert summary["subjectName"] == report["subject"]["fullName"]
 
 
-def test_pages_divide_the_list_without_gap_or_overlap(api: Api):
+def test_pages_have_no_gap_or_overlap(api: Api):
     made = api.create(*[company()] * 23, draft=True)
 
     pages = [page(api, page=n, size=5) for n in range(6)]
@@ -74,7 +74,7 @@ def test_pages_divide_the_list_without_gap_or_overlap(api: Api):
     assert [one["last"] for one in pages] == [*[False] * 4, True, True]
 
 
-def test_a_full_last_page_is_the_last(api: Api):
+def test_full_last_page_is_the_last(api: Api):
     api.create(*[company()] * 10, draft=True)
 
     last = page(api, page=1, size=5)
@@ -82,7 +82,7 @@ def test_a_full_last_page_is_the_last(api: Api):
     assert (last["last"], last["totalPages"], last["totalElements"]) == (True, 2, 10)
 
 
-def test_a_page_far_past_the_end_is_empty(api: Api):
+def test_page_past_the_end_is_empty(api: Api):
     api.create(company(), draft=True)
 
     far = page(api, page=1_000_000_000, size=200)
@@ -91,14 +91,14 @@ def test_a_page_far_past_the_end_is_empty(api: Api):
     assert (far["totalElements"], far["last"]) == (1, True)
 
 
-def test_reports_of_one_moment_have_an_order_too(api: Api):
+def test_reports_of_the_same_time_have_an_order(api: Api):
     made = api.create(*[company()] * 30, draft=True)
     Report.objects.update(created_at=datetime(2026, 1, 1, tzinfo=UTC))
 
     assert ids(api) == sorted((one["id"] for one in made), reverse=True)
 
 
-def test_the_newest_come_first(api: Api):
+def test_list_is_newest_first(api: Api):
     made = api.create(company(), company(), company(), draft=True)
     created(made[2]["id"], datetime(2025, 1, 1, tzinfo=UTC))
 
@@ -137,20 +137,20 @@ def test_the_newest_come_first(api: Api):
         ({"state": "READY"}, "unknown-parameter"),
     ],
 )
-def test_a_filter_that_is_not_understood_is_refused(api: Api, query: dict, code: str):
+def test_invalid_filter_is_refused(api: Api, query: dict, code: str):
     answer = api.get("/reports", **query)
 
     assert answer.status_code == 400, answer.content
     assert codes(answer.json()) == {next(iter(query)): code}
 
 
-def test_all_that_is_wrong_with_a_query_is_told_together(api: Api):
+def test_all_faults_of_a_query_are_listed(api: Api):
     problem = api.get("/reports", page="x", size=0, status="?", to="x").json()
 
     assert codes(problem).keys() == {"page", "size", "status", "to"}
 
 
-def test_each_status_is_a_filter(api: Api):
+def test_list_filters_by_each_status(api: Api):
     # The running one last: bringing the others where they are would end it.
     last_running = sorted(STATUSES, key=lambda status: status == "RUNNING")
     reports = {status: report_in(api, status) for status in last_running}
@@ -200,7 +200,7 @@ def matches(truth: dict, name: str, value: str) -> bool:
     return truth[name] == value
 
 
-def test_filters_work_alone_and_in_every_combination(api: Api, varied: dict):
+def test_filters_work_alone_and_combined(api: Api, varied: dict):
     for count in range(len(FILTERS) + 1):
         for names in combinations(FILTERS, count):
             query = {name: FILTERS[name] for name in names}
@@ -224,7 +224,7 @@ def test_filters_work_alone_and_in_every_combination(api: Api, varied: dict):
         ("2024-02-29T12:00:00Z", "2024-02-29", "2024-02-29"),
     ],
 )
-def test_days_are_in_utc_and_both_ends_count(api: Api, moment, first, last):
+def test_day_filters_are_utc_and_inclusive(api: Api, moment, first, last):
     made = api.create(company(), draft=True)
     created(made["id"], datetime.fromisoformat(moment))
     day = datetime.fromisoformat(first)
@@ -234,14 +234,14 @@ def test_days_are_in_utc_and_both_ends_count(api: Api, moment, first, last):
     assert ids(api, **{"from": after}) == ids(api, to=before) == []
 
 
-def test_days_may_be_as_early_and_late_as_there_are(api: Api):
+def test_day_filters_accept_the_whole_calendar(api: Api):
     made = api.create(company(), draft=True)
 
     assert ids(api, **{"from": "0001-01-01", "to": "9999-12-31"}) == [made["id"]]
     assert ids(api, **{"from": "9999-12-31", "to": "0001-01-01"}) == []
 
 
-def test_a_list_shows_what_is_the_clients_own(api: Api, another_api, live_api):
+def test_list_shows_only_the_clients_reports(api: Api, another_api, live_api):
     api.create(company(), draft=True)
 
     assert page(another_api)["totalElements"] == page(live_api)["totalElements"] == 0
@@ -249,7 +249,7 @@ def test_a_list_shows_what_is_the_clients_own(api: Api, another_api, live_api):
     assert page(live_api, search="Baobab")["totalElements"] == 0
 
 
-def test_the_score_of_a_list_is_the_reports(api: Api):
+def test_list_shows_each_reports_score(api: Api):
     made = api.create(person(idNumber="90000003"))
     api.work()
 
@@ -257,7 +257,7 @@ def test_the_score_of_a_list_is_the_reports(api: Api):
     assert summary["riskScore"] == api.report(made["id"])["riskScore"] >= 70
 
 
-def test_lists_are_planned_for_the_status_that_is_asked_for(api: Api):
+def test_list_is_planned_for_its_status(api: Api):
     """A plan made for a status that most have is wrong for one that none has."""
     for _ in range(10):
         api.get("/reports?status=DRAFT")

@@ -18,7 +18,7 @@ UNUSUAL = [
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
-def test_names_of_all_scripts_come_back_as_they_were_sent(api: Api, name: str):
+def test_names_of_all_scripts_are_stored_as_sent(api: Api, name: str):
     made = api.create(person(fullName=name))
 
     assert api.report(made["id"])["subject"]["fullName"] == name
@@ -34,7 +34,7 @@ def test_names_of_all_scripts_come_back_as_they_were_sent(api: Api, name: str):
         ("Wanjiku", "Wanjiku", None, None),
     ],
 )
-def test_the_parts_of_a_full_name_are_derived(api: Api, full, first, middle, last):
+def test_parts_are_derived_from_the_full_name(api: Api, full, first, middle, last):
     made = api.create(person(fullName=full))
 
     subject = api.report(made["id"])["subject"]
@@ -45,7 +45,7 @@ def test_the_parts_of_a_full_name_are_derived(api: Api, full, first, middle, las
     ]
 
 
-def test_the_full_name_is_derived_from_its_parts(api: Api):
+def test_full_name_is_derived_from_its_parts(api: Api):
     parts = {"firstName": "Wanjiku", "middleName": "Njeri", "lastName": "Kamau"}
     made = api.create(person(fullName=None, **parts))
 
@@ -54,7 +54,7 @@ def test_the_full_name_is_derived_from_its_parts(api: Api):
     assert subject.items() >= parts.items()
 
 
-def test_what_is_derived_replaces_nothing_that_was_sent(api: Api):
+def test_derived_names_replace_no_sent_names(api: Api):
     made = api.create(person(fullName="Wanjiku Njeri Kamau", middleName="Wairimu"))
 
     subject = api.report(made["id"])["subject"]
@@ -62,7 +62,7 @@ def test_what_is_derived_replaces_nothing_that_was_sent(api: Api):
     assert (subject["firstName"], subject["lastName"]) == ("Wanjiku", "Kamau")
 
 
-def test_a_person_needs_a_name(api: Api):
+def test_person_needs_a_name(api: Api):
     nameless = person(fullName=None)
 
     assert told(api, nameless) == {"subject/fullName": "required"}
@@ -74,7 +74,7 @@ def test_a_person_needs_a_name(api: Api):
     assert told(api, middle_only) == {"subject/fullName": "required"}
 
 
-def test_a_company_needs_its_name_or_its_number(api: Api):
+def test_company_needs_a_name_or_number(api: Api):
     nameless = api.create(company(fullName=None))
     unknown = company(fullName=None, registrationNumber=None)
     unknown["checksRequested"] = ["KRA_PIN"]
@@ -89,7 +89,7 @@ def test_a_company_needs_its_name_or_its_number(api: Api):
     assert api.create(unknown)["status"] == "RUNNING"
 
 
-def test_the_longest_names_there_are_can_be_stored(api: Api):
+def test_longest_names_are_stored(api: Api):
     # Each becomes several letters when it is folded; an index row has a limit.
     squares = [chr(c) for c in (*range(0x3300, 0x3358), *range(0x3371, 0x3400))]
     squares += [chr(c) for c in range(0x3200, 0x3300)]

@@ -14,7 +14,7 @@ MODES = {
 }
 
 
-def test_the_workspace_pays_unless_another_is_named(api: Api):
+def test_default_payer_is_the_workspace(api: Api):
     made = api.create(person())
 
     assert made["paymentState"] == {
@@ -28,7 +28,7 @@ def test_the_workspace_pays_unless_another_is_named(api: Api):
 
 
 @pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
-def test_who_else_pays_gets_a_link_for_14_days(api: Api, mode: str):
+def test_payer_gets_a_link_for_14_days(api: Api, mode: str):
     made = api.create({**person(), **MODES[mode]})
 
     state = made["paymentState"]
@@ -44,7 +44,7 @@ def test_who_else_pays_gets_a_link_for_14_days(api: Api, mode: str):
 
 
 @pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
-def test_nothing_runs_before_it_is_paid(api: Api, mode: str):
+def test_report_does_not_run_before_payment(api: Api, mode: str):
     made = api.create({**person(), **MODES[mode]})
 
     api.work()
@@ -52,14 +52,14 @@ def test_nothing_runs_before_it_is_paid(api: Api, mode: str):
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
 
-def test_payment_is_asked_for_after_consent(api: Api):
+def test_payment_is_requested_after_consent(api: Api):
     made = api.create({**person(), **MODES["CANDIDATE"], "consent": HOSTED})
 
     assert made["status"] == "PENDING_CONSENT"
 
 
 @pytest.mark.parametrize("mode", ["SELF", "CANDIDATE"])
-def test_a_payer_is_named_with_third_party_only(api: Api, mode: str):
+def test_payer_is_refused_except_with_third_party(api: Api, mode: str):
     item = {**person(), "paymentMode": mode, "payer": PAYER}
 
     assert told(api, item) == {"payer": "not-allowed-here"}
@@ -67,7 +67,7 @@ def test_a_payer_is_named_with_third_party_only(api: Api, mode: str):
     assert told(api, item) == {"payer": "not-allowed-here"}
 
 
-def test_third_party_needs_a_payer_who_can_be_reached(api: Api):
+def test_third_party_needs_a_payer_with_contact(api: Api):
     item = {**person(), "paymentMode": "THIRD_PARTY"}
 
     assert told(api, item) == {"payer": "required"}
@@ -85,7 +85,7 @@ def test_third_party_needs_a_payer_who_can_be_reached(api: Api):
 
 
 @pytest.mark.parametrize("mode", ["", "self", "FREE"])
-def test_there_are_no_other_modes(api: Api, mode: str):
+def test_unknown_payment_mode_is_refused(api: Api, mode: str):
     assert told(api, {**person(), "paymentMode": mode}) == {
         "paymentMode": "invalid-choice"
     }

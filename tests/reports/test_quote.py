@@ -17,7 +17,7 @@ def kes(amount: float) -> dict:
     return {"amount": amount, "currency": "KES"}
 
 
-def test_a_quote_says_what_each_check_and_all_would_cost(api: Api):
+def test_quote_shows_each_price_and_the_total(api: Api):
     third_party = {**company(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
 
     quoted = quote(api, person(), third_party)
@@ -37,7 +37,7 @@ def test_a_quote_says_what_each_check_and_all_would_cost(api: Api):
     ]
 
 
-def test_a_quote_stores_nothing(api: Api):
+def test_quote_stores_nothing(api: Api):
     before = rows()
 
     quote(api, *[person()] * 500)
@@ -45,7 +45,7 @@ def test_a_quote_stores_nothing(api: Api):
     assert rows() == before
 
 
-def test_a_quote_is_refused_as_the_request_would_be(api: Api):
+def test_quote_has_the_faults_of_the_request(api: Api):
     wrong = [put(person(), "subject/phone", "12"), {"x": 1}, company()]
 
     for body in ({"reports": wrong}, {"reports": []}, {}, {"reports": [5], "drfat": 1}):
@@ -55,11 +55,11 @@ def test_a_quote_is_refused_as_the_request_would_be(api: Api):
         assert quoted["code"] == "validation-failed"
 
 
-def test_a_quote_needs_no_money(live_api: Api):
+def test_quote_needs_no_balance(live_api: Api):
     assert quote(live_api, company())["total"] == kes(300)
 
 
-def test_a_quote_tells_what_would_be_used_again(api: Api):
+def test_quote_shows_reused_results(api: Api):
     made = api.create({**person(), "checksRequested": ["IDENTITY"]})
     api.work()
     earlier = api.report(made["id"])["checkResults"][0]["id"]
@@ -98,14 +98,14 @@ ATTESTED_LATER = {"mode": "CUSTOMER_ATTESTED", "obtained": False}
         ({**company(), "draft": True, "consent": None}, [], "DRAFT"),
     ],
 )
-def test_a_quote_tells_what_would_hold_the_report_up(api: Api, item, gates, status):
+def test_quote_shows_the_gates(api: Api, item, gates, status):
     (report,) = quote(api, item)["reports"]
 
     assert (report["gates"], report["status"]) == (gates, status)
     assert api.create(item)["status"] == status
 
 
-def test_nothing_is_held_up_by_a_payment_of_nothing(api: Api):
+def test_quote_of_a_free_report_has_no_payment_gate(api: Api):
     CheckDefinition.objects.update(price=0)
 
     (report,) = quote(api, {**person(), "paymentMode": "CANDIDATE"})["reports"]
@@ -113,13 +113,13 @@ def test_nothing_is_held_up_by_a_payment_of_nothing(api: Api):
     assert (report["gates"], report["status"]) == ([], "RUNNING")
 
 
-def test_a_quote_takes_the_flag_at_the_top(api: Api):
+def test_quote_reads_the_draft_flag_at_the_top(api: Api):
     (report,) = quote(api, person(), draft=True)["reports"]
 
     assert report["status"] == "DRAFT"
 
 
-def test_what_was_quoted_is_what_is_charged(api: Api):
+def test_charge_equals_the_quote(api: Api):
     items = [person(), company(), two_checks(idNumber="7")]
     total = quote(api, *items)["total"]["amount"]
 

@@ -20,7 +20,7 @@ def members(shape: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_report_has_all_its_members_in_every_status(api: Api, status: str):
+def test_report_has_all_members_in_every_status(api: Api, status: str):
     report = api.report(report_in(api, status))
 
     assert set(report) == members(ReportBody)
@@ -36,7 +36,7 @@ def test_a_report_has_all_its_members_in_every_status(api: Api, status: str):
     )
 
 
-def test_results_come_in_the_order_they_were_asked_for(api: Api):
+def test_results_are_in_the_order_of_the_request(api: Api):
     checks = ["CRB_SCORE", "IDENTITY", "KRA_PIN"]
     made = api.create({**person(), "checksRequested": checks})
     api.work()
@@ -46,7 +46,7 @@ def test_results_come_in_the_order_they_were_asked_for(api: Api):
     assert [result["checkName"] for result in report["checkResults"]] == checks
 
 
-def test_details_are_what_the_definition_promises(api: Api):
+def test_details_match_the_check_definition(api: Api):
     made = api.create(person())
     api.work()
 
@@ -57,7 +57,7 @@ def test_details_are_what_the_definition_promises(api: Api):
         assert result["evidence"]["reusedFromResultId"] is None
 
 
-def test_the_worst_score_is_the_reports(api: Api):
+def test_report_has_its_worst_score(api: Api):
     item = {**person(idNumber="90000003", kraPin="A900000000Z")}
     made = api.create(item)
     api.work()
@@ -68,13 +68,13 @@ def test_the_worst_score_is_the_reports(api: Api):
     assert report["riskLevel"] == "HIGH"
 
 
-def test_a_report_without_a_score_is_of_unknown_risk(api: Api):
+def test_report_without_a_score_has_unknown_risk(api: Api):
     for status in ("RUNNING", "FAILED"):
         report = api.report(report_in(api, status))
         assert (report["riskScore"], report["riskLevel"]) == (None, "UNKNOWN")
 
 
-def test_a_failed_check_says_why(api: Api):
+def test_failed_check_has_a_reason(api: Api):
     report = api.report(report_in(api, "PARTIAL ended"))
 
     failed, completed = report["checkResults"]
@@ -94,7 +94,7 @@ def test_a_failed_check_says_why(api: Api):
 @pytest.mark.parametrize(
     "path", ["not-a-uuid", "00000000-0000-7000-8000-000000000000", "1", "%00", "é"]
 )
-def test_what_is_no_report_is_not_found(api: Api, path: str):
+def test_unknown_report_is_not_found(api: Api, path: str):
     for address in ("", "/events", "/consent/state"):
         answer = api.get(f"/reports/{path}{address}")
         assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
@@ -103,7 +103,7 @@ def test_what_is_no_report_is_not_found(api: Api, path: str):
         assert (problem["status"], problem["code"]) == (404, "not-found")
 
 
-def test_the_subject_is_not_readable_in_the_table(api: Api):
+def test_subject_is_encrypted_in_the_table(api: Api):
     made = api.create(two_checks(email="wanjiku@acacia.test"))
 
     sealed = Report.objects.values_list("subject", flat=True).get(pk=made["id"])
@@ -111,7 +111,7 @@ def test_the_subject_is_not_readable_in_the_table(api: Api):
     assert b"12345678" not in bytes(sealed)
 
 
-def test_the_same_subject_has_one_id_in_its_workspace(api, another_api, live_api):
+def test_same_subject_has_one_id_in_its_workspace(api, another_api, live_api):
     live_api.account.__class__.objects.update(credit_limit=5000)
     for client in (api, another_api, live_api):
         client.create(person(), person(fullName="W. Kamau", idNumber="1234 5678"))

@@ -50,7 +50,7 @@ def test_only_ended_reports_with_failed_checks_are_retried(api: Api, status: str
     assert rows() == before
 
 
-def test_what_failed_before_the_report_was_cancelled_stays_failed(api: Api):
+def test_cancelled_report_is_not_retried(api: Api):
     slow_pin = two_checks(idNumber=REFUSED, kraPin="A900000006Z")
     made = api.create(slow_pin)
     api.work()
@@ -62,7 +62,7 @@ def test_what_failed_before_the_report_was_cancelled_stays_failed(api: Api):
     assert problem["reportStatus"] == "CANCELLED"
 
 
-def test_failed_checks_run_again_and_the_report_gets_ready(api: Api):
+def test_retry_runs_failed_checks_to_ready(api: Api):
     tries(1)
     made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
@@ -88,7 +88,7 @@ def test_failed_checks_run_again_and_the_report_gets_ready(api: Api):
     ]
 
 
-def test_only_what_completes_is_billed(api: Api):
+def test_only_completed_checks_are_billed(api: Api):
     tries(1)
     made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
@@ -109,7 +109,7 @@ def test_only_what_completes_is_billed(api: Api):
     assert api.account.balance == -100
 
 
-def test_a_report_without_any_result_runs_from_the_start(api: Api):
+def test_retry_of_a_report_without_results_is_running(api: Api):
     report_id = report_in(api, "FAILED")
 
     assert retry(api, report_id)["status"] == "RUNNING"
@@ -117,7 +117,7 @@ def test_a_report_without_any_result_runs_from_the_start(api: Api):
     assert api.report(report_id)["status"] == "FAILED"
 
 
-def test_a_report_can_be_retried_as_often_as_it_fails(api: Api):
+def test_report_is_retried_each_time_it_fails(api: Api):
     made = api.create(two_checks(idNumber=REFUSED))
     for _ in range(3):
         api.work()
@@ -133,7 +133,7 @@ def test_a_report_can_be_retried_as_often_as_it_fails(api: Api):
     assert api.account.balance == 0
 
 
-def test_a_retry_costs_what_the_check_did(api: Api):
+def test_retry_costs_the_price_of_the_check(api: Api):
     tries(1)
     made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
@@ -145,7 +145,7 @@ def test_a_retry_costs_what_the_check_did(api: Api):
     assert api.account.balance == -100
 
 
-def test_a_retry_that_cannot_be_paid_changes_nothing(api: Api, live_api: Api):
+def test_retry_without_balance_changes_nothing(api: Api, live_api: Api):
     account = live_api.account
     account.credit_limit = 100
     account.save()
@@ -164,7 +164,7 @@ def test_a_retry_that_cannot_be_paid_changes_nothing(api: Api, live_api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_retries_at_once_one_retries(api: Api):
+def test_one_of_many_concurrent_retries_succeeds(api: Api):
     report_id = report_in(api, "FAILED")
 
     answers = at_once(6, lambda _: api.post(f"/reports/{report_id}/retry"))

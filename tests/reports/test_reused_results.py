@@ -24,7 +24,7 @@ def aged(days: float) -> None:
     completed.update(completed_at=now() - timedelta(days=days))
 
 
-def test_a_fresh_result_is_used_again_for_nothing(api: Api):
+def test_fresh_result_is_reused_for_free(api: Api):
     first = done(api, two_checks())
     made = api.create(two_checks())
     api.work()
@@ -45,7 +45,7 @@ def test_a_fresh_result_is_used_again_for_nothing(api: Api):
     assert second["riskScore"] == first["riskScore"]
 
 
-def test_the_event_tells_that_a_result_was_used_again(api: Api):
+def test_event_says_that_a_result_is_reused(api: Api):
     done(api, two_checks())
     second = done(api, two_checks())
 
@@ -63,7 +63,7 @@ def test_the_event_tells_that_a_result_was_used_again(api: Api):
         {"kraPin": "A012345678Z"},
     ],
 )
-def test_another_question_gets_an_answer_of_its_own(api: Api, other: dict):
+def test_other_inputs_get_a_new_result(api: Api, other: dict):
     item = two_checks()
     done(api, item)
 
@@ -74,32 +74,32 @@ def test_another_question_gets_an_answer_of_its_own(api: Api, other: dict):
 
 
 @pytest.mark.parametrize("same", [{"email": "w@acacia.test"}, {"phone": None}])
-def test_what_no_source_is_asked_makes_no_other_question(api: Api, same: dict):
+def test_members_that_are_no_input_do_not_prevent_reuse(api: Api, same: dict):
     done(api, two_checks())
 
     assert reused(done(api, two_checks(**same))) == [True, True]
 
 
-def test_the_way_a_name_is_written_makes_no_other_question(api: Api):
+def test_spelling_of_a_name_does_not_prevent_reuse(api: Api):
     done(api, two_checks(fullName="Wanjiku Kamau"))
 
     assert reused(done(api, two_checks(fullName="WANJIKU KAMAU"))) == [True, True]
 
 
-def test_only_the_checks_asked_before_are_used_again(api: Api):
+def test_only_earlier_checks_are_reused(api: Api):
     done(api, {**person(), "checksRequested": ["IDENTITY"]})
 
     assert reused(done(api, two_checks())) == [True, False]
     assert len(movements(api)) == 2
 
 
-def test_results_of_another_workspace_are_never_used(api: Api, another_api: Api):
+def test_result_of_another_workspace_is_not_reused(api: Api, another_api: Api):
     done(api, two_checks())
 
     assert reused(done(another_api, two_checks())) == [False, False]
 
 
-def test_results_of_the_other_environment_are_never_used(api: Api, live_api: Api):
+def test_result_of_the_other_environment_is_not_reused(api: Api, live_api: Api):
     done(api, two_checks())
     live_api.account.__class__.objects.update(credit_limit=100)
 
@@ -108,7 +108,7 @@ def test_results_of_the_other_environment_are_never_used(api: Api, live_api: Api
     assert made["paymentState"]["amount"]["amount"] == 100
 
 
-def test_a_client_can_ask_for_new_results(api: Api):
+def test_reuse_false_gets_new_results(api: Api):
     done(api, two_checks())
 
     report = done(api, {**two_checks(), "reuse": False})
@@ -118,7 +118,7 @@ def test_a_client_can_ask_for_new_results(api: Api):
     assert reused(done(api, two_checks())) == [True, True]
 
 
-def test_of_two_results_the_newest_is_used(api: Api):
+def test_newest_result_is_reused(api: Api):
     done(api, two_checks())
     second = done(api, {**two_checks(), "reuse": False})
 
@@ -130,14 +130,14 @@ def test_of_two_results_the_newest_is_used(api: Api):
 
 
 @pytest.mark.parametrize(("days", "expected"), [(89.99, True), (90.01, False)])
-def test_a_result_is_fresh_for_as_long_as_its_check_says(api, days, expected):
+def test_result_is_fresh_for_the_days_of_its_check(api, days, expected):
     done(api, two_checks())
     aged(days)
 
     assert reused(done(api, two_checks())) == [expected, expected]
 
 
-def test_a_result_used_again_makes_nothing_fresh(api: Api):
+def test_reused_result_does_not_extend_freshness(api: Api):
     done(api, two_checks())
     aged(80)
     second = done(api, two_checks())
@@ -147,14 +147,14 @@ def test_a_result_used_again_makes_nothing_fresh(api: Api):
     assert reused(done(api, two_checks())) == [False, False]
 
 
-def test_a_check_may_never_be_fresh(api: Api):
+def test_check_without_freshness_is_not_reused(api: Api):
     CheckDefinition.objects.update(freshness_days=0)
     done(api, two_checks())
 
     assert reused(done(api, two_checks())) == [False, False]
 
 
-def test_failed_and_cancelled_results_are_not_used(api: Api):
+def test_failed_and_cancelled_results_are_not_reused(api: Api):
     done(api, two_checks(idNumber="90000008"))
     assert reused(done(api, two_checks(idNumber="90000008"))) == [False, False]
 
@@ -163,13 +163,13 @@ def test_failed_and_cancelled_results_are_not_used(api: Api):
     assert reused(done(api, two_checks())) == [False, False]
 
 
-def test_what_is_not_there_yet_is_not_used(api: Api):
+def test_unfinished_result_is_not_reused(api: Api):
     api.create(two_checks())
 
     assert api.create(two_checks())["paymentState"]["amount"]["amount"] == 100
 
 
-def test_what_was_erased_is_asked_for_the_price_that_was_promised(api: Api):
+def test_erased_result_runs_again_for_free(api: Api):
     done(api, two_checks())
     made = api.create(two_checks())
     CheckResult.objects.exclude(report=made["id"]).update(finding=None)
@@ -181,7 +181,7 @@ def test_what_was_erased_is_asked_for_the_price_that_was_promised(api: Api):
     assert len(movements(api)) == 2
 
 
-def test_a_draft_uses_what_is_fresh_when_it_is_launched(api: Api):
+def test_launch_reuses_results_fresh_at_launch(api: Api):
     made = api.create(two_checks(), draft=True)
     done(api, two_checks())
 
@@ -191,7 +191,7 @@ def test_a_draft_uses_what_is_fresh_when_it_is_launched(api: Api):
     assert reused(api.report(made["id"])) == [True, True]
 
 
-def test_a_draft_does_not_use_what_has_grown_old(api: Api):
+def test_launch_does_not_reuse_results_that_expired(api: Api):
     done(api, two_checks())
     made = api.create(two_checks(), draft=True)
     aged(91)
@@ -203,7 +203,7 @@ def test_a_draft_does_not_use_what_has_grown_old(api: Api):
     assert len(movements(api)) == 4
 
 
-def test_nobody_is_asked_to_pay_for_nothing(api: Api):
+def test_free_report_requests_no_payment(api: Api):
     done(api, two_checks())
 
     made = api.create({**two_checks(), "paymentMode": "CANDIDATE"})

@@ -73,16 +73,16 @@ def named(api: Api) -> Api:
         ("q", set()),
     ],
 )
-def test_a_name_is_found_by_any_part_of_it(named: Api, text: str, names: set[str]):
+def test_search_finds_any_part_of_a_name(named: Api, text: str, names: set[str]):
     assert found(named, text) == names
 
 
-def test_one_letter_finds_every_name_that_has_it(named: Api):
+def test_search_by_one_letter_finds_every_such_name(named: Api):
     assert found(named, "w") == {n for n in NAMES if "w" in n.lower()}
     assert found(named, "ú") == {"José Ñandú"}
 
 
-def test_letters_in_a_row_twice_are_no_match_for_once(api: Api):
+def test_search_matches_only_the_whole_text(api: Api):
     api.create(company(fullName="abcabd"), company(fullName="abdabc"), draft=True)
 
     assert found(api, "abcab") == {"abcabd"}
@@ -110,11 +110,11 @@ def identified(api: Api) -> str:
         " Loan 4711/B ",
     ],
 )
-def test_a_report_is_found_by_what_identifies_it(api: Api, identified, text: str):
+def test_search_finds_identifiers(api: Api, identified, text: str):
     assert found(api, text) == {"Wanjiku Kamau"}
 
 
-def test_a_report_is_found_by_its_id(api: Api, identified: str):
+def test_search_finds_the_report_id(api: Api, identified: str):
     for text in (identified, identified.upper(), f" {identified}"):
         assert found(api, text) == {"Wanjiku Kamau"}
 
@@ -123,11 +123,11 @@ def test_a_report_is_found_by_its_id(api: Api, identified: str):
     "text",
     ["AB-123", "123 456", "acacia.test", "Wan.Jiku", "Loan", "4711/B", "AB-123 4567"],
 )
-def test_a_part_of_what_identifies_it_finds_nothing(api: Api, identified, text: str):
+def test_search_by_part_of_an_identifier_finds_nothing(api: Api, identified, text: str):
     assert found(api, text) == set()
 
 
-def test_a_company_is_found_by_its_number(api: Api):
+def test_search_finds_a_company_by_number(api: Api):
     api.create(company(fullName=None, registrationNumber="PVT-AB12CDE"), draft=True)
 
     assert found(api, "pvtab12cde") == {"PVT-AB12CDE"}
@@ -135,20 +135,20 @@ def test_a_company_is_found_by_its_number(api: Api):
     assert found(api, "b12") == {"PVT-AB12CDE"}
 
 
-def test_a_phone_number_finds_nothing(api: Api):
+def test_search_by_phone_number_finds_nothing(api: Api):
     api.create(company(phone="+254712345678"), draft=True)
 
     assert found(api, "+254712345678") == set()
 
 
-def test_identifiers_cannot_be_read_in_the_index(api: Api, identified: str):
+def test_identifiers_are_hashed_in_the_index(api: Api, identified: str):
     entry = SearchEntry.objects.get()
 
     assert entry.report.search_name == "wanjiku kamau"
     assert all(isinstance(term, int) for term in entry.terms)
 
 
-def test_the_same_name_has_other_terms_in_another_workspace(api, another_api):
+def test_terms_differ_between_workspaces(api, another_api):
     api.create(company(), draft=True)
     another_api.create(company(), draft=True)
 

@@ -58,7 +58,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-def test_a_request_with_every_member_is_accepted(api: Api):
+def test_request_with_every_member_is_accepted(api: Api):
     assert api.create(FULL)["status"] == "PENDING_PAYMENT"
 
 
@@ -66,12 +66,12 @@ def test_a_request_with_every_member_is_accepted(api: Api):
     "path",
     ["bogus", "Purpose", "subject/bogus", "subject/full_name", "consent/obtained_at"],
 )
-def test_an_unknown_member_is_refused_at_any_depth(api: Api, path: str):
+def test_unknown_member_is_refused_at_any_depth(api: Api, path: str):
     for value in ("x", None, {"deep": [1]}):
         assert told(api, put(FULL, path, value)) == {path: "unknown-member"}
 
 
-def test_an_unknown_member_of_the_payer_or_the_body_is_refused(api: Api):
+def test_unknown_member_of_payer_or_body_is_refused(api: Api):
     item = put(FULL, "payer/iban", "x")
 
     assert told(api, item, drafft=True) == {
@@ -87,7 +87,7 @@ def test_an_unknown_member_of_the_payer_or_the_body_is_refused(api: Api):
         ("paymentMode", "payment_mode"),
     ],
 )
-def test_a_name_of_ours_is_no_way_around_the_rules(api: Api, name: str, misspelt: str):
+def test_python_name_of_a_member_is_refused(api: Api, name: str, misspelt: str):
     item = {**FULL, misspelt: FULL[name]}
     del item[name]
 
@@ -95,7 +95,7 @@ def test_a_name_of_ours_is_no_way_around_the_rules(api: Api, name: str, misspelt
 
 
 @pytest.mark.parametrize("path", MEMBERS)
-def test_each_member_has_its_type(api: Api, path: str):
+def test_member_of_another_type_is_refused(api: Api, path: str):
     right = {
         **dict.fromkeys(STRINGS, "string"),
         **dict.fromkeys(ENUMS, ""),
@@ -111,7 +111,7 @@ def test_each_member_has_its_type(api: Api, path: str):
 
 
 @pytest.mark.parametrize("path", MEMBERS)
-def test_a_null_is_a_member_without_a_value(api: Api, path: str):
+def test_null_is_refused_for_required_members(api: Api, path: str):
     item = put(FULL, path, None)
     required = {
         "subject": "required",
@@ -151,7 +151,7 @@ def test_a_null_is_a_member_without_a_value(api: Api, path: str):
         ("payer/name", "required"),
     ],
 )
-def test_a_required_member_must_be_there(api: Api, path: str, code: str):
+def test_missing_required_member_is_refused(api: Api, path: str, code: str):
     item = put(FULL, path, None)
     *way, last = path.split("/")
     place = item[way[0]] if way else item
@@ -161,41 +161,39 @@ def test_a_required_member_must_be_there(api: Api, path: str, code: str):
 
 
 @pytest.mark.parametrize(("path", "limit"), LIMITS.items())
-def test_a_text_may_be_as_long_as_its_limit_and_no_longer(
-    api: Api, path: str, limit: int
-):
+def test_text_is_accepted_up_to_its_limit(api: Api, path: str, limit: int):
     api.create(put(FULL, path, "é" * limit))
 
     assert told(api, put(FULL, path, "é" * (limit + 1))) == {path: "too-long"}
 
 
-def test_a_registration_number_has_64_characters(api: Api):
+def test_registration_number_has_at_most_64_characters(api: Api):
     api.create(company(registrationNumber="9" * 64))
 
     too_long = company(registrationNumber="9" * 65)
     assert told(api, too_long) == {"subject/registrationNumber": "too-long"}
 
 
-def test_an_email_has_254_characters(api: Api):
+def test_email_has_at_most_254_characters(api: Api):
     assert told(api, put(FULL, "subject/email", f"{'a' * 250}@b.test")) == {
         "subject/email": "too-long"
     }
 
 
 @pytest.mark.parametrize("path", sorted(LIMITS))
-def test_a_text_of_nothing_but_spaces_is_none(api: Api, path: str):
+def test_text_of_spaces_is_refused(api: Api, path: str):
     for empty in ("", "  ", "\u3000", "\x1c"):
         assert told(api, put(FULL, path, empty)) == {path: "required"}
 
 
-def test_spaces_around_a_text_are_not_kept(api: Api):
+def test_spaces_around_a_text_are_stripped(api: Api):
     made = api.create(person(fullName="  Wanjiku  Kamau "))
 
     assert api.report(made["id"])["subject"]["fullName"] == "Wanjiku  Kamau"
 
 
 @pytest.mark.parametrize(("reports", "code"), [([], "too-few"), ({}, "invalid-type")])
-def test_a_request_holds_at_least_one_report(api: Api, reports: Any, code: str):
+def test_request_needs_a_report(api: Api, reports: Any, code: str):
     problem = api.refused("/reports", {"reports": reports})
 
     assert [(e["pointer"], e["code"]) for e in problem["errors"]] == [
@@ -203,7 +201,7 @@ def test_a_request_holds_at_least_one_report(api: Api, reports: Any, code: str):
     ]
 
 
-def test_a_request_holds_at_most_500_reports(api: Api):
+def test_request_has_at_most_500_reports(api: Api):
     item = {**company(), "draft": True}
 
     assert len(api.create(*[item] * 500)) == 500
@@ -211,24 +209,24 @@ def test_a_request_holds_at_most_500_reports(api: Api):
     assert Report.objects.count() == 500
 
 
-def test_a_request_names_its_reports(api: Api):
+def test_request_without_reports_is_refused(api: Api):
     assert told(api, *[], draft=True, reports=None) == {"reports": "required"}
     problem = api.refused("/reports", {"draft": True})
     assert problem["errors"][0]["pointer"] == "#/reports"
 
 
-def test_a_report_is_an_object(api: Api):
+def test_report_that_is_no_object_is_refused(api: Api):
     assert told(api, None) == {"#/reports/0": "required"}
     for item in (5, "x", [], True):
         assert told(api, item) == {"#/reports/0": "invalid-type"}
 
 
-def test_the_flag_at_the_top_is_a_boolean_and_nothing_like_one(api: Api):
+def test_draft_flag_must_be_a_boolean(api: Api):
     for value in ("true", 0, 1, []):
         assert told(api, company(), draft=value) == {"#/draft": "invalid-type"}
 
 
-def test_inputs_of_the_checks_are_of_their_types(api: Api):
+def test_check_input_of_another_type_is_refused(api: Api):
     item = {
         **person(**EMPLOYMENT, employmentStart="2020-02-30"),
         "checksRequested": ["EMPLOYER_VERIFICATION"],

@@ -52,7 +52,7 @@ def try_to(report: Report, target: str) -> None:
     apply_transitions([Transition(report, target, "tested", "test", changes)], now())
 
 
-def test_the_table_names_every_status():
+def test_transitions_name_every_status():
     targets = {target for _, target in LEGAL}
 
     assert {s: set(t.split()) for s, t in MOVES.items()} == Report.TRANSITIONS
@@ -61,7 +61,7 @@ def test_the_table_names_every_status():
     assert "CANCELLED" not in Report.TRANSITIONS
 
 
-def test_every_move_is_made_or_refused_as_the_table_says(api: Api):
+def test_every_move_follows_the_transitions(api: Api):
     for source, target in product(ReportStatus.values, repeat=2):
         report = in_status(api, source)
         if (source, target) in LEGAL:
@@ -78,7 +78,7 @@ def test_every_move_is_made_or_refused_as_the_table_says(api: Api):
             assert not report.status_changes.filter(trigger="tested").exists()
 
 
-def test_of_several_moves_all_are_made_or_none(api: Api):
+def test_moves_are_made_all_or_none(api: Api):
     good, stale = in_status(api, "RUNNING"), in_status(api, "RUNNING")
     try_to(Report.objects.get(pk=stale.pk), "CANCELLED")
     changes = {"completed_at": now()}
@@ -94,7 +94,7 @@ def test_of_several_moves_all_are_made_or_none(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_move_a_report_one_wins(api: Api):
+def test_one_of_two_concurrent_moves_wins(api: Api):
     report = in_status(api, "RUNNING")
     copies = [Report.objects.get(pk=report.pk) for _ in range(6)]
 
@@ -116,7 +116,7 @@ def test_of_two_who_move_a_report_one_wins(api: Api):
         "DELETE FROM workspaces_ledgerentry",
     ],
 )
-def test_history_is_only_ever_added_to(api: Api, sql: str):
+def test_status_changes_are_append_only(api: Api, sql: str):
     api.create(company())
 
     with pytest.raises(Error, match="append-only"), transaction.atomic():
@@ -153,14 +153,14 @@ IMPOSSIBLE = [
     IMPOSSIBLE,
     ids=[f"{model.__name__}-{next(iter(c))}-{s}" for model, s, c in IMPOSSIBLE],
 )
-def test_the_database_refuses_what_cannot_be(api: Api, model, status, change):
+def test_database_refuses_impossible_reports(api: Api, model, status, change):
     report_in(api, status)
 
     with pytest.raises(IntegrityError), transaction.atomic():
         model.objects.update(**change)
 
 
-def test_a_result_is_charged_and_reversed_once_an_attempt(api: Api):
+def test_result_is_charged_and_reversed_once_an_attempt(api: Api):
     report_in(api, "FAILED")
     for entry in LedgerEntry.objects.all():
         with pytest.raises(IntegrityError), transaction.atomic():

@@ -26,19 +26,19 @@ def asking(item: dict, *checks: str) -> dict:
 
 
 @pytest.mark.parametrize("member", PERSON_MEMBERS)
-def test_a_company_has_no_members_of_a_person(api: Api, member: str):
+def test_company_refuses_members_of_a_person(api: Api, member: str):
     item = company(**{member: PERSON_MEMBERS[member]})
 
     assert told(api, item) == {f"subject/{member}": "not-allowed-here"}
 
 
-def test_a_person_has_no_registration_number(api: Api):
+def test_person_refuses_a_registration_number(api: Api):
     item = person(registrationNumber="PVT-1")
 
     assert told(api, item) == {"subject/registrationNumber": "not-allowed-here"}
 
 
-def test_members_for_everybody_are_for_companies_too(api: Api):
+def test_company_accepts_common_members(api: Api):
     item = company(email="info@baobab.test", phone="+254712345678", country="UG")
 
     made = api.create(item)
@@ -48,7 +48,7 @@ def test_members_for_everybody_are_for_companies_too(api: Api):
 
 
 @pytest.mark.parametrize("check", ABOUT_PEOPLE)
-def test_the_checks_of_a_person_need_its_number(api: Api, check: str):
+def test_checks_of_a_person_need_the_id_number(api: Api, check: str):
     item = asking(person(idNumber=None), check)
 
     assert told(api, item) == {"subject/idNumber": "missing-input"}
@@ -56,14 +56,14 @@ def test_the_checks_of_a_person_need_its_number(api: Api, check: str):
 
 
 @pytest.mark.parametrize("check", ["BUSINESS_VERIFICATION", "CREDITBUREAU_COMP"])
-def test_the_checks_of_a_company_need_its_number(api: Api, check: str):
+def test_checks_of_a_company_need_its_number(api: Api, check: str):
     item = asking(company(registrationNumber=None), check)
 
     assert told(api, item) == {"subject/registrationNumber": "missing-input"}
     assert api.create(asking(company(), check))["status"] == "RUNNING"
 
 
-def test_a_tax_check_of_a_person_needs_its_pin_or_its_number(api: Api):
+def test_tax_check_of_a_person_needs_pin_or_id_number(api: Api):
     neither = asking(person(idNumber=None), "KRA_PIN")
 
     assert told(api, neither) == {"subject/idNumber": "missing-input"}
@@ -71,7 +71,7 @@ def test_a_tax_check_of_a_person_needs_its_pin_or_its_number(api: Api):
     api.create(put(neither, "subject/idNumber", "12345678"))
 
 
-def test_a_tax_check_of_a_company_needs_its_pin(api: Api):
+def test_tax_check_of_a_company_needs_its_pin(api: Api):
     item = asking(company(), "KRA_PIN")
 
     assert told(api, item) == {"subject/kraPin": "missing-input"}
@@ -80,20 +80,20 @@ def test_a_tax_check_of_a_company_needs_its_pin(api: Api):
 
 
 @pytest.mark.parametrize("member", EMPLOYMENT)
-def test_a_reference_needs_employer_and_referee(api: Api, member: str):
+def test_reference_needs_employer_and_referee(api: Api, member: str):
     item = asking(person(**{**EMPLOYMENT, member: None}), "EMPLOYER_VERIFICATION")
 
     assert told(api, item) == {f"subject/{member}": "missing-input"}
 
 
-def test_a_null_input_is_a_missing_one(api: Api):
+def test_null_input_is_missing(api: Api):
     item = asking(person(**EMPLOYMENT), "EMPLOYER_VERIFICATION")
     item = put(item, "subject/refereeName", None)
 
     assert told(api, item) == {"subject/refereeName": "missing-input"}
 
 
-def test_inputs_come_back_with_the_subject(api: Api):
+def test_inputs_are_returned_with_the_subject(api: Api):
     item = asking(
         person(**EMPLOYMENT, jobTitle="Nurse", employmentStart="2020-02-29"),
         "EMPLOYER_VERIFICATION",
@@ -122,7 +122,7 @@ def test_hosted_consent_of_a_company_needs_a_number_to_confirm(api: Api):
     assert api.create({**item, "consent": None, "draft": True})["status"] == "DRAFT"
 
 
-def test_number_of_a_company_is_missing_once_when_its_check_needs_it_too(api: Api):
+def test_missing_company_number_is_one_fault(api: Api):
     item = {**asking(company(registrationNumber=None), "KRA_PIN"), "consent": HOSTED}
 
     assert told(api, item) == {"subject/kraPin": "missing-input"}
@@ -140,7 +140,7 @@ def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
     assert codes(problem) == {"#/subject/registrationNumber": "missing-input"}
 
 
-def test_an_input_is_known_only_where_a_check_asks_for_it(api: Api):
+def test_input_is_unknown_without_a_check_that_needs_it(api: Api):
     item = asking(person(kraPin="A012345678Z"), "IDENTITY")
 
     assert told(api, item) == {"subject/kraPin": "unknown-member"}
@@ -151,7 +151,7 @@ def test_an_input_is_known_only_where_a_check_asks_for_it(api: Api):
     assert api.create(item)["status"] == "RUNNING"
 
 
-def test_what_is_needed_without_consent_is_told_with_consent_missing(api: Api):
+def test_missing_input_is_listed_with_missing_consent(api: Api):
     item = {**person(idNumber=None), "checksRequested": ["CRB_SCORE"]}
     del item["consent"]
 
@@ -162,7 +162,7 @@ def test_what_is_needed_without_consent_is_told_with_consent_missing(api: Api):
 
 
 @pytest.mark.parametrize("digit", "0123456789")
-def test_a_live_key_refuses_the_numbers_of_the_sandbox(live_api: Api, digit: str):
+def test_live_key_refuses_sandbox_numbers(live_api: Api, digit: str):
     pin, number = f"A90000000{digit}Z", f"SBX-000000{digit}"
     taxed = asking(person(idNumber=f"9000000{digit}", kraPin=pin), "KRA_PIN")
 
@@ -181,11 +181,11 @@ def test_a_live_key_refuses_the_numbers_of_the_sandbox(live_api: Api, digit: str
     }
 
 
-def test_a_test_key_takes_the_numbers_of_the_sandbox(api: Api):
+def test_test_key_accepts_sandbox_numbers(api: Api):
     assert api.create(person(idNumber="90000000"))["status"] == "RUNNING"
 
 
-def test_links_can_be_made_for_who_has_no_address(api: Api):
+def test_link_is_made_for_a_subject_without_contact(api: Api):
     item = {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
 
     made = api.create(item)

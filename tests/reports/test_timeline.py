@@ -36,7 +36,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("status", STORIES)
-def test_every_move_is_told_once_with_its_trigger_and_actor(api: Api, status: str):
+def test_timeline_has_each_move_with_trigger_and_actor(api: Api, status: str):
     moves = timeline(api, report_in(api, status))
 
     assert [
@@ -48,7 +48,7 @@ def test_every_move_is_told_once_with_its_trigger_and_actor(api: Api, status: st
 MEMBERS = {"id", "from", "to", "trigger", "actor", "createdAt"}
 
 
-def test_a_client_is_told_which_of_its_keys_it_was(api: Api):
+def test_timeline_names_the_api_key(api: Api):
     made = api.create(two_checks(), draft=True)
     other = Api(api.workspace, "sandbox")
     other.post(f"/reports/{made['id']}/launch")
@@ -62,7 +62,7 @@ def test_a_client_is_told_which_of_its_keys_it_was(api: Api):
     assert api.text not in str(moves)
 
 
-def test_moves_come_oldest_first(api: Api):
+def test_timeline_is_oldest_first(api: Api):
     report_id = report_in(api, "FAILED")
     for _ in range(3):
         api.post(f"/reports/{report_id}/retry")
@@ -77,7 +77,7 @@ def test_moves_come_oldest_first(api: Api):
         assert later["from"] == earlier["to"]
 
 
-def test_what_changes_nothing_makes_no_move(api: Api):
+def test_calls_that_change_nothing_add_no_entry(api: Api):
     made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
     for verb in ("launch", "retry"):
         api.refused(f"/reports/{made['id']}/{verb}")

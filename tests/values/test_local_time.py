@@ -24,7 +24,7 @@ SHOWN, WITH_SECONDS = "21 Nov 2026, 00:30 EAT", "21 Nov 2026, 00:30:15 EAT"
 
 
 @pytest.mark.django_db
-def test_pages_tell_nairobi_time_and_the_api_utc(api, superuser, time_machine):
+def test_pages_show_nairobi_time_and_the_api_utc(api, superuser, time_machine):
     owner = Visitor(member(api.workspace, "OWNER"))
     made = api.create(person())
     Report.objects.update(created_at=AT)
@@ -44,7 +44,7 @@ def test_pages_tell_nairobi_time_and_the_api_utc(api, superuser, time_machine):
 
 
 @pytest.mark.django_db
-def test_days_of_filters_are_those_of_nairobi(api, superuser):
+def test_day_filters_of_pages_are_in_nairobi_time(api, superuser):
     owner = Visitor(member(api.workspace, "OWNER"))
     made = api.create(person())["id"]
     Report.objects.update(created_at=AT)
@@ -79,7 +79,7 @@ def test_last_day_of_a_key_ends_at_midnight_in_nairobi(api, time_machine):
     )
 
 
-def test_every_clock_time_in_a_template_has_a_label():
+def test_each_clock_time_in_a_template_has_a_label():
     bare = [
         f"{path.relative_to(TEMPLATES)}: {pattern}"
         for path in TEMPLATES.rglob("*.*")

@@ -1,7 +1,7 @@
-"""PDF/UA documents from typst templates: the same data gives the same bytes, anywhere.
+"""Render PDF/UA documents from typst templates; equal data gives equal bytes anywhere.
 
-The data comes to the template as JSON, in `sys.inputs.data`. Names of people are drawn
-in any script: `templates/pdf/fonts` says which fonts there are.
+The template reads the data as JSON from `sys.inputs.data`. The fonts in
+`templates/pdf/fonts` cover the scripts in which names are written.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ FOLDER = Path(settings.BASE_DIR) / "templates" / "pdf"
 
 
 def render_document(
-    template: str, at: datetime, data: dict[str, Any], **also: str
+    template: str, at: datetime, data: dict[str, Any], **inputs: str
 ) -> bytes:
-    """`at` is when the document says that it was made; `also` are further inputs."""
-    inputs = {"data": orjson.dumps(data).decode(), **also}
+    """Render the template; `at` is the document's date, `inputs` are further inputs."""
+    inputs = {"data": orjson.dumps(data).decode(), **inputs}
     try:
         return _compile(template, at, inputs, "ua-1")
     except typst.TypstError:
-        # A character that our fonts lack: the standard forbids the empty box that
-        # stands for it, and a document with a box is better than none.
+        # Our fonts lack a character. PDF/UA forbids the empty box in its place, and a
+        # document with a box is better than none.
         return _compile(template, at, inputs, "1.7")
 
 
 @cache
 def _fonts() -> typst.Fonts:
-    """Without those of the system, which are different on every machine.
+    """Load our fonts, without those of the system, which differ between machines.
 
-    A font's file is read when a document first needs it.
+    typst reads a font's file when a document first needs it.
     """
     return typst.Fonts(include_system_fonts=False, font_paths=[FOLDER / "fonts"])
 
@@ -46,8 +46,8 @@ def _compile(
     inputs: dict[str, str],
     standard: Literal["ua-1", "1.7"],
 ) -> bytes:
-    # One compiler each: threads cannot share one.
-    made = typst.compile(
+    # Each call has its own compiler, as threads cannot share one.
+    document = typst.compile(
         FOLDER / template,
         root=FOLDER,
         font_paths=_fonts(),
@@ -56,6 +56,6 @@ def _compile(
         pdf_standards=standard,
         timestamp=int(at.timestamp()),
     )
-    if not isinstance(made, bytes):
+    if not isinstance(document, bytes):
         raise TypeError(f"{template} did not become one document")
-    return made
+    return document

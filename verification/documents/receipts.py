@@ -1,7 +1,4 @@
-"""Receipts as PDF/UA documents.
-
-Receipts of payments as PDF/UA documents.
-"""
+"""Receipts of consents, references and payments, as PDF/UA documents."""
 
 from __future__ import annotations
 
@@ -27,20 +24,21 @@ from verification.values.wire import NAIROBI, one_line
 from workspaces.models import Environment
 
 LANGUAGES = frozenset({"en", "sw"})
-# Members of the evidence that are shown as they are, on one line.
+# Members of the evidence that the receipt shows as they are, on one line
 SHOWN_MEMBERS = ("purpose", "requester", "typedName", "position", "reason")
-# What the subject's browser told; of a withdrawal by staff it is that of staff.
+# What the browser of the person who decided sent. A receipt leaves it out if that
+# person was staff.
 BROWSER_MEMBERS = ("address", "userAgent")
 
 
 def consent_receipt_pdf(record: ConsentRecord) -> bytes:
-    """Carries the exact text that was shown, or says that it was erased."""
+    """Render the receipt with the exact notice, or a remark that it was erased."""
     data = _consent_receipt(record)
     return pdf.render_document("consent_receipt.typ", record.created_at, data)
 
 
 def reference_receipt_pdf(reference: Reference) -> bytes:
-    """Of one that was answered or declined; it tells nothing of the answers."""
+    """Render the receipt of a submitted or declined reference, without its answers."""
     at = reference.submitted_at or reference.declined_at
     if at is None:
         raise ValueError(f"{reference} was not answered")
@@ -56,6 +54,7 @@ def reference_receipt_pdf(reference: Reference) -> bytes:
 
 
 def reference_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+    """Return a reference receipt for its e-mail, whose context has `referenceId`."""
     rows = Reference.objects.select_related("report__workspace")
     reference = rows.get(pk=context["referenceId"])
     name = f"{reference.number}.pdf"
@@ -63,12 +62,31 @@ def reference_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str
 
 
 def consent_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
-    """Of the e-mail with a receipt, whose context names its record: `recordId`."""
+    """Return a consent receipt for its e-mail, whose context has `recordId`."""
     record = ConsentRecord.objects.select_related("report__workspace").get(
         pk=context["recordId"]
     )
     name = f"{record.number}.pdf"
     return [(name, consent_receipt_pdf(record), "application/pdf")]
+
+
+def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
+    """Render the receipt of a checkout that paid a report or topped up a balance."""
+    with translation.override(language):
+        data = _payment_receipt(checkout, language)
+    return pdf.render_document(
+        "payment_receipt.typ", cast(datetime, checkout.paid_at), data
+    )
+
+
+def payment_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+    """Return a payment receipt for its e-mail, whose context has `checkoutId`."""
+    checkouts = Checkout.objects.select_related(
+        "report__workspace", "account__workspace"
+    )
+    checkout = checkouts.get(pk=context["checkoutId"])
+    document = payment_receipt_pdf(checkout, checkout.language or "en")
+    return [(f"{checkout.number}.pdf", document, "application/pdf")]
 
 
 def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
@@ -88,7 +106,7 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "checks": check_headings(
             evidence.get("checks") or [], record.notice_version, moment["language"]
         ),
-        # Who did not answer a challenge had the link, and that is all.
+        # Without a challenge, only possession of the link confirms the subject.
         "confirmedBy": (evidence.get("confirmedBy") or "LINK") if evidence else "",
         "codeSentTo": evidence.get("codeSentTo") or "",
         "codeAddress": evidence.get("codeAddress") or "",
@@ -104,15 +122,17 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
 
 
 def _link_origin(evidence: dict[str, Any]) -> str:
-    """ "sent", "handed" by the client, or "" where nobody answered or older records do
-    not tell."""
+    """Return "sent" if we sent the link, "handed" if the client passed it on.
+
+    It is empty without an answer, and for older records, which do not say it.
+    """
     if not evidence.get("confirmedBy") or evidence.get("linkSentTo") is None:
         return ""
     return "sent" if evidence["linkSentTo"] else "handed"
 
 
 def _contacts(report: Report) -> dict[str, str]:
-    """Whom to ask by now, however old the receipt is."""
+    """Return today's contacts, however old the receipt is."""
     return {
         "requesterContact": report.workspace.requester.contact,
         "operator": settings.OPERATOR_NAME,
@@ -121,7 +141,7 @@ def _contacts(report: Report) -> dict[str, str]:
 
 
 def _moment(at: datetime, language: str) -> dict[str, Any]:
-    """In this language, or English where nobody knows."""
+    """Format the time in this language, or in English if the language is unknown."""
     language = language if language in LANGUAGES else "en"
     at = at.astimezone(NAIROBI)
     with translation.override(language):
@@ -130,32 +150,11 @@ def _moment(at: datetime, language: str) -> dict[str, Any]:
     return {"language": language, "at": text, "date": date}
 
 
-def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
-    """Of a checkout whose money paid a report, or topped up a balance."""
-    with translation.override(language):
-        data = _receipt(checkout, language)
-    return pdf.render_document(
-        "payment_receipt.typ", cast(datetime, checkout.paid_at), data
-    )
-
-
-def payment_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
-    """Of the e-mail with a receipt, whose context names its checkout: `checkoutId`."""
-    found = Checkout.objects.select_related("report__workspace", "account__workspace")
-    checkout = found.get(pk=context["checkoutId"])
-    document = payment_receipt_pdf(checkout, checkout.language or "en")
-    return [(f"{checkout.number}.pdf", document, "application/pdf")]
-
-
-def _requester_contact(checkout: Checkout) -> str:
-    return checkout.report.workspace.requester.contact if checkout.report else ""
-
-
-def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
+def _payment_receipt(checkout: Checkout, language: str) -> dict[str, Any]:
     receipt = receipt_of(checkout)
     at = cast(datetime, checkout.paid_at).astimezone(NAIROBI)
     currency = checkout.paid_currency
-    # It may have come in parts.
+    # Several checkouts may have paid one payment in parts.
     paid = [checkout]
     if checkout.payment_id:
         paid = list(Checkout.objects.paying(checkout.payment_id).order_by("id"))
@@ -176,7 +175,9 @@ def _receipt(checkout: Checkout, language: str) -> dict[str, Any]:
         "reference": one_line(receipt["reference"]),
         "payee": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
-        "requesterContact": _requester_contact(checkout),
+        "requesterContact": checkout.report.workspace.requester.contact
+        if checkout.report
+        else "",
         "provider": LABELS.get(checkout.provider, ""),
         "transaction": one_line(checkout.transaction),
         "report": str(checkout.report_id or ""),

@@ -1,4 +1,4 @@
-"""The report as a document that can be handed on."""
+"""The PDF document of a report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATUSES = {
 
 
 def report_pdf(report: Report) -> bytes:
-    """As it stands now; the same report in the same state gives the same bytes."""
+    """Render the report as it is now; equal states give equal bytes."""
     results = list(report.results.select_related("definition").order_by("position"))
     data = _document(report, results)
     return pdf.render_document(
@@ -46,18 +46,18 @@ def report_pdf(report: Report) -> bytes:
 
 
 def report_number(report: Report) -> str:
-    """As a person reads it out."""
+    """Return the number by which people name the report, `R-1A2B-3C4D-5E6F`."""
     text = report.pk.hex[-12:].upper()
     return f"R-{text[:4]}-{text[4:8]}-{text[8:]}"
 
 
 def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
-    made = report.updated_at.astimezone(NAIROBI)
+    date = report.updated_at.astimezone(NAIROBI)
     ended = report.completed_at
     return {
         "operator": settings.OPERATOR_NAME,
         "number": report_number(report),
-        "date": {"year": made.year, "month": made.month, "day": made.day},
+        "date": {"year": date.year, "month": date.month, "day": date.day},
         "requester": report.workspace.requester.name,
         "ordered": _moment(report.created_at),
         "ended": f"Completed {_moment(ended)}" if ended else "Not completed yet",
@@ -73,7 +73,7 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
 
 
 def _about(report: Report) -> str:
-    """Who the subject is, with numbers that nobody can use from the paper."""
+    """Describe the subject, with its ID number masked."""
     subject = report.subject
     if subject is None:
         return "The subject's details were erased."
@@ -96,9 +96,9 @@ def _masked(number: str) -> str:
 
 
 def _cards(report: Report, results: list[CheckResult]) -> list[dict[str, str]]:
-    done = [r for r in results if r.status == ResultStatus.COMPLETED]
-    flagged = sum(1 for r in done if (r.finding or {}).get("flags"))
-    all_done = len(done) == len(results)
+    completed = [r for r in results if r.status == ResultStatus.COMPLETED]
+    flagged = sum(1 for r in completed if (r.finding or {}).get("flags"))
+    is_complete = len(completed) == len(results)
     score = "" if report.risk_score is None else f"Score {report.risk_score} of 100"
     return [
         {
@@ -108,15 +108,15 @@ def _cards(report: Report, results: list[CheckResult]) -> list[dict[str, str]]:
             "note": score or "No check has given a score",
         },
         {
-            "level": "LOW" if all_done else "MEDIUM",
+            "level": "LOW" if is_complete else "MEDIUM",
             "label": "Checks completed",
-            "value": f"{len(done)} of {len(results)}",
+            "value": f"{len(completed)} of {len(results)}",
             "note": STATUSES.get(ReportStatus(report.status), "On its way"),
         },
         {
-            "level": "MEDIUM" if flagged else "LOW" if all_done else "UNKNOWN",
+            "level": "MEDIUM" if flagged else "LOW" if is_complete else "UNKNOWN",
             "label": "Checks with flags",
-            "value": f"{flagged} of {len(done)}",
+            "value": f"{flagged} of {len(completed)}",
             "note": "Read them below" if flagged else "Of those that are complete",
         },
     ]
@@ -151,8 +151,8 @@ def _check(result: CheckResult) -> dict[str, Any]:
 def _source(finding: dict[str, Any], result: CheckResult) -> str:
     if not finding:
         return ""
-    again = " An earlier result that was still fresh." if result.reused else ""
-    return f"Source: {finding['evidence']['provider']}.{again}"
+    reused = " An earlier result that was still fresh." if result.reused else ""
+    return f"Source: {finding['evidence']['provider']}.{reused}"
 
 
 def _consent(report: Report) -> list[list[str]]:
@@ -163,10 +163,10 @@ def _consent(report: Report) -> list[list[str]]:
     if consent is None:
         return [*rows, ["Consent", "None of these checks needs the subject's consent."]]
     if consent.mode == Consent.Mode.SERVICE_HOSTED:
-        told = f"{consent.status.capitalize()}, asked by {settings.OPERATOR_NAME}"
+        text = f"{consent.status.capitalize()}, asked by {settings.OPERATOR_NAME}"
     else:
-        told = f"Attested by {report.workspace.requester.name}"
-    rows.append(["Consent", told])
+        text = f"Attested by {report.workspace.requester.name}"
+    rows.append(["Consent", text])
     records = report.consent_records.all()
     rows += [["Record", f"{r.number}, {_moment(r.created_at)}"] for r in records]
     return rows
@@ -177,7 +177,7 @@ def _timeline(report: Report) -> list[list[str]]:
         [
             _moment(change.created_at),
             f"{humanise_name(change.trigger)}: {change.target}",
-            # A key is the client's; which one is of no use to who reads this.
+            # Readers need not know which of the client's keys it was.
             change.actor.partition(" ")[0],
         ]
         for change in report.status_changes.all()
@@ -185,7 +185,7 @@ def _timeline(report: Report) -> list[list[str]]:
 
 
 def as_text(value: Any) -> str:
-    """A value of a result as a person reads it; blank where there is none."""
+    """Format a value of a finding for people; empty if there is none."""
     match value:
         case None | "" | [] | {}:
             return ""
@@ -201,11 +201,11 @@ def as_text(value: Any) -> str:
 
 
 def humanise_name(name: str) -> str:
-    """`registeredAddress` -> `Registered address`, `kraPin` -> `KRA PIN`"""
+    """Return the name in words: `Registered address` for `registeredAddress`."""
     parts = re.findall("[A-Za-z][a-z]*|[0-9]+|[^A-Za-z0-9]+", name)
     words = [part.lower() for part in parts if part.strip()]
-    told = " ".join(word.upper() if word in CAPITALS else word for word in words)
-    return told[:1].upper() + told[1:]
+    text = " ".join(word.upper() if word in CAPITALS else word for word in words)
+    return text[:1].upper() + text[1:]
 
 
 def _moment(at: datetime) -> str:
@@ -213,8 +213,8 @@ def _moment(at: datetime) -> str:
 
 
 def _qr(text: str) -> str:
-    drawn = io.BytesIO()
+    image = io.BytesIO()
     segno.make(text, error="m").save(
-        drawn, kind="svg", scale=4, border=2, dark="#0f3d3a", light="#fff"
+        image, kind="svg", scale=4, border=2, dark="#0f3d3a", light="#fff"
     )
-    return drawn.getvalue().decode()
+    return image.getvalue().decode()

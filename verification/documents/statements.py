@@ -25,11 +25,11 @@ HEADINGS = (
     "actor",
     "entry",
 )
-# What spreadsheets take for the beginning of a formula.
+# Spreadsheets read a cell that begins with one of these as a formula.
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
-# A document of more pages is read by nobody, and takes long to make.
+# A longer document takes long to render, and nobody reads it.
 MAX_PDF_LINES = 2_000
-# Until then a file is held in memory.
+# A larger CSV file goes to disk.
 MAX_BYTES_IN_MEMORY = 1 << 20
 
 
@@ -46,7 +46,7 @@ def file_name(statement: Statement, extension: str) -> str:
 
 
 def write_csv(statement: Statement, file: Writable) -> None:
-    """RFC 4180: the opening balance, an entry a row, the closing balance."""
+    """Write CSV (RFC 4180): opening balance, a row for each entry, closing balance."""
     writer = csv.writer(file)
     writer.writerow(HEADINGS)
     writer.writerow(_balance(statement, "OPENING_BALANCE"))
@@ -57,10 +57,10 @@ def write_csv(statement: Statement, file: Writable) -> None:
 
 
 def csv_file(statement: Statement) -> IO[bytes]:
-    """Whole before any of it is sent.
+    """Return the complete CSV file.
 
-    So nobody takes half a statement for one, and who reads slowly holds no snapshot of
-    the database.
+    It is complete before the response begins, so that a client never gets half of it
+    and a slow client holds no database snapshot.
     """
     file = SpooledTemporaryFile(max_size=MAX_BYTES_IN_MEMORY)  # noqa: SIM115
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -71,7 +71,7 @@ def csv_file(statement: Statement) -> IO[bytes]:
 
 
 def statement_pdf(statement: Statement) -> bytes:
-    """Totals and entries; of a very long month the totals alone."""
+    """Render totals and entries; above MAX_PDF_LINES entries, only the totals."""
     return pdf.render_document("statement.typ", statement.until, _data(statement))
 
 

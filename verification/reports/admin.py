@@ -1,9 +1,4 @@
-"""All that is known of one report, in a bounded number of queries.
-
-The page of a report: its whole story, and the verbs staff have.
-
-Here and not with the model, because the actions are verbs of ordering.
-"""
+"""The admin page of a report: its whole history, and the verbs that staff have."""
 
 from __future__ import annotations
 
@@ -60,12 +55,23 @@ from webhooks.models import Delivery, Event
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, LedgerEntry
 
-# A report has at most 10 checks; what is shown of anything is bounded, too.
+# At most this many rows of each kind are shown.
 SHOWN = 100
+# The errors of verbs, whose text the page shows
+REFUSALS = (
+    NotCancellable,
+    NotRetryable,
+    NotRenewable,
+    ResendTooSoon,
+    InsufficientBalance,
+)
+LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
 
 
 @dataclass
 class ReportHistory:
+    """All that is known of one report, read in a bounded number of queries."""
+
     report: Report
     changes: list[Any]
     results: list[CheckResult]
@@ -75,7 +81,7 @@ class ReportHistory:
     events: list[Event]
     entries: list[LedgerEntry]
     messages: list[Notification]
-    # Asked for only where there is a checkout.
+    # Read only if there is a checkout
     refunds: list[Refund] = field(default_factory=list)
     provider_events: list[PaymentEvent] = field(default_factory=list)
 
@@ -92,12 +98,12 @@ class TimelineEntry:
 def load_history(report: Report) -> ReportHistory:
     results = list(report.results.all()[:SHOWN])
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
-    # Found by the results: their index is the one entries have.
+    # By result, as ledger entries have no index by report
     entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])
     messages = Notification.objects.filter(cause__in=message_causes(report))
     messages = messages.defer("context", "recipient")
     references = report.references.defer("answers", "evidence")
-    story = ReportHistory(
+    history = ReportHistory(
         report,
         list(report.status_changes.all()[:SHOWN]),
         results,
@@ -108,47 +114,47 @@ def load_history(report: Report) -> ReportHistory:
         list(entries.order_by("id")[:SHOWN]),
         list(messages.order_by("id")[:SHOWN]),
     )
-    if story.checkouts:
-        paid = {"checkout__in": story.checkouts}
-        story.refunds = list(Refund.objects.filter(**paid).order_by("id")[:SHOWN])
-        told = PaymentEvent.objects.filter(**paid).defer("body").order_by("id")
-        story.provider_events = list(told[:SHOWN])
-    return story
+    if history.checkouts:
+        refunds = Refund.objects.filter(checkout__in=history.checkouts)
+        history.refunds = list(refunds.order_by("id")[:SHOWN])
+        received = PaymentEvent.objects.filter(checkout__in=history.checkouts)
+        history.provider_events = list(received.defer("body").order_by("id")[:SHOWN])
+    return history
 
 
-def timeline(story: ReportHistory) -> list[TimelineEntry]:
-    """Everything that has a time, oldest first."""
-    return sorted(_timeline_entries(story), key=lambda moment: moment.at)
+def timeline(history: ReportHistory) -> list[TimelineEntry]:
+    """Return an entry for everything that has a time, oldest first."""
+    return sorted(_timeline_entries(history), key=lambda entry: entry.at)
 
 
-def _timeline_entries(story: ReportHistory) -> Iterator[TimelineEntry]:
-    for change in story.changes:
-        told = f"{change} · {change.trigger}"
-        yield TimelineEntry(change.created_at, "swap_horiz", told, by=change.actor)
-    for record in story.records:
-        told = f"Consent {record.happened.lower()}, receipt {record.number}"
-        yield TimelineEntry(record.created_at, "how_to_reg", told, _page(record))
-    for result in story.results:
+def _timeline_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
+    for change in history.changes:
+        text = f"{change} · {change.trigger}"
+        yield TimelineEntry(change.created_at, "swap_horiz", text, by=change.actor)
+    for record in history.records:
+        text = f"Consent {record.happened.lower()}, receipt {record.number}"
+        yield TimelineEntry(record.created_at, "how_to_reg", text, _page(record))
+    for result in history.results:
         if result.completed_at:
-            told = f"{result.name} {result.status.lower()}"
-            yield TimelineEntry(result.completed_at, "fact_check", told, _page(result))
-    yield from _answers(story)
-    yield from _payments(story)
-    for event in story.events:
+            text = f"{result.name} {result.status.lower()}"
+            yield TimelineEntry(result.completed_at, "fact_check", text, _page(result))
+    yield from _reference_entries(history)
+    yield from _payment_entries(history)
+    for event in history.events:
         yield TimelineEntry(event.created_at, "webhook", *_describe_delivery(event))
 
 
-def _answers(story: ReportHistory) -> Iterator[TimelineEntry]:
-    for reference in story.references:
+def _reference_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
+    for reference in history.references:
         name, page = f"Reference {reference.number}", _page(reference)
         yield TimelineEntry(reference.created_at, "reviews", f"{name} asked for", page)
         if at := reference.submitted_at or reference.declined_at:
-            told = f"{name} {reference.status.lower()}"
-            yield TimelineEntry(at, "reviews", told, page)
+            text = f"{name} {reference.status.lower()}"
+            yield TimelineEntry(at, "reviews", text, page)
 
 
-def _payments(story: ReportHistory) -> Iterator[TimelineEntry]:
-    for checkout in story.checkouts:
+def _payment_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
+    for checkout in history.checkouts:
         name, page = f"Checkout {checkout.number}", _page(checkout)
         begun = f"{name} begun at {checkout.provider}"
         if checkout.is_prompt:
@@ -156,37 +162,27 @@ def _payments(story: ReportHistory) -> Iterator[TimelineEntry]:
         by = checkout.started_by
         yield TimelineEntry(checkout.created_at, "point_of_sale", begun, page, by)
         if checkout.paid_at:
-            told = f"{name} paid: {checkout.paid_currency} {checkout.paid_amount}"
-            yield TimelineEntry(checkout.paid_at, "payments", told, page)
-    for refund in story.refunds:
-        told = f"Refund of {refund.amount} {refund.status.lower()}"
+            text = f"{name} paid: {checkout.paid_currency} {checkout.paid_amount}"
+            yield TimelineEntry(checkout.paid_at, "payments", text, page)
+    for refund in history.refunds:
+        text = f"Refund of {refund.amount} {refund.status.lower()}"
         at = refund.ended_at or refund.created_at
-        yield TimelineEntry(at, "undo", told, _page(refund), refund.requested_by)
-    for event in story.provider_events:
-        told = f"{event.provider}: {event.type}"
-        yield TimelineEntry(event.received_at, "receipt_long", told, _page(event))
+        yield TimelineEntry(at, "undo", text, _page(refund), refund.requested_by)
+    for event in history.provider_events:
+        text = f"{event.provider}: {event.type}"
+        yield TimelineEntry(event.received_at, "receipt_long", text, _page(event))
 
 
 def _describe_delivery(event: Event) -> tuple[str, str]:
     delivery: Delivery | None = getattr(event, "delivery", None)
     if delivery is None:
         return f"{event.name}, for no receiver", _page(event)
-    told = f"{event.name} {delivery.status.lower()}, {delivery.attempts} attempts"
-    return told, _page(delivery)
+    text = f"{event.name} {delivery.status.lower()}, {delivery.attempts} attempts"
+    return text, _page(delivery)
 
 
 def _page(row: Model) -> str:
     return link(row, "open")
-
-
-REFUSALS = (
-    NotCancellable,
-    NotRetryable,
-    NotRenewable,
-    ResendTooSoon,
-    InsufficientBalance,
-)
-LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
 
 
 class StuckFilter(admin.SimpleListFilter):
@@ -201,7 +197,7 @@ class StuckFilter(admin.SimpleListFilter):
 
 
 def filter_stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
-    """Found by the index `reports_under_way`."""
+    """Return reports that run for over an hour; uses the index `reports_under_way`."""
     return reports.filter(
         status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL],
         completed_at=None,
@@ -210,7 +206,7 @@ def filter_stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def not_retryable_reason(report: Any) -> str:
-    """Blank where a retry can work: it is allowed, and some failure may pass."""
+    """Return why a retry is useless or not allowed; empty if it can succeed."""
     failed = failed_checks(report)
     try:
         check_retryable(report, failed)
@@ -222,9 +218,9 @@ def not_retryable_reason(report: Any) -> str:
 
 
 def subject_facts(report: Any) -> list[tuple[str, str]]:
-    """Of the subject, masked until it is revealed; the page shows the name anyway."""
-    told = report.subject or {}
-    shown = told if report.is_revealed else mask(told)
+    """Return the subject's members except its name, masked until they are revealed."""
+    members = report.subject or {}
+    shown = members if report.is_revealed else mask(members)
     return [
         (LABELS.get(name) or re.sub(r"([A-Z])", r" \1", name).capitalize(), value)
         for name, value in shown.items()
@@ -285,7 +281,7 @@ class ReportAdmin(ReadOnlyAdmin):
     search_exact = ("reference",)
     change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/report.html"
-    # All else is drawn by the template, from the story.
+    # The template shows everything else from the history.
     fields = [
         "subject_type",
         "country",
@@ -312,7 +308,7 @@ class ReportAdmin(ReadOnlyAdmin):
     def monitoring(self, report: Report) -> str:
         if not report.monitoring_id:
             return "-"
-        # By its name: rules know of reports, and not the other way round.
+        # By the URL's name, as `reports` does not import `monitoring`
         url = reverse("admin:monitoring_rule_change", args=[report.monitoring_id])
         return format_html('<a href="{}">{}</a>', url, report.monitoring_id)
 
@@ -327,22 +323,22 @@ class ReportAdmin(ReadOnlyAdmin):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
-        # Asked for by each button as well as by the page.
-        kept = request.__dict__.setdefault("_reports", {})
-        if object_id not in kept:
-            kept[object_id] = super().get_object(request, object_id, from_field)
-        return kept[object_id]
+        # Cached, as the page and each of its buttons read the report.
+        cache = request.__dict__.setdefault("_reports", {})
+        if object_id not in cache:
+            cache[object_id] = super().get_object(request, object_id, from_field)
+        return cache[object_id]
 
     def render_change_form(
         self, request: HttpRequest, context: Any, *arguments: Any, **more: Any
     ) -> Any:
         report = more["obj"]
-        # Here are a name and what was found about it: who looks is written down.
+        # The page shows a name and findings about it, so each look at it is recorded.
         audit.record("report.opened", audit.actor_of(request), report)
-        story = load_history(report)
-        context |= {"story": story, "timeline": timeline(story), "report": report}
+        history = load_history(report)
+        context |= {"history": history, "timeline": timeline(history), "report": report}
         context["subject"] = subject_facts(report)
-        has_failed = any(r.status == ResultStatus.FAILED for r in story.results)
+        has_failed = any(r.status == ResultStatus.FAILED for r in history.results)
         if (
             has_failed
             and report.is_ended
@@ -376,7 +372,7 @@ class ReportAdmin(ReadOnlyAdmin):
     def _get_changeable_report(
         self, request: HttpRequest, object_id: Any
     ) -> Report | None:
-        """The report, for who may act on it."""
+        """Return the report if this member of staff may change it."""
         if not request.user.has_perm("reports.change_report"):
             return None
         return self.get_object(request, object_id) if object_id else None
@@ -460,8 +456,8 @@ class ReportAdmin(ReadOnlyAdmin):
         except REFUSALS as e:
             self.message_user(request, str(e), messages.ERROR)
         else:
-            told = f"Done: {done.replace('-', ' ')}."
-            self.message_user(request, told, messages.SUCCESS)
+            text = f"Done: {done.replace('-', ' ')}."
+            self.message_user(request, text, messages.SUCCESS)
         return redirect_back(request, report)
 
     @action(
@@ -487,11 +483,11 @@ class ReportAdmin(ReadOnlyAdmin):
     def document(self, request: HttpRequest, report_id: Any) -> HttpResponse:
         report = self.get_object(request, str(report_id))
         allowed = report and self.has_reveal_permission(request, str(report_id))
-        # Without a reason it is not there; the button asks for one.
+        # The button asks for a reason; until then the document does not exist.
         if not (allowed and is_revealed(request, report)):
             raise Http404
         who = audit.actor_of(request)
-        # Each time: after one reason it can be had for ten minutes.
+        # Record each download, as one reason allows them for ten minutes.
         audit.record("report.pdf-downloaded", who, report)
         name = f'attachment; filename="report-{report.pk}.pdf"'
         return HttpResponse(

@@ -1,4 +1,4 @@
-"""Editing a draft: nothing is billed and no check runs."""
+"""Edit a draft, which bills nothing and runs no check."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from verification.reports.request import DraftEdit, Fault, InvalidRequest, shape
 from verification.reports.status import NotEditable
 from workspaces.models import Client
 
-# An edit of what the subject was shown voids a consent it gave.
+# The notice shows these members. An edit of one voids a consent that was given.
 NOTICE_MEMBERS = ("subject", "checksRequested", "purpose", "paymentMode")
 
 
@@ -58,32 +58,32 @@ NOTICE_MEMBERS = ("subject", "checksRequested", "purpose", "paymentMode")
 def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None:
     """Replace the members that the body has; the others stay.
 
-    Raises InvalidRequest, or NotEditable when the report is no draft, or when the edit
-    would change what was paid already: the amount, or whom the payer has paid for.
+    Raises InvalidRequest. Raises NotEditable if the report is not a draft, or if it was
+    paid and the edit would change the amount or the payer.
     """
     report = lock_report(client, report_id)
     if report.status != ReportStatus.DRAFT:
         raise NotEditable(report.status, "Only a draft can be edited.")
     faults = _shape_faults(body)
-    # A member without a value is one left out.
+    # A null member counts as left out.
     body = {name: value for name, value in body.items() if value is not None}
     order = _merge_edit(client, report, body, faults)
     at = now()
     priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
-    asked = _replace_payment(report, order, priced, body, at)
-    if asked and (
-        told := amount_too_low_reason(
-            order.payment_mode, asked.amount, client.environment
+    payment = _replace_payment(report, order, priced, body, at)
+    if payment and (
+        reason := amount_too_low_reason(
+            order.payment_mode, payment.amount, client.environment
         )
     ):
-        raise InvalidRequest([Fault(("paymentMode",), "out-of-range", told)])
+        raise InvalidRequest([Fault(("paymentMode",), "out-of-range", reason)])
     _replace_results(report, priced.lines, at)
-    asked_before = report.subject
+    old_subject = report.subject
     report.subject_id = priced.subject.id
     _rewrite(client, report, order, at)
-    _replace_consent(report, order, body, asked_before, at)
-    if asked and not blocked_check_reason(report):
-        notify(*payment_request(report, asked))
+    _replace_consent(report, order, body, old_subject, at)
+    if payment and not blocked_check_reason(report):
+        notify(*payment_request(report, payment))
 
 
 def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
@@ -97,21 +97,21 @@ def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
 def _merge_edit(
     client: Client, report: Report, body: Mapping[str, Any], faults: list[Fault]
 ) -> Order:
-    """The draft as the edit would make it, or InvalidRequest with all its faults."""
-    told = {fault.path for fault in faults}
+    """Return the edited draft's order, or raise InvalidRequest with all its faults."""
+    known = {fault.path for fault in faults}
     item = {**as_item(report), **body}
     if "paymentMode" in body and "payer" not in body:
         item.pop("payer", None)
     order = read_order(item, client.environment, catalogue(), draft=True)
     if isinstance(order, list):
-        raise InvalidRequest([*faults, *(f for f in order if f.path not in told)])
+        raise InvalidRequest([*faults, *(f for f in order if f.path not in known)])
     if faults:
         raise InvalidRequest(faults)
     return order
 
 
 def as_item(report: Report) -> dict[str, Any]:
-    """The report as the request item that would make it."""
+    """Return the item of a create request that would make this report."""
     item: dict[str, Any] = {
         "subject": report.subject,
         "checksRequested": report.checks_requested,
@@ -139,11 +139,11 @@ def _replace_payment(
     body: Mapping[str, Any],
     at: datetime,
 ) -> Payment | None:
-    """The payment that asks anew, where one does."""
+    """Replace the payment if the edit needs a new one, and return the new one."""
     old, amount = getattr(report, "payment", None), total(priced.lines)
     was_paid = old is not None and old.status == PaymentStatus.PAID
     if old and was_paid and not _refund_remainder(old):
-        _refuse_to_change(report, old, order, priced)
+        _require_same_payment(report, old, order, priced)
         return None
     if (
         old
@@ -162,33 +162,38 @@ def _replace_payment(
     return payment
 
 
-def _refuse_to_change(
+def _require_same_payment(
     report: Report, paid: Payment, order: Order, priced: PricedOrder
 ) -> None:
-    """What the payer paid for; details of the same subject can be put right."""
-    amount, told = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
+    """Raise NotEditable if the edit changes the amount, the payment mode or the payer.
+
+    A subject who paid may correct details; its id stays the same then.
+    """
+    amount, fact = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
     if paid.amount != amount or order.payment_mode != report.payment_mode:
-        why = f"{told} for this draft, and the edit would change that to {amount}."
+        why = f"{fact} for this draft, and the edit would change that to {amount}."
     elif order.payment_mode == PaymentMode.CANDIDATE and (
         priced.subject.id != report.subject_id
     ):
-        why = f"{told} by the subject of this draft, and the edit names another one."
+        why = f"{fact} by the subject of this draft, and the edit names another one."
     elif order.payer and order.payer.model_dump(by_alias=True) != paid.payer:
-        why = f"{told} by the payer of this draft, and the edit names another one."
+        why = f"{fact} by the payer of this draft, and the edit names another one."
     else:
         return
     raise NotEditable(report.status, why)
 
 
 def _refund_remainder(paid: Payment) -> bool:
-    """Of what was given back in part: the payer is asked anew, for the whole. False
-    where all of it stays, or a second person has not decided yet."""
+    """Refund the rest of a partly refunded payment, so that the payer pays anew.
+
+    Return False if nothing was refunded, or the refund still needs an approval.
+    """
     paying = Checkout.objects.paying(paid.pk).order_by("id")
-    given = Refund.objects.filter(
+    refunds = Refund.objects.filter(
         checkout__in=paying, status__in=[RefundStatus.APPROVED, RefundStatus.DONE]
     )
-    # What came on top of it was never part of it.
-    if not given.exclude(cause=RefundCause.OVERPAID).exists():
+    # Money beyond the amount of the payment was never part of it.
+    if not refunds.exclude(cause=RefundCause.OVERPAID).exists():
         return False
     for checkout in paying.select_for_update(of=("self",), no_key=True):
         if checkout.refundable:
@@ -199,33 +204,36 @@ def _refund_remainder(paid: Payment) -> bool:
 def _needs_new_payment(
     report: Report, old: Payment, order: Order, amount: Decimal, body: Mapping[str, Any]
 ) -> bool:
-    # Who has the link of another payer, or of a wrong address, is not asked.
-    another_payer = bool({"payer", "paymentMode"} & body.keys()) or (
+    # The old link may be with another payer, or at a wrong address.
+    has_other_payer = bool({"payer", "paymentMode"} & body.keys()) or (
         order.payment_mode == PaymentMode.CANDIDATE
         and order.subject.members != report.subject
     )
-    was_given_back = old.status == PaymentStatus.REFUNDED
-    return old.amount != amount or another_payer or was_given_back
+    is_refunded = old.status == PaymentStatus.REFUNDED
+    return old.amount != amount or has_other_payer or is_refunded
 
 
 def _replace_consent(
     report: Report,
     order: Order,
     body: Mapping[str, Any],
-    asked_before: dict[str, Any] | None,
+    old_subject: dict[str, Any] | None,
     at: datetime,
 ) -> None:
-    """`asked_before` is the subject whom the present link was sent to."""
+    """Replace the consent if the edit voids it or asks for another one.
+
+    `old_subject` received the present link.
+    """
     old = getattr(report, "consent", None)
     hosted = old if old and old.mode == Consent.Mode.SERVICE_HOSTED else None
-    answered = hosted and hosted.status != Consent.Status.PENDING
-    # Who has the link of another person, or of a wrong address, may not use it.
-    voided = hosted and (
-        (answered and any(member in body for member in NOTICE_MEMBERS))
-        or asked_before != report.subject
+    is_decided = hosted and hosted.status != Consent.Status.PENDING
+    # The old link may be with another person, or at a wrong address.
+    is_voided = hosted and (
+        (is_decided and any(member in body for member in NOTICE_MEMBERS))
+        or old_subject != report.subject
     )
-    asked_anew = "consent" in body and not (hosted and _can_keep_link(order, hosted))
-    if not voided and not asked_anew:
+    is_new = "consent" in body and not (hosted and _can_keep_link(order, hosted))
+    if not is_voided and not is_new:
         return
     if old:
         cancel_consent_requests(old)
@@ -236,9 +244,9 @@ def _replace_consent(
 
 
 def _can_keep_link(order: Order, old: Consent) -> bool:
-    """Asking again in the same way: the link that the subject has keeps working."""
-    asked = order.consent is not None and order.consent.mode == old.mode
-    return asked and old.status in {Consent.Status.PENDING, Consent.Status.GRANTED}
+    """Return whether the order asks in the same way, so that the old link can stay."""
+    is_same = order.consent is not None and order.consent.mode == old.mode
+    return is_same and old.status in {Consent.Status.PENDING, Consent.Status.GRANTED}
 
 
 def _replace_results(report: Report, lines: list[OrderLine], at: datetime) -> None:
@@ -257,6 +265,6 @@ def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None
     report.reuse, report.updated_at = order.reuse, at
     report.save()
     report.search_entry.delete()
-    found_by = iter([(report.pk, subject, report.reference)])
-    rows = search_entry_rows(client.workspace.pk, client.environment, found_by)
+    searchable = [(report.pk, subject, report.reference)]
+    rows = search_entry_rows(client.workspace.pk, client.environment, searchable)
     insert(Rows(SearchEntry, rows))

@@ -1,7 +1,7 @@
-"""A request that carries an Idempotency-Key is carried out once.
+"""Carry out a request with an Idempotency-Key once, and answer its repeats.
 
-The answer is stored in the transaction of what was created, so neither exists without
-the other. Two requests with one key at the same time do not wait for each other.
+One transaction stores the answer and the rows that the request creates, so neither
+exists without the other. Concurrent requests with one key do not wait for each other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class IdempotencyKeyReused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """A key of one client, and what it was sent with."""
+    """A client's key, and the fingerprint of the request that carries it."""
 
     workspace_id: UUID
     environment: str
@@ -52,7 +52,7 @@ class IdempotencyKey:
     def read(
         cls, header: str, client: Client, method_and_path: str, body: Any
     ) -> IdempotencyKey:
-        # Both the draft's quoted form and the bare one are in use.
+        # The IETF draft quotes the key; many clients send it without quotes.
         if len(header) >= 2 and header[0] == header[-1] == '"':
             header = header[1:-1]
         if not PRINTABLE.fullmatch(header):
@@ -61,8 +61,8 @@ class IdempotencyKey:
         try:
             canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
         except orjson.JSONEncodeError:
-            # Too deep, or a number of more than 64 bits: no order has such a member,
-            # and the answer to a refused request is not remembered.
+            # The body is too deep, or has a number of more than 64 bits. Validation
+            # refuses it, and the answer to a refused request is not stored.
             canonical = ""
         return cls(
             *scope,
@@ -71,16 +71,16 @@ class IdempotencyKey:
         )
 
     def claim_or_find_record(self) -> IdempotencyRecord | None:
-        """The answer to the request that this one repeats.
+        """Return the answer to the request that this one repeats.
 
-        If there is none, the key is claimed until the transaction ends.
+        If there is none, claim the key until the transaction ends and return None.
         """
         lock = int.from_bytes(self.key[:8], signed=True)
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock])
             if not cursor.fetchone()[0]:
                 raise RequestInProgress
-        # A statement of its own: it must see what the lock's last holder committed.
+        # A separate statement, so that it sees what the lock's last holder committed.
         answer = IdempotencyRecord.objects.filter(
             workspace=self.workspace_id, environment=self.environment, key=self.key
         ).first()
@@ -106,7 +106,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class IdempotentResponse:
-    """`replayed` is True when the body is an earlier request's."""
+    """The answer; `replayed` is True if its body is that of an earlier request."""
 
     body: Any
     replayed: bool
@@ -115,10 +115,10 @@ class IdempotentResponse:
 def run_once(
     key: IdempotencyKey | None, carry_out: Callable[[], Any]
 ) -> IdempotentResponse:
-    """Carry the request out, unless its key was answered already.
+    """Call `carry_out` unless the key has an answer already.
 
-    What it creates and the answer that is remembered are one transaction. Without a key
-    what is carried out sees to its own.
+    With a key, the call and the stored answer are one transaction. Without one,
+    `carry_out` makes its own.
     """
     if key is None:
         return IdempotentResponse(carry_out(), replayed=False)
@@ -138,7 +138,7 @@ def _run_once_for_key(
 
 @job
 def purge_idempotency_records() -> int:
-    """Delete the answers that are not remembered any more."""
+    """Delete expired answers; return how many."""
     before = now() - timedelta(hours=settings.IDEMPOTENCY_HOURS)
     deleted, _ = IdempotencyRecord.objects.filter(created_at__lt=before).delete()
     return deleted

@@ -1,4 +1,4 @@
-"""Launching a draft: the moment at which it is priced and billed."""
+"""Launch a draft: price it, bill it and start its checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from workspaces.ledger import entries, move_balances
 from workspaces.models import Client
 
 REMOVE_CHECK_HINT = "Edit the draft without it."
-# An edit of what the subject was shown, even to the same, voids a consent.
+# An edit of a member that the notice shows voids the consent, even with the same value.
 RENEW_CONSENT_HINT = (
     "Edit the draft, for example with the purpose as it is, and the subject is asked "
     "for consent by a notice that names the present sources."
@@ -42,7 +42,7 @@ RENEW_CONSENT_HINT = (
 
 @transaction.atomic
 def launch(client: Client, report_id: UUID) -> Report:
-    """Start a draft, or raise NotLaunchable and change nothing."""
+    """Launch a draft. Raises NotLaunchable or InvalidRequest, and changes nothing."""
     report = lock_report(client, report_id)
     results = list(report.results.select_related("definition"))
     if reasons := launch_blockers(report, results):
@@ -52,10 +52,10 @@ def launch(client: Client, report_id: UUID) -> Report:
     at = now()
     payment = getattr(report, "payment", None)
     if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
-        # Who has a payment link pays, or has paid, the price it showed.
+        # Other payments keep the price that their payment link shows.
         reprice(client, report, results, at)
         if payment and any(result.price for result in results):
-            # It was free when drafted, so nobody was asked to pay; an edit does that.
+            # The draft was free and has no payment link; an edit makes one.
             raise NotLaunchable(report.status, ["PAYMENT_OUTSTANDING"])
     movements = charge_movements(client, report, charge_items(results))
     apply_transitions(
@@ -77,14 +77,14 @@ def launch(client: Client, report_id: UUID) -> Report:
 
 
 def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
-    """Why this report cannot be launched now."""
+    """Return the codes of why this report cannot be launched now."""
     if report.status != ReportStatus.DRAFT:
         return ["NOT_A_DRAFT"]
     reasons = []
     consent = getattr(report, "consent", None)
-    asked_for = any(result.definition.requires_consent for result in results)
-    given = consent.is_given if consent else not asked_for
-    if not given:
+    is_needed = any(result.definition.requires_consent for result in results)
+    is_given = consent.is_given if consent else not is_needed
+    if not is_given:
         reasons.append("CONSENT_OUTSTANDING")
     payment = getattr(report, "payment", None)
     if payment and not (payment.is_settled and is_unrefunded(payment)):
@@ -93,14 +93,14 @@ def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
 
 
 def is_unrefunded(payment: Payment) -> bool:
-    """Whether all that was paid stays: nothing was given back, or is on its way."""
+    """Return whether no part of the payment was refunded or is being refunded."""
     return not Checkout.objects.paying(payment.pk).partly_returned().exists()
 
 
 def reprice(
     client: Client, report: Report, results: list[CheckResult], at: datetime
 ) -> None:
-    """Write today's prices on the results, and what each of them may reuse."""
+    """Set today's price of each result, and the earlier result that it reuses."""
     lines = quote_lines(client, report, [result.definition for result in results], at)
     for result, line in zip(results, lines, strict=True):
         result.price = line.price
@@ -112,15 +112,15 @@ def reprice(
 def quote_lines(
     client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
 ) -> list[OrderLine]:
-    """The lines of a report whose subject was not erased."""
-    wanted = [(Subject(report.subject or {}), definitions, report.reuse)]
-    return price(wanted, client.workspace.pk, client.environment, at)[0].lines
+    """Price the checks of a report whose subject is not erased."""
+    items = [(Subject(report.subject or {}), definitions, report.reuse)]
+    return price(items, client.workspace.pk, client.environment, at)[0].lines
 
 
 def _require_subject(report: Report) -> None:
     if report.subject is None:
-        told = "The subject was erased; edit the draft to name one."
-        raise InvalidRequest([Fault(("subject",), "required", told)])
+        detail = "The subject was erased; edit the draft to name one."
+        raise InvalidRequest([Fault(("subject",), "required", detail)])
 
 
 def _require_available_checks(
@@ -130,17 +130,15 @@ def _require_available_checks(
     for number, definition in enumerate(definitions):
         path: MemberPath = ("checksRequested", number)
         if not definition.active:
-            told = f"{definition.name} is not offered at present."
-            faults.append(Fault(path, "inactive-check", f"{told} {REMOVE_CHECK_HINT}"))
-        elif told := no_source_reason(
+            detail = f"{definition.name} is not offered at present. {REMOVE_CHECK_HINT}"
+            faults.append(Fault(path, "inactive-check", detail))
+        elif reason := no_source_reason(
             definition.name, report.environment, report.country
         ):
-            faults.append(
-                Fault(path, "check-not-available", f"{told} {REMOVE_CHECK_HINT}")
-            )
-        elif told := no_consent_reason(report, definition.name):
-            faults.append(
-                Fault(path, "check-not-available", f"{told} {RENEW_CONSENT_HINT}")
-            )
+            detail = f"{reason} {REMOVE_CHECK_HINT}"
+            faults.append(Fault(path, "check-not-available", detail))
+        elif reason := no_consent_reason(report, definition.name):
+            detail = f"{reason} {RENEW_CONSENT_HINT}"
+            faults.append(Fault(path, "check-not-available", detail))
     if faults:
         raise InvalidRequest(faults)

@@ -17,18 +17,18 @@ Row = TypeVar("Row", Consent, Payment, Reference)
 
 
 def locked_reports() -> QuerySet[Report]:
-    """Reports that are locked as they are read, each with its workspace.
+    """Return reports that are locked when they are read, with their workspaces.
 
-    Consent and payment are read when they are first asked for, which is after the
-    lock: what is joined to a row that had to be waited for is as old as the question.
+    Read consent and payment after the lock, never in the same query: PostgreSQL reads
+    joined rows as they were before it waited for the lock.
     """
     reports = Report.objects.select_related("workspace")
-    # As an UPDATE locks them: rows that refer to a report may be inserted meanwhile.
+    # Like the lock of an UPDATE, it lets others insert rows that refer to the report.
     return reports.select_for_update(of=("self",), no_key=True)
 
 
 def lock_report(client: Client, report_id: UUID) -> Report:
-    """The client's report, locked; Report.DoesNotExist where it is not theirs."""
+    """Return the client's report, locked. Raises Report.DoesNotExist."""
     return locked_reports().get(
         pk=report_id, workspace=client.workspace, environment=client.environment
     )
@@ -37,7 +37,7 @@ def lock_report(client: Client, report_id: UUID) -> Report:
 def lock_with_report(model: type[Row], row_id: UUID) -> tuple[Report, Row]:
     """Lock a report, then its consent, payment or reference with this id.
 
-    Raises the model's DoesNotExist when an edit of the draft has replaced the row.
+    Raises the model's DoesNotExist if an edit of the draft has replaced the row.
     """
     report_id = model.objects.values_list("report_id", flat=True).get(pk=row_id)
     report = locked_reports().get(pk=report_id)

@@ -1,4 +1,4 @@
-"""The messages about a report: those that its client sees, and all for staff."""
+"""Find the messages about a report, for its client and for staff."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINK_CAUSES = (request_cause, reminder_cause)
 
 
 def client_messages(report: Report) -> QuerySet[Notification]:
-    """Requests and reminders by the present links of the report, oldest first."""
+    """Return the messages with the report's present links, oldest first."""
     rows = [getattr(report, name, None) for name in ("consent", "payment")]
     rows += report.references.all()
     causes = [cause(row) for row in rows if row for cause in LINK_CAUSES]
@@ -24,10 +24,10 @@ def client_messages(report: Report) -> QuerySet[Notification]:
 
 
 def message_causes(report: Report) -> list[str]:
-    """Of all messages about the report, by every link that it had."""
+    """Return the causes of all messages about the report, with earlier links too."""
     causes = []
-    for asked, name in (("consent", "consent"), ("payment", "payment")):
-        if row := getattr(report, asked, None):
+    for name in ("consent", "payment"):
+        if row := getattr(report, name, None):
             causes += _link_causes(name, row)
     if consent := getattr(report, "consent", None):
         codes = range(1, consent.codes_sent + 1)
@@ -44,5 +44,5 @@ def message_causes(report: Report) -> list[str]:
 
 def _link_causes(name: str, row: Any) -> list[str]:
     links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
-    also = ("reminder", "locked", "wanted")
-    return [*links, *(f"{cause}:{kind}" for cause in links for kind in also)]
+    kinds = ("reminder", "locked", "wanted")
+    return [*links, *(f"{cause}:{kind}" for cause in links for kind in kinds)]

@@ -58,12 +58,12 @@ S = ReportStatus
 
 
 class Report(models.Model):
-    """Checks on one subject, ordered together: their consent, payment and results."""
+    """One verification of one subject, ordered by a client."""
 
     Status = ReportStatus
 
-    # Every legal move; PARTIAL to PARTIAL is a retry of an ended report or its end.
-    # CANCELLED is final.
+    # All legal moves. A retry of an ended PARTIAL report, and its end, are moves from
+    # PARTIAL to PARTIAL. CANCELLED is final.
     TRANSITIONS: dict[str, set[str]] = {
         S.DRAFT: {S.RUNNING, S.CANCELLED},
         S.PENDING_CONSENT: {S.PENDING_PAYMENT, S.RUNNING, S.FAILED, S.CANCELLED},
@@ -75,7 +75,7 @@ class Report(models.Model):
     }
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # `report_list` serves for what an index of its own would.
+    # The index `report_list` begins with this column.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="reports", db_index=False
     )
@@ -86,17 +86,17 @@ class Report(models.Model):
     subject_type = models.CharField(max_length=10, choices=SubjectType)
     country = models.CharField(max_length=2)
     subject_name = models.CharField(max_length=620)
-    # The name as it is searched; short enough for an index.
+    # The folded name for searches, short enough for an index
     search_name = models.TextField(default="", editable=False)
     # The members of the interface's Subject object, and the inputs of the checks.
     subject = EncryptedJSONField(null=True)
     checks_requested = ArrayField(models.CharField(max_length=40))
     purpose = models.CharField(max_length=500)
     payment_mode = models.CharField(max_length=11, choices=PaymentMode)
-    # Whether fresh earlier results may be used again.
+    # Whether its checks may reuse fresh earlier results
     reuse = models.BooleanField(default=True)
     reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
-    # The monitoring rule that ordered it; rules can be deleted.
+    # The monitoring rule that ordered it; not a foreign key, as rules can be deleted
     monitoring_id = models.UUIDField(null=True, editable=False)
     risk_score = models.PositiveSmallIntegerField(null=True)
     risk_level = models.CharField(
@@ -112,7 +112,7 @@ class Report(models.Model):
 
     class Meta:
         constraints = [
-            # PARTIAL is both on the way and an end; `completed_at` tells which.
+            # A PARTIAL report has ended if it has `completed_at`.
             models.CheckConstraint(
                 name="report_completed_at_tells_its_end",
                 condition=Q(
@@ -142,8 +142,8 @@ class Report(models.Model):
             ),
         ]
         indexes = [
-            # Pages of lists, and parts of names that too many have, or that are too
-            # short, for `search_terms`: every filter is read from the index alone.
+            # Lists, and searches that `search_terms` does not narrow down enough. All
+            # filters are columns of this index.
             models.Index(
                 "workspace",
                 "environment",
@@ -152,7 +152,7 @@ class Report(models.Model):
                 include=["status", "subject_type", "search_name"],
                 name="report_list",
             ),
-            # The same where a status is asked for that few have.
+            # Lists by a status that few reports have
             models.Index(
                 "workspace",
                 "environment",
@@ -163,25 +163,25 @@ class Report(models.Model):
                 condition=~Q(status="READY"),
                 name="report_not_ready",
             ),
-            # What is stuck, over all workspaces; ended reports are not in it.
+            # Stuck reports of all workspaces
             models.Index(
                 fields=["updated_at"],
                 condition=Q(status__in=[S.RUNNING, S.PARTIAL], completed_at=None),
                 name="reports_under_way",
             ),
-            # Staff type the beginning of a client's own number.
+            # Staff search for the beginning of a client's reference.
             models.Index(
                 fields=["reference"],
                 condition=Q(reference__isnull=False),
                 opclasses=["varchar_pattern_ops"],
                 name="report_reference",
             ),
-            # Totals: equal keys are stored once, so that a million fit in 7 MB.
+            # Totals. PostgreSQL stores equal keys once, so a million rows take 7 MB.
             models.Index(
                 fields=["workspace", "environment", "status", "subject_type"],
                 name="report_totals",
             ),
-            # What is read out of a report on paper.
+            # The number that is printed on the PDF document
             models.Index(
                 Right(Cast("id", models.TextField()), NUMBER_DIGITS),
                 name="reports_by_number",
@@ -197,10 +197,10 @@ class Report(models.Model):
 
 
 class SearchEntry(models.Model):
-    """What a report is found by; written once, so that its index never churns.
+    """The search terms of a report, in a row that never changes, nor does its index.
 
-    `terms` are 64-bit keyed hashes, each within its workspace and environment: of
-    every three letters in a row of the name, and of the exact identifiers.
+    `terms` are 64-bit hashes, keyed by workspace and environment, of every three
+    letters in a row of the name, and of the whole identifiers.
     """
 
     report = models.OneToOneField(
@@ -217,9 +217,9 @@ class SearchEntry(models.Model):
 
 
 class StatusChange(models.Model):
-    """One move of a report, or a note on it: its audit trail and its timeline.
+    """One entry of a report's timeline: a change of its status, or a note.
 
-    A note leaves the report where it is: `source` and `target` are the same.
+    In a note, `source` and `target` are the same.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -238,7 +238,7 @@ class StatusChange(models.Model):
 
 
 class InvalidTransition(Exception):
-    """The report is not in a status from which it can go there."""
+    """The report cannot move from its status to this one."""
 
     def __init__(self, source: str, target: str) -> None:
         super().__init__(f"A report that is {source} cannot become {target}.")
@@ -246,12 +246,12 @@ class InvalidTransition(Exception):
 
 
 class IdempotencyRecord(models.Model):
-    """The answer to a request that carried an Idempotency-Key, to be given again."""
+    """The stored answer to a request with an Idempotency-Key."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.CASCADE)
     environment = models.CharField(max_length=10, choices=Environment)
-    # Keyed hashes: a client may have put a person's number into its key.
+    # Hashed, as a client may put a person's number into its key.
     key = KeyedHashField()
     fingerprint = KeyedHashField()
     body = EncryptedJSONField()

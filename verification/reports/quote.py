@@ -1,4 +1,4 @@
-"""What a request would cost and do; nothing is stored."""
+"""Quote what a request would cost and do, without storing anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class OrderQuote:
 
 
 def quote(client: Client, orders: Sequence[Order]) -> list[OrderQuote]:
-    """Raises InvalidRequest when a payer would owe less than can be paid."""
+    """Quote the orders.
+
+    Raises InvalidRequest if a payer would owe less than the provider accepts.
+    """
     priced = price_orders(orders, client.workspace.pk, client.environment, now())
     amounts = [total(one.lines) for one in priced]
     require_payable_amounts(orders, amounts, client.environment)

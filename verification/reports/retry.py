@@ -1,4 +1,4 @@
-"""Running the failed checks of an ended report again."""
+"""Run the failed checks of an ended report again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ RETRY_TRIGGER = "retried"
 
 @transaction.atomic
 def retry(client: Client, report_id: UUID) -> Report:
-    """Each failed check is charged as at launch, and given back if it fails again."""
+    """Charge the failed checks as at launch and run them again.
+
+    The charge of a check that fails again is reversed.
+    """
     report = lock_report(client, report_id)
     failed = failed_checks(report)
     check_retryable(report, failed)
@@ -56,8 +59,8 @@ def failed_checks(report: Report) -> list[CheckResult]:
 
 
 def check_retryable(report: Report, failed: list[CheckResult]) -> None:
-    """Raise NotRetryable, with the reason, where the failed checks cannot run again."""
-    # Without its subject there is nothing left to ask about.
+    """Raise NotRetryable if the failed checks cannot run again."""
+    # Without its subject, sources have nothing to look up.
     final = report.status == ReportStatus.CANCELLED or report.subject is None
     if final or not (report.is_ended and failed):
         raise NotRetryable(report.status)
@@ -65,31 +68,28 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     if consent and not consent.is_given:
         raise NotRetryable(report.status, "The subject's consent does not hold.")
     if _is_refunded(report):
-        told = "What was paid for it was given back, in part or whole."
-        raise NotRetryable(report.status, told)
+        why = "What was paid for it was given back, in part or whole."
+        raise NotRetryable(report.status, why)
     if _is_past_retry_time(report):
-        told = (
+        why = (
             "Its payer waits for the money: failed checks that a payer paid for are "
             f"retried again only until {settings.REFUND_UNDONE_AFTER_MINUTES} minutes "
             "after they first failed."
         )
-        raise NotRetryable(report.status, told)
+        raise NotRetryable(report.status, why)
     if gone := [r.name for r in failed if not r.definition.active]:
-        told = f"{', '.join(gone)} is not offered at present."
-        raise NotRetryable(report.status, told)
-    where = (report.environment, report.country)
-    if told := next(
-        filter(None, (no_source_reason(r.name, *where) for r in failed)), ""
-    ):
-        raise NotRetryable(report.status, told)
-    if told := next(
-        filter(None, (no_consent_reason(report, r.name) for r in failed)), ""
-    ):
-        raise NotRetryable(report.status, f"{told} {ORDER_AGAIN}")
+        why = f"{', '.join(gone)} is not offered at present."
+        raise NotRetryable(report.status, why)
+    for result in failed:
+        if why := no_source_reason(result.name, report.environment, report.country):
+            raise NotRetryable(report.status, why)
+    for result in failed:
+        if why := no_consent_reason(report, result.name):
+            raise NotRetryable(report.status, f"{why} {ORDER_AGAIN}")
 
 
 def _is_refunded(report: Report) -> bool:
-    """Of the money that paid it; what was paid on top does not matter."""
+    """Return whether any of the payment was refunded; a surplus does not count."""
     payment = getattr(report, "payment", None)
     if payment is None:
         return False
@@ -97,10 +97,11 @@ def _is_refunded(report: Report) -> bool:
 
 
 def _is_past_retry_time(report: Report) -> bool:
-    """Whether a second or later retry comes after the time in which clients retry.
+    """Return whether a report that a payer paid for was retried, and its time is over.
 
-    Each end after a retry begins that time anew for the refund; without this limit,
-    retries would hold the payer's money for ever.
+    The time begins when the checks first fail. Without this limit, retries could hold
+    the payer's money for ever, as each end after a retry begins the wait for the refund
+    again.
     """
     if getattr(report, "payment", None) is None:
         return False

@@ -1,4 +1,4 @@
-"""The subject of a report: its members, and what it is recognised by."""
+"""The subject of a report: its members, its search name and its identity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verification.db.encryption import keyed_hash, keyed_uuid
 from verification.reports.models import SubjectType
 from verification.values.identifiers import normalise_identifier
 
-# The members of the interface's Subject, in its order.
+# The members of the API's Subject, in its order
 MEMBERS = (
     "subjectType",
     "fullName",
@@ -26,21 +26,21 @@ MEMBERS = (
     "dateOfBirth",
     "country",
 )
-# A row of an index holds 2,704 bytes; a ligature can be 18 letters when folded.
+# A row of an index holds 2,704 bytes, and folding can turn one character into 18.
 SEARCH_BYTES = 2500
-# The first of these that a subject has says who it is.
+# The first of these members that a subject has is its identity.
 IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`members` are the API's, without those that are not known."""
+    """A person or company; `members` are those of the API that are known."""
 
     members: dict[str, Any]
 
     @classmethod
     def of(cls, members: dict[str, Any]) -> Subject:
-        """A subject from what the client sent, with the other form of its name."""
+        """Return the subject, with the full name or its parts derived if missing."""
         if members["subjectType"] == SubjectType.INDIVIDUAL:
             members = {**members, **_both_names(members)}
         return cls(members)
@@ -59,11 +59,11 @@ class Subject:
 
     @property
     def search_name(self) -> str:
-        """The name as it is searched, cut to what fits in an index."""
+        """The folded name for searches, cut to what fits in an index."""
         return fold_text(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
 
     def in_workspace(self, workspace_id: UUID, environment: str) -> KnownSubject:
-        """The subject as this workspace knows it in this environment."""
+        """Return the subject with its id in this workspace and environment."""
         scope = (workspace_id, environment, *self._identity())
         return KnownSubject(
             # The same person or company has the same id in all its reports.
@@ -81,15 +81,15 @@ class Subject:
     def _identity(self) -> tuple[str, ...]:
         for key in IDENTIFIERS:
             if value := self.members.get(key):
-                # A number of nothing but punctuation is still told from another.
+                # A number of punctuation alone has an empty normal form.
                 return (
                     self.type,
                     self.country,
                     key,
                     normalise_identifier(value) or value,
                 )
-        described = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
-        return self.type, self.country, "name", fold_text(self.name), *described
+        details = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
+        return self.type, self.country, "name", fold_text(self.name), *details
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ class KnownSubject:
     identity: str
 
     def question(self, check: str, inputs: Iterable[str]) -> bytes:
-        """Equal where the same would be asked of a source about the same subject."""
-        asked = [f"{key}={self.members[key]}" for key in inputs if key in self.members]
-        return keyed_hash("question", self.identity, check, *asked)
+        """Return a hash that is equal for the same check, inputs and subject."""
+        values = [f"{key}={self.members[key]}" for key in inputs if key in self.members]
+        return keyed_hash("question", self.identity, check, *values)
 
 
 def fold_text(text: str) -> str:
-    """A name as it is searched: no case, no compatibility forms."""
+    """Return the text without case and compatibility forms, for searches."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 

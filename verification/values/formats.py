@@ -1,7 +1,4 @@
-"""Identity and registration numbers, as they are compared everywhere.
-
-Formats of single values; each raises a pydantic error that carries our code.
-"""
+"""Formats of single values; each check raises a pydantic error with our fault code."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 TIMESTAMP = re.compile(
     r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})"
 )
-# A local part that is well-formed beyond doubt; any other is looked at closely.
+# A local part that needs no further validation
 PLAIN_LOCAL = re.compile(r"(?=.{1,64}$)[A-Za-z0-9]+([._+-][A-Za-z0-9]+)*")
 EARLIEST_BIRTH = date(1900, 1, 1)
 # How far a client's clock may be ahead of ours.
@@ -35,11 +32,17 @@ def format_error(code: str, message: str) -> PydanticCustomError:
     return PydanticCustomError(code, message)
 
 
+def normalise_identifier(identifier: str) -> str:
+    """Return the number without case, spaces, punctuation and compatibility forms."""
+    text = unicodedata.normalize("NFKC", identifier).upper()
+    return re.sub(r"[\s\-./]", "", text)
+
+
 def phone(value: str) -> str:
-    """E.164, of a number that exists in its region."""
+    """Return the number in E.164. It must be valid in its region."""
     digits = re.sub(r"[ ()-]", "", value)
     try:
-        # The library would also read letters, extensions and other digits.
+        # The library alone also accepts letters, extensions and other digits.
         number = phonenumbers.parse(digits) if E164.fullmatch(digits) else None
     except phonenumbers.NumberParseException:
         number = None
@@ -53,7 +56,7 @@ def phone(value: str) -> str:
 
 
 def kenyan_mobile(value: str) -> str:
-    """E.164 of a Kenyan mobile number, typed as 07…, 01…, 254… or +254…."""
+    """Return a Kenyan mobile number (07…, 01…, 254… or +254…) in E.164."""
     digits = re.sub(r"[\s().-]", "", value)
     if not KENYAN.fullmatch(digits):
         raise ValueError("not a Kenyan mobile number")
@@ -71,7 +74,7 @@ def email(value: str) -> str:
     return value
 
 
-# Few domains have most addresses, and looking at a domain is what takes the time.
+# Most addresses share few domains, and the domain takes most of the validation's time.
 @lru_cache(maxsize=4096)
 def _is_mail_domain(domain: str) -> bool:
     try:
@@ -83,7 +86,7 @@ def _is_mail_domain(domain: str) -> bool:
 
 def _check_email(value: str) -> None:
     try:
-        # Names under .test are for tests of our clients, and reach nobody.
+        # Clients use addresses under .test in their tests; they reach nobody.
         validate_email(value, check_deliverability=False, test_environment=True)
     except EmailNotValidError as e:
         raise format_error("invalid-format", "A valid e-mail address is needed") from e
@@ -125,7 +128,7 @@ def past_moment(value: str) -> str:
         )
     if moment > datetime.now(UTC) + CLOCK_SKEW:
         raise format_error("out-of-range", "This must not be in the future")
-    # strftime writes the year 987 with three digits.
+    # Not strftime, which writes the year 987 with three digits
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -139,14 +142,14 @@ def _moment(value: str) -> datetime | None:
 
 
 def _visible(value: str) -> str:
-    # Spaces in Python's sense: the separators U+001C to U+001F are among them.
+    # Unlike pydantic, Python's strip() also removes the separators U+001C to U+001F.
     if not value.strip():
         raise format_error("required", "This must not be empty")
     return value
 
 
 def text(limit: int) -> Any:
-    """Text with something in it; spaces around it are not kept."""
+    """Return a type for non-empty text, from which spaces around it are stripped."""
     return Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=limit),

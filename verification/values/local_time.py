@@ -1,6 +1,6 @@
-"""Times as people read them: Nairobi's, labelled EAT. The API tells UTC.
+"""Times as people read them: in Nairobi's time, labelled EAT. The API uses UTC.
 
-Patterns are those of Django's `date` filter; `T` is the label.
+Patterns are those of Django's `date` filter, where `T` is the label.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from django.utils.timezone import override
 
 from verification.values.wire import NAIROBI
 
-# Of a receipt.
+# The format of times in receipts
 FULL_FORMAT = "j F Y, H:i:s T"
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 class LocalTimeMiddleware:
-    """Pages are in Nairobi's time; what the API answers stays in UTC."""
+    """Show times in Nairobi's time on all pages; the API stays in UTC."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -35,6 +35,6 @@ class LocalTimeMiddleware:
 
 
 def format_nairobi(moment: datetime, pattern: str = "") -> str:
-    """`21 Nov 2026, 11:15 EAT`, in the language of the moment."""
+    """Format like `21 Nov 2026, 11:15 EAT`, in the active language."""
     pattern = pattern or settings.SHORT_DATETIME_FORMAT
     return formatted(moment.astimezone(NAIROBI), pattern)

@@ -1,11 +1,11 @@
-"""Personal details as pages show them: enough to recognise, not enough to use."""
+"""Mask personal details: enough to recognise them, not enough to use them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 DOTS = "••••"
-# The end of a number is what people read out to one another.
+# How many characters at the end stay visible; people compare numbers by their end.
 ENDS = {
     "idNumber": 4,
     "registrationNumber": 4,
@@ -13,7 +13,7 @@ ENDS = {
     "phone": 3,
     "refereePhone": 3,
 }
-# Words of ours, which say nothing about anybody by themselves.
+# Members with words of our own, which reveal nothing personal
 UNMASKED_KEYS = {"code", "severity", "country", "type", "language", "confirmedBy"} | {
     "codeSentTo",
     "linkSentTo",
@@ -22,7 +22,7 @@ UNMASKED_KEYS = {"code", "severity", "country", "type", "language", "confirmedBy
 
 
 def mask(value: Any, key: str = "") -> Any:
-    """The same shape, with nothing in it that could be used."""
+    """Return the value in the same shape, with its texts masked."""
     if isinstance(value, dict):
         return {name: mask(member, name) for name, member in value.items()}
     if isinstance(value, list):
@@ -35,7 +35,7 @@ def mask(value: Any, key: str = "") -> Any:
 def mask_end(value: str, characters: int = 4) -> str:
     if not value:
         return ""
-    # Of a short one, never more than half.
+    # At most half of a short value stays visible.
     return DOTS + value[-min(characters, len(value) // 2) :]
 
 

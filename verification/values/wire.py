@@ -1,4 +1,4 @@
-"""What the shapes that cross the wire have in common: names, times and money."""
+"""What all shapes of the API share: names, times and money."""
 
 import ast
 from datetime import datetime
@@ -21,13 +21,12 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-# The time of the people who read documents and messages, and of the tax months of their
-# books. The API speaks UTC.
+# The time zone of documents, messages and tax months. The API uses UTC.
 NAIROBI = ZoneInfo("Africa/Nairobi")
 
 
 class Shape(BaseModel):
-    """snake_case inside, camelCase outside; unknown members are refused."""
+    """An API object: snake_case in Python, camelCase in JSON, no unknown members."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -41,10 +40,10 @@ class Shape(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Say of each field what the string below it says.
+        """Add each field's description from the string below the field.
 
-        Pydantic's `use_attribute_docstrings` reads them in every process that loads the
-        shapes, which takes a tenth of its start; only the schema of the API needs them.
+        Pydantic's `use_attribute_docstrings` reads these strings in every process and
+        takes a tenth of its start. Only the API document needs them.
         """
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
@@ -62,7 +61,7 @@ def _strings_below_fields(shape: type) -> dict[str, str]:
         return {}
     try:
         (tree,) = ast.parse(dedent(getsource(shape))).body
-    except OSError:  # it has no source, as the one with a parameter made of a generic
+    except OSError:  # A generic shape with its parameter filled in has no source.
         return {}
     found = {}
     for field, below in pairwise(tree.body):  # type: ignore[attr-defined]
@@ -75,23 +74,23 @@ def _strings_below_fields(shape: type) -> dict[str, str]:
     return found
 
 
-# Names are spelt with them in Persian, Sinhala and other scripts.
+# Persian, Sinhala and other scripts need these invisible characters in names.
 JOINERS = "\u200c\u200d"
 
 
 def one_line(text: str) -> str:
-    """Somebody's words, which begin no paragraph and turn no text around."""
+    """Return the text on one line, without control and text direction characters."""
     kept = (c for c in text if c.isprintable() or c.isspace() or c in JOINERS)
     return " ".join("".join(kept).split())
 
 
 def utc_text(value: datetime) -> str:
-    """`2026-11-21T08:15:30.123456Z`"""
+    """Format in UTC, like `2026-11-21T08:15:30.123456Z`."""
     return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def nairobi_text(value: datetime) -> str:
-    """`2026-11-21T11:15:30.123456+03:00`"""
+    """Format in Nairobi's time, like `2026-11-21T11:15:30.123456+03:00`."""
     return value.astimezone(NAIROBI).isoformat(timespec="microseconds")
 
 
