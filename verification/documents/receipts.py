@@ -26,8 +26,7 @@ from workspaces.models import Environment
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that the receipt shows as they are, on one line
 SHOWN_MEMBERS = ("purpose", "requester", "typedName", "position", "reason")
-# What the browser of the person who decided sent. A receipt leaves it out if that
-# person was staff.
+# Members that the subject's browser sent. The receipt of a decision by staff omits them.
 BROWSER_MEMBERS = ("address", "userAgent")
 
 

@@ -98,7 +98,7 @@ class TimelineEntry:
 def load_history(report: Report) -> ReportHistory:
     results = list(report.results.all()[:SHOWN])
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
-    # By result, as ledger entries have no index by report
+    # Ledger entries have an index by result, and none by report.
     entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])
     messages = Notification.objects.filter(cause__in=message_causes(report))
     messages = messages.defer("context", "recipient")

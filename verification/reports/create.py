@@ -101,7 +101,7 @@ class _Batch:
 
 
 def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
-    """Create all reports or none, and launch those that are not drafts.
+    """Create all reports or none, and launch all except drafts.
 
     Raises InsufficientBalance if the workspace cannot pay for all of them, and
     InvalidRequest if a payer would owe less than the provider accepts.
@@ -249,7 +249,7 @@ def build_consent(report: Report, order: Order, at: datetime) -> Consent | None:
 def build_payment(
     report: Report, order: Order, amount: Decimal, at: datetime
 ) -> Payment | None:
-    """Return the unsaved payment; None if the workspace pays, no link if it is free."""
+    """Return the unsaved payment, or None if the workspace pays; a free one has no link."""
     if order.payment_mode == PaymentMode.SELF:
         return None
     payment = Payment(

@@ -167,7 +167,7 @@ def _require_same_payment(
 ) -> None:
     """Raise NotEditable if the edit changes the amount, the payment mode or the payer.
 
-    A subject who paid may correct details; its id stays the same then.
+    A correction of details is no change of the payer while the subject keeps its id.
     """
     amount, fact = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
     if paid.amount != amount or order.payment_mode != report.payment_mode:
@@ -184,7 +184,7 @@ def _require_same_payment(
 
 
 def _refund_remainder(paid: Payment) -> bool:
-    """Refund the rest of a partly refunded payment, so that the payer pays anew.
+    """Refund the rest of a partly refunded payment, so that a new one can replace it.
 
     Return False if nothing was refunded, or the refund still needs an approval.
     """

@@ -117,8 +117,8 @@ def run_once(
 ) -> IdempotentResponse:
     """Call `carry_out` unless the key has an answer already.
 
-    With a key, the call and the stored answer are one transaction. Without one,
-    `carry_out` makes its own.
+    With a key, the call and the stored answer are one transaction. A call without a key
+    makes its own transactions.
     """
     if key is None:
         return IdempotentResponse(carry_out(), replayed=False)

@@ -55,7 +55,7 @@ class Order:
 def catalogue() -> Catalogue:
     """Return the check definitions by name, cached until one of them changes.
 
-    To load them takes longer than to validate a request.
+    The cache saves more time than the validation of a request takes.
     """
     global _cached_catalogue
     with connection.cursor() as cursor:

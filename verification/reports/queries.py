@@ -101,7 +101,7 @@ def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
     identified = SearchEntry.objects.filter(terms__overlap=_bigint_values(identifiers))
     few = _ids_if_few(identified)
-    # With ids in the query PostgreSQL reads no other rows.
+    # PostgreSQL reads only these rows if the query contains their ids.
     return by_name | Q(pk__in=identified.values("pk") if few is None else few)
 
 
@@ -118,7 +118,7 @@ def _ids_if_few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which reports to list; the days are days in `zone`, both included."""
+    """The filters of a list; the days are days in `zone`, both included."""
 
     search: str | None = None
     status: str | None = None

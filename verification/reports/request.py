@@ -134,7 +134,7 @@ SUBJECT_MEMBERS = frozenset(
 
 
 class ConsentInput(RequestShape):
-    """With SERVICE_HOSTED only `mode` is sent; the rest is what a client attests."""
+    """The consent. SERVICE_HOSTED needs only `mode`; the client attests the rest."""
 
     mode: Consent.Mode
     obtained: StrictBool | None = None
@@ -145,7 +145,7 @@ class ConsentInput(RequestShape):
 
 
 class PayerInput(RequestShape):
-    """Who pays with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
+    """The payer with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
 
     name: formats.Name
     email: formats.Email | None = None
@@ -227,7 +227,7 @@ INPUT_FORMATS: dict[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What the rules need to know besides the body."""
+    """The facts that the rules need besides the body."""
 
     definitions: Mapping[str, CheckDefinition]
     draft: bool

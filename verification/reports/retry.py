@@ -60,7 +60,7 @@ def failed_checks(report: Report) -> list[CheckResult]:
 
 def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     """Raise NotRetryable if the failed checks cannot run again."""
-    # Without its subject, sources have nothing to look up.
+    # Sources cannot look up a subject that was erased.
     final = report.status == ReportStatus.CANCELLED or report.subject is None
     if final or not (report.is_ended and failed):
         raise NotRetryable(report.status)
@@ -99,9 +99,8 @@ def _is_refunded(report: Report) -> bool:
 def _is_past_retry_time(report: Report) -> bool:
     """Return whether a report that a payer paid for was retried, and its time is over.
 
-    The time begins when the checks first fail. Without this limit, retries could hold
-    the payer's money for ever, as each end after a retry begins the wait for the refund
-    again.
+    The time begins when the checks first fail. Each end after a retry begins the wait
+    for the refund again, so unlimited retries would hold the payer's money for ever.
     """
     if getattr(report, "payment", None) is None:
         return False

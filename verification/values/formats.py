@@ -24,7 +24,7 @@ TIMESTAMP = re.compile(
 # A local part that needs no further validation
 PLAIN_LOCAL = re.compile(r"(?=.{1,64}$)[A-Za-z0-9]+([._+-][A-Za-z0-9]+)*")
 EARLIEST_BIRTH = date(1900, 1, 1)
-# How far a client's clock may be ahead of ours.
+# A client's clock may be ahead of ours by this much.
 CLOCK_SKEW = timedelta(minutes=1)
 
 
@@ -128,7 +128,7 @@ def past_moment(value: str) -> str:
         )
     if moment > datetime.now(UTC) + CLOCK_SKEW:
         raise format_error("out-of-range", "This must not be in the future")
-    # Not strftime, which writes the year 987 with three digits
+    # strftime would write the year 987 with three digits.
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

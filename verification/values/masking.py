@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 DOTS = "••••"
-# How many characters at the end stay visible; people compare numbers by their end.
+# This many characters at the end stay visible, as people compare numbers by their end.
 ENDS = {
     "idNumber": 4,
     "registrationNumber": 4,

@@ -1,4 +1,4 @@
-"""What all shapes of the API share: names, times and money."""
+"""The common parts of the API's shapes: names, times and money."""
 
 import ast
 from datetime import datetime
