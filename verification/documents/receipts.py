@@ -26,7 +26,7 @@ from workspaces.models import Environment
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that the receipt shows as they are, on one line
 SHOWN_MEMBERS = ("purpose", "requester", "typedName", "position", "reason")
-# Members that the subject's browser sent. The receipt of a decision by staff omits them.
+# Members that the subject's browser sent; a receipt omits those of staff.
 BROWSER_MEMBERS = ("address", "userAgent")
 
 

@@ -249,7 +249,7 @@ def build_consent(report: Report, order: Order, at: datetime) -> Consent | None:
 def build_payment(
     report: Report, order: Order, amount: Decimal, at: datetime
 ) -> Payment | None:
-    """Return the unsaved payment, or None if the workspace pays; a free one has no link."""
+    """Return the unsaved payment, or None if the workspace pays."""
     if order.payment_mode == PaymentMode.SELF:
         return None
     payment = Payment(
@@ -260,7 +260,7 @@ def build_payment(
         payer=order.payer.model_dump(by_alias=True) if order.payer else None,
     )
     if not amount:
-        return payment
+        return payment  # A free report needs no link.
     payment.status = PaymentStatus.PENDING
     make_link(payment, at)
     return payment

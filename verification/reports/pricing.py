@@ -137,8 +137,8 @@ def _reusable_results(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
     """Return the newest result for each (question, oldest time of completion)."""
     if not asked:
         return {}
-    # JSON, because PostgreSQL plans a query with arrays again each time: it estimates by
-    # their lengths, and finds the generic plan too expensive.
+    # JSON, because PostgreSQL plans a query with arrays again each time: it estimates
+    # by their lengths, and finds the generic plan too expensive.
     rows = [
         {"question": f"\\x{question.hex()}", "since": since}
         for question, since in asked
