@@ -32,12 +32,6 @@ def format_error(code: str, message: str) -> PydanticCustomError:
     return PydanticCustomError(code, message)
 
 
-def normalise_identifier(identifier: str) -> str:
-    """Return the number without case, spaces, punctuation and compatibility forms."""
-    text = unicodedata.normalize("NFKC", identifier).upper()
-    return re.sub(r"[\s\-./]", "", text)
-
-
 def phone(value: str) -> str:
     """Return the number in E.164. It must be valid in its region."""
     digits = re.sub(r"[ ()-]", "", value)
