@@ -13,12 +13,12 @@ from monitoring.queries import check_states
 from monitoring.rules import find_run_obstacle, price_of
 from monitoring.runs import RunRefused, accounts_of, run_now
 from verification.backoffice import audit
+from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     SEARCHED_LIST_TEMPLATE,
     ReadOnlyAdmin,
     confirmation_page,
 )
-from verification.backoffice.roles import staff_actor
 from verification.backoffice.widgets import json_block, link, table
 from verification.reports.models import Report
 from verification.reports.orders import catalogue

@@ -17,7 +17,7 @@ from unfold.enums import ActionVariant
 
 from verification import links
 from verification.backoffice import audit
-from verification.backoffice.approvals import ApprovalAdmin
+from verification.backoffice.approvals import ApprovalAdmin, staff_actor
 from verification.backoffice.dialogs import dialog, redirect_back
 from verification.backoffice.disclosure import RevealingAdmin
 from verification.backoffice.model_admin import (
@@ -26,7 +26,6 @@ from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     is_uuid,
 )
-from verification.backoffice.roles import staff_actor
 from verification.documents import statements as document_statements
 from verification.values.local_time import format_nairobi
 from verification.values.masking import mask
@@ -404,12 +403,11 @@ class StaffEntryAdmin(ApprovalAdmin):
     list_select_related = ["account__workspace"]
     search_ids = ("id", "account_id", "account__workspace_id")
     verbs = {"approve": staff_entries.approve, "reject": staff_entries.reject}
-    refusal = staff_entries.NotBooked
-    told = {
+    consequences = {
         "approve": "The entry is made for good; another one puts a mistake right.",
         "reject": "No entry is made. It can be asked for again.",
     }
-    asked = ["account", "kind", "money", "note", "requested_by"]
+    columns = ["account", "kind", "money", "note", "requested_by"]
     fields = [
         "id",
         "account",

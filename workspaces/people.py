@@ -169,10 +169,8 @@ class PeopleAdmin(BackofficeAdmin):
             if told := address_change_refusal(user):
                 self.message_user(request, told, messages.ERROR)
                 return redirect_back(request, row)
-            # What is asked for the old address is not agreed to for the new one.
-            for kind in ("factor_removal", "promotion"):
-                if asked := getattr(user, kind, None):
-                    asked.delete()
+            # A request for the old address is not approved for the new one.
+            user.staff_requests.all().delete()
             notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="email")
             user.email = form.cleaned_data["email"]
             user.save(update_fields=["email"])

@@ -16,7 +16,12 @@ from django.db.models import Sum
 from django.db.models.functions import Abs
 from django.utils.timezone import now
 
-from verification.backoffice.roles import StaffActor, is_second_person
+from verification.backoffice.approvals import (
+    DecisionRefused,
+    StaffActor,
+    record_approval,
+    record_rejection,
+)
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record_movements
 from workspaces.models import Account, StaffEntry, StaffEntryStatus
 
@@ -24,7 +29,7 @@ from workspaces.models import Account, StaffEntry, StaffEntryStatus
 COMBINED_PERIOD = timedelta(days=1)
 
 
-class NotBooked(Exception):
+class NotBooked(DecisionRefused):
     """Nothing was changed; the text says why."""
 
 
@@ -80,9 +85,9 @@ def request_entry(
 def approve(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
     """Raises NotBooked for the person who asked, and when it was decided."""
     entry = _lock_entry(entry_id)
-    if not is_second_person(by, entry.requested_by_user):
-        raise NotBooked("Another person than who asked for it must approve it.")
-    _decide(entry, StaffEntryStatus.BOOKED, by)
+    record_approval(entry, by, NotBooked)
+    entry.status = StaffEntryStatus.BOOKED
+    entry.save()
     try:
         _book(entry)
     except InsufficientBalance as e:
@@ -94,21 +99,15 @@ def approve(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
 def reject(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
     """Who asked for it may, too. Raises NotBooked when it was decided."""
     entry = _lock_entry(entry_id)
-    _decide(entry, StaffEntryStatus.REJECTED, by)
+    record_rejection(entry, by, NotBooked)
+    entry.status = StaffEntryStatus.REJECTED
+    entry.save()
     return entry
 
 
 def _lock_entry(entry_id: UUID) -> StaffEntry:
     rows = StaffEntry.objects.select_for_update(of=("self",), no_key=True)
     return rows.select_related("account").get(pk=entry_id)
-
-
-def _decide(entry: StaffEntry, status: StaffEntryStatus, by: StaffActor) -> None:
-    if entry.status != StaffEntryStatus.REQUESTED:
-        raise NotBooked(f"It is {entry.status} already.")
-    entry.status, entry.decided_at = status, now()
-    entry.decided_by, entry.decided_by_user = by.name, by.user
-    entry.save()
 
 
 def _book(entry: StaffEntry) -> None:

@@ -30,9 +30,8 @@ from tests.world.threads import at_once
 from verification.accounts import colleagues
 from verification.accounts.models import (
     Colleague,
-    FactorRemoval,
-    Promotion,
     StaffInvitation,
+    StaffRequest,
 )
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
@@ -247,7 +246,7 @@ def test_superuser_is_made_by_two_superusers(superuser):
     grace = User.objects.get(pk=grace.pk)
     assert grace.is_superuser
     assert {one.name for one in grace.groups.all()} == {"Finance", SUPERUSER}
-    assert not Promotion.objects.exists()
+    assert not StaffRequest.objects.exists()
     events = AuditEvent.objects.filter(object_id=str(grace.pk)).order_by("id")
     assert [(e.action, e.reason) for e in events] == [
         ("user.promotion-asked", "Leads operations"),
@@ -376,7 +375,7 @@ def test_promotion_needs_a_colleague_who_joined_with_a_factor(superuser):
         told = press(superuser, "promote", row, reason="Leads operations")
         assert told == ["They have to join and set up a second factor first."]
 
-    assert not Promotion.objects.exists()
+    assert not StaffRequest.objects.exists()
 
 
 def test_superuser_who_comes_back_is_none(superuser):
@@ -714,7 +713,7 @@ def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
 
     assert agrees == ["The second factor is removed."]
     assert not Authenticator.objects.filter(user=grace).exists()
-    assert not FactorRemoval.objects.exists()
+    assert not StaffRequest.objects.exists()
     events = AuditEvent.objects.filter(object_id=str(grace.pk)).order_by("id")
     assert [(e.action, e.reason) for e in events] == [
         ("user.factor-removal-asked", "Lost the phone"),
@@ -731,13 +730,13 @@ def test_factor_is_asked_for_again_after_a_day(superuser):
     grace = candidate()
     row = colleague(grace)
     press(superuser, "remove_factor", row, reason="Lost the phone")
-    FactorRemoval.objects.update(created_at=now() - timedelta(days=1, seconds=1))
+    StaffRequest.objects.update(created_at=now() - timedelta(days=1, seconds=1))
     second = second_superuser()
 
     press(second, "remove_factor", row, reason="Lost the phone")
 
     assert Authenticator.objects.filter(user=grace).exists()
-    assert FactorRemoval.objects.get().asked_by == "otieno"
+    assert StaffRequest.objects.get().requested_by == "otieno"
 
 
 def test_superuser_who_is_deactivated_has_asked_for_nothing(superuser, admin_user):

@@ -41,8 +41,8 @@ from tests.world.payments import opened as opened_checkout
 from tests.world.staff import a_call, change, give_factor, listing, log_in
 from verification.accounts import colleagues
 from verification.accounts.models import Colleague
+from verification.backoffice.approvals import StaffActor
 from verification.backoffice.models import AuditEvent
-from verification.backoffice.roles import StaffActor
 from verification.checks.models import CheckResult
 from verification.consents.decisions import grant
 from verification.consents.models import Consent

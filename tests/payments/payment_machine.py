@@ -25,7 +25,7 @@ from tests.checks.engine import work_until_done
 from tests.payments.ledger_machine import CHECKS, DIGITS, PICK, Machine, Order
 from tests.payments.shop import Given, Page, the_shop
 from tests.world.clients import Api
-from verification.backoffice.roles import StaffActor
+from verification.backoffice.approvals import StaffActor
 from verification.payments import refund_transfers
 from verification.payments.checkouts import (
     CheckoutNotOpened,

@@ -10,7 +10,7 @@ from tests.world.clients import HOSTED, Api, person
 from tests.world.payments import PRICE, candidate, end, look, opened, pay, payment_of
 from tests.world.refunds import GRACE
 from verification import links
-from verification.backoffice.roles import StaffActor
+from verification.backoffice.approvals import StaffActor
 from verification.consents.decisions import grant
 from verification.consents.models import Consent
 from verification.notifications.models import BILINGUAL, Notification

@@ -8,7 +8,7 @@ from django.utils.timezone import now
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import PAYER, report_in
 from tests.world.payments import candidate, end, opened, pay, payment_of
-from verification.backoffice.roles import StaffActor
+from verification.backoffice.approvals import StaffActor
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed, open_checkout
 from verification.payments.links import payment_links

@@ -11,7 +11,7 @@ from tests.world.clients import Api, person
 from tests.world.payer import Payer
 from tests.world.payments import EMAIL, PRICE, candidate, end, opened, pay, payment_of
 from tests.world.refunds import ask, send
-from verification.backoffice.roles import StaffActor
+from verification.backoffice.approvals import StaffActor
 from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification

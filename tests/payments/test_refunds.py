@@ -9,7 +9,7 @@ from tests.world.payments import EMAIL, PRICE, candidate, end, opened, payment_o
 from tests.world.refunds import GRACE, WANGARI, ask, paid, send, topped_up
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.threads import at_once
-from verification.backoffice.roles import StaffActor
+from verification.backoffice.approvals import StaffActor
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout, Refund
 from verification.payments.refunds import (

@@ -15,8 +15,8 @@ from django.utils.timezone import now
 from tests.payments.test_refund_admin import browser
 from tests.world.staff import act, dialog_url, listing, opened, press, sent
 from tests.world.threads import at_once
+from verification.backoffice.approvals import StaffActor
 from verification.backoffice.models import AuditEvent
-from verification.backoffice.roles import StaffActor
 from verification.db.ids import uuid7
 from workspaces import ledger, staff_entries
 from workspaces.ledger import Kind, Movement

@@ -16,7 +16,7 @@ from django.utils.timezone import now
 from tests.fakes.paystack import FakePaystack
 from tests.world.clients import Api
 from tests.world.payments import candidate, look, opened
-from verification.backoffice.roles import StaffActor
+from verification.backoffice.approvals import StaffActor
 from verification.payments import registry
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.models import Checkout, Refund

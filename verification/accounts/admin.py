@@ -17,11 +17,14 @@ from unfold.widgets import (
 
 from verification.accounts import colleagues
 from verification.accounts.colleagues import StaffChangeRefused
-from verification.accounts.models import Colleague, FactorRemoval, Promotion
-from verification.backoffice.dialogs import FactsForm, ReasonForm, dialog, redirect_back
+from verification.accounts.models import Colleague, StaffRequest
+from verification.backoffice.approvals import run_dialog
+from verification.backoffice.dialogs import FactsForm, ReasonForm, dialog
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.values.local_time import format_nairobi
 from workspaces.people import PeopleAdmin, address_change_refusal, validate_free_address
+
+REQUESTED_NOTICE = "It is asked for. Another superuser has to agree within a day."
 
 
 class ColleagueForm(forms.ModelForm):
@@ -31,7 +34,7 @@ class ColleagueForm(forms.ModelForm):
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
     )
 
-    # The superuser who fills it in.
+    # The superuser who fills in the form.
     by: Colleague
 
     class Meta:
@@ -43,11 +46,11 @@ class ColleagueForm(forms.ModelForm):
         self.fields["first_name"].label = "Name"
         self.fields["first_name"].required = True
         if not (self.instance.pk and is_superuser(self.instance)):
-            # That one takes two: `promote`.
+            # Only `promote` gives this role, by two superusers.
             roles: Any = self.fields["groups"]
             roles.queryset = roles.queryset.exclude(name=SUPERUSER)
         elif self.instance.is_superuser:
-            # As `createsuperuser` makes them, by the flag alone.
+            # `createsuperuser` sets the flag and no role.
             given = {*self.initial["groups"], *Group.objects.filter(name=SUPERUSER)}
             self.initial["groups"] = list(given)
 
@@ -68,7 +71,7 @@ class NewColleagueForm(ColleagueForm):
     )
 
     def clean_email(self):
-        # So that of two who add the same person the second one sees the first.
+        # Of two superusers who add the same person, the second one sees the first.
         colleagues.lock_superusers()
         return validate_free_address(self.cleaned_data["email"])
 
@@ -88,26 +91,30 @@ class AccessForm(ReasonForm):
         return [("Colleague", colleague), ("Roles", roles_of(colleague))]
 
 
-class AgreementForm(ReasonForm):
-    request_kind: type[FactorRemoval | Promotion]
+class RequestForm(ReasonForm):
+    """A dialog that shows the requester, if any, to the superuser who approves."""
+
+    kind: StaffRequest.Kind
 
     def facts(self):
         colleague = Colleague.objects.get(pk=self.object_id)
-        asked = colleagues.find_request(self.request_kind, colleague)
-        told = f"{asked.asked_by}: {asked.reason}" if asked else "nobody yet"
+        request = colleagues.find_request(self.kind, colleague)
+        requester = "nobody yet"
+        if request:
+            requester = f"{request.requested_by}: {request.reason}"
         return [
             ("Colleague", colleague),
             ("E-mail address", colleague.email),
-            ("Asked for by", told),
+            ("Asked for by", requester),
         ]
 
 
-class RemovalAgreementForm(AgreementForm):
-    request_kind = FactorRemoval
+class FactorRemovalForm(RequestForm):
+    kind = StaffRequest.Kind.FACTOR_REMOVAL
 
 
-class PromotionAgreementForm(AgreementForm):
-    request_kind = Promotion
+class PromotionForm(RequestForm):
+    kind = StaffRequest.Kind.PROMOTION
 
 
 class InvitationForm(FactsForm):
@@ -199,7 +206,7 @@ class ColleagueAdmin(PeopleAdmin):
             kwargs["queryset"] = known.order_by("content_type", "codename")
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
-    # Who may change this list may take every permission.
+    # A person who may change staff can give themselves every permission.
     def has_add_permission(self, request):
         return super().has_add_permission(request) and is_superuser(request.user)
 
@@ -213,7 +220,7 @@ class ColleagueAdmin(PeopleAdmin):
     def changeform_view(self, request, *arguments, **more):
         if request.method != "POST" or not is_superuser(request.user):
             return super().changeform_view(request, *arguments, **more)
-        # A row that is read before another superuser ends an access would restore it.
+        # A form that read the row before a deactivation would restore the access.
         with transaction.atomic():
             colleagues.lock_superusers()
             if not colleagues.superusers().filter(pk=request.user.pk).exists():
@@ -347,13 +354,19 @@ class ColleagueAdmin(PeopleAdmin):
             "that it is the colleague who asks. Their password alone logs them in "
             "then, and they set up another factor before they work.",
             "Ask or agree",
-            RemovalAgreementForm,
+            FactorRemovalForm,
         ),
     )
     def remove_factor(self, request, form, object_id):
-        done = colleagues.remove_factor, "factor-removed", "factor-removal-asked"
-        told = "The second factor is removed."
-        return self._ask_or_agree(request, form, object_id, *done, told)
+        return self._request_or_approve(
+            request,
+            form,
+            object_id,
+            colleagues.remove_factor,
+            approved="factor-removed",
+            requested="factor-removal-asked",
+            done="The second factor is removed.",
+        )
 
     @action(
         description="Make a superuser",
@@ -364,37 +377,40 @@ class ColleagueAdmin(PeopleAdmin):
             "Two superusers do this: one asks, another agrees within a day. "
             "Superusers may do everything, so be sure who reads this mailbox.",
             "Ask or agree",
-            PromotionAgreementForm,
+            PromotionForm,
         ),
     )
     def promote(self, request, form, object_id):
-        done = colleagues.promote, "promoted", "promotion-asked"
-        told = "The colleague is a superuser now."
-        return self._ask_or_agree(request, form, object_id, *done, told)
+        return self._request_or_approve(
+            request,
+            form,
+            object_id,
+            colleagues.promote,
+            approved="promoted",
+            requested="promotion-asked",
+            done="The colleague is a superuser now.",
+        )
 
-    def _ask_or_agree(self, request, form, object_id, verb, agreed, asked, told):
+    def _request_or_approve(
+        self, request, form, object_id, verb, *, approved, requested, done
+    ):
+        """Run a verb that needs two superusers, and audit which of the two acts."""
         colleague, reason = self._row(request, object_id), form.cleaned_data["reason"]
-        try:
-            with transaction.atomic():
-                is_done = verb(colleague, by=request.user, reason=reason)
-                done = agreed if is_done else asked
-                self.log_change(request, colleague, done, verb=done, reason=reason)
-        except StaffChangeRefused as e:
-            self.message_user(request, str(e), messages.ERROR)
-        else:
-            if not is_done:
-                told = "It is asked for. Another superuser has to agree within a day."
-            self.message_user(request, told, messages.SUCCESS)
-        return redirect_back(request, colleague)
 
-    def _act(self, request, object_id, verb, done, told, reason=""):
-        colleague = self.get_object(request, object_id)
-        try:
-            with transaction.atomic():
-                verb(colleague, by=request.user)
-                self.log_change(request, colleague, done, verb=done, reason=reason)
-        except StaffChangeRefused as e:
-            self.message_user(request, str(e), messages.ERROR)
-        else:
-            self.message_user(request, told, messages.SUCCESS)
-        return redirect_back(request, colleague)
+        def run():
+            is_done = verb(colleague, by=request.user, reason=reason)
+            action = approved if is_done else requested
+            self.log_change(request, colleague, action, verb=action, reason=reason)
+            return done if is_done else REQUESTED_NOTICE
+
+        return run_dialog(self, request, colleague, run)
+
+    def _act(self, request, object_id, verb, action, done, reason=""):
+        colleague = self._row(request, object_id)
+
+        def run():
+            verb(colleague, by=request.user)
+            self.log_change(request, colleague, action, verb=action, reason=reason)
+            return done
+
+        return run_dialog(self, request, colleague, run)

@@ -1,4 +1,4 @@
-"""Staff: superusers add colleagues, who join by an invitation, and end their access."""
+"""Staff: invitations, roles and access of colleagues, which superusers manage."""
 
 from __future__ import annotations
 
@@ -17,12 +17,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
-from verification.accounts.models import (
-    Colleague,
-    FactorRemoval,
-    Promotion,
-    StaffInvitation,
-)
+from verification.accounts.models import Colleague, StaffInvitation, StaffRequest
+from verification.backoffice.approvals import DecisionRefused, is_second_person
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import (
@@ -35,18 +31,18 @@ from verification.values.wire import utc_text
 from workspaces.people import remove_second_factors
 
 INVITATION_LIFETIME = timedelta(days=7)
-# How long a superuser has to agree to what another one asks.
-AGREEMENT_PERIOD = timedelta(days=1)
-# Of the name that the audit trail knows a colleague by.
+# A request that nobody approves within this time ends.
+REQUEST_LIFETIME = timedelta(days=1)
+# Leaves room in `AuditEvent.actor` for the number of a taken name.
 MAX_USERNAME_LENGTH = 100
 
 
-class StaffChangeRefused(Exception):
-    """Nothing was changed; the text says why."""
+class StaffChangeRefused(DecisionRefused):
+    """A change of staff is refused; the text tells staff why."""
 
 
 def superusers() -> QuerySet[User]:
-    """Return everybody who can log in and manage staff."""
+    """Return the users who can log in and manage staff."""
     has_role = User.groups.through.objects.filter(
         user=OuterRef("pk"), group__name=SUPERUSER
     )
@@ -56,7 +52,7 @@ def superusers() -> QuerySet[User]:
 
 
 def lock_superusers() -> None:
-    """Wait, in a transaction, until nobody else changes who manages staff."""
+    """Lock the superusers, so that changes of staff run one after another."""
     list(superusers().select_for_update(of=("self",), no_key=True).order_by("pk"))
 
 
@@ -75,7 +71,7 @@ def add(email: str, name: str, roles: Iterable[Group], *, by: User) -> Colleague
 
 
 def set_roles(user: User, roles: Iterable[Group]) -> None:
-    """Set the roles; the flag of a superuser says the same as the role."""
+    """Set the roles, and the superuser flag along with the Superuser role."""
     chosen = list(roles)
     user.groups.set(chosen)
     user.is_superuser = any(role.name == SUPERUSER for role in chosen)
@@ -84,9 +80,9 @@ def set_roles(user: User, roles: Iterable[Group]) -> None:
 
 @transaction.atomic
 def invite(user: User, *, by: User) -> None:
-    """Send a link that works for a week; an earlier one stops working.
+    """Send a link that works for a week; an earlier link stops working.
 
-    Raises Refused if the colleague has a password already.
+    Raises StaffChangeRefused if the colleague has a password already.
     """
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if user.has_usable_password():
@@ -111,7 +107,7 @@ def invite(user: User, *, by: User) -> None:
                 "expiresAt": utc_text(invitation.expires_at),
                 "operator": settings.OPERATOR_NAME,
             },
-            # Nobody knows yet which language is read.
+            # The colleague's language is not known yet.
             language=BILINGUAL,
         )
     )
@@ -124,23 +120,23 @@ def withdraw_invitation(user: User) -> None:
 
 
 def find_invited(token: str) -> User | None:
-    """Return the colleague whose link this is, while it works."""
-    waiting = StaffInvitation.objects.select_related("user").filter(
+    """Return the colleague of a link that works, with the invitation locked."""
+    invitations = StaffInvitation.objects.select_related("user").filter(
         token_digest=_digest(token), expires_at__gt=now(), user__is_active=True
     )
-    invitation = waiting.select_for_update(of=("self",)).first()
-    # Who has come by "Forgot your password?" needs no invitation any more.
+    invitation = invitations.select_for_update(of=("self",)).first()
+    # "Forgot your password?" sets a password, too, and ends the invitation.
     if invitation is None or invitation.user.has_usable_password():
         return None
     return invitation.user
 
 
 def accept_invitation(user: User, password: str) -> None:
-    """Set the password, once, in the transaction of `invited_by_link`."""
+    """Set the password, in the transaction of `find_invited`."""
     user.set_password(password)
     user.save(update_fields=["password"])
     StaffInvitation.objects.filter(user=user).delete()
-    # The link has come by this address.
+    # The link was sent to this address, so it is confirmed.
     EmailAddress.objects.update_or_create(
         user=user, email=user.email, defaults={"verified": True, "primary": True}
     )
@@ -148,7 +144,7 @@ def accept_invitation(user: User, password: str) -> None:
 
 @transaction.atomic
 def deactivate(user: User, *, by: User) -> None:
-    """End the access of a colleague. Raises Refused.
+    """End the access of a colleague. Raises StaffChangeRefused.
 
     The database voids the password of an inactive user (`accounts_void_password`), and
     with it the user's sessions, for good.
@@ -161,16 +157,17 @@ def deactivate(user: User, *, by: User) -> None:
 
 @transaction.atomic
 def remove_factor(user: User, *, by: User, reason: str) -> bool:
-    """Undo the factor if another superuser has asked for it, or else ask for it.
+    """Remove the second factor if another superuser requests it, or else request it.
 
-    Returns whether it is undone. Raises Refused.
+    Returns whether it is removed. Raises StaffChangeRefused.
     """
     if user.pk == by.pk:
         raise StaffChangeRefused("Remove your own where you have set it up.")
     user = _lock_user(user, by=by)
     if not is_mfa_enabled(user):
         raise StaffChangeRefused("They have no second factor.")
-    if _request_or_approve(FactorRemoval, user, by=by, reason=reason):
+    kind = StaffRequest.Kind.FACTOR_REMOVAL
+    if _request_or_approve(kind, user, by=by, reason=reason):
         remove_second_factors(user)
         return True
     notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="factor-asked")
@@ -179,20 +176,21 @@ def remove_factor(user: User, *, by: User, reason: str) -> bool:
 
 @transaction.atomic
 def promote(user: User, *, by: User, reason: str) -> bool:
-    """Make a superuser if another superuser has asked for it, or else ask for it.
+    """Make a superuser if another superuser requests it, or else request it.
 
-    A superuser who could make another one alone could create a second account
-    and approve their own requests. The first two are made by `createsuperuser`.
+    A superuser who could promote alone could create a second account and approve their
+    own requests. `createsuperuser` makes the first two.
 
-    Returns whether it is done. Raises Refused.
+    Returns whether it is done. Raises StaffChangeRefused.
     """
     user = _lock_user(user, by=by)
     if is_superuser(user):
         raise StaffChangeRefused("They are a superuser already.")
-    # Without a factor the account is anybody's who reads its mail.
+    # Without a factor, the mailbox alone gives access to the account.
     if not (user.has_usable_password() and is_mfa_enabled(user)):
         raise StaffChangeRefused("They have to join and set up a second factor first.")
-    is_done = _request_or_approve(Promotion, user, by=by, reason=reason)
+    kind = StaffRequest.Kind.PROMOTION
+    is_done = _request_or_approve(kind, user, by=by, reason=reason)
     if is_done:
         set_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
     _notify_promotion(user, by, "promoted" if is_done else "promotion-asked")
@@ -200,7 +198,7 @@ def promote(user: User, *, by: User, reason: str) -> bool:
 
 
 def _notify_promotion(user: User, by: User, what: str) -> None:
-    """Write to the colleague and to all superusers, who can still undo it."""
+    """Send a mail to the colleague and all superusers, who can still undo it."""
     for email in sorted({user.email, *superusers().values_list("email", flat=True)}):
         if email:
             notify_account_holder(
@@ -215,9 +213,9 @@ def _notify_promotion(user: User, by: User, what: str) -> None:
 
 
 def _lock_user(user: User, *, by: User) -> User:
-    """Return the user as they are now, whom nobody changes in this transaction.
+    """Lock the superusers and the user, and return the user as the database has them.
 
-    Raises Refused if `by` manages staff no more, or if the user was deactivated.
+    Raises StaffChangeRefused if `by` is no superuser, or if the user is deactivated.
     """
     lock_superusers()
     if not superusers().filter(pk=by.pk).exists():
@@ -229,50 +227,52 @@ def _lock_user(user: User, *, by: User) -> User:
 
 
 def _request_or_approve(
-    kind: type[FactorRemoval | Promotion], user: User, *, by: User, reason: str
+    kind: StaffRequest.Kind, user: User, *, by: User, reason: str
 ) -> bool:
-    """Return whether another superuser has asked for it; ask for it if nobody has.
+    """Approve another superuser's request, or record one if there is none.
 
-    `user` is `_held`. Raises Refused if `by` has asked.
+    Returns whether it is approved. The caller has locked the user. Raises
+    StaffChangeRefused if `by` is no second person.
     """
-    asked = find_request(kind, user)
-    if asked is None:
-        asks = {
-            "asked_by_user": by.pk,
-            "asked_by": by.get_username(),
+    request = find_request(kind, user)
+    if request is None:
+        fields = {
+            "requested_by_user": by.pk,
+            "requested_by": by.get_username(),
             "reason": reason,
             "email": user.email,
             "created_at": now(),
         }
-        kind.objects.update_or_create(user_id=user.pk, defaults=asks)
+        StaffRequest.objects.update_or_create(user=user, kind=kind, defaults=fields)
         return False
-    if asked.asked_by_user == by.pk:
+    if not is_second_person(by.pk, [request.requested_by_user]):
         raise StaffChangeRefused(
             "You have asked for it: another superuser has to agree."
         )
-    asked.delete()
+    request.delete()
     return True
 
 
-def find_request(
-    kind: type[FactorRemoval | Promotion], user: User
-) -> FactorRemoval | Promotion | None:
-    """Return what another superuser may agree to, for a day and for this address."""
-    able = superusers().values("pk")
-    since = now() - AGREEMENT_PERIOD
-    return kind.objects.filter(
-        user_id=user.pk,
+def find_request(kind: StaffRequest.Kind, user: User) -> StaffRequest | None:
+    """Return the request that another superuser may approve.
+
+    A request ends with its lifetime, when the user's address changes, and when the
+    requester is a superuser no more.
+    """
+    return StaffRequest.objects.filter(
+        user=user,
+        kind=kind,
         email=user.email,
-        created_at__gt=since,
-        asked_by_user__in=able,
+        created_at__gt=now() - REQUEST_LIFETIME,
+        requested_by_user__in=superusers().values("pk"),
     ).first()
 
 
 @transaction.atomic
 def reactivate(user: User, *, by: User) -> None:
-    """Let a colleague in again, who chooses a new password by an invitation.
+    """Restore the access of a colleague, who gets an invitation for a new password.
 
-    A superuser comes back without that role, which takes two superusers.
+    A former superuser does not get that role back, which takes two superusers.
     """
     lock_superusers()
     user.is_active = True
@@ -282,7 +282,7 @@ def reactivate(user: User, *, by: User) -> None:
 
 
 def require_another_superuser(user: User, *, by: User) -> None:
-    """Raise Refused if nobody but `user` could manage staff, or if it is `by`."""
+    """Raise StaffChangeRefused for oneself, and for the last superuser."""
     lock_superusers()
     if user.pk == by.pk:
         raise StaffChangeRefused("Nobody ends their own access: ask another superuser.")

@@ -23,7 +23,7 @@ class StaffManager(UserManager["Colleague"]):
 
 
 class Colleague(User):
-    """A person of the staff; members of workspaces are users, too, and not these."""
+    """A user who works in the admin. Users who are members only are left out."""
 
     objects: ClassVar[StaffManager] = StaffManager()
 
@@ -37,9 +37,9 @@ class Colleague(User):
 
 
 class Session(AbstractBaseSession):
-    """A row of `verification.accounts.sessions.SessionStore`."""
+    """A session of `verification.accounts.sessions.SessionStore`."""
 
-    # Of nobody until the login is complete.
+    # Empty until the login is complete.
     user = models.ForeignKey(
         User, models.CASCADE, null=True, editable=False, related_name="sessions"
     )
@@ -55,51 +55,48 @@ class Session(AbstractBaseSession):
 
 
 class StaffRequest(models.Model):
-    """A superuser asks for something about a colleague; another has to agree.
+    """A request of one superuser about a colleague, for another superuser to approve.
 
-    The row is deleted when that is done. The audit trail keeps what was asked.
+    The row is deleted on approval. The audit trail keeps the request.
     """
 
-    asked_by_user = models.BigIntegerField()
-    asked_by = models.CharField(max_length=150)
+    class Kind(models.TextChoices):
+        FACTOR_REMOVAL = "FACTOR_REMOVAL", "Removal of the second factor"
+        PROMOTION = "PROMOTION", "Promotion to superuser"
+
+    kind = models.CharField(max_length=14, choices=Kind)
+    # Found by the index of the unique constraint.
+    user = models.ForeignKey(
+        User, models.CASCADE, related_name="staff_requests", db_index=False
+    )
+    requested_by_user = models.BigIntegerField()
+    requested_by = models.CharField(max_length=150)
     reason = models.CharField(max_length=500)
-    # The colleague's, when it was asked: for another address nothing is asked.
-    email = models.EmailField(max_length=254, db_default="")
+    # The colleague's address then: the request ends when the address changes.
+    email = models.EmailField(max_length=254, blank=True)
     created_at = models.DateTimeField(default=now)
 
     class Meta:
-        abstract = True
         default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "kind"], name="one_staff_request_of_a_kind"
+            )
+        ]
 
     def __str__(self) -> str:
-        return f"asked by {self.asked_by}: {self.reason}"
-
-
-class FactorRemoval(StaffRequest):
-    """A superuser asks to undo a colleague's second factor."""
-
-    user = models.OneToOneField(
-        User, models.CASCADE, primary_key=True, related_name="factor_removal"
-    )
-
-
-class Promotion(StaffRequest):
-    """A superuser asks to make a colleague a superuser."""
-
-    user = models.OneToOneField(
-        User, models.CASCADE, primary_key=True, related_name="promotion"
-    )
+        return f"requested by {self.requested_by}: {self.reason}"
 
 
 class StaffInvitation(models.Model):
-    """The link by which a new colleague chooses a password, once.
+    """A link for one use by which a new colleague chooses a password.
 
     The row is deleted when the link is used, replaced or withdrawn.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.OneToOneField(User, models.CASCADE, related_name="staff_invitation")
-    # SHA-256 of the link's token, which is random and kept nowhere.
+    # SHA-256 of the link's random token, which only the mail contains.
     token_digest = models.BinaryField(unique=True)
     expires_at = models.DateTimeField()
     created_at = models.DateTimeField(default=now, editable=False)

@@ -3,18 +3,15 @@
 Roles are groups. `write_roles` sets their permissions after every migration, so an edit
 of a group in the admin does not last. To let one person do more, give the permission to
 that person.
-
-Who of the staff asks for something, and who decides about it.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.apps import AppConfig, apps
 from django.contrib.auth.models import Group, Permission
 from django.db import transaction
-from django.http import HttpRequest
 
 VIEW, CHANGE = ("view",), ("view", "change")
 REVEAL = {"backoffice.auditevent": ("reveal_personal",)}
@@ -133,22 +130,3 @@ def _names(models: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
         for label, allowed in models.items()
         for what in allowed
     ]
-
-
-class StaffActor(NamedTuple):
-    """A name can be changed, the id of a user cannot."""
-
-    user: int | None
-    name: str
-
-
-SERVICE = StaffActor(None, "service")
-
-
-def staff_actor(request: HttpRequest) -> StaffActor:
-    return StaffActor(request.user.pk, f"staff {request.user.get_username()}"[:100])
-
-
-def is_second_person(by: StaffActor, asked_by_user: int | None) -> bool:
-    """Whether this is a second person, whatever either is called by now."""
-    return by.user is not None and by.user != asked_by_user

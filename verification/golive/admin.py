@@ -1,26 +1,22 @@
 """The page on which staff review who wants to go live."""
 
-from django.contrib import admin, messages
-from django.db import transaction
+from django.contrib import admin
 from django.http import Http404
 from django.urls import path
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
-from verification.backoffice.dialogs import ReasonForm, dialog, redirect_back
+from verification.backoffice.approvals import run_dialog
+from verification.backoffice.dialogs import ReasonForm, dialog
 from verification.backoffice.disclosure import is_revealed
 from verification.backoffice.model_admin import ReadOnlyAdmin
 from verification.golive import decisions, names
 from verification.golive.documents import download
 from verification.golive.models import WAITING, Application, NameChange, Status
 from verification.golive.review import is_running, review_of
-from verification.golive.status import ActingUser, InvalidTransition
+from verification.golive.status import ActingUser
 from verification.reports.models import ReportStatus
-from verification.reports.status import NotRetryable
-
-REFUSALS = (decisions.DecisionRefused, NotRetryable)
-
 
 # Addresses of the buttons that decide, by their ends.
 DECIDING = ("_take", "_approve", "_reject")
@@ -51,8 +47,25 @@ class WaitingFilter(admin.SimpleListFilter):
         return filter_waiting(applications) if self.value() == "staff" else applications
 
 
+class ReviewAdmin(ReadOnlyAdmin):
+    """Rows that a reviewer decides on by dialogs."""
+
+    def decide(self, request, object_id, verb, done, *arguments):
+        """Call a verb with the row's id, the reviewer and `arguments`."""
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404
+        by = ActingUser(request.user, audit.actor_of(request))
+
+        def run():
+            verb(row.pk, by, *arguments)
+            return done
+
+        return run_dialog(self, request, row, run)
+
+
 @admin.register(Application)
-class ApplicationAdmin(ReadOnlyAdmin):
+class ApplicationAdmin(ReviewAdmin):
     list_display = ["company_name", "workspace", "status", "submitted_at", "decided_at"]
     list_filter = [WaitingFilter, "status"]
     list_select_related = ["workspace"]
@@ -145,10 +158,8 @@ class ApplicationAdmin(ReadOnlyAdmin):
         ),
     )
     def take(self, request, form, object_id):
-        def verb(by):
-            decisions.take(object_id, by)
-
-        return self._act(request, object_id, verb, "It is in review.")
+        done = "It is in review."
+        return self.decide(request, object_id, decisions.take, done)
 
     @action(
         description="Approve",
@@ -164,10 +175,8 @@ class ApplicationAdmin(ReadOnlyAdmin):
         ),
     )
     def approve(self, request, form, object_id):
-        def verb(by):
-            decisions.approve(object_id, by)
-
-        return self._act(request, object_id, verb, "It is approved; the key is sent.")
+        done = "It is approved; the key is sent."
+        return self.decide(request, object_id, decisions.approve, done)
 
     @action(
         description="Reject",
@@ -183,10 +192,9 @@ class ApplicationAdmin(ReadOnlyAdmin):
         ),
     )
     def reject(self, request, form, object_id):
-        def verb(by):
-            decisions.reject(object_id, by, form.cleaned_data["reason"])
-
-        return self._act(request, object_id, verb, "It is rejected; they are told.")
+        reason = form.cleaned_data["reason"]
+        done = "It is rejected; they are told."
+        return self.decide(request, object_id, decisions.reject, done, reason)
 
     @action(
         description="Check again",
@@ -199,48 +207,12 @@ class ApplicationAdmin(ReadOnlyAdmin):
         ),
     )
     def check_again(self, request, form, object_id):
-        application = self.get_object(request, object_id)
-
-        @transaction.atomic
-        def verb(by):
-            decisions.check_again(application, by.user.get_username())
-            action = f"{audit.noun(application)}.checked-again"
-            audit.record(action, by.actor, application)
-
-        return self._act(request, object_id, verb, "The company is checked again.")
-
-    def _act(self, request, object_id, verb, told):
-        return run_decision(self, request, object_id, verb, told)
-
-
-def run_decision(office, request, object_id, verb, told):
-    """Have the reviewer do it to the row, and lead back to its page."""
-    row = office.get_object(request, object_id)
-    if row is None:
-        raise Http404
-    try:
-        verb(ActingUser(request.user, audit.actor_of(request)))
-    except InvalidTransition as e:
-        office.message_user(request, _explain_conflict(e), messages.ERROR)
-    except REFUSALS as e:
-        office.message_user(request, str(e), messages.ERROR)
-    else:
-        office.message_user(request, told, messages.SUCCESS)
-    return redirect_back(request, row)
-
-
-def _explain_conflict(refusal):
-    if refusal.source == Status.SUBMITTED:
-        return "Nothing was done: the application has to be taken for review first."
-    status = Status(refusal.source).label.lower()
-    return (
-        "Nothing was done: the application was taken or decided meanwhile. It is "
-        f"{status} now."
-    )
+        done = "The company is checked again."
+        return self.decide(request, object_id, decisions.check_again, done)
 
 
 @admin.register(NameChange)
-class NameChangeAdmin(ReadOnlyAdmin):
+class NameChangeAdmin(ReviewAdmin):
     list_display = ["legal_name", "trading_name", "shown_now", "status", "created_at"]
     list_filter = ["status"]
     list_select_related = ["workspace"]
@@ -295,12 +267,8 @@ class NameChangeAdmin(ReadOnlyAdmin):
         ),
     )
     def approve(self, request, form, object_id):
-        def verb(by):
-            names.approve_name_change(object_id, by)
-
-        return run_decision(
-            self, request, object_id, verb, "It is approved; they are told."
-        )
+        done = "It is approved; they are told."
+        return self.decide(request, object_id, names.approve_name_change, done)
 
     @action(
         description="Reject",
@@ -316,9 +284,6 @@ class NameChangeAdmin(ReadOnlyAdmin):
         ),
     )
     def reject(self, request, form, object_id):
-        def verb(by):
-            names.reject_name_change(object_id, by, form.cleaned_data["reason"])
-
-        return run_decision(
-            self, request, object_id, verb, "It is rejected; they are told."
-        )
+        done, reason = "It is rejected; they are told.", form.cleaned_data["reason"]
+        verb = names.reject_name_change
+        return self.decide(request, object_id, verb, done, reason)

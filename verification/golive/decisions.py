@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db import transaction
 
 from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused, is_second_person
 from verification.golive.company_report import ACTOR, is_completed
 from verification.golive.messages import notify_approved, notify_rejected, owners_of
 from verification.golive.models import Application, Status
 from verification.golive.status import ActingUser, move
 from verification.reports.retry import retry
+from verification.reports.status import NotRetryable
 from workspaces import keys
 from workspaces.models import Account, Client, Environment, Member
 
 KEY_NAME = "Production"
-
-
-class DecisionRefused(Exception):
-    """Told to staff as it is."""
 
 
 class OwnWorkspace(DecisionRefused):
@@ -77,31 +76,38 @@ def reject(application_id: Any, by: ActingUser, reason: str) -> Application:
     return move(application_id, Status.REJECTED, by, prepare, reason=reason)
 
 
-def check_again(application: Application, actor: str) -> None:
-    """Where its source was away. Raises NotRetryable."""
+@transaction.atomic
+def check_again(application_id: Any, by: ActingUser) -> None:
+    """Retry the failed check of the company. Raises DecisionRefused."""
+    application = Application.objects.select_related("report").get(pk=application_id)
     report = application.report
     assert report is not None  # noqa: S101
     account = Account.objects.select_related("workspace").get(
         workspace=report.workspace_id, environment=report.environment
     )
-    retry(Client(account.workspace, account, f"{ACTOR}, {actor}"[:100]), report.pk)
+    actor = f"{ACTOR}, {by.user.get_username()}"[:100]
+    client = Client(account.workspace, account, actor)
+    try:
+        retry(client, report.pk)
+    except NotRetryable as e:
+        raise DecisionRefused(str(e)) from e
+    action = f"{audit.noun(application)}.checked-again"
+    audit.record(action, by.actor, application)
 
 
 def _require_outsider(application: Application, user: User) -> dict[str, Any]:
-    """Raise OwnWorkspace also for somebody who has left the workspace since."""
-    if (
-        application.submitted_by_id == user.pk
-        or application.documents.filter(uploaded_by=user).exists()
-    ):
-        raise OwnWorkspace
-    refuse_insiders(application.workspace_id, user)
+    """Raise OwnWorkspace for an insider, or for one who worked on it and has left."""
+    uploaders = application.documents.values_list("uploaded_by_id", flat=True)
+    workers = [application.submitted_by_id, *uploaders]
+    require_outsider(application.workspace_id, user, workers)
     return {}
 
 
-def refuse_insiders(workspace_id: UUID, user: User) -> None:
-    """Raise OwnWorkspace for a member, or another account with a member's address."""
-    is_member = Q(user=user)
-    if user.email:
-        is_member |= Q(user__email__iexact=user.email)
-    if Member.objects.filter(is_member, workspace=workspace_id).exists():
+def require_outsider(
+    workspace_id: UUID, user: User, requesters: Iterable[int | None]
+) -> None:
+    """Raise OwnWorkspace for a member, a requester, or their other account."""
+    members = Member.objects.filter(workspace=workspace_id)
+    insiders = {*members.values_list("user_id", flat=True), *requesters}
+    if not is_second_person(user.pk, insiders):
         raise OwnWorkspace

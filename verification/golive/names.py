@@ -8,7 +8,8 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.backoffice import audit
-from verification.golive.decisions import DecisionRefused, refuse_insiders
+from verification.backoffice.approvals import DecisionRefused
+from verification.golive.decisions import require_outsider
 from verification.golive.messages import notify_name_decided
 from verification.golive.models import NameChange
 from verification.golive.status import ActingUser
@@ -97,7 +98,7 @@ def _decide(
     change.workspace = workspace
     if change.status != Status.WAITING:
         raise NotWaiting
-    refuse_insiders(workspace.pk, by.user)
+    require_outsider(workspace.pk, by.user, [change.asked_by_id])
     change.status, change.reason = status, reason
     change.decided_by, change.decided_at = by.user, now()
     change.save()

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused
 from verification.golive.models import Application, Status
 from workspaces.models import Workspace
 
@@ -40,10 +41,14 @@ class ActingUser:
     actor: audit.Actor
 
 
-class InvalidTransition(Exception):
-    def __init__(self, source: str, target: str) -> None:
-        super().__init__(f"An application that is {source} cannot become {target}.")
-        self.source, self.target = source, target
+class InvalidTransition(DecisionRefused):
+    def __init__(self, source: str) -> None:
+        if source == Status.SUBMITTED:
+            why = "the application has to be taken for review first."
+        else:
+            status = Status(source).label.lower()
+            why = f"the application was taken or decided meanwhile. It is {status} now."
+        super().__init__(f"Nothing was done: {why}")
 
 
 def lock_application(application_id: UUID) -> Application:
@@ -70,7 +75,7 @@ def move(
     """Raises InvalidTransition, and whatever `prepare` refuses with."""
     application = lock_application(application_id)
     if target not in Application.TRANSITIONS.get(application.status, ()):
-        raise InvalidTransition(application.status, target)
+        raise InvalidTransition(application.status)
     workspace, stamp = application.workspace, STAMPS[target]
     workspace.go_live = Workspace.GoLive(target.value)
     changed = ["go_live"]

@@ -18,14 +18,13 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 
-from verification.backoffice.approvals import ApprovalAdmin
+from verification.backoffice.approvals import ApprovalAdmin, staff_actor
 from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     confirmation_page,
     link,
     table,
 )
-from verification.backoffice.roles import staff_actor
 from verification.db.ids import filter_by_number
 from verification.payments.links import payment_links
 from verification.payments.models import (
@@ -510,12 +509,11 @@ class RefundAdmin(ApprovalAdmin):
     search_ids = ("id", "checkout_id", "checkout__report_id")
     search_exact = ("provider_refund",)
     verbs = {"approve": approve_refund, "reject": reject_refund}
-    refusal = NotRefundable
-    told = {
+    consequences = {
         "approve": "This money is given back. It cannot be undone.",
         "reject": "This money is not given back. Another refund can be asked for.",
     }
-    asked = [
+    columns = [
         "money",
         "workspace",
         "environment",

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils.timezone import now
 
-from verification.backoffice.roles import SERVICE
+from verification.backoffice.approvals import SERVICE
 from verification.payments.alerts import clear_review_flag, raise_review_flag
 from verification.payments.models import (
     Checkout,

@@ -21,7 +21,13 @@ from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThan
 from django.utils.timezone import now
 
-from verification.backoffice.roles import SERVICE, StaffActor, is_second_person
+from verification.backoffice.approvals import (
+    SERVICE,
+    DecisionRefused,
+    StaffActor,
+    record_approval,
+    record_rejection,
+)
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
 from verification.jobs.batches import sweep
@@ -73,7 +79,7 @@ REFUND_JOB = "verification.payments.refund_transfers.send_refunds"
 POLL_JOB = "verification.payments.polling.poll_due_checkouts"
 
 
-class NotRefundable(Exception):
+class NotRefundable(DecisionRefused):
     """The refund is refused and changes nothing; the text says why."""
 
 
@@ -112,9 +118,7 @@ def approve_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
     """Approve a request. Raises NotRefundable if the requester approves it, or if it
     has a decision already."""
     refund = lock_refund(refund_id)
-    if not is_second_person(by, refund.requested_by_user):
-        raise NotRefundable("Another person than who asked for it must approve it.")
-    _record_decision(refund, by)
+    record_approval(refund, by, NotRefundable)
     _approve(refund, now())
     return refund
 
@@ -123,7 +127,7 @@ def approve_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
 def reject_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
     """Reject a request: another refund may return its money. Raises NotRefundable."""
     refund = lock_refund(refund_id)
-    _record_decision(refund, by)
+    record_rejection(refund, by, NotRefundable)
     end_refund(refund, RefundStatus.REJECTED, "")
     return refund
 
@@ -377,13 +381,6 @@ def _approve(refund: Refund, at: datetime) -> None:
     refund.save()
     # `wake_up_by` would rely on a waiting job, which may run before this commits.
     schedule_job(REFUND_JOB)
-
-
-def _record_decision(refund: Refund, by: StaffActor) -> None:
-    if refund.status != RefundStatus.REQUESTED:
-        raise NotRefundable(f"It is {refund.status} already.")
-    refund.decided_by, refund.decided_by_user = by.name, by.user
-    refund.decided_at = now()
 
 
 def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
