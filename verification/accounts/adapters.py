@@ -1,4 +1,4 @@
-"""Where django-allauth asks us: mails, addresses, names, words, and sealed secrets."""
+"""Adapters of django-allauth: mails, addresses, names, texts and sealed secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from verification.notifications.models import Kind
 from verification.notifications.outbox import notify_account_holder
 from verification.values.wire import utc_text
 
-# By the template that allauth names: what we send, and what of it the letter says.
+# Template of allauth: the kind of our mail, and the change that the mail names.
 MAILS = {
     "account/email/email_confirmation": (Kind.ACCOUNT_CONFIRM, ""),
     "account/email/email_confirmation_signup": (Kind.ACCOUNT_CONFIRM, ""),
@@ -43,14 +43,14 @@ MAILS = {
     "mfa/email/webauthn_removed": (Kind.ACCOUNT_CHANGED, "passkey-off"),
     "mfa/email/recovery_codes_generated": (Kind.ACCOUNT_CHANGED, "codes"),
 }
-# What the link of a letter is called there; that of the others leads to the login.
+# allauth's name for the link in a mail. Other mails link to the login.
 LINK_KEYS = {
     Kind.ACCOUNT_CONFIRM: "activate_url",
     Kind.ACCOUNT_RESET: "password_reset_url",
 }
-# An address that was never confirmed, and is given up, changes nothing.
+# Removing an unconfirmed address changes nothing that the person relies on.
 SUPPRESSED_MAILS = {"account/email/email_deleted"}
-# What is said on the page after; the rest the pages say themselves.
+# Messages on the next page. allauth's other messages repeat what pages show.
 PAGE_MESSAGES = {
     "account/messages/email_confirmed.txt": _("Your e-mail address is confirmed."),
     "account/messages/email_confirmation_failed.txt": _(
@@ -78,7 +78,7 @@ ERRORS = {
 
 
 def notify_account_change(request: HttpRequest, user: Any, what: str) -> None:
-    """Queue the letter about something that allauth sends none of."""
+    """Queue the mail about a change for which allauth has no mail."""
     notify_account_holder(
         Kind.ACCOUNT_CHANGED,
         user.email,
@@ -95,14 +95,14 @@ class AccountAdapter(DefaultAccountAdapter):
     def send_mail(
         self, template_prefix: str, email: str, context: dict[str, Any]
     ) -> None:
-        """Queued, so that an answer takes as long for who has no account."""
+        """Queue the mail: the response time does not show if an account exists."""
         if template_prefix in SUPPRESSED_MAILS:
             return
         kind, what = MAILS[template_prefix]
         notify_account_holder(kind, email, what=what, url=self._link(kind, context))
 
     def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
-        """With the page that the person came for, such as an invitation."""
+        """Return the link, with the page that the visitor wants after it."""
         url = _absolute("account_confirm_email", emailconfirmation.key)
         return passthrough_next_redirect_url(request, url, REDIRECT_FIELD_NAME)
 
@@ -111,7 +111,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return _absolute("account_reset_password_from_key", uid, token)
 
     def populate_username(self, request: HttpRequest, user: Any) -> None:
-        # Nobody types it; made of the address it would show it to staff everywhere.
+        # Random: a name made from the address would show the address to staff.
         user.username = user.username or uuid7().hex
 
     def save_user(
@@ -123,13 +123,13 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def clean_password(self, password: str, user: Any = None) -> str:
         if user is not None and not user.pk:
-            # Who signs up, of whom allauth tells the address alone.
+            # allauth sets only the address of a new user, but the check needs the name.
             user.first_name = self.request.POST.get("name", "")
         cleaned: str = super().clean_password(password, user)
         return cleaned
 
     def get_reauthentication_methods(self, user: Any) -> list[Any]:
-        """Return the second factors of who has any, passkeys first, or the password."""
+        """Return the user's second factors, passkeys first, or else the password."""
         methods: list[Any] = super().get_reauthentication_methods(user)
         factors = [m for m in methods if m["id"] != "reauthenticate"]
         return sorted(factors, key=lambda m: "webauthn" not in m["id"]) or methods
@@ -138,15 +138,15 @@ class AccountAdapter(DefaultAccountAdapter):
         return lockout.client_network(request) or ""
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """Not by account alone, as allauth would: that locks its owner out, too."""
+        """Slow guesses down. allauth's limit would lock out the owner, too."""
         lockout.require_pause(request, str(credentials.get("email") or ""))
 
     def login(self, request: HttpRequest, user: Any) -> None:
-        """Tell the person of a browser that is new, but for the very first login."""
-        is_news = user.last_login and not devices.is_known(request, user.email)
+        """Log in. A new browser sends a mail, unless this is the first login."""
+        is_new_browser = user.last_login and not devices.is_known(request, user.email)
         super().login(request, user)
         devices.remember(request, user.email)
-        if is_news:
+        if is_new_browser:
             notify_account_change(request, user, "login")
 
     def _rollback_login_failed_rl_usage(self) -> None:
@@ -160,14 +160,14 @@ class AccountAdapter(DefaultAccountAdapter):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        if said := PAGE_MESSAGES.get(message_template or ""):
-            messages.add_message(request, level, str(said))
+        if text := PAGE_MESSAGES.get(message_template or ""):
+            messages.add_message(request, level, str(text))
 
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return reverse("mfa_index")
 
     def _link(self, kind: Kind, context: dict[str, Any]) -> str:
-        """Never made of the Host header, which whoever asks can choose."""
+        """Return the link of a mail, from BASE_URL: visitors choose the Host header."""
         if kind in LINK_KEYS:
             return str(context[LINK_KEYS[kind]])
         url = _absolute("account_login")
@@ -177,15 +177,15 @@ class AccountAdapter(DefaultAccountAdapter):
 class SecondFactorAdapter(DefaultMFAAdapter):
     error_messages = {**DefaultMFAAdapter.error_messages, **ERRORS}
 
-    # Under LOOKUP_KEY: `rehash` seals them anew, while `reencrypt` knows only the
-    # fields of our own tables.
+    # Sealed with LOOKUP_KEY: `rehash` seals secrets again, while `reencrypt` knows
+    # only the fields of our own tables.
     def encrypt(self, text: str) -> str:
         nonce = os.urandom(12)
         sealed = _ciphers()[-1].encrypt(nonce, text.encode(), None)
         return base64.b64encode(nonce + sealed).decode()
 
     def decrypt(self, encrypted_text: str, *, keys: int = 0) -> str:
-        """What `encrypt` sealed, with all of LOOKUP_KEY or its oldest so many keys."""
+        """Open a sealed text with all keys of LOOKUP_KEY, or its oldest `keys` ones."""
         raw = base64.b64decode(encrypted_text)
         return _ciphers()[keys - 1].decrypt(raw[:12], raw[12:], None).decode()
 

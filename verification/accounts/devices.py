@@ -1,8 +1,8 @@
-"""Browsers in which a person has logged in before, by a signed cookie.
+"""Browsers in which a person has logged in before, known by a signed cookie.
 
 Such a browser is not slowed when others guess the account's password
-(`verification.accounts.lockout`), and its logins are no news to the person. OWASP calls
-this device cookies. The cookie names accounts by a keyed hash of their address.
+(`verification.accounts.lockout`), and its logins send no mail. OWASP calls these
+device cookies. The cookie names accounts by a keyed hash of their address.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from verification.db.encryption import keyed_hash
 
 SALT = "device"
 COOKIE_LIFETIME = timedelta(days=365)
-# People who share a browser; the one who was not here for longest is forgotten.
-PEOPLE = 5
+# Accounts that one browser remembers; the least recent one is dropped.
+MAX_ACCOUNTS = 5
 
 
 def is_known(request: HttpRequest, email: str) -> bool:
@@ -27,9 +27,9 @@ def is_known(request: HttpRequest, email: str) -> bool:
 
 
 def remember(request: HttpRequest, email: str) -> None:
-    """Have the answer to this request name the account; `write` does it."""
+    """Add the account to the cookie, which `set_cookie` writes to the response."""
     names = [_account_hash(email), *_read_cookie(request)]
-    request.device_names = list(dict.fromkeys(names))[:PEOPLE]  # type: ignore[attr-defined]
+    request.device_names = list(dict.fromkeys(names))[:MAX_ACCOUNTS]  # type: ignore[attr-defined]
 
 
 def set_cookie(request: HttpRequest, response: HttpResponseBase) -> None:

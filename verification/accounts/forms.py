@@ -1,4 +1,4 @@
-"""The forms of allauth in our words, and without hints that only a mouse shows."""
+"""allauth's forms with our labels, without placeholders and tooltips."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from verification.db.encryption import keyed_hash
 from workspaces import rate_limits
 
 CODES_PER_MINUTE = 5
-# Seconds that a one-time code lives.
+# Seconds for which a one-time code is valid.
 TOTP_PERIOD = app_settings.TOTP_PERIOD
-# Of an address, and of the column that holds it.
+# Length of an e-mail address and of its column.
 MAX_EMAIL_LENGTH = 254
 EMAIL_NEEDED = {
     "required": _("Enter your e-mail address"),
@@ -52,7 +52,7 @@ def set_labels(form: forms.Form, **labels: Any) -> None:
 
 
 def check_email_length(email: str) -> str:
-    """allauth would cut off what the column cannot hold, or fail."""
+    """Refuse an address that is too long for the column; allauth would cut it off."""
     if len(email) > MAX_EMAIL_LENGTH:
         raise forms.ValidationError(EMAIL_NEEDED["invalid"])
     return email
@@ -63,7 +63,7 @@ class LoginForm(account.LoginForm):
         super().__init__(*args, **kwargs)
         set_labels(self, login=_("E-mail address"), password=_("Password"))
         self.fields["login"].error_messages.update(EMAIL_NEEDED)
-        # The page has the link.
+        # allauth's link to reset the password; the page has its own.
         self.fields["password"].help_text = ""
 
 
@@ -83,7 +83,7 @@ class SignUpForm(account.SignupForm):
 
     def try_save(self, request: HttpRequest) -> Any:
         if self.account_already_exists:
-            # As slow as a new account, so that nobody measures who has one.
+            # Takes as long as a new account: the time does not show that one exists.
             make_password(self.cleaned_data["password1"])
         return super().try_save(request)
 
@@ -115,7 +115,7 @@ class NewPasswordForm(account.ResetPasswordKeyForm):
 
 
 class FirstPasswordForm(NewPasswordForm):
-    """Of a colleague who was invited."""
+    """The form on which an invited colleague chooses the first password."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -146,11 +146,11 @@ class CodeForm(mfa.AuthenticateForm):
         set_labels(self, code=_("One-time code or recovery code"))
 
     def clean_code(self) -> str:
-        # Counted over all processes, which allauth's own limit is not. Who gets here
-        # knows the password, so nobody else is locked out by this.
+        # All processes share this count, unlike allauth's own limit. The visitor knows
+        # the password already, so a stranger cannot use up the owner's attempts.
         if rate_limits.count(f"codes:{self.user.pk}", CODES_PER_MINUTE).exceeded:
-            told = _("Too many attempts. Try again in some minutes")
-            raise forms.ValidationError(told)
+            message = _("Too many attempts. Try again in some minutes")
+            raise forms.ValidationError(message)
         try:
             code: str = super().clean_code()
             if self.authenticator.type == Authenticator.Type.TOTP:
@@ -165,10 +165,10 @@ class CodeForm(mfa.AuthenticateForm):
 
 
 def use_code(secret: str, code: str) -> None:
-    """Refuse a one-time code of an app that was used, in any form and any process."""
-    present = int(time.time()) // TOTP_PERIOD
-    # The half minute may have ended since allauth looked at the code.
-    for step in (present, present - 1):
+    """Use up an app's one-time code. Raises ValidationError if it was used before."""
+    now = int(time.time()) // TOTP_PERIOD
+    # The code's period may have ended since allauth checked it.
+    for step in (now, now - 1):
         if compare_user_code(
             actual=code, expected=format_hotp_value(hotp_value(secret, step))
         ):
@@ -197,7 +197,7 @@ class ActivateAppForm(totp.ActivateTOTPForm):
 class AddPasskeyForm(webauthn.AddWebAuthnForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Each of ours logs in alone.
+        # Every passkey of ours can log in without a password.
         del self.fields["passwordless"]
         set_labels(self, name=_("What you call it"))
         self.fields["name"].max_length = 100

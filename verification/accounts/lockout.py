@@ -1,10 +1,11 @@
-"""Guessed passwords: an account is locked for the address that guesses, and no other.
+"""Limits on guessed passwords: a lock for one network, and a pause for an account.
 
-Guesses from many addresses slow the account down for browsers in which its owner never
-logged in: the more wrong passwords in an hour, the longer the pause that all of these
-share. So nobody can lock somebody else out: the owner's browsers are not slowed, and
-the link for a new password makes another one known. What is counted is kept under a
-keyed hash of the e-mail that was typed, as people type passwords there, too.
+django-axes locks an account only for the network that guesses. Guesses from many
+networks slow the account down for browsers in which its owner never logged in: more
+wrong passwords in an hour mean a longer pause, which these browsers share. A guesser
+cannot lock the owner out: the owner's browsers have no pause, and the link for a new
+password makes another browser known. Counts are stored under a keyed hash of the typed
+e-mail, because people type passwords into that field, too.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from verification.web.client_address import client_address
 from verification.web.pages import minutes_until, private_page
 from workspaces import rate_limits
 
-# Wrong passwords of an account, from anywhere, that slow nobody down.
-FREE_FAILURES, COUNTED = 10, timedelta(hours=1)
-# Seconds; counts of a moment are kept for five minutes.
+# Wrong passwords for one account, from all networks, before a pause begins.
+FREE_FAILURES, COUNTED_PERIOD = 10, timedelta(hours=1)
+# Seconds. `rate_limits` keeps its counts for five minutes.
 MAX_PAUSE = 240
 
 
@@ -43,7 +44,7 @@ def hashed_username(request: HttpRequest, credentials: dict[str, Any] | None) ->
 
 
 def typed_email(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
-    """Return the e-mail of the account that somebody tries to log in to."""
+    """Return the e-mail address of a login attempt, or an empty text."""
     given = credentials or {}
     email = given.get("email") or request.POST.get("login")
     if not email and (name := given.get("username") or given.get("login")):
@@ -53,7 +54,7 @@ def typed_email(request: HttpRequest, credentials: dict[str, Any] | None) -> str
 
 
 def client_network(request: HttpRequest) -> str | None:
-    """An IPv4 address, or the first of the /64 that whoever has IPv6 is given."""
+    """Return the client's IPv4 address, or the first address of its IPv6 /64."""
     found = client_address(request)
     if isinstance(found, IPv6Address):
         return str(IPv6Address(found.packed[:8] + bytes(8)))
@@ -61,37 +62,39 @@ def client_network(request: HttpRequest) -> str | None:
 
 
 def require_pause(request: HttpRequest, email: str) -> None:
-    """Raise ValidationError if it is not yet time for another password of `email`."""
+    """Raise ValidationError while the account has a pause and this browser is new."""
     if request.user.is_authenticated or devices.is_known(request, email):
         return
     account = hashed_username(request, {"email": email})
     recent = AccessAttempt.objects.filter(
-        username=account, attempt_time__gt=now() - COUNTED
+        username=account, attempt_time__gt=now() - COUNTED_PERIOD
     )
-    seen = recent.aggregate(wrong=Sum("failures_since_start"), last=Max("attempt_time"))
-    wrong = seen["wrong"] or 0
+    failures = recent.aggregate(
+        wrong=Sum("failures_since_start"), last=Max("attempt_time")
+    )
+    wrong = failures["wrong"] or 0
     if wrong < FREE_FAILURES:
         return
     pause = min(2 ** min(wrong - FREE_FAILURES + 1, 8), MAX_PAUSE)
-    moment, last = int(time.time()), int(seen["last"].timestamp())
+    moment, last = int(time.time()), int(failures["last"].timestamp())
     turn = (moment - last) // pause
     if turn and rate_limits.claim_once(f"password:{account}", last + turn * pause):
         return
     audit.write_security_log(
         "login", "slowed", request, account=audit.account_hash(email)
     )
-    told = _(
+    message = _(
         "Many wrong passwords were tried here. Try again in %(seconds)s seconds, use a browser that you have logged in with before, or ask for a new password"  # noqa: E501
     )
     left = last + (turn + 1) * pause - moment
-    raise ValidationError(told % {"seconds": left}, "slowed")
+    raise ValidationError(message % {"seconds": left}, "slowed")
 
 
 @private_page
 def locked_response(
     request: HttpRequest, credentials: dict[str, Any] | None = None
 ) -> HttpResponse:
-    """That it is locked, and for how long."""
+    """Answer 429 with the time until the lock ends; django-axes calls it."""
     attempt = (
         AccessAttempt.objects.filter(
             username=hashed_username(request, credentials),

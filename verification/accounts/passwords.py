@@ -1,9 +1,9 @@
-"""Which passwords are refused: those that are short, and those that are guessed first.
+"""Password validators: a minimum length for each role, and a minimum strength.
 
-Lengths follow the role. What is guessed first is for `zxcvbn` to say, which ships lists
-of breached passwords, names and words, and knows keyboards, repeats, rows and dates.
-`WORDS` and the names of the person, of their workspaces and of the operator count for
-nothing: what is left without them has to be strong.
+`zxcvbn` estimates the strength. It ships lists of breached passwords, names and words,
+and detects keyboard patterns, repeats, sequences and dates. `WORDS` and the names of
+the person, their workspaces and the operator add no strength: the password without
+them has to be strong enough.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-# A password stands that many guesses. zxcvbn calls 10^8 safe; football clubs with a
-# number stand 10^8.6, and twelve digits at random 10^9.5.
+# zxcvbn calls 10^8 guesses safe. It estimates 10^8.6 for a football club with a
+# number, and 10^9.5 for twelve random digits.
 MIN_GUESSES = 10**9
-# zxcvbn looks no further, as its time grows with the length.
+# zxcvbn checks this many characters, because its time grows with the length.
 MAX_CHECKED_LENGTH = 32
-# What is common around this service and not on the library's lists.
+# Words that are common around this service and missing in zxcvbn's lists.
 WORDS = (
     "verification verify report reports consent console sandbox production admin "
     "administrator staff kenya nairobi mombasa kisumu nakuru eldoret safaricom mpesa "
@@ -45,7 +45,7 @@ WEAKNESS_MESSAGES: dict[str, Any] = {
 
 
 class MinimumLengthByRoleValidator:
-    """Staff see everybody's data, so theirs are longer."""
+    """Require longer passwords of staff, who see the data of all workspaces."""
 
     def __init__(self, members: int = 12, staff: int = 15) -> None:
         self.members, self.staff = members, staff
@@ -53,8 +53,8 @@ class MinimumLengthByRoleValidator:
     def validate(self, password: str, user: Any = None) -> None:
         least = self.staff if getattr(user, "is_staff", False) else self.members
         if len(password) < least:
-            told = _("Choose a password of at least %(least)d characters")
-            raise ValidationError(told, "password_too_short", {"least": least})
+            message = _("Choose a password of at least %(least)d characters")
+            raise ValidationError(message, "password_too_short", {"least": least})
 
     def get_help_text(self) -> str:
         return _("At least %(members)d characters; for staff %(staff)d.") % {
@@ -65,7 +65,7 @@ class MinimumLengthByRoleValidator:
 
 class PasswordStrengthValidator:
     def validate(self, password: str, user: Any = None) -> None:
-        # Only who sets a password pays for the lists: 13 MB.
+        # Imported here: processes that check no password save 13 MB of lists.
         from zxcvbn import zxcvbn
 
         whole = password[:MAX_CHECKED_LENGTH]
@@ -83,7 +83,7 @@ class PasswordStrengthValidator:
 
 
 def _personal_words(user: Any) -> re.Pattern[str]:
-    """Match the words that count for nothing in a password of this person."""
+    """Return a pattern for the words that add no strength for this person."""
     texts = [settings.OPERATOR_NAME]
     if user is not None:
         texts += [user.get_full_name(), user.email]
@@ -96,7 +96,7 @@ def _personal_words(user: Any) -> re.Pattern[str]:
 
 
 def _weakness(sequence: Iterable[Any]) -> str:
-    """Return the key in `WHY` of the longest part that is known."""
+    """Return the key in `WEAKNESS_MESSAGES` of the longest part that zxcvbn knows."""
     known = [part for part in sequence if part["pattern"] != "bruteforce"]
     if not known:
         return ""

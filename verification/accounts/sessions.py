@@ -1,7 +1,7 @@
-"""Sessions: in the database, sealed, by the person whose they are; and how they end.
+"""Sessions: sealed rows that belong to a user, and the rules of when they end.
 
-A session ends when it is idle, some hours after its login (sooner for staff), and when
-the person changes how they log in, but for the session that they change it in.
+A session ends when it is idle, and some hours after its login (sooner for staff). A
+change of password, address or second factor ends the user's other sessions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from verification.jobs.queue import job
 
 BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"
-# So that not every page writes the session.
-RESOLUTION = 30
-# What the browser forgets of us when a session ends. Cookies stay: the chosen language
-# is one.
+# Seconds between two writes of the time of last use.
+SEEN_RESOLUTION = 30
+# The browser clears these when a session ends. Cookies stay, such as the language.
 CLEAR_SITE_DATA = '"cache", "storage"'
-# What user agents call themselves, the most telling first.
+# Part of the User-Agent header: browser. The first match counts.
 BROWSERS = {
     "Edg": "Edge",
     "OPR/": "Opera",
@@ -59,7 +58,7 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 class SessionStore(db.SessionStore):
-    """Django's, with the user in a column, and the rest sealed to its row."""
+    """Django's database sessions, with a column for the user and sealed data."""
 
     @classmethod
     def get_model_class(cls) -> type[AbstractBaseSession]:
@@ -78,7 +77,7 @@ class SessionStore(db.SessionStore):
         return base64.b64encode(sealed).decode()
 
     def decode(self, session_data: str | bytes) -> dict[str, Any]:
-        """Return nothing, as of a session that has ended, for what cannot be opened."""
+        """Return the session's data, or an empty dict if it cannot be opened."""
         try:
             sealed = base64.b64decode(session_data)
             text = unseal(sealed, column="accounts_session", row=self.session_key)
@@ -106,7 +105,7 @@ def begin_session(request: HttpRequest) -> None:
 
 
 def browser_name(request: HttpRequest) -> str:
-    """Return such as "Chrome, Android", or nothing where the browser does not say."""
+    """Return browser and system, such as "Chrome, Android", as far as known."""
     agent = request.headers.get("User-Agent", "")
     known = (
         (n for k, n in names.items() if k in agent) for names in (BROWSERS, SYSTEMS)
@@ -115,7 +114,7 @@ def browser_name(request: HttpRequest) -> str:
 
 
 def open_sessions(request: HttpRequest) -> list[OpenSession]:
-    """Return those of the person who asks, the newest first."""
+    """Return the user's open sessions, the last used first."""
     found = []
     for row in _sessions_of(request.user):
         store = SessionStore(row.session_key)
@@ -135,7 +134,7 @@ def open_sessions(request: HttpRequest) -> list[OpenSession]:
 
 
 def end_session(user: Any, name: str) -> bool:
-    """End the session of this name, if it is one of the user's."""
+    """End the user's session of this name. Returns whether there is one."""
     for row in _sessions_of(user):
         if session_name(row.session_key) == name:
             row.delete()
@@ -144,7 +143,7 @@ def end_session(user: Any, name: str) -> bool:
 
 
 def end_other_sessions(request: HttpRequest, user: Any) -> int:
-    """End the sessions of the user but that of this request. Returns how many."""
+    """End all sessions of the user but this one. Returns how many."""
     others = user.sessions.exclude(session_key=request.session.session_key)
     ended: int = others.delete()[0]
     return ended
@@ -163,7 +162,7 @@ class SessionLimitsMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        # Pages and the API that need no login do not read the session for this.
+        # Other pages and the API need no login, so they cost no query here.
         if not (
             settings.SESSION_COOKIE_NAME in request.COOKIES and _needs_session(request)
         ):
@@ -185,7 +184,7 @@ def _end_or_extend(request: HttpRequest) -> None:
         return
     if _is_expired(request.session, is_staff=request.user.is_staff):
         logout(request)
-    elif int(time.time()) - request.session[SEEN] > RESOLUTION:
+    elif int(time.time()) - request.session[SEEN] > SEEN_RESOLUTION:
         request.session[SEEN] = int(time.time())
 
 

@@ -1,4 +1,4 @@
-"""What follows from what people do with their accounts."""
+"""Receivers of the signals of login, accounts and second factors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verification.payments.alerts import count_refused_access
 from workspaces.members import is_invited
 from workspaces.signup import create_own_workspace
 
-# What people do with their own account, as the audit trail calls it.
+# Verb in the audit trail: signal of allauth.
 AUDITED_SIGNALS = {
     "password-changed": account.password_changed,
     "password-reset": account.password_reset,
@@ -30,7 +30,7 @@ AUDITED_SIGNALS = {
     "recovery-codes-made": mfa.authenticator_reset,
 }
 
-# Whoever was logged in by what held before is logged out.
+# Changes after which only the session that made them stays.
 ENDS_OTHER_SESSIONS = [
     account.password_changed,
     account.password_reset,
@@ -41,7 +41,7 @@ ENDS_OTHER_SESSIONS = [
 
 
 def connect() -> None:
-    """Kept by name: connecting again changes nothing."""
+    """Connect all receivers, once for each `dispatch_uid`."""
     account.email_confirmed.connect(
         _on_email_confirmed, dispatch_uid="open the first workspace"
     )
@@ -68,10 +68,10 @@ def connect() -> None:
 
 def _on_email_confirmed(email_address: Any, **_: Any) -> None:
     user: User = email_address.user
-    # Another address of somebody who has been here opens nothing.
+    # Only the first address of a new user creates a workspace.
     if user.last_login or user.is_staff or user.memberships.exists():
         return
-    # Who was invited comes for that workspace, and can open one of their own later.
+    # An invited user joins that workspace, and may create an own one later.
     if not is_invited(user.email):
         create_own_workspace(user)
 
@@ -98,19 +98,19 @@ def _on_staff_login(request: Any, user: User, **_: Any) -> None:
 
 
 def _on_factor_added(request: Any, user: User, authenticator: Any, **_: Any) -> None:
-    """Who sets a factor up has just used it, in this session."""
+    """Count the new factor as used: setting it up needs a code or a touch."""
     if authenticator.type != Authenticator.Type.RECOVERY_CODES:
         record_authentication(request, user, "mfa", type=authenticator.type)
 
 
 def _on_step_completed(request: Any, **_: Any) -> None:
-    """Give the session another key; the login itself does so on its own."""
+    """Change the session's key after a second step; Django does it at the login."""
     if request.user.is_authenticated:
         request.session.cycle_key()
 
 
 def _on_password_reset(request: Any, user: User, **_: Any) -> None:
-    """The link came by the person's own mail, so their browser is known."""
+    """Remember the browser: its user has opened the link from the mailbox."""
     devices.remember(request, user.email)
 
 
@@ -127,7 +127,7 @@ def _on_credentials_changed(request: Any, user: User, **_: Any) -> None:
 def _on_email_changed(
     request: Any, user: User, from_email_address: Any, **_: Any
 ) -> None:
-    # The first one is no change, though allauth tells of it alike.
+    # allauth sends the signal for a first address, too, which is no change.
     if from_email_address:
         _audit(request, user, "email-changed")
         if request is not None and request.user.pk == user.pk:
@@ -135,10 +135,10 @@ def _on_email_changed(
 
 
 def _audit_receiver(act: str) -> Any:
-    def note(request: Any, user: User, **_: Any) -> None:
+    def receiver(request: Any, user: User, **_: Any) -> None:
         _audit(request, user, act)
 
-    return note
+    return receiver
 
 
 def _audit(request: Any, user: User, act: str) -> None:

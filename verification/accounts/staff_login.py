@@ -1,4 +1,4 @@
-"""The way into the admin: the same login as everybody's, and a second factor."""
+"""Access to the admin: the login that members use, plus a second factor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
-# Pages of the admin that have one of ours in their place.
+# Django's page of the admin: the view that replaces it.
 REPLACED_PAGES = {
     "login": "account_login",
     "password_change": "account_change_password",
@@ -22,14 +22,14 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 def has_second_factor(request: HttpRequest) -> bool:
-    """A code or passkey was used in this session, and still counts."""
+    """Return whether the user has a second factor and used it in this session."""
     if not (request.user.is_authenticated and is_mfa_enabled(request.user)):
         return False
     return _has_proved_factor(request)
 
 
 def second_factor_url(user: Any) -> str:
-    """Return the page where the user proves a second factor; empty without one."""
+    """Return the URL of the page that asks for a second factor, or an empty text."""
     if not is_mfa_enabled(user):
         return ""
     methods = get_adapter().get_reauthentication_methods(user)
@@ -37,13 +37,13 @@ def second_factor_url(user: Any) -> str:
 
 
 def _has_proved_factor(request: HttpRequest) -> bool:
-    """A code or passkey was used in this session."""
+    """Return whether a code or passkey was used in this session."""
     records = get_authentication_records(request, request.user)
     return any(record.get("method") == "mfa" for record in records)
 
 
 class StaffMiddleware:
-    """In front of every view of the admin, whatever its site is."""
+    """Let only staff with a proven second factor reach views of the admin."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -66,7 +66,7 @@ class StaffMiddleware:
         if not request.user.is_authenticated:
             return _redirect_to_view("account_login", request.get_full_path())
         if not request.user.is_staff:
-            # Whoever is no staff is not told that there is anything.
+            # Members get the answer of a page that does not exist.
             raise Http404
         if not is_mfa_enabled(request.user):
             return _redirect_to_view("mfa_activate_totp", request.get_full_path())
@@ -85,9 +85,9 @@ def _is_admin(request: HttpRequest) -> bool:
 
 
 def _next(request: HttpRequest) -> str:
-    asked = request.GET.get("next", "")
-    is_ours = url_has_allowed_host_and_scheme(asked, allowed_hosts=None)
-    return asked if is_ours and asked.startswith("/") else reverse("admin:index")
+    url = request.GET.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(url, allowed_hosts=None)
+    return url if is_ours and url.startswith("/") else reverse("admin:index")
 
 
 def _redirect_to_view(name: str, after: str) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""Those of allauth's pages that we have; what is not named here is not there."""
+"""The pages of allauth that this service offers. Its other pages do not exist."""
 
 from allauth.account import views as account
 from allauth.mfa.base import views as mfa

@@ -1,4 +1,4 @@
-"""allauth's views as our other pages are: in a language, kept by nobody, limited."""
+"""allauth's views, with our language choice, cache headers and rate limits."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ PASSKEY = Authenticator.Type.WEBAUTHN
 
 
 def account_page(view: View, *, limit: int | None = None, script: bool = False) -> View:
-    """`limit` is how many forms an address may send in a minute.
+    """Make a view of allauth a private page of ours.
 
-    `script` lets the page run our files, as passkeys need them.
+    `limit` is the number of forms that an address may send in a minute. `script` lets
+    the page run our script files, which passkeys need.
     """
 
     @private_page
@@ -58,7 +59,7 @@ def account_page(view: View, *, limit: int | None = None, script: bool = False) 
         ):
             return render(request, "429.html", status=429)
         response = view(request, *args, **kwargs)
-        # Now, in the language that `private` has chosen.
+        # Rendered here, while the language of `private_page` is active.
         if hasattr(response, "render") and not getattr(response, "is_rendered", True):
             response.render()
         devices.set_cookie(request, response)
@@ -72,9 +73,9 @@ def account_page(view: View, *, limit: int | None = None, script: bool = False) 
 @login_required
 @reauthentication_required
 def email(request: HttpRequest) -> HttpResponse:
-    """Another address replaces the present one once its link was followed."""
+    """Let a new address replace the old one once its link is opened."""
     if "action_primary" in request.POST:
-        # allauth would take an unconfirmed one where none is confirmed.
+        # allauth would accept an unconfirmed address of a user without another.
         raise Http404
     answer: HttpResponse = account.email(request)
     return answer
@@ -83,7 +84,7 @@ def email(request: HttpRequest) -> HttpResponse:
 @login_required
 @reauthentication_required(allow_get=True)
 def session_list(request: HttpRequest) -> HttpResponse:
-    """Where the person is logged in; by POST, one of these or all others end."""
+    """List the user's open sessions; a POST ends one of them, or all others."""
     assert isinstance(request.user, User)  # noqa: S101
     if request.method != "POST":
         shown = {"sessions": sessions.open_sessions(request)}
@@ -99,7 +100,7 @@ def session_list(request: HttpRequest) -> HttpResponse:
 
 
 class RecoveryCodesFirstMixin(NextRedirectMixin):
-    """By way of the recovery codes to the page that the person came for."""
+    """Show the new recovery codes before the page that the visitor wants."""
 
     did_generate_recovery_codes = False
 
@@ -119,7 +120,7 @@ class AddPasskeyView(RecoveryCodesFirstMixin, webauthn.AddWebAuthnView):
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         shown: dict[str, Any] = super().get_context_data(**more)
         options = webauthn_auth.begin_registration(self.request.user, passwordless=True)
-        # allauth forgets what it is given, such as the form with its faults.
+        # allauth drops `more`, such as the form with its errors.
         return shown | more | {"js_data": {"creation_options": options}}
 
 
@@ -161,7 +162,7 @@ class RecoveryCodesView(recovery_codes.ViewRecoveryCodesView):
 
 
 class SignUpView(account.SignupView):
-    """Who was invited gets no workspace of their own, and is not promised one."""
+    """The page names the invitation, if any: then no workspace is created."""
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         return super().get_context_data(**more) | {
@@ -180,7 +181,7 @@ def _invitation(url: str) -> Invitation | None:
 
 
 class ConfirmEmailView(account.ConfirmEmailView):
-    """By way of the login to the page that the person came for, or to the console."""
+    """Lead to the page that the visitor wants, or the console, after a login."""
 
     def get_redirect_url(self) -> str:
         after = self.get_next_url() or reverse("console:home")
@@ -191,7 +192,7 @@ class ConfirmEmailView(account.ConfirmEmailView):
 
 @transaction.atomic
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    """An invited colleague chooses a password and goes on to the second factor."""
+    """Let an invited colleague choose a password and set up a second factor."""
     if (user := colleagues.find_invited(token)) is None:
         return render(request, "account/join_over.html", status=404)
     form = FirstPasswordForm(request.POST or None, user=user)
@@ -199,17 +200,17 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "account/join.html", {"form": form, "invited": user})
     colleagues.accept_invitation(user, form.cleaned_data["password1"])
     audit.record("user.joined", audit.actor_of(request, user), user)
-    came = Login(user=user, redirect_url=reverse("admin:index"))
-    answer = perform_password_login(request, {"email": user.email}, came)
+    login = Login(user=user, redirect_url=reverse("admin:index"))
+    answer = perform_password_login(request, {"email": user.email}, login)
     if request.user.is_authenticated:
-        # The password was typed just now: the second factor is set up without it.
-        # A colleague who has come back has one, and types its code first.
+        # The new password counts as typed, so the page of the second factor does not
+        # ask for it. A reactivated colleague has a factor and types its code first.
         reauthenticate_by_password(request)
     return answer
 
 
 def _is_rate_limited(request: HttpRequest, view: View, limit: int) -> bool:
-    # Functions that `as_view` makes are all called alike.
+    # All functions that `as_view` returns have the same name.
     form = f"form {getattr(view, 'view_class', view).__name__}"
     address = lockout.client_network(request) or ""
     return rate_limits.count_for_address(address, form, limit).exceeded
