@@ -92,7 +92,7 @@ def test_personal_data_is_masked(rows, staff, model):
 
 
 def test_no_list_counts_a_whole_table(rows, monkeypatch):
-    monkeypatch.setattr(CheapPaginator, "COUNTED", 2)
+    monkeypatch.setattr(CheapPaginator, "MAX_COUNT", 2)
     everything = StatusChange.objects.order_by("id")
 
     assert CheapPaginator(everything, 1).count == 2

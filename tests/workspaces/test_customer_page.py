@@ -121,7 +121,7 @@ def test_the_newest_reports_come_from_an_index(workspace):
 
 
 def test_counts_stop_somewhere(rows, monkeypatch):
-    monkeypatch.setattr(customer, "COUNTED", 1)
+    monkeypatch.setattr(customer, "MAX_COUNT", 1)
     assert customer._count(Report.objects.all()) == "1+"
 
 

@@ -19,7 +19,7 @@ admin.site.index_title = "Dashboard"
 # Staff and members have pages of their own.
 admin.site.unregister(User)
 admin.site.unregister(Group)
-# Secrets of second factors, and addresses that allauth's own page lets staff edit.
+# These pages would show secrets, and let staff edit addresses.
 admin.site.unregister(EmailAddress)
 admin.site.unregister(Authenticator)
 
@@ -27,7 +27,7 @@ admin.site.unregister(Authenticator)
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin):
     list_display = ["created_at", "actor", "action", "object", "reason", "request_id"]
-    # Typed in full: to ask the table which there are would read all of it.
+    # Staff type whole values: a list of choices would read the whole table.
     list_filter = [
         exact_filter("actor", "actor"),
         exact_filter("action", "action"),
@@ -64,7 +64,7 @@ class GroupAdmin(BackofficeAdmin, DjangoGroupAdmin):
     search_ids = ()
     search_exact = ("name",)
 
-    # Roles are known by their names: to rename one would give or take everything.
+    # Code finds roles by their names, so a new name would change permissions.
     def get_readonly_fields(self, request, obj=None):
         is_role = obj is not None and obj.name in {*ROLES, SUPERUSER}
         return ["name"] if is_role else []

@@ -6,7 +6,7 @@ applications and name changes, removals of a colleague's second factor, and prom
 - A person requests. Nobody decides on what the service requests: it is done at once.
 - Another person decides, see `is_second_person`. A requester may reject their own
   refund or ledger entry, which moves no money.
-- The verb locks what it decides on, and refuses a request that has a decision.
+- A verb locks the request, and refuses one that has a decision already.
 - The audit trail records the request and the decision with actor and reason, each in
   the transaction of its verb: `refund.approved`, `name-change.asked`.
 """
@@ -34,7 +34,7 @@ class DecisionRefused(Exception):
 
 
 class StaffActor(NamedTuple):
-    """Who requests or decides. The id stays when the user's name changes."""
+    """The user who requests or decides. The id stays when the name changes."""
 
     user: int | None
     name: str

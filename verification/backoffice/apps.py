@@ -7,7 +7,7 @@ class BackofficeConfig(AppConfig):
     label = "backoffice"
 
     def ready(self) -> None:
-        # It needs the models of users, which are not there yet above.
+        # Imported here: these need the models of users.
         from verification.backoffice import lookup_key
         from verification.backoffice.roles import after_migrate
 

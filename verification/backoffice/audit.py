@@ -1,8 +1,8 @@
-"""The security log: one JSON line for each attempt to get in and each act on the trail.
+"""The audit trail, and the security log.
 
-An account that was only typed stands as a keyed hash: people type passwords there, too.
-
-Writing the audit trail, in the transaction of what it tells of.
+`record` writes an audit event in the transaction of the change. The security log has
+one JSON line for each audit event and each attempt to log in. It names an account by a
+keyed hash, because people type passwords into the field of the account, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("verification.security")
 def write_security_log(
     event: str, outcome: str, request: HttpRequest | None = None, **more: Any
 ) -> None:
-    """Write a line; `outcome` is accepted, refused or locked-out."""
+    """Write a line. `outcome` is accepted, refused, slowed or locked-out."""
     address = client_address(request) if request is not None else None
     log.log(
         logging.INFO if outcome == "accepted" else logging.WARNING,
@@ -41,19 +41,19 @@ def write_security_log(
     )
 
 
-def account_hash(typed: str) -> str:
-    """Return a name for what somebody typed as an account, alike for alike accounts."""
-    return str(UUID(bytes=keyed_hash("account", typed.strip().casefold())[:16]))
+def account_hash(account: str) -> str:
+    """Return the keyed hash that names an account in the log, as a UUID."""
+    return str(UUID(bytes=keyed_hash("account", account.strip().casefold())[:16]))
 
 
 MAX_REASON_LENGTH = 500
-# By what a row that names no workspace is reached from one that does.
+# Fields that lead from a row without a workspace to a row with one.
 OWNERS = ("report", "account", "checkout")
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts; `address` is where from, where somebody asked for it."""
+    """The person, key or job of an audit event, and the client's address, if any."""
 
     kind: ActorKind
     name: str
@@ -64,7 +64,7 @@ SERVICE = Actor(ActorKind.SERVICE, "service")
 
 
 def actor_of(request: HttpRequest, user: Any = None) -> Actor:
-    """The person who is logged in, or whom the page itself knows."""
+    """Return the user as an actor; without `user`, the one who is logged in."""
     user = user or request.user
     kind = ActorKind.STAFF if user.is_staff else ActorKind.MEMBER
     address = client_address(request)
@@ -80,7 +80,11 @@ def record(
     fields: Sequence[str] = (),
     reason: str = "",
 ) -> AuditEvent:
-    """The workspace is that of `obj`, or of what it belongs to, where none is given."""
+    """Write an audit event about a row, and its line in the security log.
+
+    `fields` are names of fields that the actor changed or saw. Without `workspace_id`,
+    the event names the workspace of the row or of its owner.
+    """
     log.info(
         "audit",
         extra={
@@ -107,16 +111,16 @@ def record(
 
 
 def noun(obj: Model) -> str:
-    """What an action is of: `api-key`, `webhook-configuration`."""
+    """Return the noun of an action: `api-key`, `webhook-configuration`."""
     return slugify(str(obj._meta.verbose_name))
 
 
 def workspace_of(obj: Model) -> UUID | None:
     if obj._meta.label == "workspaces.Workspace":
         return obj.pk
-    if found := getattr(obj, "workspace_id", None):
-        return found
-    for owner in OWNERS:
-        if above := getattr(obj, owner, None):
-            return workspace_of(above)
+    if workspace_id := getattr(obj, "workspace_id", None):
+        return workspace_id
+    for name in OWNERS:
+        if owner := getattr(obj, name, None):
+            return workspace_of(owner)
     return None

@@ -1,4 +1,4 @@
-"""Dialogs of the admin: what a button says before it acts, and where it leads after."""
+"""Dialogs of the admin: their forms, texts and the page after them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Facts = list[tuple[str, Any]]
 
 
 class FactsForm(BaseDialogForm):
-    """A dialog that names the row it acts on, and what changes, above its fields."""
+    """A dialog that shows facts about the row above its fields."""
 
     form_before_template = "admin/facts.html"
-    # The label of the button, where the dialog's own does not fit.
+    # The label of the button, in place of the dialog's.
     submit_text = ""
 
     def facts(self) -> Facts:
@@ -41,19 +41,22 @@ class ReasonForm(FactsForm):
 
 
 def dialog(
-    title: str, told: str, button: str, form: type[BaseDialogForm] = BaseDialogForm
+    title: str,
+    description: str,
+    button: str,
+    form: type[BaseDialogForm] = BaseDialogForm,
 ) -> Any:
-    """The `dialog=` of an action: without one it would act when its URL is opened."""
+    """Return the `dialog=` of an action, so that opening its URL changes nothing."""
     return {
         "title": title,
-        "description": told,
+        "description": description,
         "form_class": form,
         "form_submit_text": button,
     }
 
 
 def redirect_back(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:
-    """Return to `url`, to the page that opened the dialog, or to the row's page."""
+    """Redirect to `url`, to the page that opened the dialog, or to the row's page."""
     meta = obj._meta
     name = f"admin:{meta.app_label}_{meta.model_name}_change"
     url = url or _dialog_page(request) or reverse(name, args=[quote(obj.pk)])
@@ -63,8 +66,8 @@ def redirect_back(request: HttpRequest, obj: Model, url: str = "") -> HttpRespon
 
 
 def _dialog_page(request: HttpRequest) -> str:
-    """The page of the admin that htmx names, without a host that it could name."""
-    asked = urlsplit(request.headers.get("HX-Current-URL", ""))
-    if not asked.path.startswith(reverse("admin:index")):
+    """Return the path of the admin page that htmx names; the host could be forged."""
+    current = urlsplit(request.headers.get("HX-Current-URL", ""))
+    if not current.path.startswith(reverse("admin:index")):
         return ""
-    return f"{asked.path}?{asked.query}" if asked.query else asked.path
+    return f"{current.path}?{current.query}" if current.query else current.path

@@ -1,7 +1,7 @@
-"""Personal data is masked until somebody says why they must see it.
+"""Masking of personal data in the admin, until staff give a reason to see it.
 
-What is revealed stays so on that page for ten minutes, in that session alone; who,
-what and why is in the audit trail.
+A reveal shows the values of one page for ten minutes in one session. The audit trail
+records the actor, the fields and the reason.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from verification.backoffice.dialogs import ReasonForm, dialog, redirect_back
 from verification.backoffice.widgets import json_block
 from verification.values.masking import DOTS, mask
 
-SECONDS = 600
-KEY = "revealed"
+REVEAL_SECONDS = 600
+SESSION_KEY = "revealed"
 REVEAL = "backoffice.reveal_personal"
 REVEAL_NOTICE = "Who you are, what you open and the reason are recorded for good."
 
 
 class RevealingAdmin(ModelAdmin):
-    """`personal_fields` are methods that return data, not HTML, or encrypted fields."""
+    """An admin page with masked values.
+
+    `personal_fields` names encrypted fields, and methods that return data, not HTML.
+    """
 
     personal_fields: tuple[str, ...] = ()
-    # What the page shows elsewhere once it is revealed, as the audit trail names it.
+    # Names for the audit trail of other values that a reveal shows.
     also_revealed: tuple[str, ...] = ()
     actions_detail: Any = ["reveal"]
 
@@ -90,13 +93,15 @@ class RevealingAdmin(ModelAdmin):
 
 
 def is_revealed(request: HttpRequest, obj: Model) -> bool:
-    return request.session.get(KEY, {}).get(_name(obj), 0) > time.time()
+    return request.session.get(SESSION_KEY, {}).get(_name(obj), 0) > time.time()
 
 
 def remember_reveal(request: HttpRequest, obj: Model) -> None:
     now = time.time()
-    kept = {k: end for k, end in request.session.get(KEY, {}).items() if end > now}
-    request.session[KEY] = {**kept, _name(obj): now + SECONDS}
+    open_pages = {
+        k: end for k, end in request.session.get(SESSION_KEY, {}).items() if end > now
+    }
+    request.session[SESSION_KEY] = {**open_pages, _name(obj): now + REVEAL_SECONDS}
 
 
 def _name(obj: Model) -> str:
@@ -116,10 +121,10 @@ def _mask_until_revealed(
         shown.short_description = str(field.verbose_name)
 
     @wraps(shown)
-    def veiled(obj: Any) -> Any:
+    def masked(obj: Any) -> Any:
         value = shown(obj)
         if isinstance(value, SafeString):
             return value if obj.is_revealed else DOTS
         return json_block(value if obj.is_revealed else mask(value))
 
-    return veiled
+    return masked

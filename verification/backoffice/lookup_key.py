@@ -1,7 +1,7 @@
-"""The LOOKUP_KEY that the tables were written with, and the refusal of any other.
+"""Refuse database connections of a process with the wrong LOOKUP_KEY.
 
-A process with another key finds no row by its hash, and writes rows that nobody else
-finds. So it gets no connection to the database; `manage.py rehash` alone does.
+Such a process would find no row by its keyed hash, and write rows that other processes
+cannot find. Only `manage.py rehash` may connect, to write the hashes with a new key.
 """
 
 from collections.abc import Iterator
@@ -37,19 +37,21 @@ def allow_wrong_key() -> Iterator[None]:
 
 
 def fingerprints() -> list[bytes]:
-    """What `LookupKey` holds after each key of LOOKUP_KEY, the oldest first."""
+    """Return the fingerprint of each key of LOOKUP_KEY, the oldest first."""
     return keyed_hashes("lookup key")
 
 
 def was_in_use(keys: int, at: datetime) -> bool:
-    """Return whether printed links of that time were made with the first `keys` keys
-    and no later `rehash` has ended them."""
+    """Return whether links of that time use the first `keys` keys and still work.
+
+    A later `rehash` may have ended them.
+    """
     later = LookupKey.objects.filter(pk__gt=keys)
     return bool(later) and at < later[0].since and not any(k.ends_links for k in later)
 
 
 def _refuse_wrong_key(connection: Any, **more: object) -> None:
-    """Raises NotForUs."""
+    """Raise DatabaseRefused if the database was written with another key."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -63,6 +65,6 @@ def _refuse_wrong_key(connection: Any, **more: object) -> None:
             connection.close()
             raise
     except BaseException:
-        # Left open it would be used without another look.
+        # An open connection would be used again without this check.
         connection.close()
         raise

@@ -1,6 +1,6 @@
-"""Filters of lists: what is typed is looked up whole, as the indexes have it.
+"""Base classes of the admin's pages: filters, big tables, and rows that nobody edits.
 
-What the pages of the back office share: big tables, and history nobody edits.
+Filters and searches compare whole values, so that indexes answer them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from verification.backoffice.widgets import table as table
 
 
 class ExactFilter(TextFilter):
-    """`field` is what `parameter_name` says; nothing is found by what cannot be it."""
+    """Filter by a whole value of `field`, or of `parameter_name` without one."""
 
     field = ""
     is_uuid = False
@@ -46,7 +46,6 @@ class ExactFilter(TextFilter):
 
 
 def exact_filter(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilter]:
-    """A filter for one field."""
     members = {
         "title": title,
         "parameter_name": field,
@@ -57,9 +56,9 @@ def exact_filter(field: str, title: str, *, is_uuid: bool = False) -> type[Exact
 
 
 class DateRangeFilter(RangeDateTimeFilter):
-    """Unfold's own asks for times without a zone, and drops a day without a time.
+    """Filter by a span of time in the time zone that pages show.
 
-    Days and times are those that pages show.
+    Unfold's filter uses times without a zone, and ignores a day without a time.
     """
 
     def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -84,32 +83,32 @@ def is_uuid(text: str) -> bool:
     return True
 
 
-# Sent by who has read what follows.
+# The confirmation page sends this field.
 CONFIRMED_FIELD = "_sure"
-# Of lists whose field posts to the search of the back office, which finds their rows by
-# names of people or workspaces, too.
+# The search field of these lists posts to the search of the back office, which finds
+# rows by names of people and workspaces.
 SEARCHED_LIST_TEMPLATE = "admin/searched_list.html"
-# More rows than this are counted, and not named, on the page that asks.
+# The confirmation page names this many rows, and counts the others.
 MAX_NAMED_ROWS = 20
 
 
 class CheapPaginator(Paginator):
-    """Counts no further than anybody pages, so that no page counts a whole table."""
+    """Count up to a limit, so that no page counts a whole table."""
 
-    COUNTED = 10_000
+    MAX_COUNT = 10_000
     object_list: QuerySet
 
     @cached_property
     def count(self) -> int:
-        return self.object_list.order_by()[: self.COUNTED].count()
+        return self.object_list.order_by()[: self.MAX_COUNT].count()
 
 
 class BackofficeAdmin(ModelAdmin):
-    """Nothing is deleted here, and only what was edited is written.
+    """A page that deletes nothing and writes only the fields that a form changed.
 
-    `search_ids` are found by a whole UUID, `search_exact` by the whole text. What a
-    form makes of other fields than its own is named in `also_written`. `sure` tells of
-    actions what follows; they are done once somebody has read that and said yes.
+    The search compares `search_ids` with a whole UUID, and `search_exact` with the
+    whole text. `also_written` names fields that a form sets besides its own. `sure`
+    maps an action to the text of the page that asks for confirmation.
     """
 
     search_ids: tuple[str, ...] = ("id",)
@@ -121,7 +120,7 @@ class BackofficeAdmin(ModelAdmin):
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
-    # Identifiers grow with time: the newest come first, straight from the index.
+    # Ids grow with time, so the primary key's index gives the newest first.
     ordering: Any = ["-id"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -130,8 +129,10 @@ class BackofficeAdmin(ModelAdmin):
     def lookup_allowed(
         self, lookup: str, value: str, request: HttpRequest | None = None
     ) -> bool:
-        """By the filters beside the list alone: whatever else an address asks would
-        read the whole table, and find by what is not shown."""
+        """Allow only the filters beside the list.
+
+        Other lookups would read the whole table, and find rows by masked values.
+        """
         assert request is not None  # noqa: S101
         filters = map(_filter_name, self.get_list_filter(request))
         offered = any(lookup == n or lookup.startswith(f"{n}_") for n in filters)
@@ -159,8 +160,10 @@ class BackofficeAdmin(ModelAdmin):
     ) -> Any:
         name = request.POST.get("action", "")
         chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
-        asks = name in self.sure and CONFIRMED_FIELD not in request.POST and chosen
-        if not (asks and name in self.get_actions(request)):
+        needs_page = (
+            name in self.sure and CONFIRMED_FIELD not in request.POST and chosen
+        )
+        if not (needs_page and name in self.get_actions(request)):
             return super().response_action(request, queryset)
         if request.POST.get("select_across", "0") != "1":
             queryset = queryset.filter(pk__in=chosen)
@@ -187,7 +190,7 @@ class BackofficeAdmin(ModelAdmin):
         if not change:
             super().save_model(request, obj, form, change)
             return
-        # Others write other columns of the row meanwhile, such as its balance.
+        # Jobs may write other columns of the row meanwhile, such as the balance.
         fields = obj._meta.concrete_fields
         changed = [f.name for f in fields if f.name in form.changed_data]
         stamped = [f.name for f in fields if getattr(f, "auto_now", False)]
@@ -212,7 +215,7 @@ class BackofficeAdmin(ModelAdmin):
         verb: str = "changed",
         reason: str = "",
     ) -> LogEntry:
-        """Told to the page's history, and to the audit trail as `verb`."""
+        """Record a change in the page's history, and as `verb` in the audit trail."""
         with transaction.atomic():
             self._audit(request, obj, verb, reason)
             return super().log_change(request, obj, message)
@@ -232,14 +235,14 @@ class BackofficeAdmin(ModelAdmin):
 
 
 def _filter_name(listed: Any) -> str:
-    """The parameter, or the field, of what stands in `list_filter`."""
+    """Return the parameter or field of an entry of `list_filter`."""
     if isinstance(listed, str):
         return listed
     return str(listed[0] if isinstance(listed, tuple) else listed.parameter_name)
 
 
 class ReadOnlyAdmin(RevealingAdmin, BackofficeAdmin):
-    """History: shown, and changed by nobody."""
+    """Rows that staff read and no form changes."""
 
     actions = None
 
@@ -254,7 +257,7 @@ class ReadOnlyAdmin(RevealingAdmin, BackofficeAdmin):
 
 
 class ReadOnlyInline(TabularInline):
-    """Rows that belong to the page's row; names its columns in `fields`."""
+    """Rows that belong to the page's row. `fields` names their columns."""
 
     extra = 0
     can_delete = False
@@ -270,7 +273,7 @@ class ReadOnlyInline(TabularInline):
 
 
 def confirmation_page(
-    office: admin.ModelAdmin,
+    page: admin.ModelAdmin,
     request: HttpRequest,
     template: str,
     *,
@@ -278,6 +281,6 @@ def confirmation_page(
     title: str,
     **more: Any,
 ) -> TemplateResponse:
-    """The page that an action asks back by; its form names the action again."""
-    context = {**office.admin_site.each_context(request), "title": title, **more}
+    """Return the page that asks before an action. Its form repeats the action."""
+    context = {**page.admin_site.each_context(request), "title": title, **more}
     return TemplateResponse(request, template, {**context, "action": action})

@@ -16,13 +16,13 @@ class ActorKind(models.TextChoices):
 
 
 class AuditEvent(models.Model):
-    """One act, or one look at personal data. The database refuses changes."""
+    """One act of an actor on a row. A trigger refuses changes and deletions."""
 
     Actor = ActorKind
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     actor_kind = models.CharField(max_length=7, choices=ActorKind)
-    # A user name; what the person is called later changes nothing here.
+    # The user name at that time.
     actor = models.CharField(max_length=150)
     # noun.verb, such as "refund.approved" or "report.revealed"
     action = models.CharField(max_length=60)
@@ -30,11 +30,11 @@ class AuditEvent(models.Model):
     object_type = models.CharField(max_length=60)
     object_id = models.CharField(max_length=64)
     workspace_id = models.UUIDField(null=True)
-    # Names of what was changed or looked at, never their values.
+    # Names of fields that the actor changed or saw, never their values.
     fields = ArrayField(models.CharField(max_length=60), default=list)
     reason = models.CharField(max_length=500, blank=True)
     request_id = models.CharField(max_length=128, blank=True)
-    # The address that it was done from.
+    # The client's network address.
     address = EncryptedJSONField(null=True)
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -61,15 +61,14 @@ class AuditEvent(models.Model):
 
 
 class LookupKey(models.Model):
-    """A LOOKUP_KEY that the keyed hashes of all tables were made with; the last row is
-    the one that they are made with now."""
+    """A version of LOOKUP_KEY; the last row is the one that the tables use now."""
 
-    # The number of keys in it.
+    # The number of keys in this LOOKUP_KEY.
     id = models.PositiveSmallIntegerField(primary_key=True, editable=False)
-    # A keyed hash of a constant.
+    # A keyed hash of a constant, which tells the keys apart.
     fingerprint = models.BinaryField()
     since = models.DateTimeField(default=now, editable=False)
-    # Whether it ended the links of the keys before it, which others may know.
+    # Whether hosted links of earlier keys ended, because the keys may have leaked.
     ends_links = models.BooleanField(default=False, editable=False)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""How the back office looks: names, colours, and its pages grouped by work."""
+"""Settings of unfold: names, colours, and the pages of the admin by topic."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import reverse
 
-# Group: title, icon and model of each page. What is not there is left out, so that a
-# page can be named here before there is one.
+# Group: title, icon and model of each page. The menu leaves out models without a page.
 PAGES: dict[str, list[tuple[str, str, str]]] = {
     "Reports": [
         ("Reports", "description", "reports.report"),
@@ -61,7 +60,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Roles", "admin_panel_settings", "auth.group"),
     ],
 }
-# White on 600, and 500 on the dark background, are told apart by everybody (WCAG AA).
+# White on 600, and 500 on the dark background, have the contrast of WCAG AA.
 TEAL = {
     "50": "#f0fdfa",
     "100": "#ccfbf1",
@@ -78,7 +77,7 @@ TEAL = {
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """Only what this person may look at."""
+    """Return the menu: only pages that the user may view."""
     home = {
         "title": "Dashboard",
         "icon": "dashboard",
@@ -128,7 +127,7 @@ UNFOLD: dict[str, Any] = {
     "SHOW_BACK_BUTTON": True,
     "DASHBOARD_CALLBACK": "verification.staff.dashboard.callback",
     "SIDEBAR": {
-        # It would send what is typed in the address; the header's sends it by POST.
+        # This search would put the term into a URL; the header's uses POST.
         "show_search": False,
         "navigation": "verification.backoffice.navigation.navigation",
     },

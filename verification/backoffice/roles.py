@@ -1,8 +1,8 @@
 """The roles of staff and their permissions, in one table.
 
 Roles are groups. `write_roles` sets their permissions after every migration, so an edit
-of a group in the admin does not last. To let one person do more, give the permission to
-that person.
+of a group in the admin does not last. A single person can get more permissions on
+**System → Staff**.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _REPORT_PAGE = {
     "workspaces.member": VIEW,
 }
 
-# Role: model: permissions. Actions such as "Cancel" need `change`. The rows of history
-# have no form, so `change` edits none of them.
+# Role: model: permissions. Actions such as "Cancel" need `change`. Read-only pages have
+# no form, so `change` allows only their actions.
 ROLES: dict[str, dict[str, tuple[str, ...]]] = {
     "Reviewer": {
         **_REPORT_PAGE,

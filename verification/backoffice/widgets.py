@@ -1,7 +1,4 @@
-"""What fields of pages are drawn with.
-
-Small charts, drawn here: nothing is fetched and no script runs.
-"""
+"""HTML of the admin's fields, and small charts as SVG without scripts."""
 
 from __future__ import annotations
 
@@ -19,27 +16,27 @@ from verification.values.local_time import format_nairobi
 
 
 def cached_display(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """For what asks the database: a page asks for each of its fields twice."""
+    """Call a display method once for each row; the admin calls it twice a page."""
 
     @wraps(display)
-    def kept(office: Any, obj: Any) -> Any:
-        shown = obj.__dict__.setdefault("_shown", {})
-        if display not in shown:
-            shown[display] = display(office, obj)
-        return shown[display]
+    def cached(page: Any, obj: Any) -> Any:
+        values = obj.__dict__.setdefault("_displayed", {})
+        if display not in values:
+            values[display] = display(page, obj)
+        return values[display]
 
-    return kept
+    return cached
 
 
 def link(obj: Any, text: str | None = None) -> str:
-    """A link to the row's own page."""
+    """Return a link to the row's page in the admin."""
     meta = obj._meta
     url = reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[obj.pk])
     return format_html('<a href="{}">{}</a>', url, text or obj)
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Cells are text, HTML that is safe, or times."""
+    """Return an HTML table. Cells are text, safe HTML, or times."""
     return format_html(
         '<div class="scroll" tabindex="0" role="group" aria-label="Table">'
         "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
@@ -68,24 +65,24 @@ def json_block(value: Any) -> str:
 WIDTH, HEIGHT = 480, 120
 
 
-def bar_chart(told: str, values: Sequence[float], bad: Sequence[float] = ()) -> str:
-    """One bar for each value; the part of it that is `bad` in another colour."""
+def bar_chart(label: str, values: Sequence[float], bad: Sequence[float] = ()) -> str:
+    """Draw a bar for each value, with its `bad` part in another colour."""
     top = max([*values, 1])
     step = WIDTH / max(len(values), 1)
     marks = [_bar("good", i, value, top, step) for i, value in enumerate(values)]
     marks += [_bar("bad", i, value, top, step) for i, value in enumerate(bad) if value]
-    return _draw_chart(told, format_html_join("", "{}", ((mark,) for mark in marks)))
+    return _draw_chart(label, format_html_join("", "{}", ((mark,) for mark in marks)))
 
 
-def line_chart(told: str, *series: Sequence[float | None]) -> str:
-    """A line for each series; where there is nothing it is broken."""
+def line_chart(label: str, *series: Sequence[float | None]) -> str:
+    """Draw a line for each series, with gaps where a value is None."""
     top = max([v for values in series for v in values if v is not None], default=1) or 1
     drawn = [
         ("line-" + str(number), _path(values, top))
         for number, values in enumerate(series)
     ]
     path = '<path class="{}" d="{}" fill="none"/>'
-    return _draw_chart(told, format_html_join("", path, drawn))
+    return _draw_chart(label, format_html_join("", path, drawn))
 
 
 def _bar(kind: str, at: int, value: float, top: float, step: float) -> str:
@@ -108,17 +105,17 @@ def _path(values: Sequence[float | None], top: float) -> str:
             pen = "M"
             continue
         y = HEIGHT - (HEIGHT - 4) * value / top - 2
-        # Level for most of its span, so that one that stands alone is seen, too.
+        # Level for most of its span, so that a single value is visible.
         path.append(f"{pen}{at * step:.1f} {y:.1f}h{step * 0.7:.1f}")
         pen = "L"
     return "".join(path)
 
 
-def _draw_chart(told: str, marks: str) -> str:
+def _draw_chart(label: str, marks: str) -> str:
     return format_html(
         '<svg class="plot" role="img" aria-label="{}" viewBox="0 0 {} {}" '
         'preserveAspectRatio="none">{}</svg>',
-        told,
+        label,
         WIDTH,
         HEIGHT,
         marks,

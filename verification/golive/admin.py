@@ -1,4 +1,4 @@
-"""The page on which staff review who wants to go live."""
+"""Pages on which staff review go-live applications and name changes."""
 
 from django.contrib import admin
 from django.http import Http404
@@ -18,21 +18,21 @@ from verification.golive.review import is_running, review_of
 from verification.golive.status import ActingUser
 from verification.reports.models import ReportStatus
 
-# Addresses of the buttons that decide, by their ends.
-DECIDING = ("_take", "_approve", "_reject")
+# Ends of the URL names of the dialogs that decide.
+DECISION_SUFFIXES = ("_take", "_approve", "_reject")
 
 
 def is_decision(request):
-    """Whether a dialog is asked for or sent, and not the page with its buttons.
+    """Return whether a request is for a dialog, and not for the page with its buttons.
 
-    Its row may have been decided meanwhile: then the verb refuses, and says so.
+    A dialog is allowed whatever the status: the verb refuses, and says why.
     """
     match = request.resolver_match
-    return bool(match and match.url_name and match.url_name.endswith(DECIDING))
+    return bool(match and match.url_name and match.url_name.endswith(DECISION_SUFFIXES))
 
 
 def filter_waiting(applications):
-    """Found by the index `applications_waiting`."""
+    """Filter applications that wait for staff, by the index `applications_waiting`."""
     return applications.filter(status__in=WAITING)
 
 
@@ -48,7 +48,7 @@ class WaitingFilter(admin.SimpleListFilter):
 
 
 class ReviewAdmin(ReadOnlyAdmin):
-    """Rows that a reviewer decides on by dialogs."""
+    """Rows on which a reviewer decides by dialogs."""
 
     def decide(self, request, object_id, verb, done, *arguments):
         """Call a verb with the row's id, the reviewer and `arguments`."""
@@ -72,7 +72,7 @@ class ApplicationAdmin(ReviewAdmin):
     search_ids = ("id", "workspace_id")
     search_exact = ("company_name__iexact",)
     change_form_template = "admin/golive.html"
-    # All else is drawn by the template, from the review.
+    # The template draws the rest from the review.
     fields = ["id"]
     personal_fields = ("told",)
     actions_detail = ["take", "approve", "reject", "check_again", "reveal"]
@@ -97,15 +97,15 @@ class ApplicationAdmin(ReviewAdmin):
         return [document, *super().get_urls()]
 
     def get_object(self, request, object_id, from_field=None):
-        # Asked for by each button as well as by the page.
-        kept = request.__dict__.setdefault("_applications", {})
-        if object_id not in kept:
-            kept[object_id] = super().get_object(request, object_id, from_field)
-        return kept[object_id]
+        # The page and each of its buttons call this method.
+        cached = request.__dict__.setdefault("_applications", {})
+        if object_id not in cached:
+            cached[object_id] = super().get_object(request, object_id, from_field)
+        return cached[object_id]
 
     def render_change_form(self, request, context, *arguments, **more):
         application = more["obj"]
-        # Names of people are here: who looks is written down.
+        # The page shows names of people, so the audit trail records who opens it.
         opened = f"{audit.noun(application)}.opened"
         audit.record(opened, audit.actor_of(request), application)
         review = review_of(application)
@@ -115,7 +115,7 @@ class ApplicationAdmin(ReviewAdmin):
         return super().render_change_form(request, context, *arguments, **more)
 
     def document(self, request, application_id, document_id):
-        """A file, for who has said why; each time is written down."""
+        """Answer with a document during a reveal, and record it in the audit trail."""
         application = self.get_object(request, str(application_id))
         allowed = application and self.has_reveal_permission(request)
         if not (allowed and is_revealed(request, application)):
@@ -128,12 +128,12 @@ class ApplicationAdmin(ReviewAdmin):
         return download(found, f"{found.kind.lower()}-{application.pk}")
 
     def has_take_permission(self, request, object_id=None):
-        now = Status if is_decision(request) else [Status.SUBMITTED]
-        return self._is(request, object_id, *now)
+        statuses = Status if is_decision(request) else [Status.SUBMITTED]
+        return self._is(request, object_id, *statuses)
 
     def has_decide_permission(self, request, object_id=None):
-        now = Status if is_decision(request) else [Status.IN_REVIEW]
-        return self._is(request, object_id, *now)
+        statuses = Status if is_decision(request) else [Status.IN_REVIEW]
+        return self._is(request, object_id, *statuses)
 
     def has_check_permission(self, request, object_id=None):
         if not self._is(request, object_id, *WAITING):

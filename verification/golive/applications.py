@@ -1,4 +1,4 @@
-"""What members do: tell of their company, hand in documents, and submit."""
+"""Verbs of members: describe the company, upload documents, submit."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from workspaces.models import Member, Workspace
 
 
 class NotEditable(Exception):
-    """There is none that is being filled in."""
+    """The workspace has no application that members may edit."""
 
 
 class Suspended(Exception):
-    """Nothing moves while the workspace is suspended."""
+    """The workspace is suspended."""
 
 
 class NoContact(Exception):
-    """It does not say where people reach the company."""
+    """The application has no contact for people."""
 
 
 @dataclass(slots=True)
 class Incomplete(Exception):
-    """These are missing."""
+    """Documents of these kinds are missing."""
 
     kinds: list[DocumentKind]
 
@@ -45,7 +45,7 @@ def newest_application(workspace: Workspace) -> Application | None:
 
 
 def rejection_reason(workspace: Workspace) -> str:
-    """Why the last one that was decided was rejected, until another is submitted."""
+    """Return the reason of a rejection, until members submit again; else empty."""
     rejected = Application.objects.filter(workspace=workspace, status=Status.REJECTED)
     last = rejected.order_by("-id").first()
     is_open = workspace.go_live == Workspace.GoLive.REJECTED
@@ -61,13 +61,16 @@ def missing_documents(application: Application) -> list[DocumentKind]:
 def describe_company(
     member: Member, company_name: str, details: dict[str, Any], by: ActingUser
 ) -> Application:
-    """Write what the company is into the draft, or begin one. Raises NotEditable."""
+    """Write the company's details to the draft, or to a new one.
+
+    Raises NotEditable.
+    """
     require_permission(member, Permission.GO_LIVE)
     application = _lock_draft(member)
     if application is None:
         is_first = newest_application(member.workspace) is None
-        fresh = Application(workspace=member.workspace)
-        application = fresh if is_first else begin_again(member, by)
+        new = Application(workspace=member.workspace)
+        application = new if is_first else begin_again(member, by)
     changed = _changed_fields(application, company_name, details)
     application.company_name, application.details = company_name, details
     application.save()
@@ -77,7 +80,7 @@ def describe_company(
 
 @transaction.atomic
 def begin_again(member: Member, by: ActingUser) -> Application:
-    """A draft like the one that was rejected. Raises NotEditable."""
+    """Create a draft as a copy of the rejected application. Raises NotEditable."""
     require_permission(member, Permission.GO_LIVE)
     if draft := _lock_draft(member):
         return draft
@@ -97,7 +100,7 @@ def begin_again(member: Member, by: ActingUser) -> Application:
 def upload_document(
     member: Member, kind: DocumentKind, name: str, found: InspectedFile, by: ActingUser
 ) -> Document:
-    """Keep a file, in place of the one of its kind. Raises NotEditable."""
+    """Store a document in place of the one of its kind. Raises NotEditable."""
     require_permission(member, Permission.GO_LIVE)
     stored = documents.store(found.content)
     try:
@@ -111,10 +114,10 @@ def upload_document(
 
 
 def submit(member: Member, by: ActingUser) -> Application:
-    """To be reviewed: the account becomes a business, and its company is checked.
+    """Submit the draft, make the workspace a business, and order the company's check.
 
-    Raises NotEditable, Incomplete, NoContact, Suspended, and InvalidRequest where the
-    company cannot be checked as it is told.
+    Raises NotEditable, Incomplete, NoContact, Suspended, and InvalidRequest if the
+    details do not make an order.
     """
     require_permission(member, Permission.GO_LIVE)
     draft = newest_application(member.workspace)
@@ -167,11 +170,11 @@ def _replace_document(
 
 
 def _lock_draft(member: Member) -> Application | None:
-    """The one that is being filled in, locked; NotEditable while one is reviewed."""
+    """Return the draft, locked, or None. Raises NotEditable during a review."""
     workspaces = Workspace.objects.select_for_update(no_key=True)
     workspace = workspaces.get(pk=member.workspace_id)
     if workspace.go_live == Workspace.GoLive.APPROVED:
-        # Also where that was done without an application.
+        # An operator may have approved it without an application.
         raise NotEditable
     found = newest_application(workspace)
     if found is None or found.status == Status.REJECTED:
@@ -185,8 +188,8 @@ def _lock_draft(member: Member) -> Application | None:
 def _changed_fields(
     before: Application, company_name: str, details: dict[str, Any]
 ) -> list[str]:
-    kept = before.details or {}
-    changed = [name for name in details if details[name] != kept.get(name)]
+    old = before.details or {}
+    changed = [name for name in details if details[name] != old.get(name)]
     return ["companyName"] * (before.company_name != company_name) + changed
 
 
@@ -196,7 +199,7 @@ def _record(what: str, by: ActingUser, application: Application, *fields: str) -
 
 
 def _copy_documents(files: Iterable[Document], application: Application) -> None:
-    """The files themselves are not written anew."""
+    """Copy the rows of documents, which name the same files."""
     for before in files:
         Document.objects.create(
             application=application,

@@ -1,4 +1,4 @@
-"""The company's check: a report like any other, which the operator orders and pays."""
+"""The report about a company that applies, ordered and paid by the operator."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def report_item(company_name: str, registration_number: str, country: str) -> An
 
 
 def request_body(application: Application) -> dict[str, Any]:
-    told = application.details
-    number, country = told["registrationNumber"], told["country"]
+    details = application.details
+    number, country = details["registrationNumber"], details["country"]
     return {"reports": [report_item(application.company_name, number, country)]}
 
 
 def can_be_checked(company_name: str, number: str, country: str, where: str) -> bool:
-    """Whether the service takes such an order: reserved numbers are for the sandbox."""
+    """Return whether the details make an order in this environment."""
     try:
         _read({"reports": [report_item(company_name, number, country)]}, where)
     except InvalidRequest:
@@ -46,7 +46,7 @@ def can_be_checked(company_name: str, number: str, country: str, where: str) -> 
 
 
 def order_report(body: dict[str, Any], environment: str) -> Report:
-    """Raises InvalidRequest."""
+    """Create the company's report. Raises InvalidRequest."""
     (order,) = _read(body, environment)
     account = operator_account(environment)
     client = Client(account.workspace, account, ACTOR)
@@ -62,5 +62,5 @@ def is_completed(report: Report) -> bool:
 
 
 def _read(body: dict[str, Any], environment: str) -> list[Order]:
-    # Without a source it fails, and staff retry it when there is one.
+    # Without a source the check fails, and staff retry it once there is one.
     return read_orders(body, environment, catalogue(), unanswered=True)

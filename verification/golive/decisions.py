@@ -1,4 +1,4 @@
-"""What staff do: take an application, run its check again, approve it or reject it."""
+"""Verbs of staff: take, approve or reject an application, and retry its check."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ class NotChecked(DecisionRefused):
 
 
 def take(application_id: Any, by: ActingUser) -> Application:
-    """Raises InvalidTransition and OwnWorkspace."""
+    """Take an application for review. Raises InvalidTransition and OwnWorkspace."""
     return move(
         application_id, Status.IN_REVIEW, by, lambda a: _require_outsider(a, by.user)
     )
 
 
 def approve(application_id: Any, by: ActingUser) -> Application:
-    """Make the production key and have it sent. InvalidTransition or Refused."""
+    """Approve an application, create the production key, and send it to an owner.
+
+    Raises InvalidTransition, and DecisionRefused with the reason.
+    """
 
     def prepare(application: Application) -> dict[str, Any]:
         _require_outsider(application, by.user)
@@ -66,7 +69,7 @@ def approve(application_id: Any, by: ActingUser) -> Application:
 
 
 def reject(application_id: Any, by: ActingUser, reason: str) -> Application:
-    """Raises InvalidTransition and OwnWorkspace."""
+    """Reject an application. Raises InvalidTransition and OwnWorkspace."""
 
     def prepare(application: Application) -> dict[str, Any]:
         _require_outsider(application, by.user)
@@ -96,17 +99,17 @@ def check_again(application_id: Any, by: ActingUser) -> None:
 
 
 def _require_outsider(application: Application, user: User) -> dict[str, Any]:
-    """Raise OwnWorkspace for an insider, or for one who worked on it and has left."""
+    """Raise OwnWorkspace for insiders, and for submitter and uploaders who left."""
     uploaders = application.documents.values_list("uploaded_by_id", flat=True)
-    workers = [application.submitted_by_id, *uploaders]
-    require_outsider(application.workspace_id, user, workers)
+    requesters = [application.submitted_by_id, *uploaders]
+    require_outsider(application.workspace_id, user, requesters)
     return {}
 
 
 def require_outsider(
     workspace_id: UUID, user: User, requesters: Iterable[int | None]
 ) -> None:
-    """Raise OwnWorkspace for a member, a requester, or their other account."""
+    """Raise OwnWorkspace for members, requesters, and accounts with their address."""
     members = Member.objects.filter(workspace=workspace_id)
     insiders = {*members.values_list("user_id", flat=True), *requesters}
     if not is_second_person(user.pk, insiders):

@@ -1,8 +1,7 @@
-"""Where documents are kept: sealed, in Django's storage `documents`, and never served.
+"""Sealed files of documents, in Django's storage `documents`, which no URL serves.
 
-Each file has a random name and a key of its own, which is sealed in the row that names
-it. So a file without a row, as a crash between the two leaves it, is nothing but noise,
-and what holds the storage alone can read none of them.
+Each file has a random name and its own key, which is sealed in the document's row. The
+storage alone, or a file that lost its row in a crash, is unreadable.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from verification.golive.models import Document
 
 logger = logging.getLogger(__name__)
 NONCE_BYTES = 12
-# 150 random bits. Digits would be taken out of logs, as numbers of people are.
+# 150 random bits. Letters only: the log filter would mask digits as ID numbers.
 NAME_LETTERS = 32
 EXTENSIONS = {PDF: "pdf", JPEG: "jpg", PNG: "png"}
 
@@ -36,14 +35,14 @@ class StoredFile:
 
 
 def store(content: bytes) -> StoredFile:
-    """Call it outside of transactions: the storage may be far away."""
+    """Seal and store a file. Call it outside transactions: it uses the network."""
     name = "".join(secrets.choice(ascii_lowercase) for _ in range(NAME_LETTERS))
     key = AESGCM.generate_key(256)
     nonce = os.urandom(NONCE_BYTES)
     sealed = nonce + AESGCM(key).encrypt(nonce, content, name.encode())
     saved = _storage().save(name, ContentFile(sealed))
     if saved != name:
-        # Such a name is never there already; who has them twice reads the wrong.
+        # Random names do not collide, so another process is writing this name.
         raise FileExistsError(saved)
     return StoredFile(name, b64encode(key).decode())
 
@@ -57,20 +56,20 @@ def read_content(document: Document) -> bytes:
 
 
 def download(document: Document, name: str) -> HttpResponse:
-    """A file to be kept, which no browser opens in our place; `name` has no ending."""
-    ending = EXTENSIONS[document.content_type]
+    """Return a download that browsers do not open here. `name` has no extension."""
+    extension = EXTENSIONS[document.content_type]
     return HttpResponse(
         read_content(document),
         content_type=document.content_type,
         headers={
-            "Content-Disposition": f'attachment; filename="{name}.{ending}"',
+            "Content-Disposition": f'attachment; filename="{name}.{extension}"',
             "Content-Security-Policy": "sandbox; default-src 'none'",
         },
     )
 
 
 def delete_unused(name: str) -> None:
-    """Unless a row names it. What stays because the storage is away is unreadable."""
+    """Delete a file that no row names. If that fails, the file left is unreadable."""
     if Document.objects.filter(file=name).exists():
         return
     try:

@@ -1,6 +1,7 @@
-"""Pictures, drawn anew: only what is seen is kept.
+"""Contents of uploaded files: redraw pictures, and refuse PDFs that do harm.
 
-PDFs that only show something. They are kept as they came: many are signed.
+A redrawn picture has only its visible pixels. A PDF is stored unchanged, because many
+are signed.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from pypdf.generic import (
 
 from verification.golive.inspection import Fault, Unacceptable
 
-# Twice what a good scan of A4 has; more is not drawn.
+# Twice the pixels of a good A4 scan; larger pictures are refused.
 MAX_PIXELS = 40_000_000
-# Of the longer side: small print of a scan is still read.
+# Pixels of the longer side, in which small print is still readable.
 MAX_SIDE = 4_000
 QUALITY = 88
 
 
 def redraw_picture(content: bytes, kind: str) -> bytes:
-    """Without places, times, names and whatever else stood beside the picture."""
+    """Return the picture without metadata. Raises Unacceptable."""
     try:
         with warnings.catch_warnings():
-            # Of more pixels than Pillow likes; we look ourselves.
+            # Pillow warns about large pictures; MAX_PIXELS decides.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(content), formats=[kind]) as picture:
                 if picture.width * picture.height > MAX_PIXELS:
@@ -47,17 +48,17 @@ def redraw_picture(content: bytes, kind: str) -> bytes:
         raise
     except Image.DecompressionBombError:
         raise Unacceptable(Fault.BOMB) from None
-    # Pillow raises nearly anything for bytes that were made to break it.
+    # Pillow raises many kinds of errors for malicious bytes.
     except Exception:
         raise Unacceptable(Fault.DAMAGED) from None
 
 
 def _redraw(picture: Image.Image, kind: str) -> bytes:
-    # First of all, as each step below has another copy of it in memory.
+    # First, because each later step makes another copy in memory.
     picture.thumbnail((MAX_SIDE, MAX_SIDE))
     upright = ImageOps.exif_transpose(picture)
     plain = upright.convert("L" if upright.mode in {"1", "L"} else "RGB")
-    # A new picture takes nothing along but what is seen.
+    # A new picture copies the pixels and no metadata.
     clean = Image.new(plain.mode, plain.size)
     clean.paste(plain)
     written = io.BytesIO()
@@ -69,19 +70,19 @@ def _redraw(picture: Image.Image, kind: str) -> bytes:
 MAX_OBJECTS = 50_000
 MAX_PAGES = 200
 MAX_DEPTH = 60
-# What all streams of a document may become, and one of them.
+# Unpacked size of all streams of a document, and of one stream.
 MAX_UNPACKED_BYTES = 400 * 1024 * 1024
 MAX_STREAM_BYTES = 120 * 1024 * 1024
-# What the table of its objects, and all streams that hold objects, may become: unlike
-# others these are opened and kept while we look.
+# Unpacked size of the cross-reference table, and of all object streams (below). pypdf
+# keeps these in memory during the inspection.
 MAX_TABLE_BYTES = 4 * 1024 * 1024
-# Each time that a PDF is changed it may get another table.
+# Each change of a PDF may add a table.
 MAX_TABLES = 64
 MAX_OBJECT_STREAM_BYTES = 32 * 1024 * 1024
-# How such streams are packed by everybody.
+# Filters that writers of PDF use for such streams.
 PLAIN_FILTERS: list[list[str]] = [[], ["/FlateDecode"]]
 STEP = 1024 * 1024
-# What may follow the end of the document.
+# Bytes that may follow the end of the document.
 MAX_TRAILING_BYTES = 2048
 
 ACTIVE_KEYS = {"/JS", "/EF", "/EmbeddedFiles", "/XFA", "/RichMediaContent", "/AA"}
@@ -98,17 +99,16 @@ ACTIVE_VALUES = {
     "/RichMedia",
     "/3D",
     "/FileAttachment",
-    # A file beside this one, or at an address.
+    # Another file, or a URL.
     "/Filespec",
 }
-# In the dictionary of a stream: its content, or what stands in its place, is another
-# file.
+# In the dictionary of a stream: the content is in another file.
 EXTERNAL_KEYS = {"/F", "/Ref", "/OPI"}
 ACTIVE_PATTERN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
 
 
 class LimitedReader(PdfReader):
-    """Keeps packed tables open, as any reader here, but not any number of them."""
+    """A reader that limits number and size of packed cross-reference tables."""
 
     tables = 0
     is_bomb = False
@@ -119,18 +119,18 @@ class LimitedReader(PdfReader):
         if isinstance(obj, StreamObject) and obj.get("/Type") == "/XRef":
             self.tables += 1
             if self.tables > MAX_TABLES or not _is_small_table(obj):
-                # Remembered, as pypdf goes on without what raises.
+                # Set as well, because pypdf ignores errors here and goes on.
                 self.is_bomb = True
                 raise LimitReachedError
         return super().cache_indirect_object(generation, idnum, obj)
 
 
 def refuse_harmful_pdf(content: bytes) -> None:
-    """Raise Unacceptable if the document does more than show something."""
+    """Raise Unacceptable for a PDF that is active, damaged, encrypted or a bomb."""
     if b"%%EOF" not in content[-MAX_TRAILING_BYTES:]:
         raise Unacceptable(Fault.DAMAGED)
     if ACTIVE_PATTERN.search(content):
-        # Also where our table of its objects leads nowhere: readers make their own.
+        # A viewer may find objects that the cross-reference table leaves out.
         raise Unacceptable(Fault.ACTIVE)
     try:
         with apply_configuration(_limit_output(MAX_TABLE_BYTES)):
@@ -141,13 +141,13 @@ def refuse_harmful_pdf(content: bytes) -> None:
         raise
     except LimitReachedError:
         raise Unacceptable(Fault.BOMB) from None
-    # pypdf raises nearly anything for bytes that were made to break it.
+    # pypdf raises many kinds of errors for malicious bytes.
     except Exception:
         raise Unacceptable(Fault.DAMAGED) from None
 
 
 def _limit_output(size: int) -> Configuration:
-    """For what pypdf opens, by whatever it is packed with."""
+    """Return limits for the output of each of pypdf's filters."""
     return Configuration(
         zlib_maximum_output_length=size,
         lzw_maximum_output_length=size,
@@ -179,11 +179,11 @@ def _inspect_pdf(reader: LimitedReader) -> None:
 
 
 def _refuse_packed_bombs(reader: PdfReader) -> None:
-    """Streams that hold objects are opened by whoever looks for these."""
+    """Raise Unacceptable if unpacking the object streams needs too much memory."""
     opened = 0
     for number in {packed[0] for packed in reader.xref_objStm.values()}:
         if number in reader.xref_objStm:
-            # Within another one, as no stream can be.
+            # The standard forbids a stream inside an object stream.
             raise Unacceptable(Fault.DAMAGED)
         found = reader.get_object(IndirectObject(number, 0, reader))
         if not isinstance(found, StreamObject) or _filters(found) not in PLAIN_FILTERS:
@@ -194,7 +194,7 @@ def _refuse_packed_bombs(reader: PdfReader) -> None:
 
 
 def _objects(reader: PdfReader) -> Iterator[Any]:
-    """Every object of the file, also those that nothing leads to."""
+    """Yield every object of the file, unreferenced ones included."""
     yield from _walk(reader.trailer)
     numbers = {
         (number, generation)
@@ -205,8 +205,8 @@ def _objects(reader: PdfReader) -> Iterator[Any]:
         try:
             found = reader.get_object(IndirectObject(number, generation, reader))
         except Exception as e:
-            # A free entry, or a wrong one: no reader gets anything from it either.
-            # Not so where it is we who stop early.
+            # A free or wrong entry, which no viewer can read. Our own limits, however,
+            # have to stop the inspection.
             if isinstance(e, RecursionError | MemoryError | LimitReachedError):
                 raise
             continue
@@ -214,7 +214,7 @@ def _objects(reader: PdfReader) -> Iterator[Any]:
 
 
 def _walk(found: Any, depth: int = 0) -> Iterator[Any]:
-    """This and what stands in it; what is only referred to comes by itself."""
+    """Yield an object and the objects inside it, without following references."""
     if depth > MAX_DEPTH:
         raise Unacceptable(Fault.DAMAGED)
     yield found
@@ -228,7 +228,7 @@ def _walk(found: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def _refuse_active(found: Any) -> None:
-    # The value of a dictionary may be an object of its own.
+    # A value of a dictionary may be a separate object.
     words = {str(found)} if isinstance(found, NameObject) else set()
     if isinstance(found, DictionaryObject):
         if ACTIVE_KEYS & found.keys():
@@ -254,10 +254,10 @@ def _refuse_action(found: Any) -> None:
 
 
 def _unpacked_size(found: StreamObject) -> int:
-    """How much a packed stream holds, counted and not kept."""
+    """Return the unpacked size of a stream, in bytes, without keeping its data."""
     names = _filters(found)
     if names.count("/FlateDecode") + names.count("/LZWDecode") > 1:
-        # Packed twice, as nobody does who has nothing to hide.
+        # Honest writers do not compress a stream twice.
         raise Unacceptable(Fault.BOMB)
     if not names or names[0] != "/FlateDecode":
         return 0
@@ -283,6 +283,6 @@ def _inflated_size(packed: bytes) -> int:
             if size > MAX_STREAM_BYTES:
                 raise Unacceptable(Fault.BOMB)
     except zlib.error:
-        # Damaged at its end, as some scanners write it: readers show what they can.
+        # Some scanners write a damaged end, and viewers show the rest.
         return size
     return size

@@ -1,13 +1,12 @@
-"""What an uploaded file is, by its content: a PDF, a JPEG or a PNG, or refused.
+"""Inspection of uploaded files: PDF, JPEG and PNG pass, others are refused.
 
-    found = inspect("cr12.pdf", "application/pdf", content)     # or raises Unacceptable
+    file = inspect("cr12.pdf", "application/pdf", content)     # or raises Unacceptable
 
-Name and declared type must agree with the content. What comes out is what is kept:
-pictures are drawn anew, which leaves behind where and by whom they were taken, and
-anything hidden behind them.
+The extension and the declared type have to agree with the content. Pictures are redrawn
+without metadata and hidden data.
 
-A process of its own reads the file (`inspector`), as a file of a few kilobytes may need
-hundreds of megabytes and half a minute. The machine looks into one file at a time.
+A separate process reads the file (`inspector`), because a few kilobytes can unpack to
+hundreds of megabytes. A machine inspects one file at a time.
 """
 
 from __future__ import annotations
@@ -26,43 +25,43 @@ from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore, Event, Timer
 
 MAX_BYTES = 10 * 1024 * 1024
-# A picture of MOST_PIXELS needs 500 MiB, libraries included.
+# A picture of MAX_PIXELS needs 500 MiB, libraries included.
 MEMORY_BYTES = 768 * 1024 * 1024
 CPU_SECONDS = 8
-# On a busy machine a process gets its CPU seconds later.
+# Longer than CPU_SECONDS, for a busy machine.
 WALL_SECONDS = 20
 MAX_OUTPUT = 32 * 1024 * 1024
 WAIT_SECONDS = 3.0
-# All processes of the service on this machine can lock this file; nothing is written.
+# Every process on this machine can lock this file. Nothing writes to it.
 LOCK_FILE = Path(__file__)
-# The inspector knows no secret of the service.
+# The inspector must not get the service's secrets from the environment.
 INHERITED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 PDF, JPEG, PNG = "application/pdf", "image/jpeg", "image/png"
 SIGNATURES = {b"%PDF-": PDF, b"\xff\xd8\xff": JPEG, b"\x89PNG\r\n\x1a\n": PNG}
 TYPE_BY_EXTENSION = {".pdf": PDF, ".jpg": JPEG, ".jpeg": JPEG, ".png": PNG}
-# What browsers say where they do not know.
+# Content types of browsers that do not know the type.
 UNDECLARED = {"", "application/octet-stream"}
-# Threads of this process that look into a file or wait to: the others serve requests.
+# At most two threads of a process inspect a file or wait for that.
 _slots = BoundedSemaphore(2)
 
 
 class Fault(StrEnum):
     EMPTY = auto()
     TOO_LARGE = auto()
-    # Nothing that is taken.
+    # No type that the service accepts.
     UNKNOWN = auto()
-    # Another thing than its name or its declared type says.
+    # The extension or the declared type is wrong.
     LIES = auto()
-    # It begins as one of them, and cannot be read.
+    # The signature is right and the content unreadable.
     DAMAGED = auto()
-    # Small, and huge once it is opened.
+    # Unpacking needs too much memory or time.
     BOMB = auto()
-    # A PDF that runs something, carries files, or calls elsewhere.
+    # A PDF that runs code, embeds files, or opens URLs or other files.
     ACTIVE = auto()
     ENCRYPTED = auto()
     TOO_LONG = auto()
-    # The operator's scanner knows something harmful in it.
+    # The operator's virus scanner found malware.
     INFECTED = auto()
 
 
@@ -73,7 +72,7 @@ class Unacceptable(Exception):
 
 
 class Busy(Exception):
-    """Other files are looked into, the machine is too slow, or the scanner is away."""
+    """Other inspections run, the machine is slow, or the scanner is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +82,25 @@ class InspectedFile:
 
 
 def inspect(name: str, declared: str, content: bytes) -> InspectedFile:
-    """Raises Unacceptable and Busy."""
+    """Check a file and return what to store. Raises Unacceptable and Busy."""
     if not content:
         raise Unacceptable(Fault.EMPTY)
     if len(content) > MAX_BYTES:
         raise Unacceptable(Fault.TOO_LARGE)
-    found = _detect_type(content)
+    content_type = _detect_type(content)
     by_name = TYPE_BY_EXTENSION.get(PurePosixPath(name).suffix.lower())
     declared = declared.partition(";")[0].strip().lower()
-    if by_name != found or declared not in {found, *UNDECLARED}:
+    if by_name != content_type or declared not in {content_type, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
     with _inspection_slot():
         with machine_lock():
-            kept = _run_inspector(found, content)
+            clean = _run_inspector(content_type, content)
         _refuse_infected(content)
-    return InspectedFile(found, kept)
+    return InspectedFile(content_type, clean)
 
 
 def _refuse_infected(content: bytes) -> None:
-    # Imported here: the inspector has no settings.
+    # Imported here: the inspector process has no Django settings.
     from verification.golive.virus_scan import ScannerUnavailable, is_infected
 
     try:
@@ -113,7 +112,7 @@ def _refuse_infected(content: bytes) -> None:
 
 @contextmanager
 def _inspection_slot() -> Iterator[None]:
-    """Be one of the threads that look into files. Raises Busy if there are enough."""
+    """Limit the threads of this process that inspect files. Raises Busy."""
     if not _slots.acquire(blocking=False):
         raise Busy
     try:
@@ -124,9 +123,9 @@ def _inspection_slot() -> Iterator[None]:
 
 @contextmanager
 def machine_lock() -> Iterator[None]:
-    """Hold this machine's turn to look into a file. Raises Busy after WAIT_SECONDS.
+    """Hold the lock for the machine's one inspection. Raises Busy after WAIT_SECONDS.
 
-    A lock on a file needs no database, and ends with its process.
+    A file lock needs no database, and ends with its process.
     """
     with LOCK_FILE.open("rb") as lock:
         deadline = time.monotonic() + WAIT_SECONDS
@@ -145,13 +144,13 @@ def _try_lock(file: int) -> bool:
     return True
 
 
-def _run_inspector(found: str, content: bytes) -> bytes:
+def _run_inspector(content_type: str, content: bytes) -> bytes:
     is_late = Event()
     with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "verification.golive.inspector", found],
+        [sys.executable, "-m", "verification.golive.inspector", content_type],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        # What libraries tell of a file may quote it.
+        # Errors of libraries may quote the file.
         stderr=subprocess.DEVNULL,
         cwd=Path(__file__).parents[2],
         env={n: os.environ[n] for n in INHERITED_ENVIRONMENT if n in os.environ},
@@ -159,7 +158,7 @@ def _run_inspector(found: str, content: bytes) -> bytes:
         limit = Timer(WALL_SECONDS, _kill_late, [inspector, is_late])
         limit.start()
         try:
-            told, kept = _exchange(inspector, content)
+            fault, clean = _exchange(inspector, content)
             inspector.wait()
         finally:
             limit.cancel()
@@ -167,10 +166,10 @@ def _run_inspector(found: str, content: bytes) -> bytes:
     if is_late.is_set():
         raise Busy
     _check_exit_code(inspector.returncode)
-    if told:
-        raise Unacceptable(Fault(told))
-    # PDFs are kept byte by byte.
-    return content if found == PDF else kept
+    if fault:
+        raise Unacceptable(Fault(fault))
+    # A PDF is stored unchanged, with its signatures.
+    return content if content_type == PDF else clean
 
 
 def _kill_late(inspector: subprocess.Popen[bytes], is_late: Event) -> None:
@@ -179,21 +178,21 @@ def _kill_late(inspector: subprocess.Popen[bytes], is_late: Event) -> None:
 
 
 def _exchange(inspector: subprocess.Popen[bytes], content: bytes) -> tuple[str, bytes]:
-    """Send the file; the fault, or an empty one, and the content that is kept."""
+    """Send the file. Returns the fault, or an empty text, and the redrawn picture."""
     assert inspector.stdin  # noqa: S101
     assert inspector.stdout  # noqa: S101
-    # It reads all before it answers, unless it ends early.
+    # The inspector reads the whole file before it answers, or ends early.
     with suppress(BrokenPipeError), inspector.stdin as file:
         file.write(content)
-    told, _, kept = inspector.stdout.read(MAX_OUTPUT + 1).partition(b"\n")
-    if len(told) + len(kept) >= MAX_OUTPUT:
+    fault, _, clean = inspector.stdout.read(MAX_OUTPUT + 1).partition(b"\n")
+    if len(fault) + len(clean) >= MAX_OUTPUT:
         raise Unacceptable(Fault.BOMB)
-    return told.decode(), kept
+    return fault.decode(), clean
 
 
 def _check_exit_code(code: int) -> None:
     """Raise Unacceptable if a limit or the file itself ended the inspector."""
-    # A second limit, and the kernel short of memory, end it by SIGKILL.
+    # The hard CPU limit and a kernel without memory send SIGKILL.
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
         raise Unacceptable(Fault.BOMB)
     if code < 0:

@@ -1,4 +1,4 @@
-"""Mails of what was decided. The key goes to the owner alone."""
+"""Mails about decisions. Only the longest-standing owner gets the key."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from workspaces.models import Member, Role, full_name
 
 
 def notify_approved(application: Application, key: str) -> None:
-    """Its message is the only place that has the key, sealed, until it is sent."""
+    """Send the key to an owner, and a mail without it to the others.
+
+    Only this message holds the key, sealed, until it is sent.
+    """
     owner, *others = _recipients(application.workspace_id, application.submitted_by_id)
-    sent = {**_context(application, "keys"), "key": key}
+    context = {**_context(application, "keys"), "key": key}
     notify(
-        _mail(application, Kind.GO_LIVE_KEY, owner, sent),
+        _mail(application, Kind.GO_LIVE_KEY, owner, context),
         *(
             _mail(application, Kind.GO_LIVE_APPROVED, one, _context(application, ""))
             for one in others
@@ -30,10 +33,10 @@ def notify_approved(application: Application, key: str) -> None:
 
 
 def notify_rejected(application: Application, reason: str) -> None:
-    told = {**_context(application, "golive"), "reason": reason}
+    context = {**_context(application, "golive"), "reason": reason}
     notify(
         *(
-            _mail(application, Kind.GO_LIVE_REJECTED, one, told)
+            _mail(application, Kind.GO_LIVE_REJECTED, one, context)
             for one in _recipients(
                 application.workspace_id, application.submitted_by_id
             )
@@ -58,23 +61,23 @@ def notify_name_decided(change: NameChange) -> None:
 
 
 def owners_of(workspace_id: UUID) -> list[User]:
-    """Who has owned it longest comes first."""
+    """Return the active owners, the longest-standing first."""
     return [m.user for m in _members(workspace_id) if m.role == Role.OWNER]
 
 
-def _recipients(workspace_id: UUID, applied: int | None) -> list[User]:
-    """The owners, and who applied."""
+def _recipients(workspace_id: UUID, requester: int | None) -> list[User]:
+    """Return the owners and the requester."""
     owners = owners_of(workspace_id)
     return owners + [
         m.user
         for m in _members(workspace_id)
-        if m.user_id == applied and m.user not in owners
+        if m.user_id == requester and m.user not in owners
     ]
 
 
 def _members(workspace_id: UUID) -> QuerySet[Member]:
-    found = Member.objects.select_related("user").order_by("created_at", "id")
-    return found.filter(workspace=workspace_id, user__is_active=True)
+    members = Member.objects.select_related("user").order_by("created_at", "id")
+    return members.filter(workspace=workspace_id, user__is_active=True)
 
 
 def _mail(
@@ -86,7 +89,7 @@ def _mail(
         cause=f"go-live:{kind.value}:{about.pk}:{user.pk}",
         recipient=user.email,
         context=context,
-        # Which language its owners read is not known.
+        # The language of the recipients is not known.
         language=BILINGUAL,
         workspace_id=about.workspace_id,
     )

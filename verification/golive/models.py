@@ -26,9 +26,9 @@ USER = settings.AUTH_USER_MODEL
 
 
 class Application(models.Model):
-    """What a workspace tells of its company to go live, and what came of it.
+    """A workspace's application to go live, with its review and decision.
 
-    One that was rejected stays as it was; the next one begins as its copy.
+    A rejected application does not change; the next one begins as its copy.
     """
 
     Status = Status
@@ -49,7 +49,7 @@ class Application(models.Model):
     # registrationNumber, kraPin, country, address, contactName, contactEmail,
     # contactPhone, purpose, volume
     details = EncryptedJSONField()
-    # BUSINESS_VERIFICATION of the company.
+    # The company's BUSINESS_VERIFICATION.
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="+", db_index=False
     )
@@ -65,7 +65,7 @@ class Application(models.Model):
         USER, models.PROTECT, null=True, related_name="+", db_index=False
     )
     decided_at = models.DateTimeField(null=True, editable=False)
-    # Why it was rejected, as the client reads it.
+    # The reason of a rejection, which the client reads.
     reason = models.CharField(max_length=500, blank=True)
     api_key = models.OneToOneField(
         ApiKey, models.PROTECT, null=True, related_name="+", db_index=False
@@ -137,7 +137,7 @@ class Application(models.Model):
             ),
         ]
         indexes = [
-            # What waits for staff.
+            # The list of rows that wait for staff.
             models.Index(
                 fields=["id"],
                 condition=Q(status__in=WAITING),
@@ -150,9 +150,9 @@ class Application(models.Model):
 
 
 class NameChange(models.Model):
-    """Another legal or trading name for an approved workspace, which staff review.
+    """A request for other names of an approved workspace, which staff review.
 
-    People outside are shown the old names until it is approved.
+    Pages and messages show the old names until the approval.
     """
 
     class Status(models.TextChoices):
@@ -168,14 +168,14 @@ class NameChange(models.Model):
     status = models.CharField(max_length=9, choices=Status, default=Status.WAITING)
     legal_name = models.CharField(max_length=200)
     trading_name = models.CharField(max_length=200, blank=True)
-    # What members say about it, such as where the register shows the new name.
+    # The members' note, such as a link to the register.
     note = models.CharField(max_length=500, blank=True)
     asked_by = models.ForeignKey(USER, models.PROTECT, related_name="+", db_index=False)
     decided_by = models.ForeignKey(
         USER, models.PROTECT, null=True, related_name="+", db_index=False
     )
     decided_at = models.DateTimeField(null=True, editable=False)
-    # Why it was rejected, as the client reads it.
+    # The reason of a rejection, which the client reads.
     reason = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -213,7 +213,7 @@ class NameChange(models.Model):
             ),
         ]
         indexes = [
-            # What waits for staff.
+            # The list of rows that wait for staff.
             models.Index(
                 fields=["id"],
                 condition=Q(status="WAITING"),
@@ -233,7 +233,7 @@ class DocumentKind(models.TextChoices):
 
 
 class Document(models.Model):
-    """A file that belongs to an application. It is kept sealed, under a random name."""
+    """A sealed file of an application, stored under a random name."""
 
     Kind = DocumentKind
 
@@ -248,13 +248,13 @@ class Document(models.Model):
         Application, models.CASCADE, related_name="documents", db_index=False
     )
     kind = models.CharField(max_length=13, choices=DocumentKind)
-    # What it was called where it came from: shown, and never a path.
+    # The name of the uploaded file. Pages show it; it is never used as a path.
     name = EncryptedJSONField()
     content_type = models.CharField(max_length=15, choices=ContentType)
     size = models.PositiveIntegerField()
-    # Where it is in the storage; the copy for a later application names the same.
+    # The name in the storage. Copies of the row name the same file.
     file = models.CharField(max_length=40, db_index=True)
-    # What the file is sealed with: without this row nobody can read it.
+    # The key of the file, which is unreadable without this row.
     data_key = EncryptedJSONField()
     uploaded_by = models.ForeignKey(
         USER, models.PROTECT, related_name="+", db_index=False

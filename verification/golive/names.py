@@ -1,4 +1,4 @@
-"""Changes of the names of an approved workspace: members ask, staff decide."""
+"""Name changes of an approved workspace: members request them, staff decide."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def newest_change(workspace: Workspace) -> NameChange | None:
 def request_name_change(
     member: Member, legal_name: str, trading_name: str, note: str, by: ActingUser
 ) -> NameChange:
-    """Hand a change in for review, in place of one that waits.
+    """Request a change, and withdraw one that waits.
 
     Raises NotAllowed, NotReviewed and Unchanged.
     """
@@ -68,14 +68,14 @@ def request_name_change(
 
 @transaction.atomic
 def withdraw_name_change(member: Member, by: ActingUser) -> bool:
-    """Returns False if none waits."""
+    """Withdraw the change that waits. Returns False if there is none."""
     require_permission(member, Permission.MANAGE_SETTINGS)
     return _withdraw(_lock_workspace(member.workspace_id), by)
 
 
 @transaction.atomic
 def approve_name_change(change_id: Any, by: ActingUser) -> NameChange:
-    """Show people the new names from now on. Raises Refused."""
+    """Approve a change: pages show the new names. Raises DecisionRefused."""
     change = _decide(change_id, Status.APPROVED, by)
     workspace = change.workspace
     names = workspace.set_reviewed_names(change.legal_name, change.trading_name)
@@ -85,7 +85,7 @@ def approve_name_change(change_id: Any, by: ActingUser) -> NameChange:
 
 @transaction.atomic
 def reject_name_change(change_id: Any, by: ActingUser, reason: str) -> NameChange:
-    """Raises Refused."""
+    """Reject a change; pages keep the old names. Raises DecisionRefused."""
     return _decide(change_id, Status.REJECTED, by, reason)
 
 

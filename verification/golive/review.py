@@ -1,4 +1,4 @@
-"""All that a reviewer looks at, side by side, in a bounded number of queries."""
+"""The data of the review page, read in a bounded number of queries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LABELS = {
     "volume": "Reports a month",
     "purpose": "Purpose",
 }
-# Says nothing about anybody.
+# Shown without a reveal: not personal.
 PUBLIC_DETAILS = {"tradingName", "publicContact", "country", "volume", "purpose"}
 FINDING_LABELS = {
     "registeredName": "Registered name",
@@ -39,7 +39,7 @@ FINDING_LABELS = {
     "shareholders": "Shareholders",
     "nameMatch": "Name agrees",
 }
-# What a register tells everybody of a company, and the reviewer compares.
+# Shown without a reveal: public in the register.
 PUBLIC_FINDINGS = {
     "registeredName",
     "companyStatus",
@@ -65,7 +65,7 @@ class Review:
 
 
 def review_of(application: Any) -> Review:
-    """`application.is_revealed` says whether personal data is in it."""
+    """Collect the review. Personal data is masked unless `application.is_revealed`."""
     workspace, is_open = application.workspace, application.is_revealed
     result = _result(application)
     finding = (result and result.finding) or {}
@@ -100,8 +100,8 @@ def is_running(result: CheckResult | None) -> bool:
 def _result(application: Application) -> CheckResult | None:
     if application.report_id is None:
         return None
-    found = CheckResult.objects.select_related("report")
-    return found.filter(report=application.report_id, name=CHECK).first()
+    results = CheckResult.objects.select_related("report")
+    return results.filter(report=application.report_id, name=CHECK).first()
 
 
 def _rows(
@@ -116,7 +116,7 @@ def _rows(
 
 
 def _text(value: Any) -> Any:
-    """Lists of people and shares, one after another."""
+    """Return a value of a finding as text; lists are joined."""
     if isinstance(value, dict):
         return ", ".join(str(each) for each in value.values() if each is not None)
     if isinstance(value, list):
@@ -131,7 +131,7 @@ def _email(address: str, *, is_open: bool) -> Any:
 
 
 def _timeline(application: Application) -> list[tuple[datetime, str, str]]:
-    told = [
+    moments = [
         (application.created_at, "Begun", ""),
         (application.submitted_at, "Submitted", _name(application.submitted_by)),
         (application.taken_at, "Taken", _name(application.taken_by)),
@@ -141,7 +141,7 @@ def _timeline(application: Application) -> list[tuple[datetime, str, str]]:
             _name(application.decided_by),
         ),
     ]
-    return [(at, what, by) for at, what, by in told if at is not None]
+    return [(at, what, by) for at, what, by in moments if at is not None]
 
 
 def _name(user: Any) -> str:

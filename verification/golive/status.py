@@ -1,4 +1,4 @@
-"""The one way in which an application moves, and its workspace with it."""
+"""Transitions of an application, and of its workspace's `go_live` with it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ VERBS = {
     Status.APPROVED: "approved",
     Status.REJECTED: "rejected",
 }
-# Whose time and name each move writes down.
+# Status: prefix of the fields for time and user of the transition.
 STAMPS = {
     Status.SUBMITTED: "submitted",
     Status.IN_REVIEW: "taken",
     Status.APPROVED: "decided",
     Status.REJECTED: "decided",
 }
-# Looks at the application while it is held, and says what else is written with it.
+# Checks the locked application, and returns more fields to write with the status.
 Prepare = Callable[[Application], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ActingUser:
-    """Who moves it: the person, and how the audit trail names them."""
+    """A user with the actor that the audit trail names."""
 
     user: User
     actor: audit.Actor
@@ -52,7 +52,7 @@ class InvalidTransition(DecisionRefused):
 
 
 def lock_application(application_id: UUID) -> Application:
-    """The application and its workspace, locked until the transaction ends."""
+    """Lock the workspace, then the application, and return the application."""
     applications = Application.objects.all()
     workspace_id = applications.values_list("workspace_id", flat=True)
     owner = Workspace.objects.select_for_update(no_key=True).get(
@@ -72,7 +72,11 @@ def move(
     *,
     reason: str = "",
 ) -> Application:
-    """Raises InvalidTransition, and whatever `prepare` refuses with."""
+    """Give an application its next status, and record it in the audit trail.
+
+    An approval copies the reviewed names and the contact to the workspace. Raises
+    InvalidTransition, and the refusals of `prepare`.
+    """
     application = lock_application(application_id)
     if target not in Application.TRANSITIONS.get(application.status, ()):
         raise InvalidTransition(application.status)

@@ -1,4 +1,4 @@
-"""Asks ClamAV's daemon about an uploaded file, where CLAMAV names one.
+"""Scan uploaded files with ClamAV's daemon, if the setting CLAMAV names one.
 
 The command INSTREAM: https://docs.clamav.net/manual/Usage/Scanning.html#clamd
 """
@@ -13,7 +13,7 @@ from django.conf import settings
 
 SECONDS = 15
 CHUNK = 64 * 1024
-# An answer is one line that ends with a NUL.
+# Bytes of an answer: one line that ends with a NUL.
 MAX_ANSWER = 4096
 
 
@@ -22,9 +22,9 @@ class ScannerUnavailable(Exception):
 
 
 def is_infected(content: bytes) -> bool:
-    """Whether the scanner knows something harmful in the file; False without a scanner.
+    """Return whether the scanner finds malware; False if no scanner is set.
 
-    Raises ScannerAway.
+    Raises ScannerUnavailable.
     """
     if not settings.CLAMAV:
         return False
@@ -52,10 +52,10 @@ def _send(daemon: socket.socket, piece: bytes, end: float) -> None:
 
 
 def _remaining_seconds(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0:
+    remaining = end - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError
-    return left
+    return remaining
 
 
 def _answer(daemon: socket.socket, end: float) -> str:

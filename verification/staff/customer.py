@@ -1,7 +1,7 @@
-"""The page of a customer in the admin: all that staff may see, in few queries.
+"""The page of a customer in the admin.
 
-Each section is there for those alone who may look at its rows, and reads no more rows
-than it shows.
+The page has the sections whose rows the user may view. A section reads only the rows
+that it shows.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from workspaces.models import Account, ApiKey, Environment, Member, Note, Worksp
 
 REPORTS = 10
 MAX_ROWS = 20
-# Nobody needs to know more exactly how many there are.
-COUNTED = 1000
+# Higher counts are shown as "1000+".
+MAX_COUNT = 1000
 
 
 def customer_sections(request: HttpRequest, workspace: Any) -> dict[str, Any]:
-    """Named by the settings; `workspace.is_revealed` opens personal data."""
+    """Return the sections; the setting CUSTOMER_PAGE names this function.
+
+    `workspace.is_revealed` unmasks personal data.
+    """
     makers = {
         "members": ("workspaces.view_member", _members),
         "accounts": ("workspaces.view_account", _accounts),
@@ -69,12 +72,12 @@ def _accounts(workspace: Workspace) -> list[Account]:
 
 def _reports(workspace: Workspace) -> list[Report]:
     """The newest of each environment, straight from the index `report_list`."""
-    found: list[Report] = []
+    reports: list[Report] = []
     for environment in Environment.values:
         rows = Report.objects.filter(workspace=workspace, environment=environment)
         newest = rows.defer("subject").order_by("-created_at", "-id")
-        found += newest[:REPORTS]
-    newest_first = sorted(found, key=lambda r: (r.created_at, r.pk), reverse=True)
+        reports += newest[:REPORTS]
+    newest_first = sorted(reports, key=lambda r: (r.created_at, r.pk), reverse=True)
     return newest_first[:REPORTS]
 
 
@@ -84,7 +87,7 @@ def _receivers(workspace: Workspace) -> list[Configuration]:
 
 def _keys(workspace: Workspace) -> list[ApiKey]:
     rows = ApiKey.objects.filter(workspace=workspace)
-    # Those that were revoked come last.
+    # PostgreSQL puts NULL first when descending, so revoked keys come last.
     return list(rows.order_by("-revoked_at", "-id")[:MAX_ROWS])
 
 
@@ -117,8 +120,8 @@ def _notes(workspace: Any) -> list[dict[str, Any]]:
 
 
 def _count(rows: QuerySet[Any]) -> str:
-    count = rows.order_by()[: COUNTED + 1].count()
-    return f"{COUNTED}+" if count > COUNTED else str(count)
+    count = rows.order_by()[: MAX_COUNT + 1].count()
+    return f"{MAX_COUNT}+" if count > MAX_COUNT else str(count)
 
 
 def _reveal(workspace: Any, value: str, key: str) -> Any:

@@ -1,4 +1,4 @@
-"""The first page of the back office: what needs a person, and how the service does."""
+"""The dashboard of the admin: open tasks of staff, and figures of the service."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ from webhooks.models import Configuration
 from workspaces.admin import filter_low_balance
 from workspaces.models import Account, Environment, StaffEntry, StaffEntryStatus
 
-SECONDS = 60
-# Nobody needs to know more exactly how much there is to do.
-COUNTED = 999
+CACHE_SECONDS = 60
+# Higher counts are shown as "999+".
+MAX_COUNT = 999
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What waits for a person, and the list of it; `label` is of the model listed.
+    """A count of rows that need a person, with a link to their list.
 
-    `environment` is the lookup that tells production from the sandbox, if there is one.
+    `label` names the model and `query` the filter of the list. `environment` is the
+    lookup of the rows' environment, empty if they have none.
     """
 
     title: str
@@ -53,7 +54,7 @@ class Box:
     environment: str = "environment"
 
     def found(self, environment: str) -> QuerySet[Any]:
-        """Production's, with what is of no environment; or the sandbox's alone."""
+        """Return an environment's rows; those without one belong to production."""
         if not self.environment:
             rows = self.rows()
             return rows if environment == Environment.PRODUCTION else rows.none()
@@ -171,7 +172,7 @@ BOXES = [
 ]
 
 
-# Each box of production, and those that the sandbox has, too.
+# Production has all boxes, the sandbox those whose rows have an environment.
 BOX_ENVIRONMENTS = [
     (box, environment)
     for environment in (Environment.PRODUCTION, Environment.SANDBOX)
@@ -181,11 +182,11 @@ BOX_ENVIRONMENTS = [
 
 
 def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Named by the settings; looks at the database once a minute."""
-    counts = cache.get_or_set("dashboard:counts", _counts, SECONDS)
+    """Add the boxes and figures; unfold's DASHBOARD_CALLBACK. Cached for a minute."""
+    counts = cache.get_or_set("dashboard:counts", _counts, CACHE_SECONDS)
     shown: dict[str, list[dict[str, Any]]] = {"production": [], "sandbox": []}
     for (box, environment), count in zip(BOX_ENVIRONMENTS, counts or [], strict=True):
-        # In the sandbox only what waits is shown: it is play.
+        # Of the sandbox, boxes without rows are left out.
         if request.user.has_perm(box.permission) and (
             count or environment == Environment.PRODUCTION
         ):
@@ -194,7 +195,7 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
                     "title": box.title,
                     "icon": box.icon,
                     "url": box.url(environment),
-                    "count": f"{COUNTED}+" if count > COUNTED else count,
+                    "count": f"{MAX_COUNT}+" if count > MAX_COUNT else count,
                     "waits": bool(count),
                 }
             )
@@ -203,7 +204,9 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "sandbox_boxes": shown["sandbox"],
     }
     if request.user.has_perm("reports.view_report"):
-        found = cache.get_or_set("dashboard:figures", lambda: figures(now()), SECONDS)
+        found = cache.get_or_set(
+            "dashboard:figures", lambda: figures(now()), CACHE_SECONDS
+        )
         assert found is not None  # noqa: S101
         more |= {"figures": found, "charts": _charts(found)}
         more["earns"] = request.user.has_perm("workspaces.view_ledgerentry")
@@ -214,7 +217,7 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 def _counts() -> list[int]:
     return [
-        box.found(environment).order_by()[: COUNTED + 1].count()
+        box.found(environment).order_by()[: MAX_COUNT + 1].count()
         for box, environment in BOX_ENVIRONMENTS
     ]
 
@@ -240,13 +243,13 @@ def _charts(found: Figures) -> dict[str, str]:
 
 
 def _bars(span: Span, time: str) -> str:
-    told = f"{span.total} checks in {time}, {sum(span.failed)} of them failed"
-    return widgets.bar_chart(told, span.done, span.failed)
+    label = f"{span.total} checks in {time}, {sum(span.failed)} of them failed"
+    return widgets.bar_chart(label, span.done, span.failed)
 
 
 def _revenue(found: Figures) -> dict[str, Any]:
     total = sum(found.revenue)
-    told = f"KES {total:,.2f} in 7 days"
-    # A day on which more was given back than earned has no bar.
+    label = f"KES {total:,.2f} in 7 days"
+    # A day with more refunds than earnings has no bar.
     earned = [max(float(day), 0.0) for day in found.revenue]
-    return {"total": total, "chart": widgets.bar_chart(told, earned)}
+    return {"total": total, "chart": widgets.bar_chart(label, earned)}

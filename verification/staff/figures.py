@@ -1,7 +1,7 @@
-"""How the service does: checks, failures, latency and revenue, from two spans.
+"""Figures of the last 24 hours and 7 days: checks, failures, latency, revenue.
 
-Rows are found by their ids, which grow with time, so that each query reads only the
-span it tells of. A check that waited for a person for longer is not among them.
+Queries find rows by id, which grows with time, so each reads only its span. Checks of
+reports that are older than the span are not counted.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ WHERE c.id >= %(first)s AND r.id >= %(first)s
     AND c.status IN ('COMPLETED', 'FAILED')
 GROUP BY 1, 2
 """
-# Charges to workspaces less reversals, and payments of payers less refunds. Orders of
-# the operator's own workspace earn nothing.
+# Charges less reversals, and payments less refunds, in production. The operator's own
+# workspace is left out.
 REVENUE = """
 SELECT day, sum(amount) FROM (
     SELECT date_trunc('day', e.created_at, 'Africa/Nairobi') AS day, -e.amount AS amount
@@ -82,7 +82,7 @@ class Figures:
 
 
 def figures(at: datetime) -> Figures:
-    """The last 24 hours and 7 days, of Nairobi, each with the one under way."""
+    """Return the figures, by hours and days of Nairobi, with the current ones."""
     hour = at.astimezone(NAIROBI).replace(minute=0, second=0, microsecond=0)
     day = hour.replace(hour=0)
     hours = [hour - timedelta(hours=n) for n in reversed(range(HOURS))]
@@ -95,7 +95,7 @@ def figures(at: datetime) -> Figures:
 
 
 def first_id(at: datetime) -> UUID:
-    """No id made from then on is below this one (RFC 9562, version 7)."""
+    """Return the lowest id of that time or later (RFC 9562, version 7)."""
     return UUID(int=int(at.timestamp() * 1000) << 80)
 
 

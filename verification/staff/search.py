@@ -50,15 +50,15 @@ MAX_ROWS_OF_EXACT = 50
 # Up to this many candidates are all compared; if there are more, the newest rows are
 # read until enough of them match.
 MAX_CANDIDATES = 1_000
-# How many accounts one statement searches.
 ACCOUNTS_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True, slots=True)
 class SearchGroup:
-    """One kind of rows: how they are found, and what is shown of each.
+    """One kind of rows in the results.
 
-    `describe` returns the text of the row's link and the cells beside it."""
+    `describe` returns the text of a row's link and the cells beside it.
+    """
 
     title: str
     model: type[Model]
@@ -68,7 +68,7 @@ class SearchGroup:
 
 @force_custom_plan()
 def search_page(request: HttpRequest) -> HttpResponse:
-    # Templates reverse `admin:...`; by default that is this URL's instance, `office`.
+    # Templates reverse `admin:...`, which must not be this URL's instance `office`.
     request.current_app = admin.site.name
     term = " ".join(request.POST.get("q", "").replace("\0", "").split())[
         :MAX_TERM_LENGTH
@@ -93,7 +93,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 
 def _max_rows(term: str) -> int:
-    """Names have no digits and no @; what has them is taken for a whole value."""
+    """Return the limit of rows: higher for a whole value, with a digit or an @."""
     is_whole = any(one.isdigit() or one == "@" for one in term)
     return MAX_ROWS_OF_EXACT if is_whole else MAX_ROWS
 
@@ -104,13 +104,13 @@ def _search_groups(request: HttpRequest, term: str) -> Iterator[dict[str, Any]]:
         if not request.user.has_perm(f"{meta.app_label}.view_{meta.model_name}"):
             continue
         if rows := group.find(term):
-            told = [
+            shown = [
                 (link(row, first), rest)
                 for row in rows[: _max_rows(term)]
                 for first, *rest in [group.describe(row)]
             ]
             more = len(rows) > _max_rows(term)
-            yield {"title": group.title, "rows": told, "more": more}
+            yield {"title": group.title, "rows": shown, "more": more}
 
 
 # Reports and rules
@@ -149,25 +149,26 @@ def _find_by_name(rows: QuerySet[Any], term: str, table: str, column: str) -> li
             terms.of_phone(phone),
         )
     ]
-    wanted = Q(pk__in=_find_ids(table, column, "&&", [exact]))
+    query = Q(pk__in=_find_ids(table, column, "&&", [exact]))
     if is_uuid(term):
-        wanted |= Q(pk=UUID(term))
+        query |= Q(pk=UUID(term))
     if len(name) >= GRAM_LENGTH:
         grams = [list(terms.of_name(name)) for terms in accounts]
         likely = _find_ids(table, column, "@>", grams)
         # The newest rows soon hold enough people with a common name.
         is_common = len(likely) > MAX_CANDIDATES
         named = Q() if is_common else Q(pk__in=likely)
-        wanted |= Q(named, search_name__contains=name)
-    return list(rows.filter(wanted).order_by("-id")[: _max_rows(term) + 1])
+        query |= Q(named, search_name__contains=name)
+    return list(rows.filter(query).order_by("-id")[: _max_rows(term) + 1])
 
 
 def _find_ids(
     table: str, column: str, operator: str, sought: list[list[int]]
 ) -> list[UUID]:
-    """Return the ids of at most FEW + 1 rows whose terms match one list of `sought`.
+    """Return the ids of at most MAX_CANDIDATES + 1 rows that match a list of `sought`.
 
-    With `@>` a row needs all terms of the list, with `&&` one of them."""
+    With `@>` a row has to have all terms of the list, with `&&` one of them.
+    """
     found: list[UUID] = []
     for start in range(0, len(sought), ACCOUNTS_PER_STATEMENT):
         some = sought[start : start + ACCOUNTS_PER_STATEMENT]
@@ -206,28 +207,28 @@ def _newest_first(rows: list[Any]) -> list[Any]:
 
 
 def _workspaces(term: str) -> list[Workspace]:
-    wanted = Q(name__icontains=term) | Q(members__user__email__iexact=term)
+    query = Q(name__icontains=term) | Q(members__user__email__iexact=term)
     if is_uuid(term):
-        wanted |= Q(pk=UUID(term))
+        query |= Q(pk=UUID(term))
     if len(term) == 4:
-        wanted |= Q(api_keys__last_characters=term)
+        query |= Q(api_keys__last_characters=term)
     return list(
-        Workspace.objects.filter(wanted)
+        Workspace.objects.filter(query)
         .distinct()
         .order_by("-id")[: _max_rows(term) + 1]
     )
 
 
 def _members(term: str) -> list[Member]:
-    wanted = _match_person(term, "user__") | Q(workspace__name__icontains=term)
-    members = Member.objects.select_related("user", "workspace").filter(wanted)
+    query = _match_person(term, "user__") | Q(workspace__name__icontains=term)
+    members = Member.objects.select_related("user", "workspace").filter(query)
     return list(members.order_by("-id")[: _max_rows(term) + 1])
 
 
 def _staff(term: str) -> list[Colleague]:
     # The audit trail knows staff by their user names; those of members are random.
-    wanted = _match_person(term) | Q(username__icontains=term)
-    return list(Colleague.objects.filter(wanted).order_by("-id")[: _max_rows(term) + 1])
+    query = _match_person(term) | Q(username__icontains=term)
+    return list(Colleague.objects.filter(query).order_by("-id")[: _max_rows(term) + 1])
 
 
 def _match_person(term: str, path: str = "") -> Q:
@@ -237,12 +238,12 @@ def _match_person(term: str, path: str = "") -> Q:
 
 
 def _keys(term: str) -> list[ApiKey]:
-    wanted = Q(last_characters=term[-4:])
+    query = Q(last_characters=term[-4:])
     if len(term) > 4:
-        wanted &= Q(first_characters=term[:12]) if len(term) >= 16 else Q(pk__in=[])
+        query &= Q(first_characters=term[:12]) if len(term) >= 16 else Q(pk__in=[])
     if is_uuid(term):
-        wanted = Q(pk=UUID(term))
-    keys = ApiKey.objects.select_related("workspace").filter(wanted)
+        query = Q(pk=UUID(term))
+    keys = ApiKey.objects.select_related("workspace").filter(query)
     return list(keys.order_by("-id")[: _max_rows(term) + 1])
 
 
@@ -281,14 +282,14 @@ def _messages(term: str) -> list[Notification]:
         for cause in message_causes(report)
     ]
     messages = Notification.objects.defer("context", "recipient")
-    wanted = Q(cause__in=causes) | Q(pk__in=_own_id(term))
-    return list(messages.filter(wanted).order_by("-id")[: _max_rows(term) + 1])
+    query = Q(cause__in=causes) | Q(pk__in=_own_id(term))
+    return list(messages.filter(query).order_by("-id")[: _max_rows(term) + 1])
 
 
 def _deliveries(term: str) -> list[Delivery]:
     ids = _report_ids(term)
-    wanted = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
-    deliveries = Delivery.objects.filter(wanted).select_related("workspace")
+    query = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
+    deliveries = Delivery.objects.filter(query).select_related("workspace")
     return list(deliveries.order_by("-event")[: _max_rows(term) + 1])
 
 

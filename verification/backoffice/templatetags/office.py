@@ -9,5 +9,5 @@ register = template.Library()
 
 @register.filter
 def to_page(row: Any, text: Any = None) -> str:
-    """A link to the row's own page: `{{ report|to_page }}`."""
+    """Return a link to the row's page in the admin: `{{ report|to_page }}`."""
     return link(row, None if text is None else str(text))

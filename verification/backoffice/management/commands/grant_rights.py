@@ -14,7 +14,7 @@ ALTER DEFAULT PRIVILEGES IN SCHEMA {schema}
 GRANT USAGE, SELECT ON SEQUENCES TO {role};
 REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}
 """
-# Who may switch the triggers off that keep records as they were written.
+# Whether a role can disable the triggers that protect records from changes.
 CAN_DISABLE_TRIGGERS = """
 SELECT rolsuper OR pg_has_role(rolname, relowner, 'MEMBER')
 FROM pg_roles, pg_class
