@@ -43,7 +43,7 @@ def can_log_in(email: str) -> bool:
     return is_logged_in(client)
 
 
-def test_a_confirmed_address_replaces_the_old_one_which_is_told(client):
+def test_confirmed_address_replaces_the_old_one_and_mails_it(client):
     client.post(ask(client))
 
     assert User.objects.get().email == NEW
@@ -56,7 +56,7 @@ def test_a_confirmed_address_replaces_the_old_one_which_is_told(client):
     assert not Workspace.objects.exists()
 
 
-def test_an_address_is_worth_nothing_before_it_is_confirmed(client, workspace):
+def test_unconfirmed_address_changes_nothing(client, workspace):
     link = ask(client)
     owner = member(workspace, "OWNER", "owner")
     members.invite(owner, NEW, Role.VIEWER)
@@ -69,7 +69,7 @@ def test_an_address_is_worth_nothing_before_it_is_confirmed(client, workspace):
     assert Member.objects.get() == owner
 
 
-def test_a_link_to_an_address_that_was_given_up_confirms_none(client):
+def test_link_to_a_withdrawn_address_confirms_nothing(client):
     link = ask(client, "mistyped@people.test")
     ask(client)
 
@@ -79,7 +79,7 @@ def test_a_link_to_an_address_that_was_given_up_confirms_none(client):
     assert EmailAddress.objects.get(verified=True).email == OLD
 
 
-def test_no_form_makes_an_unconfirmed_address_ones_own(client):
+def test_forms_do_not_accept_an_unconfirmed_address(client):
     ask(client)
     EmailAddress.objects.update(verified=False)
 
@@ -88,7 +88,7 @@ def test_no_form_makes_an_unconfirmed_address_ones_own(client):
     assert User.objects.get().email == OLD
 
 
-def test_an_address_that_is_too_long_is_told(client):
+def test_too_long_address_is_refused(client):
     long = "a" * 60 + "@" + ".".join(["b" * 60] * 4) + ".test"
 
     for path, more in ((PAGE, {"action_add": ""}), (SIGN_UP, SIGNING_UP)):
@@ -98,7 +98,7 @@ def test_an_address_that_is_too_long_is_told(client):
     assert User.objects.count() == 1
 
 
-def test_the_present_address_can_be_kept(client):
+def test_present_address_can_be_kept(client):
     link = ask(client)
     assert NEW in client.get(PAGE).content.decode()
 
@@ -108,7 +108,7 @@ def test_the_present_address_can_be_kept(client):
     assert (User.objects.get().email, can_log_in(OLD)) == (OLD, True)
 
 
-def test_an_address_of_somebody_else_is_asked_for_alike_and_not_taken(client):
+def test_taken_address_gets_the_same_answer_and_no_change(client):
     known("otieno")
     unknown = client.post(PAGE, {"email": NEW, "action_add": ""})
 
@@ -120,7 +120,7 @@ def test_an_address_of_somebody_else_is_asked_for_alike_and_not_taken(client):
     assert can_log_in("otieno@people.test")
 
 
-def test_the_page_asks_for_the_password_again_and_strangers_for_a_login(client):
+def test_address_page_asks_for_the_password_or_a_login(client):
     assert client.get(PAGE).status_code == 200
     later = Client()
     assert later.get(PAGE)["Location"] == f"/accounts/login/?next={PAGE}"
@@ -132,7 +132,7 @@ def test_the_page_asks_for_the_password_again_and_strangers_for_a_login(client):
     assert not EmailAddress.objects.filter(email=NEW).exists()
 
 
-def test_who_never_confirmed_is_forgotten_and_nobody_else(client, workspace):
+def test_purge_deletes_only_unconfirmed_users(client, workspace):
     for name in ("stranger", "fresh", "invited", "staffer"):
         User.objects.create_user(name, f"{name}@people.test", PASSWORD)
     long_ago = now() - timedelta(days=31)
@@ -160,7 +160,7 @@ def test_old_sessions_are_purged(client):
     assert Session.objects.get().session_key == client.session.session_key
 
 
-def test_addresses_of_expired_invitations_are_forgotten(workspace):
+def test_purge_deletes_addresses_of_expired_invitations(workspace):
     owner = member(workspace, "OWNER", "owner")
     members.invite(owner, "new@people.test", Role.VIEWER)
     members.invite(owner, "late@people.test", Role.VIEWER)

@@ -94,7 +94,7 @@ def audited() -> list[str]:
     return list(AuditEvent.objects.order_by("id").values_list("action", flat=True))
 
 
-def test_a_colleague_is_added_without_a_password_and_gets_a_link(superuser):
+def test_new_colleague_gets_a_link_and_no_password(superuser):
     assert 'name="email"' in opened(superuser, page(Colleague, "add"))
 
     answer = add(superuser)
@@ -110,7 +110,7 @@ def test_a_colleague_is_added_without_a_password_and_gets_a_link(superuser):
     assert audited() == ["user.created"]
 
 
-def test_the_link_sets_the_password_and_leads_to_the_second_factor(superuser):
+def test_invitation_sets_the_password_and_leads_to_the_factor(superuser):
     add(superuser)
     path = link_of()
     assert NEW in Client().get(path).content.decode()
@@ -126,7 +126,7 @@ def test_the_link_sets_the_password_and_leads_to_the_second_factor(superuser):
 
 
 @pytest.mark.parametrize("password", ["nine hippos", "njeri.kamau@office.test"])
-def test_the_password_of_a_colleague_has_to_be_long_and_their_own(superuser, password):
+def test_weak_password_of_a_colleague_is_refused(superuser, password):
     add(superuser)
 
     assert not is_logged_in(join(link_of(), password))
@@ -144,7 +144,7 @@ def test_a_link_works_once(superuser):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_use_a_link_at_once_one_joins(transactional_db):
+def test_invitation_used_twice_at_once_works_once(transactional_db):
     colleagues.add(NEW, "Njeri", [], by=another_superuser())
     path = link_of()
 
@@ -153,7 +153,7 @@ def test_of_two_who_use_a_link_at_once_one_joins(transactional_db):
     assert sorted(joined) == [False, False, False, True]
 
 
-def test_a_link_works_for_a_week_and_until_another_one_is_sent(superuser):
+def test_invitation_expires_after_a_week_or_with_the_next_one(superuser):
     add(superuser)
     first, njeri = link_of(), Colleague.objects.get(email=NEW)
     with time_machine.travel(now() + timedelta(days=7, seconds=1)):
@@ -166,7 +166,7 @@ def test_a_link_works_for_a_week_and_until_another_one_is_sent(superuser):
     assert superuser.get(dialog_url("invite_again", njeri)).status_code == 403
 
 
-def test_a_link_is_over_once_a_password_was_set_otherwise(superuser):
+def test_invitation_ends_when_a_password_is_set(superuser):
     add(superuser)
     njeri = Colleague.objects.get(email=NEW)
     njeri.set_password(PASSWORD)
@@ -175,7 +175,7 @@ def test_a_link_is_over_once_a_password_was_set_otherwise(superuser):
     assert Client().get(link_of()).status_code == 404
 
 
-def test_opening_the_link_changes_nothing(superuser):
+def test_opening_an_invitation_changes_nothing(superuser):
     add(superuser)
     before = User.objects.filter(email=NEW).values().get()
 
@@ -184,7 +184,7 @@ def test_opening_the_link_changes_nothing(superuser):
     assert User.objects.filter(email=NEW).values().get() == before
 
 
-def test_an_address_that_somebody_has_is_refused(superuser):
+def test_taken_address_of_a_colleague_is_refused(superuser):
     known("grace")
 
     answer = add(superuser, "GRACE@people.test")
@@ -193,7 +193,7 @@ def test_an_address_that_somebody_has_is_refused(superuser):
     assert Notification.objects.count() == 0
 
 
-def test_user_names_are_told_apart(superuser):
+def test_equal_user_names_get_a_number(superuser):
     for host in ("office", "elsewhere"):
         add(superuser, f"njeri@{host}.test")
 
@@ -201,7 +201,7 @@ def test_user_names_are_told_apart(superuser):
     assert sorted(names.values_list("username", flat=True)) == ["njeri", "njeri-2"]
 
 
-def test_the_list_of_staff_is_a_list_of_staff(superuser, workspace):
+def test_list_of_staff_shows_only_staff(superuser, workspace):
     add(superuser)
     give_factor(another_superuser())
     member(workspace, "OWNER", "otieno")
@@ -215,9 +215,7 @@ def test_the_list_of_staff_is_a_list_of_staff(superuser, workspace):
     assert NEW not in opened(superuser, listing(Colleague), q="njeri.kamau")
 
 
-def test_the_list_costs_the_same_however_many_colleagues(
-    superuser, django_assert_max_num_queries
-):
+def test_list_of_staff_costs_constant_queries(superuser, django_assert_max_num_queries):
     for number in range(6):
         add(superuser, f"njeri{number}@office.test", "Finance", "Reviewer")
 
@@ -225,7 +223,7 @@ def test_the_list_costs_the_same_however_many_colleagues(
         opened(superuser, listing(Colleague))
 
 
-def test_superuser_is_made_by_two_superusers(superuser):
+def test_promotion_takes_two_superusers(superuser):
     grace, second = candidate(), second_superuser()
     grace.groups.add(role())
     row = colleague(grace)
@@ -254,7 +252,7 @@ def test_superuser_is_made_by_two_superusers(superuser):
     ]
 
 
-def test_colleague_and_all_superusers_are_told_of_a_promotion(superuser, admin_user):
+def test_promotion_mails_the_colleague_and_all_superusers(superuser, admin_user):
     grace, second = candidate(), second_superuser()
     row = colleague(grace)
     told = {admin_user.email, grace.email, "otieno@people.test"}
@@ -289,7 +287,7 @@ def account_letters() -> list[Notification]:
 
 
 @pytest.mark.parametrize("button", ["promote", "remove_factor"])
-def test_request_is_for_the_address_that_the_colleague_had(superuser, button):
+def test_request_ends_when_the_address_changes_by_hand(superuser, button):
     """However the address was changed: by a page, or by hand."""
     grace, second = candidate(), second_superuser()
     press(superuser, button, colleague(grace), reason="She called me")
@@ -314,7 +312,7 @@ def test_request_is_for_the_address_that_the_colleague_had(superuser, button):
         ("factor", "They have "),
     ],
 )
-def test_agreement_looks_at_both_people_again(transactional_db, button, ends, told):
+def test_approval_checks_both_people_again(transactional_db, button, ends, told):
     write_roles()
     ann, second, grace = another_superuser("ann"), second_superuser(), candidate()
     client = Client()
@@ -378,7 +376,7 @@ def test_promotion_needs_a_colleague_who_joined_with_a_factor(superuser):
     assert not StaffRequest.objects.exists()
 
 
-def test_superuser_who_comes_back_is_none(superuser):
+def test_reactivated_superuser_loses_the_role(superuser):
     wangari = another_superuser()
     give_factor(wangari)
     wangari.groups.set([role(), role(SUPERUSER)])
@@ -394,7 +392,7 @@ def test_superuser_who_comes_back_is_none(superuser):
 
 
 @pytest.mark.parametrize("button", ["promote", "remove_factor"])
-def test_another_address_ends_what_was_asked_for_a_colleague(superuser, button):
+def test_change_of_address_ends_requests(superuser, button):
     grace, second = candidate(), second_superuser()
     press(superuser, button, colleague(grace), reason="She called me")
     press(second, "change_email", colleague(grace), email=NEW, reason="Moved")
@@ -422,7 +420,7 @@ def test_address_stays_while_a_colleague_has_no_factor(superuser, is_superuser):
     assert grace.email == "grace@people.test"
 
 
-def test_role_of_a_superuser_is_taken_by_the_form(superuser):
+def test_form_takes_the_superuser_role_away(superuser):
     wangari = another_superuser()
 
     assert save(superuser, wangari, "Finance").status_code == 302
@@ -433,7 +431,7 @@ def test_role_of_a_superuser_is_taken_by_the_form(superuser):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("end", ["demote", "deactivate"])
-def test_form_restores_no_access_that_ends_meanwhile(transactional_db, end):
+def test_stale_form_does_not_restore_an_ended_access(transactional_db, end):
     write_roles()
     ann, wangari = another_superuser("ann"), another_superuser()
     client = Client()
@@ -460,7 +458,7 @@ def test_form_restores_no_access_that_ends_meanwhile(transactional_db, end):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_form_of_a_superuser_who_is_demoted_meanwhile_saves_nothing(transactional_db):
+def test_form_of_a_demoted_superuser_saves_nothing(transactional_db):
     write_roles()
     ann, grace = another_superuser("ann"), known(is_staff=True)
     another_superuser()
@@ -506,7 +504,7 @@ def wait_for_one_who_waits() -> None:
             time.sleep(0.02)
 
 
-def test_nobody_takes_their_own_role_or_access(superuser, admin_user):
+def test_superusers_cannot_remove_their_own_access(superuser, admin_user):
     another_superuser()
 
     answer = save(superuser, admin_user, "Finance")
@@ -520,7 +518,7 @@ def test_nobody_takes_their_own_role_or_access(superuser, admin_user):
     assert is_superuser(admin_user)
 
 
-def test_a_name_is_saved_without_the_role_that_the_flag_gives(superuser, admin_user):
+def test_superuser_by_flag_can_be_renamed(superuser, admin_user):
     """`createsuperuser` sets the flag alone; the form shows the role."""
     assert save(superuser, admin_user, SUPERUSER, name="Ann").status_code == 302
 
@@ -544,7 +542,7 @@ def test_two_superusers_who_deactivate_each_other_leave_one(transactional_db):
     )
 
 
-def test_a_colleague_who_leaves_is_out_at_once_and_can_come_back(superuser):
+def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
     wangari = known("wangari", is_staff=True)
     client = Client()
     log_in_staff(client, wangari)
@@ -590,7 +588,7 @@ def test_session_of_a_deactivated_user_stays_ended(workspace, is_staff):
     assert grace.get_session_auth_hash() != before
 
 
-def test_the_link_of_who_is_deactivated_is_dead(superuser):
+def test_deactivation_ends_the_invitation(superuser):
     add(superuser)
     path, njeri = link_of(), Colleague.objects.get(email=NEW)
 
@@ -602,7 +600,7 @@ def test_the_link_of_who_is_deactivated_is_dead(superuser):
     assert is_logged_in(join(link_of()))
 
 
-def test_who_manages_staff_without_being_a_superuser_only_looks(admin_user):
+def test_permission_over_users_alone_changes_no_staff(admin_user):
     grace = known("grace", is_staff=True)
     grace.user_permissions.set(Permission.objects.all())
     client = Client()
@@ -631,9 +629,7 @@ def test_only_superusers_change_staff_among_members_and_roles(workspace, admin_u
 
 
 @pytest.mark.parametrize("is_staff", [True, False])
-def test_an_address_that_staff_change_has_to_be_confirmed_and_ends_the_old_one(
-    workspace, superuser, is_staff
-):
+def test_address_changed_by_staff_has_to_be_confirmed(workspace, superuser, is_staff):
     grace = known(is_staff=is_staff)
     row = (
         colleague(grace)
@@ -656,9 +652,7 @@ def test_an_address_that_staff_change_has_to_be_confirmed_and_ends_the_old_one(
 
 
 @pytest.mark.parametrize("email", ["OTIENO@people.test", "", "x"])
-def test_staff_give_nobody_the_address_of_somebody_else_or_none(
-    workspace, superuser, email
-):
+def test_staff_cannot_set_a_taken_or_empty_address(workspace, superuser, email):
     grace = member(workspace, "OWNER", "grace")
     known("otieno")
 
@@ -679,7 +673,7 @@ def test_an_invitation_follows_the_address(superuser):
     assert is_logged_in(join(link_of(NEW)))
 
 
-def test_a_lost_second_factor_is_removed_and_that_is_recorded(workspace, superuser):
+def test_removal_of_a_members_factor_is_recorded(workspace, superuser):
     grace = member(workspace, "OWNER", "grace")
     assert superuser.get(dialog_url("remove_factor", grace)).status_code == 403
     give_factor(grace.user)
@@ -726,7 +720,7 @@ def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
     ]
 
 
-def test_factor_is_asked_for_again_after_a_day(superuser):
+def test_request_to_remove_a_factor_ends_after_a_day(superuser):
     grace = candidate()
     row = colleague(grace)
     press(superuser, "remove_factor", row, reason="Lost the phone")
@@ -739,7 +733,7 @@ def test_factor_is_asked_for_again_after_a_day(superuser):
     assert StaffRequest.objects.get().requested_by == "otieno"
 
 
-def test_superuser_who_is_deactivated_has_asked_for_nothing(superuser, admin_user):
+def test_request_of_a_deactivated_superuser_ends(superuser, admin_user):
     grace = candidate()
     row = colleague(grace)
     press(superuser, "remove_factor", row, reason="Lost the phone")

@@ -60,7 +60,7 @@ def letters(what: str) -> list[Notification]:
     return [one for one in sent if one.context["what"] == what]
 
 
-def test_guesses_from_many_addresses_are_slowed(home):
+def test_guesses_from_many_addresses_get_a_pause(home):
     pages = guess_from_many_addresses(20)
 
     assert [SLOWED in page for page in pages] == [False] * 10 + [True] * 10
@@ -70,7 +70,7 @@ def test_guesses_from_many_addresses_are_slowed(home):
     assert not is_logged_in(stranger)
 
 
-def test_known_browser_of_the_owner_is_not_slowed(home):
+def test_known_browser_gets_no_pause(home):
     guess_from_many_addresses(20)
 
     log_in(home, EMAIL)
@@ -115,13 +115,13 @@ def test_new_password_by_mail_makes_the_browser_known(grace):
     assert is_logged_in(client)
 
 
-def test_account_that_does_not_exist_is_slowed_alike(db, clock):
+def test_unknown_account_gets_the_same_pause(db, clock):
     pages = guess_from_many_addresses(11)
 
     assert [SLOWED in page for page in pages] == [False] * 10 + [True]
 
 
-def test_forged_cookie_and_that_of_another_account_are_slowed(home):
+def test_forged_or_foreign_cookie_gets_a_pause(home):
     known("otieno")
     other = Client(REMOTE_ADDR="192.0.2.2")
     log_in(other, "otieno@people.test")
@@ -134,7 +134,7 @@ def test_forged_cookie_and_that_of_another_account_are_slowed(home):
     assert SLOWED in log_in(other, EMAIL).content.decode()
 
 
-def test_cookie_tells_no_address(home):
+def test_cookie_contains_no_address(home):
     cookie = home.cookies[settings.DEVICE_COOKIE_NAME]
 
     assert "grace" not in cookie.value
@@ -142,7 +142,7 @@ def test_cookie_tells_no_address(home):
     assert cookie["samesite"] == "Lax"
 
 
-def test_login_with_a_new_browser_is_told_by_mail(home):
+def test_login_with_a_new_browser_sends_a_mail(home):
     assert not letters("login")
 
     log_in(home, EMAIL)
@@ -160,7 +160,7 @@ def test_login_with_a_new_browser_is_told_by_mail(home):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_factors_and_recovery_codes_are_told_by_mail(clock):
+def test_changes_of_factors_and_codes_send_a_mail(clock):
     grace = known()
     client = Client()
     client.force_login(grace)

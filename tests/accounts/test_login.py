@@ -69,7 +69,7 @@ def test_opening_the_link_alone_confirms_nothing(client):
     assert not Workspace.objects.exists()
 
 
-def test_nobody_logs_in_before_the_address_is_confirmed(client):
+def test_login_needs_a_confirmed_address(client):
     link = signed_up(client)
     log_in(client, "grace@people.test")
     assert not is_logged_in(client)
@@ -79,7 +79,7 @@ def test_nobody_logs_in_before_the_address_is_confirmed(client):
     assert is_logged_in(client)
 
 
-def test_a_link_that_confirms_works_once(client):
+def test_confirmation_link_works_once(client):
     link = signed_up(client)
     client.post(link)
 
@@ -88,7 +88,7 @@ def test_a_link_that_confirms_works_once(client):
     assert Workspace.objects.count() == 1
 
 
-def test_a_link_that_confirms_expires(client):
+def test_confirmation_link_expires(client):
     link = signed_up(client)
 
     with time_machine.travel(now() + timedelta(days=3, minutes=1), tick=False):
@@ -97,7 +97,7 @@ def test_a_link_that_confirms_expires(client):
     assert not Workspace.objects.exists()
 
 
-def test_signing_up_does_not_tell_whether_there_is_an_account(client):
+def test_sign_up_does_not_reveal_accounts(client):
     known()
     there = client.post(SIGN_UP, NEW, follow=True)
     not_there = Client().post(SIGN_UP, {**NEW, "email": "new@people.test"}, follow=True)
@@ -119,7 +119,7 @@ class Counting(MD5PasswordHasher):
         return encoded
 
 
-def test_signing_up_takes_as_long_where_there_is_an_account(client, settings):
+def test_sign_up_takes_as_long_for_an_existing_account(client, settings):
     settings.PASSWORD_HASHERS = [f"{__name__}.Counting"]
     counts = []
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_signing_up_takes_as_long_where_there_is_an_account(client, settings):
     assert counts == [1, 1]
 
 
-def test_asking_for_a_new_password_does_not_tell_whether_there_is_an_account(client):
+def test_password_reset_does_not_reveal_accounts(client):
     known()
     there = client.post(RESET, {"email": "grace@people.test"}, follow=True)
     not_there = Client().post(RESET, {"email": "new@people.test"}, follow=True)
@@ -140,7 +140,7 @@ def test_asking_for_a_new_password_does_not_tell_whether_there_is_an_account(cli
     assert [n.recipient for n in Notification.objects.all()] == ["grace@people.test"]
 
 
-def test_a_wrong_password_and_an_unknown_address_are_told_alike(client):
+def test_wrong_password_and_unknown_address_look_the_same(client):
     known()
     wrong = log_in(client, "grace@people.test", "not the password")
     unknown = log_in(Client(), "nobody@people.test", "not the password")
@@ -160,7 +160,7 @@ def reset_link(client: Client) -> str:
     return path_mailed_to("grace@people.test", "ACCOUNT_RESET")
 
 
-def test_a_link_for_a_new_password_works_once(client):
+def test_password_link_works_once(client):
     known()
     link = reset_link(client)
 
@@ -171,7 +171,7 @@ def test_a_link_for_a_new_password_works_once(client):
     assert User.objects.get().check_password("eight loud elephants")
 
 
-def test_a_link_for_a_new_password_expires(client):
+def test_password_link_expires(client):
     known()
     link = reset_link(client)
 
@@ -182,7 +182,7 @@ def test_a_link_for_a_new_password_expires(client):
 
 
 @override_settings(ALLOWED_HOSTS=["*"])
-def test_links_name_our_address_whatever_host_was_asked(client, settings):
+def test_links_ignore_the_host_header(client, settings):
     known()
     client.post(RESET, {"email": "grace@people.test"}, headers={"host": "evil.test"})
 
@@ -199,7 +199,7 @@ def test_links_name_our_address_whatever_host_was_asked(client, settings):
         (True, "x7k2m9q4w1zv8tn", True),
     ],
 )
-def test_passwords_of_staff_are_longer(client, is_staff, password, is_taken):
+def test_staff_need_a_longer_password(client, is_staff, password, is_taken):
     known(is_staff=is_staff)
 
     new_password(client, reset_link(client), password)
@@ -226,7 +226,7 @@ def test_passwords_of_staff_are_longer(client, is_staff, password, is_taken):
         ("safaricommpesa", "names that belong to you or to this service"),
     ],
 )
-def test_password_that_is_guessed_first_is_refused(client, workspace, password, why):
+def test_easily_guessed_password_is_refused(client, workspace, password, why):
     workspace.name = "Baobab Traders"
     workspace.save()
     grace = known(first_name="Grace Kilonzi")
@@ -238,7 +238,7 @@ def test_password_that_is_guessed_first_is_refused(client, workspace, password, 
     assert User.objects.get().check_password(PASSWORD)
 
 
-def test_password_that_takes_long_to_judge_is_judged_soon(db):
+def test_long_password_is_checked_quickly(db):
     def judge() -> None:
         with suppress(ValidationError):
             PasswordStrengthValidator().validate("@4({<369|!17$50+%2" * 4)
@@ -246,7 +246,7 @@ def test_password_that_takes_long_to_judge_is_judged_soon(db):
     assert processor_seconds(judge) < 1
 
 
-def test_password_of_any_characters_is_taken(client):
+def test_password_may_have_any_characters(client):
     known()
 
     new_password(client, reset_link(client), "830715294716")
@@ -254,7 +254,7 @@ def test_password_of_any_characters_is_taken(client):
     assert User.objects.get().check_password("830715294716")
 
 
-def test_password_of_the_own_name_is_refused_at_the_sign_up(client):
+def test_sign_up_refuses_the_own_name_as_password(client):
     sent = {**NEW, "name": "Achieng Kilonzi", "password1": "achieng-kilonzi"}
 
     answer = client.post(SIGN_UP, sent)
@@ -263,7 +263,7 @@ def test_password_of_the_own_name_is_refused_at_the_sign_up(client):
     assert not User.objects.exists()
 
 
-def test_passwords_are_kept_with_argon2(client, settings):
+def test_passwords_are_hashed_with_argon2(client, settings):
     from verification import settings as ours
 
     settings.PASSWORD_HASHERS = ours.PASSWORD_HASHERS
@@ -276,7 +276,7 @@ def test_passwords_are_kept_with_argon2(client, settings):
     "elsewhere",
     ["https://evil.test/", "//evil.test/", "/\\evil.test", "javascript:alert(1)"],
 )
-def test_nobody_is_led_elsewhere_after_the_login(client, elsewhere):
+def test_login_does_not_redirect_to_other_sites(client, elsewhere):
     known()
 
     answer = log_in(client, "grace@people.test", fields={"next": elsewhere})
@@ -284,7 +284,7 @@ def test_nobody_is_led_elsewhere_after_the_login(client, elsewhere):
     assert answer["Location"] == "/console/"
 
 
-def test_forms_without_their_token_are_refused(db):
+def test_forms_without_a_csrf_token_are_refused(db):
     known()
     client = Client(enforce_csrf_checks=True)
 
@@ -298,7 +298,7 @@ def guess(client: Client, times: int, **more) -> int:
     return answer.status_code
 
 
-def test_five_wrong_passwords_lock_the_account_for_this_address_alone(client):
+def test_five_wrong_passwords_lock_the_account_for_one_address(client):
     known()
 
     assert guess(client, 5) == 429
@@ -316,7 +316,7 @@ def test_five_wrong_passwords_lock_the_account_for_this_address_alone(client):
     assert is_logged_in(client)
 
 
-def test_who_has_a_network_of_ipv6_is_one_address(client):
+def test_ipv6_network_counts_as_one_address(client):
     known()
     network = [f"2001:db8:0:1::{number:x}" for number in range(1, 7)]
     answers = [
@@ -330,7 +330,7 @@ def test_who_has_a_network_of_ipv6_is_one_address(client):
     assert is_logged_in(owner)
 
 
-def test_a_lock_is_over_after_its_time(client):
+def test_lock_ends_after_its_time(client):
     known()
     guess(client, 5)
 
@@ -339,7 +339,7 @@ def test_a_lock_is_over_after_its_time(client):
         assert is_logged_in(client)
 
 
-def test_the_address_that_is_locked_is_not_one_a_client_writes_itself(client):
+def test_lock_ignores_a_forged_client_address(client):
     known()
     for number in range(5):
         guess(client, 1, headers={"x-forwarded-for": f"203.0.113.{number}"})
@@ -347,7 +347,7 @@ def test_the_address_that_is_locked_is_not_one_a_client_writes_itself(client):
     assert log_in(client, "grace@people.test").status_code == 429
 
 
-def test_what_was_typed_is_kept_nowhere(client):
+def test_typed_account_is_stored_nowhere(client):
     known()
     guess(client, 1)
 
@@ -357,7 +357,7 @@ def test_what_was_typed_is_kept_nowhere(client):
 
 
 @pytest.mark.parametrize(("minutes", "lives"), [(119, True), (121, False)])
-def test_a_session_ends_when_it_is_idle(client, minutes, lives):
+def test_idle_session_ends(client, minutes, lives):
     known()
     log_in(client, "grace@people.test")
 
@@ -365,7 +365,7 @@ def test_a_session_ends_when_it_is_idle(client, minutes, lives):
         assert (client.get("/console/").status_code == 200) is lives
 
 
-def test_a_session_ends_after_a_day_however_busy_it_is(client):
+def test_busy_session_ends_after_a_day(client):
     known()
     log_in(client, "grace@people.test")
     start = now()
@@ -381,7 +381,7 @@ def test_a_session_ends_after_a_day_however_busy_it_is(client):
 
 @pytest.mark.parametrize("path", [LOGIN, SIGN_UP, RESET, "/accounts/confirm-email/"])
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_pages_are_kept_by_nobody_and_have_no_script(client, path, language):
+def test_account_pages_are_not_cached_and_run_no_script(client, path, language):
     answer = client.get(path, {"lang": language})
 
     assert answer["Cache-Control"] == "no-store"
@@ -392,16 +392,14 @@ def test_pages_are_kept_by_nobody_and_have_no_script(client, path, language):
     assert "<script" not in html
 
 
-def test_mails_are_queued_so_that_nobody_measures_who_has_an_account(
-    client, mailoutbox
-):
+def test_mails_are_queued_and_not_sent_in_the_request(client, mailoutbox):
     signed_up(client)
 
     assert mailoutbox == []
     assert Notification.objects.get().status == "PENDING"
 
 
-def test_each_form_is_counted_for_itself(client):
+def test_rate_limit_counts_each_form_separately(client):
     for number in range(11):
         log_in(client, f"nobody{number}@people.test", "not the password")
 
@@ -449,7 +447,7 @@ def test_invited_person_with_an_account_is_led_back_to_the_invitation(
     assert log_in(client, "grace@people.test", fields=fields)["Location"] == page
 
 
-def test_next_leads_to_no_other_site(client):
+def test_next_ignores_other_sites(client):
     client.post(SIGN_UP, {**NEW, "next": "https://evil.test/"})
     link = path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
 

@@ -52,7 +52,7 @@ def test_a_lock_out_is_logged(log_lines: LogLines):
     assert told.count(("login", "refused", ADDRESS)) == 5
 
 
-def test_what_was_typed_is_in_no_line(log_lines: LogLines):
+def test_log_lines_do_not_contain_the_typed_account(log_lines: LogLines):
     client = Client()
     for typed in ("grace@people.test", "my-secret@word.test"):
         log_in(client, typed, "not the password")
@@ -88,7 +88,7 @@ def test_a_refused_key_is_logged(log_lines: LogLines):
     ]
 
 
-def test_each_act_of_the_trail_is_logged_without_names(log_lines: LogLines):
+def test_audit_events_are_logged_without_names(log_lines: LogLines):
     user = known()
     client = Client(REMOTE_ADDR=ADDRESS)
     log_in(client, "grace@people.test")
@@ -120,7 +120,7 @@ def alerts(settings):
     return sent
 
 
-def test_many_refused_attempts_of_an_hour_alert_operators_once(alerts):
+def test_many_refused_attempts_in_an_hour_alert_once(alerts):
     client = Client()
     with time_machine.travel("2026-11-21T08:15:30Z", tick=False):
         log_in(client, "grace@people.test", "not the password")
@@ -138,7 +138,7 @@ def test_many_refused_attempts_of_an_hour_alert_operators_once(alerts):
     ]
 
 
-def test_attempts_of_another_hour_are_counted_anew(alerts):
+def test_attempts_are_counted_for_each_hour(alerts):
     moments = [now(), now() + timedelta(hours=1)]
     for at in moments:
         with time_machine.travel(at, tick=False):

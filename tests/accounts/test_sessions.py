@@ -52,7 +52,7 @@ def lives(client: Client) -> bool:
     return client.get("/accounts/security/").status_code == 200
 
 
-def test_people_see_where_they_are_logged_in(grace):
+def test_people_see_their_open_sessions(grace):
     other = logged_in(headers={"user-agent": PHONE}, REMOTE_ADDR=ELSEWHERE)
     known("otieno")
     log_in(Client(REMOTE_ADDR="192.0.2.77"), "otieno@people.test")
@@ -82,7 +82,7 @@ def test_a_session_is_ended_from_another(grace):
     assert events.count() == 2
 
 
-def test_nobody_ends_the_session_of_somebody_else(grace):
+def test_session_of_another_user_is_not_ended(grace):
     known("otieno")
     stranger = Client()
     log_in(stranger, "otieno@people.test")
@@ -98,7 +98,7 @@ def test_nobody_ends_the_session_of_somebody_else(grace):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_setting_a_factor_up_and_removing_it_ends_other_sessions():
+def test_change_of_factor_ends_other_sessions():
     known()
     here, there = logged_in(), logged_in()
     confirmed(here, "/accounts/totp/activate/")
@@ -114,7 +114,7 @@ def test_setting_a_factor_up_and_removing_it_ends_other_sessions():
     assert [lives(here), lives(again)] == [True, False]
 
 
-def test_another_password_and_another_address_end_other_sessions(grace):
+def test_change_of_password_or_address_ends_other_sessions(grace):
     here, there = logged_in(), logged_in()
     fields = {"oldpassword": PASSWORD, "password1": "eight loud elephants"}
     fields["password2"] = fields["password1"]
@@ -132,7 +132,7 @@ def test_another_password_and_another_address_end_other_sessions(grace):
     assert [lives(here), lives(there)] == [True, False]
 
 
-def test_a_new_password_by_mail_ends_all_sessions(grace):
+def test_password_reset_ends_all_sessions(grace):
     there = logged_in()
     guest = Client()
     guest.post("/accounts/password/reset/", {"email": EMAIL})
@@ -144,7 +144,7 @@ def test_a_new_password_by_mail_ends_all_sessions(grace):
     assert not lives(there)
 
 
-def test_session_has_another_key_once_the_person_has_proved_themselves(grace):
+def test_session_gets_a_new_key_after_a_second_step(grace):
     client = logged_in()
     before = client.session.session_key
 
@@ -155,7 +155,7 @@ def test_session_has_another_key_once_the_person_has_proved_themselves(grace):
     assert not Session.objects.filter(session_key=before).exists()
 
 
-def test_who_has_a_factor_proves_it_before_changes(grace):
+def test_changes_need_the_second_factor(grace):
     secret = staff.give_factor(grace)
     client = Client()
     client.force_login(grace)
@@ -214,7 +214,7 @@ def test_staff_end_the_sessions_of_a_member_and_of_a_colleague(superuser, worksp
     assert not lives(http)
 
 
-def test_browser_is_told_to_forget_when_a_session_ends(grace):
+def test_end_of_session_clears_the_browsers_data(grace):
     client = logged_in()
     assert "Clear-Site-Data" not in client.get(PAGE).headers
 

@@ -29,32 +29,32 @@ def with_password(client: Client) -> Client:
     return client
 
 
-def test_who_is_not_logged_in_is_led_to_the_login(db):
+def test_admin_redirects_visitors_to_the_login(db):
     answer = Client().get(ADMIN + "reports/report/")
 
     assert answer["Location"] == "/accounts/login/?next=%2Fadmin%2Freports%2Freport%2F"
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_the_login_of_the_admin_leads_to_ours(db, method):
+def test_login_of_the_admin_redirects_to_ours(db, method):
     answer = getattr(Client(), method)(f"{ADMIN}login/?next=//evil.test/")
 
     assert answer["Location"] == "/accounts/login/?next=%2Fadmin%2F"
 
 
-def test_who_is_no_staff_does_not_find_the_admin(db):
+def test_members_do_not_find_the_admin(db):
     known()
 
     assert with_password(Client()).get(ADMIN).status_code == 404
 
 
-def test_a_password_alone_opens_nothing_for_staff(staff):
+def test_staff_need_a_second_factor(staff):
     client = with_password(Client())
 
     assert client.get(ADMIN)["Location"].startswith("/accounts/totp/activate/")
 
 
-def test_who_has_a_factor_types_a_code_to_log_in(staff):
+def test_login_asks_for_a_code_when_a_factor_is_set_up(staff):
     secret = world_staff.give_factor(staff)
     client = with_password(Client())
     assert not is_logged_in(client)
@@ -66,7 +66,7 @@ def test_who_has_a_factor_types_a_code_to_log_in(staff):
     assert client.get(ADMIN).status_code == 200
 
 
-def test_a_code_works_once_whichever_process_it_is_sent_to(staff):
+def test_code_works_once_in_all_processes(staff):
     code = code_of(world_staff.give_factor(staff))
     clients = [with_password(Client()) for _ in range(2)]
     for client in clients:
@@ -79,7 +79,7 @@ def test_a_code_works_once_whichever_process_it_is_sent_to(staff):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_staff", [True, False])
-def test_used_code_does_not_work_again_anywhere(is_staff, time_machine):
+def test_used_code_works_on_no_other_form(is_staff, time_machine):
     """Set up, log in, confirm again: each takes a code of its own."""
     time_machine.move_to(datetime(2026, 11, 20, 12, 0, 31, tzinfo=UTC), tick=False)
     known(is_staff=is_staff)
@@ -109,7 +109,7 @@ def test_used_code_does_not_work_again_anywhere(is_staff, time_machine):
     assert [enters(code_of(secret)), confirms(code_of(secret))] == [True, False]
 
 
-def test_one_code_in_two_processes_at_once_works_once(db):
+def test_code_sent_twice_at_once_works_once(db):
     """The minute of the clock ends between the two."""
     secret = generate_totp_secret()
     edge = datetime(2026, 11, 20, 12, 0, 59, 999_000, tzinfo=UTC)
@@ -121,14 +121,14 @@ def test_one_code_in_two_processes_at_once_works_once(db):
         use_code(secret, code)
 
 
-def test_that_staff_logged_in_is_recorded(staff):
+def test_login_of_staff_is_recorded(staff):
     with_password(Client())
 
     event = AuditEvent.objects.get()
     assert (event.action, event.actor) == ("user.logged-in", "grace")
 
 
-def test_a_session_from_before_the_factor_was_set_up_needs_a_code(staff):
+def test_older_session_needs_a_code_after_the_set_up(staff):
     client = with_password(Client())
     secret = world_staff.give_factor(staff)
 
@@ -142,7 +142,7 @@ def test_a_session_from_before_the_factor_was_set_up_needs_a_code(staff):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_setting_a_factor_up_opens_the_admin_and_shows_recovery_codes(staff):
+def test_new_factor_opens_the_admin_after_recovery_codes(staff):
     client = with_password(Client())
     client.post("/accounts/reauthenticate/", {"password": PASSWORD})
     page = client.get("/accounts/totp/activate/")
@@ -183,7 +183,7 @@ def test_codes_cannot_be_guessed(staff):
     assert not is_logged_in(client)
 
 
-def test_a_factor_that_was_removed_opens_nothing(staff):
+def test_removed_factor_opens_nothing(staff):
     client = Client()
     world_staff.log_in(client, staff)
     assert client.get(ADMIN).status_code == 200
@@ -194,7 +194,7 @@ def test_a_factor_that_was_removed_opens_nothing(staff):
 
 
 @pytest.mark.parametrize(("minutes", "lives"), [(14, True), (16, False)])
-def test_a_session_of_staff_ends_when_it_is_idle(staff, minutes, lives):
+def test_idle_session_of_staff_ends(staff, minutes, lives):
     client = Client()
     world_staff.log_in(client, staff)
 
@@ -202,7 +202,7 @@ def test_a_session_of_staff_ends_when_it_is_idle(staff, minutes, lives):
         assert (client.get(ADMIN).status_code == 200) is lives
 
 
-def test_a_session_of_staff_ends_after_eight_hours(staff):
+def test_session_of_staff_ends_after_eight_hours(staff):
     client = Client()
     world_staff.log_in(client, staff)
     start = now()
@@ -214,7 +214,7 @@ def test_a_session_of_staff_ends_after_eight_hours(staff):
         assert client.get(ADMIN).status_code == 302
 
 
-def test_the_admin_is_kept_by_nobody(superuser):
+def test_admin_pages_are_not_cached(superuser):
     assert superuser.get(ADMIN)["Cache-Control"] == "no-store"
 
 

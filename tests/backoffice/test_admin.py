@@ -41,7 +41,7 @@ def test_every_list_and_every_page_opens(rows, staff, superuser, model):
 
 
 @pytest.mark.parametrize("model", HISTORY + EDITABLE)
-def test_a_list_costs_the_same_however_many_rows(
+def test_lists_cost_constant_queries(
     rows, superuser, model, django_assert_max_num_queries
 ):
     for number in range(12):

@@ -29,7 +29,7 @@ def test_every_action_asks_before_it_changes_anything():
             assert name in page.sure or name in ASK_THEMSELVES, (page, name)
 
 
-def test_nothing_is_done_before_somebody_has_said_yes(api, superuser):
+def test_action_waits_for_the_confirmation(api, superuser):
     data = {"action": "revoke", "_selected_action": [api.key.pk]}
 
     page = superuser.post(listing(ApiKey), data).content.decode()
@@ -41,7 +41,7 @@ def test_nothing_is_done_before_somebody_has_said_yes(api, superuser):
     assert ApiKey.objects.get().revoked_at
 
 
-def test_a_page_that_asks_names_the_rows_and_leads_back_to_the_list(api, superuser):
+def test_confirmation_page_names_the_rows_and_links_back(api, superuser):
     url = f"{listing(ApiKey)}?environment__exact=sandbox"
     data = {"action": "revoke", "_selected_action": [api.key.pk]}
 
@@ -51,7 +51,7 @@ def test_a_page_that_asks_names_the_rows_and_leads_back_to_the_list(api, superus
     assert f'<a class="cancel" href="{url}">Cancel</a>' in page
 
 
-def test_all_rows_of_a_list_are_counted_where_all_are_chosen(api, superuser):
+def test_confirmation_page_counts_all_rows_when_all_are_chosen(api, superuser):
     Api(api.workspace, "production")
     data = {"action": "revoke", "_selected_action": [api.key.pk], "select_across": "1"}
 
@@ -60,7 +60,7 @@ def test_all_rows_of_a_list_are_counted_where_all_are_chosen(api, superuser):
     assert "2 chosen:" in page
 
 
-def test_nothing_chosen_is_told_as_ever(api, superuser):
+def test_action_without_rows_shows_djangos_message(api, superuser):
     answer = superuser.post(
         listing(ApiKey), {"action": "revoke", "index": "0"}, follow=True
     )

@@ -89,7 +89,7 @@ def trouble(api):
     ).update(low_balance_notified_at=now())
 
 
-def test_what_needs_a_person_is_counted_and_leads_to_its_list(trouble, superuser):
+def test_boxes_count_open_tasks_and_link_to_their_lists(trouble, superuser):
     everything = dict.fromkeys((box.title for box in BOXES), 1)
     assert boxes(superuser) | boxes(superuser, "sandbox_boxes") == everything
 
@@ -99,7 +99,7 @@ def test_what_needs_a_person_is_counted_and_leads_to_its_list(trouble, superuser
             assert f"/{row._meta.model_name}/{row.pk}/change/" in html
 
 
-def test_trouble_of_the_sandbox_stands_apart(trouble, superuser, live_api):
+def test_boxes_of_the_sandbox_stand_apart(trouble, superuser, live_api):
     pay_in(live_api, 1_000)
     real = live_api.create(person())["id"]
     Report.objects.filter(pk=real).update(updated_at=now() - timedelta(hours=2))
@@ -122,7 +122,7 @@ def test_trouble_of_the_sandbox_stands_apart(trouble, superuser, live_api):
     assert real not in opened(superuser, stuck.url("sandbox"))
 
 
-def test_nothing_to_do_is_told_as_zero(superuser):
+def test_boxes_without_tasks_show_zero(superuser):
     assert set(boxes(superuser).values()) == {0}
     assert boxes(superuser, "sandbox_boxes") == {}
 
@@ -144,7 +144,7 @@ def test_each_role_sees_its_own_work(trouble):
     }
 
 
-def test_the_dashboard_costs_few_queries_and_none_for_a_minute(
+def test_dashboard_costs_few_queries_and_is_cached(
     rows, superuser, django_assert_max_num_queries
 ):
     # Session and user, a count for each box and environment, and three for the figures.
@@ -191,7 +191,7 @@ def test_checks_are_counted_by_hour_and_by_day(live_api, api):
     assert (found.sandbox_hours.total, found.sandbox_days.total) == (1, 1)
 
 
-def test_revenue_is_what_was_charged_less_what_was_given_back(api, live_api):
+def test_revenue_is_charges_less_refunds(api, live_api):
     account = live_api.account
     play = api.account
     for owner, kind, amount in [
@@ -231,13 +231,13 @@ def test_day_of_revenue_begins_at_midnight_in_nairobi(live_api):
     assert figures(AT).revenue == [0, 0, 0, 0, 0, 20, 22]
 
 
-def test_a_chart_says_what_it_shows_and_stands_empty_data():
+def test_charts_have_a_label_and_accept_no_data():
     assert 'aria-label="2 checks"' in widgets.bar_chart("2 checks", [1, 1], [0, 1])
     assert widgets.bar_chart("none", [0, 0]).count("<rect") == 2
     assert 'd=""' in widgets.line_chart("none", [None, None])
     assert "&lt;b&gt;" in widgets.bar_chart("<b>", [])
 
 
-def test_ids_that_are_made_from_now_on_are_above_the_first():
+def test_new_ids_are_above_the_first_id_of_now():
     assert first_id(now()) <= uuid7()
     assert first_id(now() + timedelta(seconds=2)) > uuid7()

@@ -62,9 +62,7 @@ def test_a_form_from_elsewhere_reveals_nothing(report, admin_user):
     assert not revealed()
 
 
-def test_it_is_shown_on_that_page_in_that_session_for_ten_minutes(
-    report, superuser, staff
-):
+def test_reveal_lasts_ten_minutes_on_one_page_and_session(report, superuser, staff):
     other = CheckResult.objects.get(report=report, name="IDENTITY")
     reveal(superuser, report)
 
@@ -76,7 +74,7 @@ def test_it_is_shown_on_that_page_in_that_session_for_ten_minutes(
     assert NUMBER not in opened(staff, change(report))
 
 
-def test_it_is_masked_again_for_who_may_not_reveal_any_more(report, staff):
+def test_reveal_ends_with_the_permission(report, staff):
     reveal(staff, report)
     assert NUMBER in opened(staff, change(report))
 
@@ -86,7 +84,7 @@ def test_it_is_masked_again_for_who_may_not_reveal_any_more(report, staff):
     assert NUMBER not in opened(staff, change(report))
 
 
-def test_who_may_not_reveal_is_refused_and_offered_nothing(report):
+def test_reveal_needs_the_permission(report):
     user = User.objects.create_user("looks", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_report"))
     client = Client()
@@ -98,9 +96,7 @@ def test_who_may_not_reveal_is_refused_and_offered_nothing(report):
     assert not revealed()
 
 
-def test_what_is_not_there_and_what_holds_nothing_personal_is_not_revealed(
-    report, superuser
-):
+def test_missing_and_impersonal_rows_are_not_revealed(report, superuser):
     gone = reveal_url(Report(pk=Event.objects.first().pk))
     data = {"reason": "Because", "_form_submitted": "on"}
 
@@ -119,7 +115,7 @@ def test_opening_a_report_is_recorded_and_listing_reports_is_not(report, superus
     assert (event.action, event.object_id) == ("report.opened", str(report.pk))
 
 
-def test_what_is_masked_keeps_its_shape_and_what_staff_recognise():
+def test_masked_values_keep_their_shape():
     assert mask(
         {
             "fullName": "Amina Wanjiku",

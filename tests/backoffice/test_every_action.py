@@ -508,7 +508,7 @@ def test_every_action_has_a_row():
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.django_db(transaction=True)
-def test_every_action_asks_is_cancelled_and_done(office, taker):
+def test_every_action_can_be_cancelled_and_done(office, taker):
     failed = {}
     for name, make in ROWS.items():
         try:
@@ -545,7 +545,7 @@ def test_every_page_opens_and_fits_a_phone(office, rf, admin_user):
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_pages_of_customers_money_and_staff_are_seen_by_a_person(office, rows):
+def test_screenshots_of_the_main_pages_are_taken(office, rows):
     """Leaves pictures of them, at the widths of a phone and a desk."""
     pages = {
         "dashboard": "/admin/",

@@ -66,7 +66,7 @@ def offers_retry(client: Client, report: Report) -> bool:
     return is_offered
 
 
-def test_retry_is_offered_where_it_can_work(api, superuser):
+def test_retry_is_offered_when_it_can_work(api, superuser):
     report = failed(api)
     assert not offers_retry(superuser, report)
     assert "No retry: Their sources refused" in opened(superuser, change(report))
@@ -116,7 +116,7 @@ def test_links_are_sent_again(api, superuser):
     assert audited("report.payment-link-sent")
 
 
-def test_what_is_refused_is_told_and_leaves_no_trace(api, superuser):
+def test_refusal_is_shown_and_changes_nothing(api, superuser):
     report = waiting(api)
 
     assert "within the last minute" in act(superuser, "resend_consent", report)
@@ -145,7 +145,7 @@ def test_a_form_from_elsewhere_changes_nothing(api, admin_user, verb):
     assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
 
 
-def test_who_may_only_look_has_no_buttons_and_is_refused(api):
+def test_actions_need_the_change_permission(api):
     report = waiting(api)
     user = User.objects.create_user("looks", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_report"))
@@ -198,7 +198,7 @@ def test_staff_read_what_a_checkout_was_paid(api, superuser):
     assert "KES 100.00" in told
 
 
-def test_the_whole_story_of_a_paid_report_costs_few_queries(
+def test_page_of_a_paid_report_costs_few_queries(
     api, superuser, django_assert_max_num_queries
 ):
     checkout = paid(api)

@@ -115,7 +115,7 @@ def test_only_operations_act_on_reports_and_every_role_may_reveal(api, role):
     assert client.get(reveal_url(waiting)).status_code == 200
 
 
-def test_who_reviews_or_keeps_the_books_neither_revokes_keys_nor_suspends(api):
+def test_reviewer_and_finance_neither_revoke_keys_nor_suspend(api):
     for role in ("Reviewer", "Finance"):
         client = member(role)
         chosen = {"action": "revoke", "_selected_action": api.key.pk}
@@ -126,7 +126,7 @@ def test_who_reviews_or_keeps_the_books_neither_revokes_keys_nor_suspends(api):
     assert not Workspace.objects.get().is_suspended
 
 
-def test_the_table_names_only_what_there_is():
+def test_table_of_roles_names_existing_permissions():
     for role, models in ROLES.items():
         named = sum(len(allowed) for allowed in models.values())
         assert Group.objects.get(name=role).permissions.count() == named

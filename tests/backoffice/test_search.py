@@ -65,7 +65,7 @@ WHOLE = {
         "LN-20",
     ],
 )
-def test_report_is_found_by_what_staff_are_told(api, superuser, typed):
+def test_report_is_found_by_its_identifiers(api, superuser, typed):
     made = api.create({**person(**WHOLE), "reference": "LN-2041/7"})["id"]
     api.create(
         {**person(fullName="Otieno Odhiambo", idNumber="99"), "reference": "LX-1"}
@@ -103,7 +103,7 @@ def test_workspace_is_found_by_name_member_and_end_of_a_key(api, superuser):
     assert name(api.key) in found(superuser, api.text)
 
 
-def test_all_that_belongs_to_a_report_is_found_by_its_id(api, superuser):
+def test_rows_of_a_report_are_found_by_its_id(api, superuser):
     configured(api.workspace)
     checkout = paid(api, reference="LN-9")
     report = checkout.report
@@ -136,7 +136,7 @@ def test_at_most_ten_of_a_kind_are_shown(api, superuser):
     assert "more than 10" in answer
 
 
-def test_report_is_found_by_the_numbers_on_its_papers(api, superuser):
+def test_report_is_found_by_the_numbers_on_its_pdfs(api, superuser):
     made = api.create({**person(), "consent": HOSTED})["id"]
     api.create(person(idNumber="99"))
     record = ConsentRecord.objects.create(
@@ -159,7 +159,7 @@ def test_report_is_found_by_the_numbers_on_its_papers(api, superuser):
     assert "consent_records_by_number" in rows.explain()
 
 
-def test_up_to_fifty_are_shown_of_a_whole_value(api, superuser):
+def test_up_to_fifty_rows_are_shown_for_a_whole_value(api, superuser):
     for _ in range(2):
         api.create(*[person(email="w@people.test") for _ in range(10)])
 
@@ -179,7 +179,7 @@ def test_each_role_finds_what_it_may_see(api):
     assert "workspaces.apikey" not in "".join(found(client, api.key.last_characters))
 
 
-def test_search_is_recorded_and_says_nothing_of_what_was_typed(api, superuser, caplog):
+def test_search_is_recorded_without_the_term(api, superuser, caplog):
     api.create(person())
 
     answer = superuser.post(SEARCH, {"q": "Wanjiku 12345678"})
@@ -200,7 +200,7 @@ def found_by_get(client: Client) -> int:
 
 
 @pytest.mark.parametrize("typed", ["grace@peo", "RACE@", "wanjiru"])
-def test_people_are_found_from_the_field_of_their_lists(workspace, superuser, typed):
+def test_search_field_of_a_list_finds_people(workspace, superuser, typed):
     def people(user: str, first_name: str) -> set[str]:
         one = member(workspace, "OWNER", user)
         User.objects.filter(pk=one.user_id).update(
@@ -241,7 +241,7 @@ def test_search_is_for_staff_with_a_second_factor(api, db):
     assert nobody.post(SEARCH, {"q": "x"}).status_code == 404
 
 
-def test_field_stands_on_every_page(superuser, api):
+def test_every_page_has_the_search_field(superuser, api):
     for url in ("/admin/", "/admin/reports/report/", SEARCH):
         assert f'action="{SEARCH}"' in opened(superuser, url)
 
@@ -249,7 +249,7 @@ def test_field_stands_on_every_page(superuser, api):
 @pytest.mark.parametrize(
     "typed", ["", " ", "%", "_", "\0", "ab", "'; --", "王", "x" * 999]
 )
-def test_odd_words_find_nothing_and_break_nothing(api, superuser, typed):
+def test_odd_terms_find_nothing(api, superuser, typed):
     api.create(person())
 
     assert found(superuser, typed) == set()

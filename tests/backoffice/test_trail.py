@@ -24,7 +24,7 @@ def event(workspace: Workspace) -> AuditEvent:
         "TRUNCATE backoffice_auditevent",
     ],
 )
-def test_the_database_itself_refuses_to_change_the_trail(event, statement):
+def test_database_refuses_changes_of_the_audit_trail(event, statement):
     with (
         pytest.raises(DatabaseError, match="append-only"),
         transaction.atomic(),
@@ -60,7 +60,7 @@ def test_an_edit_is_recorded_with_the_names_of_fields_and_no_values(
     assert "Baobab" not in str(vars(event))
 
 
-def test_what_is_added_is_recorded(workspace: Workspace, superuser: Client):
+def test_new_row_is_recorded(workspace: Workspace, superuser: Client):
     filled = {
         "workspace": str(workspace.pk),
         "environment": "sandbox",
@@ -75,7 +75,7 @@ def test_what_is_added_is_recorded(workspace: Workspace, superuser: Client):
     assert event.workspace_id == workspace.pk
 
 
-def test_an_act_that_fails_leaves_no_trace(workspace, superuser, monkeypatch):
+def test_failed_change_leaves_no_audit_event(workspace, superuser, monkeypatch):
     def fail(*arguments, **members):
         raise DatabaseError("away")
 
@@ -135,11 +135,11 @@ def test_the_trail_of_an_object_and_of_a_workspace_is_found(event, superuser):
         {"fields__contains": "1"},
     ],
 )
-def test_an_address_asks_no_more_than_the_filters_do(event, superuser, query):
+def test_url_allows_only_the_filters_of_the_list(event, superuser, query):
     assert superuser.get(listing(AuditEvent), query).status_code == 400
 
 
-def test_nobody_edits_the_trail(event, superuser):
+def test_audit_trail_has_no_forms(event, superuser):
     assert superuser.get(page(AuditEvent, "add")).status_code == 403
     assert superuser.post(change(event), {"actor": "x"}).status_code == 403
     assert superuser.post(page(AuditEvent, "delete", event.pk)).status_code == 403

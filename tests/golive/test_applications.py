@@ -70,14 +70,14 @@ def test_a_company_is_described_and_shown_again(owner):
         {"purpose": "x" * 501},
     ],
 )
-def test_a_company_that_cannot_be_is_told(owner, wrong):
+def test_impossible_company_details_are_refused(owner, wrong):
     html = owner.post("golive-company", {**COMPANY, **wrong}).content.decode()
 
     assert "<title>Error:" in html
     assert not Application.objects.exists()
 
 
-def test_numbers_that_decide_a_test_are_no_companies_in_production(owner, settings):
+def test_reserved_numbers_are_refused_in_production(owner, settings):
     settings.GO_LIVE_ENVIRONMENT = "production"
     fields = {**COMPANY, "registration_number": "SBX-0000000"}
 
@@ -87,7 +87,7 @@ def test_numbers_that_decide_a_test_are_no_companies_in_production(owner, settin
     assert not Application.objects.exists()
 
 
-def test_a_document_is_kept_sealed_under_a_random_name(owner, settings):
+def test_document_is_sealed_under_a_random_name(owner, settings):
     owner.post("golive-company", COMPANY)
     name = "../../../etc/cron.d/CR12 of Grace.pdf"
 
@@ -106,7 +106,7 @@ def test_a_document_is_kept_sealed_under_a_random_name(owner, settings):
         assert owner.http.get(elsewhere).status_code == 404
 
 
-def test_files_of_an_account_or_a_workspace_are_limited_a_minute(
+def test_uploads_are_limited_by_account_and_workspace(
     owner, admin, stranger, monkeypatch
 ):
     monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 2)
@@ -126,9 +126,7 @@ def test_files_of_an_account_or_a_workspace_are_limited_a_minute(
     assert stranger.told("golive-hand-in", file(pdf()), kind="cr12")
 
 
-def test_member_is_asked_to_send_a_file_again_while_others_are_looked_into(
-    owner, monkeypatch
-):
+def test_upload_is_refused_while_the_machine_is_busy(owner, monkeypatch):
     owner.post("golive-company", COMPANY)
     monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
     with machine_lock():
@@ -140,7 +138,7 @@ def test_member_is_asked_to_send_a_file_again_while_others_are_looked_into(
     assert not Document.objects.exists()
 
 
-def test_a_photo_loses_where_it_was_taken(owner):
+def test_photo_loses_its_location(owner):
     owner.post("golive-company", COMPANY)
     sent = file(photo_with_place(), "id.jpg", "image/jpeg")
 
@@ -159,7 +157,7 @@ def test_a_photo_loses_where_it_was_taken(owner):
         (file(b"<svg/>", "a.svg", "image/svg+xml"), "This is no PDF, JPEG or PNG"),
     ],
 )
-def test_what_is_not_taken_says_why_and_leaves_nothing(owner, sent, says):
+def test_refused_file_says_why_and_leaves_nothing(owner, sent, says):
     owner.post("golive-company", COMPANY)
     before = stored()
 
@@ -171,13 +169,13 @@ def test_what_is_not_taken_says_why_and_leaves_nothing(owner, sent, says):
     assert stored() == before
 
 
-def test_every_fault_of_a_file_has_words_for_it():
+def test_every_fault_has_a_message():
     assert set(FAULT_MESSAGES) == set(Fault)
     assert set(DOCUMENT_LABELS) == set(DocumentKind)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_replaced_document_is_gone_from_the_storage(owner):
+def test_replaced_document_leaves_the_storage(owner):
     owner.post("golive-company", COMPANY)
     before = stored()
     for content in (pdf(), pdf() + b"\n"):
@@ -187,7 +185,7 @@ def test_a_replaced_document_is_gone_from_the_storage(owner):
     assert len(stored()) == len(before) + 1
 
 
-def test_a_body_larger_than_any_document_is_refused_unread(owner):
+def test_too_large_body_is_refused_unread(owner):
     url = owner.url("golive-hand-in", kind="cr12")
     big = b"x" * (django_settings.MAX_UPLOAD_BYTES + 1)
 
@@ -197,7 +195,7 @@ def test_a_body_larger_than_any_document_is_refused_unread(owner):
     assert "too large" in answer.content.decode()
 
 
-def test_documents_are_downloaded_by_who_may_hand_them_in_and_never_shown(
+def test_documents_are_downloads_for_members_with_permission(
     owner, admin, viewer, stranger
 ):
     document = draft(owner.member).documents.get(kind="CR12").pk
@@ -215,7 +213,7 @@ def test_documents_are_downloaded_by_who_may_hand_them_in_and_never_shown(
     assert stranger.http.get(theirs).status_code == 404
 
 
-def test_submitting_makes_a_business_and_orders_its_check_at_our_cost(owner):
+def test_submission_makes_a_business_and_orders_its_check(owner):
     Workspace.objects.update(kind="INDIVIDUAL")
     draft(owner.member)
 
@@ -248,7 +246,7 @@ def test_the_operator_is_billed_in_production_without_a_balance(owner, settings)
     assert (account.billing, account.balance) == ("POSTPAID", -300)
 
 
-def test_nothing_is_submitted_unless_it_is_confirmed_and_complete(owner):
+def test_submission_needs_confirmation_and_all_documents(owner):
     draft(owner.member)
     assert "<title>Error:" in owner.post("golive-submit").content.decode()
 
@@ -270,7 +268,7 @@ def test_a_suspended_workspace_submits_nothing(owner):
         applications.submit(owner.member, by(owner.member.user))
 
 
-def test_one_that_is_suspended_while_it_submits_is_told(owner):
+def test_suspension_during_the_submission_is_shown(owner):
     draft(owner.member)
 
     def suspended_before_it_is_held(execute, sql, *more):
@@ -288,7 +286,7 @@ def test_one_that_is_suspended_while_it_submits_is_told(owner):
     assert Application.objects.get().status == "DRAFT"
 
 
-def test_it_is_submitted_once(owner):
+def test_application_is_submitted_once(owner):
     draft(owner.member)
     for _ in range(2):
         owner.post("golive-submit", {"confirmed": "on"})
@@ -296,7 +294,7 @@ def test_it_is_submitted_once(owner):
     assert Report.objects.count() == 1
 
 
-def test_what_is_submitted_cannot_be_changed(owner):
+def test_submitted_application_cannot_be_edited(owner):
     submitted(owner.member)
 
     told = ["It cannot be changed now."]
@@ -312,7 +310,7 @@ def test_what_is_submitted_cannot_be_changed(owner):
     assert stored() == before
 
 
-def test_the_database_keeps_what_was_submitted(owner):
+def test_database_refuses_edits_of_a_submitted_application(owner):
     application = submitted(owner.member)
     mine = Application.objects.filter(pk=application.pk)
 
@@ -355,7 +353,7 @@ def test_a_rejected_application_is_corrected_and_submitted_again(owner):
     assert read_content(second.documents.get(kind="KRA")) == pdf()
 
 
-def test_a_form_changes_nothing_it_does_not_show(owner, viewer):
+def test_form_changes_only_the_fields_that_it_shows(owner, viewer):
     tampered = {
         **COMPANY,
         "status": "APPROVED",
@@ -395,7 +393,7 @@ def test_a_form_from_elsewhere_changes_nothing(owner, name, more):
     assert (application.status, application.company_name) == ("DRAFT", NAME)
 
 
-def test_who_was_approved_without_an_application_begins_none(owner):
+def test_approved_workspace_begins_no_application(owner):
     approve(owner.workspace)
 
     assert "Your company is approved." in owner.page("golive")
@@ -407,14 +405,14 @@ def test_who_was_approved_without_an_application_begins_none(owner):
     assert not Application.objects.exists()
 
 
-def test_a_kind_that_is_none_is_not_found(owner):
+def test_unknown_kind_of_document_is_not_found(owner):
     draft(owner.member)
 
     assert owner.get("golive-hand-in", kind="passport").status_code == 404
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_the_page_tells_each_state_in_both_languages(owner, language):
+def test_page_shows_each_status_in_both_languages(owner, language):
     said = {
         "en": ["Not begun", "Being filled in", "Waiting", "In review", "Approved"],
         "sw": ["Halijaanzishwa", "Linajazwa", "Linasubiri", "Linapitiwa", "kubaliwa"],

@@ -72,9 +72,7 @@ def sent_mails() -> list:
     return mail.outbox
 
 
-def test_a_reviewer_takes_reveals_and_approves_and_the_owner_has_a_key(
-    owner, admin, office
-):
+def test_approval_gives_the_owner_a_key(owner, admin, office):
     application = submitted(owner.member)
     run_due_checks()
 
@@ -100,9 +98,7 @@ def test_a_reviewer_takes_reveals_and_approves_and_the_owner_has_a_key(
 
 
 @pytest.mark.parametrize("verb", ["take", "approve", "reject"])
-def test_stale_dialog_says_that_the_application_was_decided_meanwhile(
-    owner, admin, office, verb
-):
+def test_stale_dialog_explains_the_present_status(owner, admin, office, verb):
     application = in_review(admin.member)
     decisions.approve(application.pk, by(reviewer()))
     before = events(application)
@@ -114,7 +110,7 @@ def test_stale_dialog_says_that_the_application_was_decided_meanwhile(
     assert f"/{verb}/" not in opened(office, change(application))
 
 
-def test_other_owners_and_who_applied_are_told_without_the_key(owner, admin):
+def test_other_owners_and_the_submitter_get_no_key(owner, admin):
     member(owner.workspace, "OWNER", "second")
     application = in_review(admin.member)
     decisions.approve(application.pk, by(reviewer()))
@@ -136,7 +132,7 @@ def test_the_mail_is_in_both_languages(owner):
     assert len(KEY.findall(letter.body)) == 2
 
 
-def test_the_key_is_kept_nowhere_once_its_mail_is_sent(owner):
+def test_key_is_stored_nowhere_once_its_mail_is_sent(owner):
     decisions.approve(in_review(owner.member).pk, by(reviewer()))
     message = Notification.objects.get(kind=Kind.GO_LIVE_KEY)
     raw = Notification.objects.filter(pk=message.pk).extra(select={"raw": "context"})
@@ -153,7 +149,7 @@ def test_the_key_is_kept_nowhere_once_its_mail_is_sent(owner):
 
 
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED"])
-def test_a_key_that_could_not_be_sent_is_forgotten_and_can_be_replaced(owner, status):
+def test_undelivered_key_is_purged_and_can_be_replaced(owner, status):
     decisions.approve(in_review(owner.member).pk, by(reviewer()))
     message = Notification.objects.filter(kind=Kind.GO_LIVE_KEY)
 
@@ -175,7 +171,7 @@ def test_before_approval_there_is_no_production_key(owner):
     assert not ApiKey.objects.filter(environment="production").exists()
 
 
-def test_a_rejection_tells_its_reason_and_nothing_without_one(owner, office):
+def test_rejection_needs_a_reason_and_sends_it(owner, office):
     application = in_review(owner.member)
 
     act(office, "reject", application)
@@ -205,7 +201,7 @@ def test_nothing_is_approved_while_the_check_runs(owner, office):
     assert status_of(application) == "APPROVED"
 
 
-def test_a_check_that_failed_is_run_again_and_does_not_approve(
+def test_failed_check_is_retried_and_prevents_approval(
     owner, office, settings, request
 ):
     settings.GO_LIVE_ENVIRONMENT = "production"
@@ -225,7 +221,7 @@ def test_a_check_that_failed_is_run_again_and_does_not_approve(
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject", "take"])
-def test_nothing_is_decided_twice_or_out_of_turn(owner, verb):
+def test_application_is_decided_once_and_in_order(owner, verb):
     application = in_review(owner.member)
     decisions.approve(application.pk, by(reviewer()))
     again = {
@@ -242,7 +238,7 @@ def test_nothing_is_decided_twice_or_out_of_turn(owner, verb):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_approve_at_once_one_does(owner):
+def test_two_approvals_at_once_make_one_key(owner):
     application = in_review(owner.member)
     people = [reviewer("one"), reviewer("two")]
 
@@ -256,7 +252,7 @@ def test_of_two_who_approve_at_once_one_does(owner):
 
 
 @pytest.mark.parametrize("role", ["OWNER", "VIEWER"])
-def test_nobody_decides_about_a_workspace_of_their_own(owner, role):
+def test_members_do_not_decide_on_their_own_workspace(owner, role):
     application = submitted(owner.member)
     run_due_checks()
     insider = staff(SUPERUSER, "insider")
@@ -331,7 +327,7 @@ def test_other_roles_neither_see_nor_decide(owner, role):
     assert status_of(application) == "IN_REVIEW"
 
 
-def test_a_member_tampers_with_the_back_office_in_vain(owner):
+def test_members_cannot_use_the_review_page(owner):
     application = in_review(owner.member)
 
     for verb in ("approve", "reject", "change"):
@@ -359,7 +355,7 @@ def test_opening_a_dialog_and_a_form_from_elsewhere_change_nothing(owner, verb):
     assert status_of(application) == before
 
 
-def test_the_page_shows_everything_side_by_side_and_masks_people(
+def test_review_page_shows_all_facts_and_masks_people(
     owner, api, office, django_assert_max_num_queries
 ):
     api.create(person())
@@ -380,7 +376,7 @@ def test_the_page_shows_everything_side_by_side_and_masks_people(
     assert html.count(f"{application.pk}/documents/") == 4
 
 
-def test_documents_are_read_after_a_reason_and_each_time_is_recorded(owner, office):
+def test_reading_a_document_needs_a_reason_and_is_recorded(owner, office):
     application = in_review(owner.member)
     document = application.documents.get(kind="DIRECTOR_ID")
     url = change(application).replace("/change/", f"/documents/{document.pk}")
@@ -408,7 +404,7 @@ def test_a_document_of_another_application_is_not_found(owner, stranger, office)
     assert office.get(url).status_code == 404
 
 
-def test_what_waits_is_listed_and_nothing_else(owner, stranger, office):
+def test_list_of_waiting_applications_is_exact(owner, stranger, office):
     waits, decided = submitted(owner.member), in_review(stranger.member)
     decisions.reject(decided.pk, by(reviewer()), "No")
 

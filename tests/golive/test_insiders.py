@@ -41,7 +41,7 @@ def who_is_a_member_by_another_account(owner, colleague):
         who_is_a_member_by_another_account,
     ],
 )
-def test_nobody_decides_about_what_they_had_a_hand_in(owner, insider):
+def test_insiders_do_not_decide(owner, insider):
     colleague = member(owner.workspace, "ADMIN", "colleague")
     draft(owner.member)
     acts = by(colleague.user, ActorKind.MEMBER)

@@ -91,7 +91,7 @@ def test_pages_mails_and_receipts_show_the_reviewed_name_and_both_contacts(api):
         assert "(help@operator.test)" in letter.body
 
 
-def test_an_application_without_a_contact_for_people_is_not_handed_in(owner):
+def test_application_needs_a_contact_for_people(owner):
     draft(owner.member, publicContact="")
 
     with pytest.raises(applications.NoContact):
@@ -154,7 +154,7 @@ def name_now(visitor) -> str:
     return Workspace.objects.get(pk=visitor.workspace.pk).requester.name
 
 
-def test_a_change_of_name_waits_for_staff_and_the_old_one_is_shown(approved, office):
+def test_name_change_waits_for_staff_while_the_old_name_shows(approved, office):
     told = approved.told("settings-name", BANK)
 
     assert told == [
@@ -192,7 +192,7 @@ def test_an_approved_change_of_name_is_shown(approved, office):
     assert "from now on" in mail.outbox[0].subject
 
 
-def test_a_reviewer_does_not_decide_on_the_name_of_their_own_workspace(approved):
+def test_members_do_not_decide_on_their_own_name_change(approved):
     approved.told("settings-name", BANK)
     change = NameChange.objects.get()
     member(approved.workspace, "VIEWER", "cousin")
@@ -215,7 +215,7 @@ def test_a_name_change_is_decided_once(approved):
         NameChange.objects.update(legal_name="Acacia")
 
 
-def test_another_request_takes_the_place_of_the_one_that_waits(approved):
+def test_new_name_change_replaces_the_waiting_one(approved):
     approved.told("settings-name", BANK)
     approved.told("settings-name", {**BANK, "trading_name": ""})
 
@@ -240,6 +240,6 @@ def test_an_unreviewed_workspace_is_renamed_in_the_settings(owner):
         names.request_name_change(owner.member, "A", "", "", by(owner.member.user))
 
 
-def test_a_viewer_asks_for_no_name(approved, viewer):
+def test_viewer_cannot_request_a_name_change(approved, viewer):
     assert viewer.post("settings-name", BANK).status_code == 403
     assert not NameChange.objects.exists()

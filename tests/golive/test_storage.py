@@ -35,7 +35,7 @@ def document(stored) -> Document:
     return Document(file=stored.name, data_key=stored.data_key)
 
 
-def test_a_bucket_holds_what_only_the_service_reads(in_bucket, db):
+def test_bucket_holds_only_sealed_files(in_bucket, db):
     stored = store(pdf())
 
     ((path, sealed),) = in_bucket.objects.items()
@@ -47,9 +47,7 @@ def test_a_bucket_holds_what_only_the_service_reads(in_bucket, db):
     assert in_bucket.objects == {}
 
 
-def test_a_storage_that_deletes_nothing_keeps_nobody_from_going_on(
-    in_bucket, db, caplog
-):
+def test_failed_deletion_does_not_stop_the_member(in_bucket, db, caplog):
     stored = store(pdf())
     in_bucket.keeps_all = True
 
@@ -58,7 +56,7 @@ def test_a_storage_that_deletes_nothing_keeps_nobody_from_going_on(
     assert f"document {stored.name} is left in the storage" in caplog.text
 
 
-def test_a_file_is_not_forgotten_while_a_row_names_it(owner):
+def test_file_stays_while_a_row_names_it(owner):
     found = draft(owner.member).documents.get(kind="CR12")
 
     delete_unused(found.file)
@@ -66,7 +64,7 @@ def test_a_file_is_not_forgotten_while_a_row_names_it(owner):
     assert read_content(found) == pdf()
 
 
-def test_a_file_that_was_put_in_place_of_another_is_not_read(owner):
+def test_swapped_file_cannot_be_read(owner):
     one, two = draft(owner.member).documents.order_by("id")[:2]
     one.file = two.file
 

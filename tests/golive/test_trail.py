@@ -8,7 +8,7 @@ from verification.golive import decisions
 from verification.golive.models import Application, Document
 
 
-def test_what_members_do_is_in_the_audit_trail(owner):
+def test_verbs_of_members_are_recorded(owner):
     owner.post("golive-company", COMPANY)
     owner.post("golive-company", {**COMPANY, "volume": "1-100"})
     for kind in ("cr12", "cr12", "incorporation", "kra", "director-id"):

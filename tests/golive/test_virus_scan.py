@@ -45,14 +45,14 @@ def scanner(settings: Any) -> Iterator[Any]:
         server.shutdown()
 
 
-def test_document_that_the_scanner_knows_is_refused(scanner: Any):
+def test_infected_document_is_refused(scanner: Any):
     with pytest.raises(Unacceptable) as refused:
         inspect("id.png", "image/png", picture("PNG") + EICAR)
 
     assert refused.value.fault == Fault.INFECTED
 
 
-def test_scanner_sees_the_file_as_it_was_sent(scanner: Any):
+def test_scanner_gets_the_original_file(scanner: Any):
     sent = picture("PNG", mode="RGBA")
 
     assert inspect("id.png", "image/png", sent).content != sent
@@ -63,14 +63,14 @@ def test_scanner_sees_the_file_as_it_was_sent(scanner: Any):
 @pytest.mark.parametrize(
     "answer", [b"INSTREAM size limit exceeded. ERROR\0", b"stream: ", b"x" * 5000]
 )
-def test_document_is_not_kept_without_an_answer(scanner: Any, answer: bytes):
+def test_document_is_refused_without_an_answer(scanner: Any, answer: bytes):
     scanner.answer = answer
 
     with pytest.raises(Busy):
         inspect("cr12.pdf", "application/pdf", pdf())
 
 
-def test_document_is_not_kept_while_the_scanner_is_away(settings: Any):
+def test_document_is_refused_while_the_scanner_is_down(settings: Any):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         settings.CLAMAV = closed.getsockname()
 
@@ -78,7 +78,7 @@ def test_document_is_not_kept_while_the_scanner_is_away(settings: Any):
         inspect("cr12.pdf", "application/pdf", pdf())
 
 
-def test_scanner_that_hangs_holds_nobody_for_long(monkeypatch: Any, settings: Any):
+def test_hanging_scanner_times_out(monkeypatch: Any, settings: Any):
     monkeypatch.setattr(virus_scan, "SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.CLAMAV = silent.getsockname()
@@ -91,14 +91,14 @@ def test_scanner_that_hangs_holds_nobody_for_long(monkeypatch: Any, settings: An
 
 
 @pytest.mark.parametrize("text", ["clamav", "clamav:x", ":3310", "a/b:1", "h:99999"])
-def test_address_that_is_none_is_refused(monkeypatch: Any, text: str):
+def test_invalid_scanner_address_is_refused(monkeypatch: Any, text: str):
     monkeypatch.setenv("CLAMAV", text)
 
     with pytest.raises(ImproperlyConfigured, match="host:port"):
         scanner_address(Env())
 
 
-def test_address_may_be_one_of_ipv6(monkeypatch: Any):
+def test_scanner_address_may_be_ipv6(monkeypatch: Any):
     monkeypatch.setenv("CLAMAV", "[::1]:3310")
 
     assert scanner_address(Env()) == ("::1", 3310)
